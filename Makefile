@@ -1,0 +1,29 @@
+# `make demo` and `make test` need Python 3.10 to 3.13 with pip, and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint docs clean
+
+demo: $(VENV)/installed
+	$(BIN)/keras-gpukit demo
+
+test: $(VENV)/installed
+	$(BIN)/pytest -n 2
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(VENV)/installed
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) site logs
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable ".[dev]"
+	touch $@

@@ -1,0 +1,1 @@
+"""The keras-gpukit command, one command a file."""

@@ -1,0 +1,1 @@
+"""configure_gpus: settings (checked) -> plan (pure) -> applied setup."""

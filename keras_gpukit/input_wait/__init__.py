@@ -1,0 +1,1 @@
+"""How waiting for data is measured."""

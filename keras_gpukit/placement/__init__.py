@@ -1,0 +1,1 @@
+"""Where each operation ran, and why."""

@@ -1,0 +1,1 @@
+"""Frozen dataclasses that everything else exchanges; save and load."""

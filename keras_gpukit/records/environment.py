@@ -1,0 +1,55 @@
+"""What a run was made of: versions, devices and the model's execution settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GPUInfo:
+    """One physical GPU as the machine describes it.
+
+    Attributes:
+        index: Position among the GPUs that TensorFlow lists.
+        name: Product name, such as "NVIDIA H200".
+        uuid: "GPU-…" as NVML gives it.
+        memory_bytes: Physical memory.
+        compute_capability: (major, minor).
+    """
+
+    index: int
+    name: str | None = None
+    uuid: str | None = None
+    memory_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Versions, devices and execution settings of one run.
+
+    Attributes:
+        versions: By package name ("keras", "tensorflow", "keras_gpukit", "python").
+        gpus: The GPUs that TensorFlow can use; empty when there is none.
+        cuda_build: Whether TensorFlow was built with CUDA.
+        cpu_count: Cores this process may use.
+        precision: Keras dtype policy of the model, such as "float32" or "mixed_bfloat16".
+        jit_compile: Whether the training step is compiled with XLA.
+        run_eagerly: Whether the training step runs without a graph.
+        steps_per_execution: Steps in one call of the training function.
+        strategy: Class name of the distribution strategy.
+        replicas: Replicas that train in step.
+        tf32: Whether float32 matrix products may use TensorFloat-32.
+    """
+
+    versions: dict[str, str]
+    gpus: tuple[GPUInfo, ...] = ()
+    cuda_build: bool | None = None
+    cpu_count: int | None = None
+    precision: str | None = None
+    jit_compile: bool | None = None
+    run_eagerly: bool | None = None
+    steps_per_execution: int | None = None
+    strategy: str | None = None
+    replicas: int | None = None
+    tf32: bool | None = None

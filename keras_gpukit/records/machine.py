@@ -1,0 +1,160 @@
+"""What the machine said while a run went on: device memory, GPUs and the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """TensorFlow's own allocator on one device.
+
+    Attributes:
+        device: "GPU:0".
+        current_bytes: In use by tensors at the last reading.
+        peak_bytes: The most in use at once during the run.
+        limit_bytes: The most TensorFlow may take on this device.
+    """
+
+    device: str
+    current_bytes: int
+    peak_bytes: int
+    limit_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class MemoryRecord:
+    """Allocator readings of every device that has them.
+
+    Attributes:
+        devices: One entry a device.
+        unknown_because: Why `devices` is empty, where it is.
+    """
+
+    devices: tuple[DeviceMemory, ...] = ()
+    unknown_because: str | None = None
+
+
+@dataclass(frozen=True)
+class GPUSample:
+    """One reading of one GPU through NVML. What the card or driver does not tell is None.
+
+    Attributes:
+        index: Position among the GPUs that TensorFlow lists.
+        utilization_percent: Share of the last sampling period in which a kernel ran.
+        memory_used_bytes: In use by everybody.
+        memory_process_bytes: In use by this process.
+        memory_others_bytes: In use by other processes.
+        memory_total_bytes: Physical memory.
+        power_watts: Draw.
+        power_limit_watts: Enforced limit.
+        temperature_celsius: Of the chip.
+        sm_clock_mhz: Clock of the multiprocessors.
+        throttle_reasons: Names of the reasons that hold the clock down; empty when none does.
+    """
+
+    index: int
+    utilization_percent: float | None = None
+    memory_used_bytes: int | None = None
+    memory_process_bytes: int | None = None
+    memory_others_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    temperature_celsius: float | None = None
+    sm_clock_mhz: int | None = None
+    throttle_reasons: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class HostSample:
+    """One reading of the host through psutil.
+
+    Attributes:
+        cpu_percent: Of all cores together, 0 to 100.
+        process_cpu_percent: Of this process and its children, in the same measure.
+        memory_bytes: Resident memory of this process.
+        memory_available_bytes: What the machine could still give.
+        memory_total_bytes: Physical memory.
+        disk_read_bytes_per_s: All disks together, since the reading before.
+    """
+
+    cpu_percent: float | None = None
+    process_cpu_percent: float | None = None
+    memory_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    disk_read_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class GPUUtilization:
+    """One GPU over a whole run: means, except where the name says otherwise.
+
+    Attributes:
+        index: Position among the GPUs that TensorFlow lists.
+        utilization_percent: Mean.
+        memory_used_max_bytes: Highest reading, everybody's.
+        memory_process_max_bytes: Highest reading, this process'.
+        memory_others_max_bytes: Highest reading, other processes'.
+        memory_total_bytes: Physical memory.
+        power_watts: Mean.
+        power_limit_watts: Last reading.
+        temperature_max_celsius: Highest reading.
+        sm_clock_mhz: Mean.
+        throttled_fraction: Share of readings with a throttle reason, 0 to 1.
+        throttle_reasons: Every reason seen.
+    """
+
+    index: int
+    utilization_percent: float | None = None
+    memory_used_max_bytes: int | None = None
+    memory_process_max_bytes: int | None = None
+    memory_others_max_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    temperature_max_celsius: float | None = None
+    sm_clock_mhz: float | None = None
+    throttled_fraction: float | None = None
+    throttle_reasons: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class HostUtilization:
+    """The host over a whole run: means, except where the name says otherwise.
+
+    Attributes:
+        cpu_percent: Mean over all cores together, 0 to 100.
+        process_cpu_percent: Mean of this process and its children, in the same measure.
+        memory_max_bytes: Highest resident memory of this process.
+        memory_available_min_bytes: Least the machine could still give.
+        memory_total_bytes: Physical memory.
+        disk_read_bytes_per_s: Mean.
+    """
+
+    cpu_percent: float | None = None
+    process_cpu_percent: float | None = None
+    memory_max_bytes: int | None = None
+    memory_available_min_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    disk_read_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class UtilizationRecord:
+    """GPUs and host over a whole run.
+
+    Attributes:
+        samples: Readings taken.
+        interval_s: Time between two readings.
+        gpus: One entry a GPU that TensorFlow uses; empty when there is none.
+        host: The host.
+        gpus_unknown_because: Why `gpus` is empty although there are GPUs.
+    """
+
+    samples: int
+    interval_s: float
+    gpus: tuple[GPUUtilization, ...] = ()
+    host: HostUtilization | None = None
+    gpus_unknown_because: str | None = None

@@ -1,0 +1,88 @@
+"""Everything that is known of one run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
+from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+
+Ending = Literal["completed", "interrupted"]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run of `fit`, `evaluate` or `predict`, as watched.
+
+    What was not watched or could not be read is None.
+
+    Attributes:
+        environment: Versions, devices and execution settings.
+        throughput: Step times and rates.
+        input: Wait for the next batch.
+        memory: TensorFlow's allocators.
+        operations: Where operations ran, and why.
+        utilization: GPUs and host.
+        validation: Rates of the validation inside `fit`.
+        validation_input: Input wait of the validation inside `fit`.
+        overhead_s: What keras_gpukit itself cost, a step.
+        ending: "interrupted" when the run ended by an exception or an interrupt.
+        verdict: What the rules conclude.
+    """
+
+    environment: Environment
+    throughput: ThroughputRecord | None = None
+    input: InputRecord | None = None
+    memory: MemoryRecord | None = None
+    operations: PlacementRecord | None = None
+    utilization: UtilizationRecord | None = None
+    validation: ThroughputRecord | None = None
+    validation_input: InputRecord | None = None
+    overhead_s: float | None = None
+    ending: Ending = "completed"
+    verdict: Verdict = field(default_factory=Verdict)
+
+    @property
+    def steps(self) -> int | None:
+        """Steps that ran."""
+        return self.throughput.steps if self.throughput else None
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Mean time of a step."""
+        return self.throughput.step_time_s if self.throughput else None
+
+    @property
+    def examples_per_s(self) -> float | None:
+        """Mean rate."""
+        return self.throughput.examples_per_s if self.throughput else None
+
+    @property
+    def input_wait_s(self) -> float | None:
+        """Mean time a step was blocked on its next batch."""
+        return self.input.wait_s if self.input else None
+
+    @property
+    def input_stall_fraction(self) -> float | None:
+        """Wait over step time, 0 to 1."""
+        return self.input.stall_fraction if self.input else None
+
+    @property
+    def memory_peak_bytes(self) -> dict[str, int]:
+        """Peak allocation by device, such as {"GPU:0": 1073741824}."""
+        devices = self.memory.devices if self.memory else ()
+        return {memory.device: memory.peak_bytes for memory in devices}
+
+    @property
+    def placement(self) -> dict[str, int]:
+        """Number of the training step's operations by device, such as {"GPU:0": 190}."""
+        return self.operations.by_device if self.operations else {}
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the rules found, worst first."""
+        return self.verdict.findings

@@ -1,0 +1,1 @@
+"""Views of a record for people and programs."""

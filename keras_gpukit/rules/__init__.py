@@ -1,0 +1,1 @@
+"""Records in, findings out: one small class each."""

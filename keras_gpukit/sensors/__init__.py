@@ -1,0 +1,1 @@
+"""What the machine says: NVML, psutil and TensorFlow's allocator."""

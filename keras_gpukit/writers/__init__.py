@@ -1,0 +1,1 @@
+"""Where a run is written: TensorBoard event files and JSON lines."""
