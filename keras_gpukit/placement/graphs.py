@@ -1,0 +1,131 @@
+"""Graphs in, operations out.
+
+Reads TensorFlow's protos and calls nothing of it, so that a graph written by hand tests it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from keras_gpukit.placement.names import operation_name, short_device
+from keras_gpukit.placement.operation import BOOKKEEPING, Operation, OperationKind, Reading
+
+# One side of each copy between two devices, so that a pair counts once.
+_SENDS = frozenset({"_Send", "_HostSend"})
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_XLA_CALLS = frozenset({"XlaLaunch", "XlaLaunchV2", "_XlaCompile"})
+_CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
+_DT_RESOURCE = 20
+
+DtypeName = Callable[[int], str]
+Library = Mapping[str, Any]
+
+
+def find_step(graphs: list[Any], variables: int) -> Any | None:
+    """Returns the graphs of the training step among those of all functions collected.
+
+    Args:
+        graphs: `FunctionGraphs` protos.
+        variables: How many variables the step trains. It takes each as an argument, which
+            tells it from the small functions that run beside it.
+    """
+    steps = [g for g in graphs if _resource_arguments(g.pre_optimization_graph) >= variables]
+    return max(steps, key=lambda g: int(g.ByteSize()), default=None)
+
+
+def read_step(graphs: Any, dtype_name: DtypeName) -> Reading:
+    """Returns the operations that the placed and optimized graphs of a step consist of."""
+    requested = dict(_requests(graphs.pre_optimization_graph))
+    operations: list[Operation] = []
+    transfers = 0
+    for partition in graphs.partition_graphs:
+        transfers += sum(node.op in _SENDS for node in partition.node)
+        walk = _Walk(
+            library=_library(graphs.pre_optimization_graph) | _library(partition),
+            requested=requested,
+            dtype_name=dtype_name,
+        )
+        for node in partition.node:
+            operations += walk.operations(node)
+    compiled = any(operation.kind.compiled for operation in operations)
+    return Reading(tuple(operations), transfers, "xla" if compiled else "graph")
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """What turning the nodes of one partition into operations needs to know."""
+
+    library: Library
+    requested: Mapping[str, str]
+    dtype_name: DtypeName
+
+    def operations(
+        self, node: Any, prefix: str = "", caller: Operation | None = None
+    ) -> Iterator[Operation]:
+        """Yields the operation, or those inside of it where it calls functions."""
+        if node.op in BOOKKEEPING:
+            return
+        operation = self._operation(node, prefix, caller)
+        called = _called(node, self.library)
+        if not called:
+            yield operation
+        for function in called:
+            for inner in function.node_def:
+                yield from self.operations(inner, f"{prefix}{node.name}/", operation)
+
+    def _operation(self, node: Any, prefix: str, caller: Operation | None) -> Operation:
+        name = operation_name(prefix + node.name)
+        asked = self.requested.get(name, "")
+        device = short_device(node.device)
+        compiled = node.op in _XLA_CALLS or _must_compile(node)
+        if caller and caller.kind.compiled:  # one kernel: what is inside runs where the call runs
+            device, asked, compiled = caller.device, caller.kind.requested, True
+        elif caller and ":" not in device:
+            device = caller.device
+        kind = OperationKind(node.op, tuple(self._types(node)), asked, compiled)
+        return Operation(kind, name, device)
+
+    def _types(self, node: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+        for name, value in node.attr.items():
+            numbers = [value.type] if value.type else list(value.list.type)
+            if numbers and not name.startswith("_"):
+                yield name, tuple(self.dtype_name(number) for number in numbers)
+
+
+def _requests(graph: Any) -> Iterator[tuple[str, str]]:
+    """Yields name and device of each operation that was asked onto a device."""
+    library = _library(graph)
+
+    def walk(nodes: Any, prefix: str) -> Iterator[tuple[str, str]]:
+        for node in nodes:
+            if node.device:
+                yield operation_name(prefix + node.name), node.device
+            # A loop's body carries the scopes around it in its own names; a function doesn't.
+            inside = "" if node.op in _CONTROL_FLOW else f"{prefix}{node.name}/"
+            for function in _called(node, library):
+                yield from walk(function.node_def, inside)
+
+    return walk(graph.node, "")
+
+
+def _called(node: Any, library: Library) -> list[Any]:
+    """Returns the functions that run as a part of a node; TensorFlow allows no recursion."""
+    if node.op not in _CALLS | _XLA_CALLS | _CONTROL_FLOW:
+        return []
+    values = node.attr.values()
+    names = [function.name for value in values for function in (value.func, *value.list.func)]
+    return [library[name] for name in names if name in library]
+
+
+def _must_compile(node: Any) -> bool:
+    return "_XlaMustCompile" in node.attr and bool(node.attr["_XlaMustCompile"].b)
+
+
+def _library(graph: Any) -> dict[str, Any]:
+    return {function.signature.name: function for function in graph.library.function}
+
+
+def _resource_arguments(graph: Any) -> int:
+    return sum(n.op == "_Arg" and n.attr["T"].type == _DT_RESOURCE for n in graph.node)

@@ -1,0 +1,122 @@
+"""Reads the placement of one training step, and says why operations are on the CPU."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from keras_gpukit.placement.collectors import EagerCollector, GraphCollector
+from keras_gpukit.placement.operation import PlacementUnknownError
+from keras_gpukit.placement.registry import operation_kernels
+from keras_gpukit.placement.summing_up import Surroundings, make_record
+from keras_gpukit.records.placement import PlacementRecord
+
+# The runtime makes a train function's graphs once, so a later fit of the same model has none to
+# collect. Clearing its kernel cache would have them made again, but restarts the random numbers
+# of stateful operations; so the record is kept as long as the train function lives.
+_known: WeakKeyDictionary[Any, PlacementRecord] = WeakKeyDictionary()
+
+
+_MADE_BEFORE = PlacementRecord(
+    unknown_because=(
+        "TensorFlow built no graph of the step while it was watched: an earlier fit without this "
+        "watch had built it (model.compile(...) before fit has it built anew), or the step failed"
+    )
+)
+
+
+class PlacementProbe:
+    """Watches the first training step of a run.
+
+    Call `start` right before the step and `stop` right after it, also where it raised, from the
+    same thread. Neither raises, and nothing stays turned on after `stop`. The step's losses,
+    weights and random numbers are those of a step that is not watched.
+
+    Args:
+        model: The compiled Keras model, its train function made. A wrapper around the train
+            function must have `__wrapped__` (as `functools.wraps` gives it), by which a later
+            run finds the record of an earlier one.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._collector: EagerCollector | GraphCollector | None = None
+        self._unknown_because: str | None = None
+
+    def start(self) -> None:
+        """Starts to watch."""
+        try:
+            collector = _choose_collector(self._model)
+            collector.start()
+            self._collector = collector
+        except Exception as error:
+            self._unknown_because = _describe(error)
+
+    def stop(self) -> PlacementRecord:
+        """Stops, and returns what was seen.
+
+        Returns:
+            The record, its `unknown_because` set where placement could not be read.
+        """
+        collector, self._collector = self._collector, None
+        if collector is None:
+            return PlacementRecord(
+                unknown_because=self._unknown_because or "start() was not called"
+            )
+        try:
+            reading = collector.stop()
+            function = inspect.unwrap(self._model.train_function)
+            if reading is None:
+                return _known.get(function, _MADE_BEFORE)
+            _known[function] = record = make_record(
+                reading, _surroundings(self._model), operation_kernels
+            )
+            return record
+        except Exception as error:
+            return PlacementRecord(unknown_because=_describe(error))
+
+
+def _choose_collector(model: Any) -> EagerCollector | GraphCollector:
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise PlacementUnknownError(
+            f"placement is read from TensorFlow, and Keras runs on {keras.backend.backend()} here"
+        )
+    if not model.run_eagerly:
+        return GraphCollector(variables=len(model.trainable_variables))
+    if model.distribute_strategy.num_replicas_in_sync > 1:
+        raise PlacementUnknownError(
+            "an eager step on several replicas runs in threads of its own, which can't be watched"
+        )
+    return EagerCollector()
+
+
+def _surroundings(model: Any) -> Surroundings:
+    import tensorflow as tf
+
+    return Surroundings(
+        has_gpu=bool(tf.config.list_logical_devices("GPU")),
+        knows_gpu_kernels=bool(tf.sysconfig.get_build_info()["is_cuda_build"]),
+        has_strategy=(
+            tf.distribute.has_strategy()
+            or model.distribute_strategy is not tf.distribute.get_strategy()
+        ),
+        layers=frozenset(_layer_names(model)),
+    )
+
+
+def _layer_names(model: Any) -> Iterator[str]:
+    for layer in getattr(model, "layers", ()):
+        yield layer.name
+        yield from _layer_names(layer)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, PlacementUnknownError):
+        return str(error)
+    import tensorflow as tf
+
+    return f"TensorFlow {tf.__version__} can't be read this way: {type(error).__name__}: {error}"

@@ -1,0 +1,138 @@
+"""Why an operation is on the CPU. Pure: what is registered comes in as data."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from keras_gpukit.placement.kernels import Kernel, OperationKernels
+from keras_gpukit.placement.operation import Operation, OperationKind
+from keras_gpukit.records.placement import Fallback, FallbackCause
+
+Registry = Callable[[str], OperationKernels | None]
+Why = tuple[FallbackCause, str]
+
+_NAMES_SHOWN = 3
+# They call Python. EagerPyFunc has a kernel for any device, and still runs on the host.
+_HOST_FUNCTIONS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+# The end of the input pipeline, which belongs on the host.
+_INPUT_PREFIXES = ("Iterator", "MultiDeviceIterator", "AnonymousIterator", "Optional")
+_CASTS = ("float32", "float16", "int64", "int32")
+
+
+def find_fallbacks(
+    operations: Iterable[Operation], registry: Registry, *, predicted: bool, trust_requests: bool
+) -> tuple[Fallback, ...]:
+    """Returns the operations on the CPU that are no part of the input pipeline, and why.
+
+    Those for which no reason is known are left out.
+
+    Args:
+        operations: What ran in the step.
+        registry: Returns the kernels of an operation type.
+        predicted: Whether they are on the CPU because there is no GPU.
+        trust_requests: Whether a request for the CPU was meant as one.
+    """
+    on_cpu: dict[OperationKind, list[str]] = defaultdict(list)
+    for operation in operations:
+        if operation.device.startswith("CPU"):
+            on_cpu[operation.kind].append(operation.name)
+    groups: dict[tuple[str, FallbackCause, str], list[str]] = defaultdict(list)
+    for kind, names in on_cpu.items():
+        why = explain(kind, registry, predicted=predicted, trust_requests=trust_requests)
+        if why:
+            groups[(original_type(kind.type, registry), *why)] += names
+    found = [
+        Fallback(type_, len(names), cause, reason, tuple(dict.fromkeys(names))[:_NAMES_SHOWN])
+        for (type_, cause, reason), names in groups.items()
+    ]
+    # What costs next to nothing comes last.
+    return tuple(sorted(found, key=lambda each: (each.cause == "host memory", -each.count)))
+
+
+def explain(
+    kind: OperationKind, registry: Registry, *, predicted: bool, trust_requests: bool
+) -> Why | None:
+    """Returns cause and reason for operations of a kind to be on the CPU; None if unknown."""
+    if kind.type.startswith(_INPUT_PREFIXES) or "Dataset" in kind.type:
+        return None
+    if kind.type in _HOST_FUNCTIONS:
+        return "host function", (
+            f"{kind.type} calls Python, which runs on the CPU alone. Write it with TensorFlow "
+            "operations, or do it in the input pipeline (dataset.map)."
+        )
+    if trust_requests and "CPU" in kind.requested.upper():
+        return "requested", (
+            f"a tf.device scope or a strategy asks for {kind.requested}. Remove it to let "
+            "TensorFlow choose."
+        )
+    known = registry(original_type(kind.type, registry))
+    if kind.compiled or known is None:  # XLA has kernels of its own
+        return None
+    why = _from_kernels(kind, original_type(kind.type, registry), known, registry)
+    if why is None and known.uses_resource and not predicted:
+        return "requested", (
+            "the variable or table it uses was created on the CPU. Create that on the GPU, unless "
+            "it is too large for one."
+        )
+    return why
+
+
+def original_type(operation_type: str, registry: Registry) -> str:
+    """Returns the type that oneDNN's rewrite of an operation for the CPU stands for."""
+    for prefix in ("_MklNative", "_Mkl"):
+        if operation_type.startswith(prefix):
+            bare = operation_type[len(prefix) :]
+            return next((each for each in (bare, f"_{bare}") if registry(each)), operation_type)
+    return operation_type
+
+
+def _from_kernels(
+    kind: OperationKind, type_: str, known: OperationKernels, registry: Registry
+) -> Why | None:
+    """Returns what the kernels have against a GPU."""
+    if not known.gpu:
+        return "no kernel", (
+            f"TensorFlow has no GPU kernel for {type_}. Do it in the input pipeline (dataset.map), "
+            "or use an operation that has one."
+        )
+    variable = registry("VarHandleOp") if type_.endswith("VariableOp") else None
+    if variable and all(_refused(kind, kernel) for kernel in variable.gpu):
+        return "dtype", (
+            f"its variable is on the CPU: TensorFlow has no GPU variables of dtype "
+            f"{dict(kind.types)['dtype'][0]}. Make it float32 or int64."
+        )
+    fitting = [kernel for kernel in known.gpu if not _refused(kind, kernel)]
+    if not fitting:
+        return "dtype", _dtype_reason(kind, type_, known.gpu)
+    kept = fitting[0].host_arguments
+    # A kernel that has only an argument in host memory, as Reshape its shape, is on the GPU.
+    if (known.outputs or known.inputs) and kept.issuperset(known.outputs or known.inputs):
+        dtypes = ", ".join(sorted({dtype for _, values in kind.types for dtype in values}))
+        arguments = ", ".join(name for name in (*known.inputs, *known.outputs) if name in kept)
+        return "host memory", (
+            f"for {dtypes or 'any dtype'} the GPU kernel of {type_} keeps {arguments} in host "
+            "memory: usual for shapes and counters, and cheap unless these are large."
+        )
+    return None
+
+
+def _refused(kind: OperationKind, kernel: Kernel) -> list[str]:
+    """Returns the type attributes whose dtype the kernel doesn't take."""
+    types = dict(kind.types)
+    return [
+        name
+        for name, allowed in kernel.allowed.items()
+        if not allowed.issuperset(types.get(name, ()))
+    ]
+
+
+def _dtype_reason(kind: OperationKind, type_: str, kernels: tuple[Kernel, ...]) -> str:
+    refused = min((_refused(kind, kernel) for kernel in kernels), key=len)
+    types = dict(kind.types)
+    given = " and ".join(f"{name}={', '.join(types[name])}" for name in refused)
+    takes = {
+        dtype for kernel in kernels for name in refused for dtype in kernel.allowed.get(name, ())
+    }
+    cast = next((f" Cast to {dtype} before it." for dtype in _CASTS if dtype in takes), "")
+    return f"the GPU kernels of {type_} take {', '.join(sorted(takes))}, not {given}.{cast}"

@@ -1,0 +1,58 @@
+"""What TensorFlow's kernel registry says about an operation on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from keras_gpukit.placement import tf_private
+from keras_gpukit.placement.kernels import Kernel, OperationKernels
+
+
+@cache
+def dtype_name(number: int) -> str:
+    """Returns "float32" for TensorFlow's DT_FLOAT."""
+    import tensorflow as tf
+
+    return str(tf.dtypes.as_dtype(number).name)
+
+
+@cache
+def operation_kernels(operation_type: str) -> OperationKernels | None:
+    """Returns what is registered for an operation; None where TensorFlow doesn't know it."""
+    definition = tf_private.op_def(operation_type)
+    if definition is None:
+        return None
+    registered = [
+        kernel
+        for kernel in tf_private.registered_kernels(operation_type)
+        # A label marks a kernel that is used only where asked for by that label. DEFAULT stands
+        # for any device that has no kernel of its own.
+        if kernel.device_type in ("GPU", "DEFAULT") and not kernel.label
+    ]
+    registered.sort(key=lambda kernel: (kernel.device_type != "GPU", -kernel.priority))
+    return OperationKernels(
+        inputs=_without_resources(definition.input_arg),
+        outputs=_without_resources(definition.output_arg),
+        uses_resource=any(map(_is_resource, definition.input_arg)),
+        gpu=tuple(
+            Kernel(
+                allowed={
+                    constraint.name: frozenset(map(dtype_name, constraint.allowed_values.list.type))
+                    for constraint in kernel.constraint
+                },
+                host_arguments=frozenset(kernel.host_memory_arg),
+            )
+            for kernel in registered
+        ),
+    )
+
+
+def _without_resources(arguments: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(argument.name for argument in arguments if not _is_resource(argument))
+
+
+def _is_resource(argument: Any) -> bool:
+    # Where the dtype is up to an attribute, type is 0.
+    return bool(argument.type) and dtype_name(argument.type) == "resource"

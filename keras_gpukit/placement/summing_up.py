@@ -1,0 +1,70 @@
+"""A reading made into the record. Pure: what the machine has comes in as data."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from keras_gpukit.placement.names import layer_path
+from keras_gpukit.placement.operation import Operation, Reading
+from keras_gpukit.placement.reasons import Registry, find_fallbacks, original_type
+from keras_gpukit.records.placement import Fallback, PlacementRecord
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What besides the operations decides what a fallback is.
+
+    Attributes:
+        has_gpu: Whether TensorFlow has a GPU.
+        knows_gpu_kernels: Whether this TensorFlow was built with GPU kernels.
+        has_strategy: Whether a distribution strategy runs the step.
+        layers: Names of the model's layers.
+    """
+
+    has_gpu: bool
+    knows_gpu_kernels: bool
+    has_strategy: bool
+    layers: Collection[str] = ()
+
+
+def make_record(reading: Reading, around: Surroundings, registry: Registry) -> PlacementRecord:
+    """Returns the record of what was read.
+
+    Without a GPU the fallbacks are predicted; a TensorFlow built without GPU kernels can't even
+    do that, so there are none.
+    """
+    predicted = around.knows_gpu_kernels and not around.has_gpu
+    fallbacks = (
+        find_fallbacks(
+            reading.operations,
+            registry,
+            predicted=predicted,
+            # Without a GPU a strategy asks for the CPU, there being nothing else; and so does
+            # Keras in an eager step, for the optimizer's variables.
+            trust_requests=around.has_gpu
+            or not (around.has_strategy or reading.mechanism == "eager"),
+        )
+        if around.has_gpu or predicted
+        else ()
+    )
+    return PlacementRecord(
+        operations=_count(reading.operations, registry),
+        fallbacks=tuple(_with_layers(fallback, around.layers) for fallback in fallbacks),
+        predicted=predicted,
+        transfers=reading.transfers,
+        mechanism=reading.mechanism,
+    )
+
+
+def _with_layers(fallback: Fallback, layers: Collection[str]) -> Fallback:
+    names = (layer_path(name, layers) for name in fallback.names)
+    return replace(fallback, names=tuple(dict.fromkeys(names)))
+
+
+def _count(operations: tuple[Operation, ...], registry: Registry) -> dict[str, dict[str, int]]:
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for operation in operations:
+        counts[operation.device][original_type(operation.kind.type, registry)] += 1
+    return {device: dict(counts[device].most_common()) for device in sorted(counts)}
