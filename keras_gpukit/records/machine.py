@@ -72,7 +72,7 @@ class HostSample:
 
     Attributes:
         cpu_percent: Of all cores together, 0 to 100.
-        process_cpu_percent: Of this process and its children, in the same measure.
+        process_cpu_percent: Of this process, in the same measure.
         memory_bytes: Resident memory of this process.
         memory_available_bytes: What the machine could still give.
         memory_total_bytes: Physical memory.
@@ -126,7 +126,7 @@ class HostUtilization:
 
     Attributes:
         cpu_percent: Mean over all cores together, 0 to 100.
-        process_cpu_percent: Mean of this process and its children, in the same measure.
+        process_cpu_percent: Mean of this process, in the same measure.
         memory_max_bytes: Highest resident memory of this process.
         memory_available_min_bytes: Least the machine could still give.
         memory_total_bytes: Physical memory.

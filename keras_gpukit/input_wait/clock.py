@@ -1,0 +1,184 @@
+"""Times a model's step function, in windows of steps."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from keras_gpukit.errors import give_up
+from keras_gpukit.input_wait.examples import ExampleCounter
+from keras_gpukit.input_wait.meters import Meter, Reading, RequestMeter, choose_meter
+from keras_gpukit.records.steps import StepWindow
+
+# tf.data remembers the last 100 fetches: a reading at least every 64 misses none.
+WINDOW_STEPS = 64
+# Slow steps are still shown about once a second.
+WINDOW_S = 1.0
+
+StepFunction = Callable[[Any], Any]
+
+
+class StepClock:
+    """Notes when a step function is entered; that and a meter give step time and input wait.
+
+    Windows leave out the first step over each pipeline, in which functions are traced and buffers
+    filled, and the last, which has no next step to end it.
+
+    Args:
+        steps_per_execution: Steps in one call of the step function.
+        first_step: Global step before the first call.
+        on_window: Called with each finished window.
+        examples: Counts examples; None where they are not counted.
+        around_first_call: Entered around the first call.
+        choose: Picks a meter for an iterator and the steps per execution, or says why none fits.
+        now: The clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        steps_per_execution: int,
+        first_step: int,
+        on_window: Callable[[StepWindow], None],
+        examples: ExampleCounter | None = None,
+        around_first_call: AbstractContextManager[Any] | None = None,
+        choose: Callable[[Any, int], Meter | str] = choose_meter,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.calls = 0
+        self.overhead_s = 0.0
+        """What reading meters cost on the training thread so far."""
+        self.meter: Meter | None = None
+        self.unknown_because: str | None = None
+        self._steps_per_execution = steps_per_execution
+        self._first_step = first_step
+        self._on_window = on_window
+        self._examples = examples
+        self._around_first_call = around_first_call or nullcontext()
+        self._choose = choose
+        self._now = now
+        self._window_calls = max(1, WINDOW_STEPS // steps_per_execution)
+        self._source: Any = None
+        # A pipeline that goes on after a pause keeps its meter; remembered without keeping it alive.
+        self._paused_source: Callable[[], Any] = lambda: None
+        self._entry_s = 0.0
+        self._no_window()
+
+    @property
+    def steps(self) -> int:
+        """Steps that ran."""
+        return self.calls * self._steps_per_execution
+
+    @property
+    def step(self) -> int:
+        """Global step."""
+        return self._first_step + self.steps
+
+    def wrap(self, step_function: StepFunction) -> StepFunction:
+        """Returns the step function, which is given an iterator, with its entries noted.
+
+        It is called the same way with the same iterator, and what it raises passes through.
+        """
+
+        @functools.wraps(step_function)
+        def timed(iterator: Any) -> Any:
+            return self._call(step_function, iterator, iterator)
+
+        return timed
+
+    def wrap_batches(self, step_function: StepFunction, meter: RequestMeter) -> StepFunction:
+        """The same for a step function that is given batches fetched beforehand."""
+
+        @functools.wraps(step_function)
+        def timed(batches: Any) -> Any:
+            meter.fetched()
+            return self._call(step_function, meter, batches)
+
+        return timed
+
+    def pause(self) -> None:
+        """Ends the window: what follows until the next step is no step's time."""
+        if self._started_s is not None and self.calls > self._started_calls:
+            self._guarded(self._close, self._entry_s)
+        self._source = None  # lets the pipeline's buffers go
+        self._no_window()
+
+    def _call(self, step_function: StepFunction, source: Any, argument: Any) -> Any:
+        entry_s = self._now()
+        if source is not self._source:
+            return self._first_call(step_function, source, argument)
+        outputs = step_function(argument)
+        # Only now, since the call after the last batch raises and is no step.
+        self._entry_s = entry_s
+        self.calls += 1
+        if self.calls >= self._due_calls or entry_s >= self._due_s:
+            self._guarded(self._start if self._started_s is None else self._close, entry_s)
+        return outputs
+
+    def _first_call(self, step_function: StepFunction, source: Any, argument: Any) -> Any:
+        """The first step over a pipeline, or over one that was paused."""
+        self._no_window()
+        self._source = source
+        if self._paused_source() is not source:
+            self._guarded(self._choose_meter, source)
+            self._paused_source = weakref.ref(source)
+        around, self._around_first_call = self._around_first_call, nullcontext()
+        with around:
+            outputs = step_function(argument)
+        self.calls += 1
+        self._due_calls = self.calls + 1  # the window begins with the next call
+        return outputs
+
+    def _no_window(self) -> None:
+        self._started_s: float | None = None
+        self._started_calls = 0
+        self._due_calls: float = math.inf
+        self._due_s = math.inf
+
+    def _choose_meter(self, source: Any) -> None:
+        chosen = self._choose(source, self._steps_per_execution)
+        if isinstance(chosen, str):
+            self.meter, self.unknown_because = None, chosen
+        else:
+            self.meter, self.unknown_because = chosen, None
+
+    def _start(self, entry_s: float) -> None:
+        if self.meter is not None:
+            self.meter.start(entry_s)
+        if self._examples is not None:
+            self._examples.start()
+        self._begin_window(entry_s)
+
+    def _close(self, entry_s: float) -> None:
+        assert self._started_s is not None
+        reading = self.meter.read(entry_s) if self.meter is not None else Reading(None)
+        window = StepWindow(
+            time_s=time.time(),
+            step=self.step,
+            steps=(self.calls - self._started_calls) * self._steps_per_execution,
+            duration_s=entry_s - self._started_s,
+            input_wait_s=reading.wait_s,
+            examples=self._examples.read() if self._examples is not None else None,
+            buffered_batches=reading.buffered_batches,
+        )
+        self._begin_window(entry_s)
+        self._on_window(window)
+
+    def _begin_window(self, entry_s: float) -> None:
+        self._started_s, self._started_calls = entry_s, self.calls
+        self._due_calls, self._due_s = self.calls + self._window_calls, entry_s + WINDOW_S
+
+    def _guarded(self, action: Callable[[Any], None], argument: Any) -> None:
+        began = self._now()
+        try:
+            action(argument)
+        except Exception as error:
+            self._no_window()
+            self.meter, self.unknown_because = None, f"{type(error).__name__}: {error}"
+            give_up("Timing steps", error, "Step times are unknown from here on.")
+        self.overhead_s += self._now() - began

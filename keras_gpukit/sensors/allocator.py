@@ -1,0 +1,77 @@
+"""Memory of TensorFlow's own allocators, by device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
+
+NO_ALLOCATOR = (
+    "No device has an allocator that keeps count: TensorFlow uses no GPU here, and counts its "
+    "CPU memory only with TF_CPU_ALLOCATOR_USE_BFC=true."
+)
+
+
+class AllocatorSensor:
+    """Reads current and peak allocation of each device whose allocator keeps count.
+
+    Args:
+        gpus: The GPUs that TensorFlow uses, in its order.
+        reset_peak: Whether to set TensorFlow's peak counters back, so that the peak is the run's
+            own and not the process'.
+    """
+
+    def __init__(self, gpus: Sequence[GPUInfo], *, reset_peak: bool = True) -> None:
+        import tensorflow as tf
+
+        self._config = tf.config.experimental
+        self._limits = {
+            device: _limit_bytes(device, gpus)
+            for device in _devices()
+            # Without its BFC allocator a CPU always answers 0, which means unknown.
+            if device.startswith("GPU") or self._config.get_memory_info(device)["peak"] > 0
+        }
+        if reset_peak:
+            for device in self._limits:
+                self._config.reset_memory_stats(device)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of the devices that are read, such as "GPU:0"."""
+        return tuple(self._limits)
+
+    def read(self) -> tuple[DeviceMemory, ...]:
+        """Reads each device once."""
+        readings = []
+        for device, limit in self._limits.items():
+            info = self._config.get_memory_info(device)
+            readings.append(DeviceMemory(device, info["current"], info["peak"], limit))
+        return tuple(readings)
+
+    def summarize(self) -> MemoryRecord:
+        """The last reading, or why there is none."""
+        return MemoryRecord(self.read(), None if self._limits else NO_ALLOCATOR)
+
+
+def _devices() -> list[str]:
+    import tensorflow as tf
+
+    # Logical CPU devices share one allocator: the first speaks for all.
+    logical = tf.config.list_logical_devices("GPU") + tf.config.list_logical_devices("CPU")[:1]
+    return [device.name.removeprefix("/device:") for device in logical]
+
+
+def _limit_bytes(device: str, gpus: Sequence[GPUInfo]) -> int | None:
+    """The most TensorFlow may take: a configured limit, else the GPU's memory."""
+    import tensorflow as tf
+
+    kind, index = device.split(":")
+    if kind != "GPU":
+        return None
+    limits: list[int | None] = []
+    for physical, gpu in zip(tf.config.get_visible_devices("GPU"), gpus, strict=False):
+        parts = tf.config.get_logical_device_configuration(physical) or ()
+        configured = [part.memory_limit * 2**20 for part in parts if part.memory_limit]
+        limits += configured or [gpu.memory_bytes]
+    return limits[int(index)] if int(index) < len(limits) else None

@@ -1,0 +1,62 @@
+"""The host's processors, memory and disks, through psutil."""
+
+from __future__ import annotations
+
+import time
+
+from keras_gpukit.records.machine import HostSample, HostUtilization
+from keras_gpukit.sensors.statistics import Gauges
+
+
+class HostSensor:
+    """Reads the host; rates are since the reading before."""
+
+    def __init__(self) -> None:
+        import psutil
+
+        self._psutil = psutil
+        self._process = psutil.Process()
+        self._cores = psutil.cpu_count() or 1
+        self._read_bytes = self._disk_read_bytes()
+        self._read_at = time.perf_counter()
+        # psutil's percentages are since the call before: the first one only starts the clock.
+        psutil.cpu_percent()
+        self._process.cpu_percent()
+
+    def read(self) -> HostSample:
+        """Reads once."""
+        memory = self._psutil.virtual_memory()
+        return HostSample(
+            cpu_percent=self._psutil.cpu_percent(),
+            process_cpu_percent=self._process.cpu_percent() / self._cores,
+            memory_bytes=self._process.memory_info().rss,
+            memory_available_bytes=memory.available,
+            memory_total_bytes=memory.total,
+            disk_read_bytes_per_s=self._disk_rate(),
+        )
+
+    def _disk_rate(self) -> float | None:
+        before, then = self._read_bytes, self._read_at
+        self._read_bytes, self._read_at = self._disk_read_bytes(), time.perf_counter()
+        if before is None or self._read_bytes is None or self._read_at <= then:
+            return None
+        return (self._read_bytes - before) / (self._read_at - then)
+
+    def _disk_read_bytes(self) -> int | None:
+        # None where the machine shows no disks, as in some containers.
+        counters = self._psutil.disk_io_counters()
+        return counters.read_bytes if counters else None
+
+
+def summarize_host(gauges: Gauges) -> HostUtilization | None:
+    """Sums readings up; None when there are none."""
+    if not gauges.readings:
+        return None
+    return HostUtilization(
+        cpu_percent=gauges.mean("cpu_percent"),
+        process_cpu_percent=gauges.mean("process_cpu_percent"),
+        memory_max_bytes=gauges.highest("memory_bytes"),
+        memory_available_min_bytes=gauges.lowest("memory_available_bytes"),
+        memory_total_bytes=gauges.last("memory_total_bytes"),
+        disk_read_bytes_per_s=gauges.mean("disk_read_bytes_per_s"),
+    )

@@ -1,0 +1,55 @@
+"""One thread that reads sensors at an interval while a run goes on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from keras_gpukit.errors import give_up
+
+Task = Callable[[], None]
+
+
+class SamplingThread:
+    """Calls each task at every tick; a task that raises is dropped with one warning.
+
+    Args:
+        interval_s: Time between two ticks.
+    """
+
+    def __init__(self, interval_s: float = 1.0) -> None:
+        self.interval_s = interval_s
+        self.cpu_s = 0.0
+        """Processor time that the tasks took."""
+        self._tasks: dict[str, Task] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gpukit-sampler", daemon=True)
+
+    def add(self, name: str, task: Task) -> None:
+        """Adds a task; from the next tick on it is called."""
+        self._tasks[name] = task
+
+    def start(self) -> None:
+        """Starts ticking; the first tick comes after one interval."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread, after a tick under way."""
+        self._stopping.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def tick(self) -> None:
+        """Calls every task once, on the calling thread."""
+        for name, task in tuple(self._tasks.items()):
+            try:
+                task()
+            except Exception as error:
+                del self._tasks[name]
+                give_up(f"Reading {name}", error, "It is not read again in this run.")
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self.interval_s):
+            self.tick()
+            self.cpu_s = time.thread_time()

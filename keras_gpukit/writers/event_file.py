@@ -1,0 +1,140 @@
+"""TensorBoard event files, written without TensorFlow's summary writers.
+
+Those reach TensorFlow's runtime, which a watched run must not notice. Event files are plain
+protobuf records, and TensorBoard's own package can frame them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_gpukit.writers.append_file import AppendFile
+
+# One group a title, one chart a line: what the Custom Scalars tab shows.
+LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "Is the GPU waiting for data?": {
+        "input stall (%)": ("input/stall_percent",),
+        "step time and input wait (ms)": ("step/time_ms", "input/wait_ms"),
+        "examples per second": ("step/examples_per_s",),
+        "batches buffered": ("input/buffered_batches",),
+    },
+    "GPUs": {
+        "utilization (%)": (r"gpu/\d+/utilization_percent",),
+        "power (W)": (r"gpu/\d+/power_watts",),
+        "temperature (°C)": (r"gpu/\d+/temperature_celsius",),
+        "throttled": (r"gpu/\d+/throttled",),
+    },
+    "Memory": {
+        "allocated (bytes)": (r"memory/.*/current_bytes", r"memory/.*/peak_bytes"),
+        "whole device (bytes)": (r"gpu/\d+/memory_used_bytes",),
+    },
+    "Host": {
+        "CPU (%)": ("host/cpu_percent",),
+        "memory (bytes)": ("host/memory_bytes",),
+        "disk reads (bytes/s)": ("host/disk_read_bytes_per_s",),
+        "cost of watching (µs a step)": ("gpukit/overhead_us",),
+    },
+}
+
+
+class EventFile:
+    """One TensorBoard event file.
+
+    Args:
+        folder: Where the file is made.
+
+    Raises:
+        OSError: If the folder cannot be written.
+    """
+
+    _made = 0
+
+    def __init__(self, folder: Path) -> None:
+        # Loads the framing and the protobufs; neither loads TensorFlow.
+        from tensorboard.compat.proto import event_pb2, summary_pb2, types_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event, self._summary, self._framing = event_pb2.Event, summary_pb2, RecordWriter
+        self._string_type = types_pb2.DT_STRING
+        EventFile._made += 1
+        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
+        self._file = AppendFile(folder / f"{name}.{os.getpid()}.{EventFile._made}.gpukit")
+        self._write([self._event(wall_time=time.time(), file_version="brain.Event:2")])
+        self._write([self._layout_event()])
+
+    def write(self, points: Iterable[tuple[float, int, Mapping[str, float | str]]]) -> None:
+        """Writes numbers as scalars and strings as Markdown text.
+
+        Args:
+            points: Wall time in seconds, global step, and values by tag.
+
+        Raises:
+            OSError: If the disk does not take them; the file stays whole.
+        """
+        self._write(
+            self._event(
+                wall_time=wall_time,
+                step=step,
+                summary=self._summary.Summary(
+                    value=[self._value(tag, value) for tag, value in values.items()]
+                ),
+            )
+            for wall_time, step, values in points
+        )
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _value(self, tag: str, value: float | str) -> Any:
+        if isinstance(value, str):
+            return self._bytes_value(tag, "text", value.encode())
+        return self._summary.Summary.Value(tag=tag, simple_value=value)
+
+    def _bytes_value(self, tag: str, plugin: str, data: bytes) -> Any:
+        value = self._summary.Summary.Value(tag=tag)
+        value.metadata.plugin_data.plugin_name = plugin
+        value.metadata.data_class = self._summary.DATA_CLASS_TENSOR
+        value.tensor.dtype = self._string_type
+        value.tensor.string_val.append(data)
+        return value
+
+    def _layout_event(self) -> Any:
+        from tensorboard.plugins.custom_scalar import layout_pb2
+
+        layout = layout_pb2.Layout(
+            category=[
+                layout_pb2.Category(
+                    title=title,
+                    chart=[
+                        layout_pb2.Chart(
+                            title=chart,
+                            multiline=layout_pb2.MultilineChartContent(
+                                tag=[f"^{tag}$" for tag in tags]
+                            ),
+                        )
+                        for chart, tags in charts.items()
+                    ],
+                )
+                for title, charts in LAYOUT.items()
+            ]
+        )
+        value = self._bytes_value(
+            "custom_scalars__config__", "custom_scalars", layout.SerializeToString()
+        )
+        return self._event(
+            wall_time=time.time(), summary=self._summary.Summary(value=[value])
+        )
+
+    def _write(self, events: Iterable[Any]) -> None:
+        framed = io.BytesIO()
+        framing = self._framing(framed)
+        for event in events:
+            framing.write(event.SerializeToString())
+        self._file.write(framed.getvalue())

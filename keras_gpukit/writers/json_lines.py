@@ -1,0 +1,48 @@
+"""`run.jsonl`: every record of a run, one JSON object a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from keras_gpukit.writers.append_file import AppendFile
+
+
+class JsonLines:
+    """Appends records to a file of JSON lines.
+
+    Each line is {"kind": …, "record": …}. Runs follow one another; a line of kind "run", with the
+    layout's version as "schema", begins each.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = AppendFile(path)
+        self._encode = msgspec.json.Encoder().encode
+
+    def write(self, records: Iterable[tuple[str, Any]]) -> None:
+        """Writes records.
+
+        Args:
+            records: Kind and record.
+
+        Raises:
+            OSError: If the disk does not take them; the file stays whole.
+        """
+        self._file.write(
+            b"".join(
+                self._encode({"kind": kind, "record": record}) + b"\n" for kind, record in records
+            )
+        )
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
