@@ -1,0 +1,66 @@
+"""Operations on the CPU that belong on the GPU."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.placement import Fallback, PlacementRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.rule import Outcome, Rule
+
+# Not "host memory": TensorFlow keeps shapes and loop counters there for speed.
+# Not "requested": what the user placed has not fallen back.
+BLAMED_CAUSES = ("no kernel", "dtype", "host function")
+NAMED = 3
+
+
+class CPUFallback(Rule):
+    """Operations of the training step that TensorFlow placed on the CPU although there is a GPU.
+
+    There is no threshold: one such operation in each step makes the GPU wait for a copy there and
+    a copy back. Operations that only touch shapes run on the CPU by design and do not count.
+    Without a GPU this is a prediction, and then never more than a remark.
+    """
+
+    code = "cpu-fallback"
+    title = "Operations fell back to the CPU"
+    requires = "the placement of the training step's operations"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Counts the operations that fell back."""
+        record = summary.operations
+        if record is None or not record.operations:
+            return self.abstain(record.unknown_because if record else None)
+        if summary.environment.gpus and not any("GPU" in device for device in record.operations):
+            return self.find(
+                "critical",
+                Figure("operations on the CPU", sum(record.by_device.values())),
+                advice=("Build and compile the model outside tf.device('/CPU:0')",),
+                title="No operation of the training step ran on a GPU",
+            )
+        if not summary.environment.gpus and not record.predicted:
+            return self.abstain("there is no GPU to fall back from")
+        blamed = [fallback for fallback in record.fallbacks if fallback.cause in BLAMED_CAUSES]
+        if not blamed:
+            return None
+        return self.find(
+            "info" if record.predicted else "warning",
+            *_evidence(record, blamed),
+            advice=tuple(_advise(fallback) for fallback in blamed[:NAMED]),
+            title="Operations would fall back to the CPU on a GPU machine"
+            if record.predicted
+            else None,
+        )
+
+
+def _evidence(record: PlacementRecord, blamed: list[Fallback]) -> tuple[Figure, ...]:
+    counts = tuple(
+        Figure(f"{fallback.operation} operations", fallback.count) for fallback in blamed[:NAMED]
+    )
+    if record.predicted or record.transfers is None:
+        return counts
+    return (*counts, Figure("copies between devices per step", record.transfers))
+
+
+def _advise(fallback: Fallback) -> str:
+    where = f" in {fallback.names[0]}" if fallback.names else ""
+    return f"{fallback.operation}{where}: {fallback.reason}"

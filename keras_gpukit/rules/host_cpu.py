@@ -1,0 +1,52 @@
+"""Whether the host's cores are the limit."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.machine import HostUtilization
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.evidence import host_readings
+from keras_gpukit.rules.input_bound import is_input_bound
+from keras_gpukit.rules.rule import Outcome, Rule
+
+SATURATED_PERCENT = 90.0
+
+
+class HostCPUSaturated(Rule):
+    """All cores of the host busy, while steps wait for input or a GPU depends on the host.
+
+    90 % on average over all cores is our choice: with less, some core was free now and then. A run
+    that trains on the CPU keeps every core busy when all is well, so there busy cores count only
+    beside a wait for input.
+    """
+
+    code = "host-cpu-saturated"
+    title = "The host's cores are all busy"
+    requires = "readings of the host's cores"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Asks whether the cores are busy, then whether that matters."""
+        host = host_readings(summary)
+        if host is None or host.cpu_percent is None:
+            return self.abstain()
+        if host.cpu_percent < SATURATED_PERCENT:
+            return None
+        waits = is_input_bound(summary)
+        if not waits and not summary.environment.gpus:
+            return self.abstain("training on the CPU keeps all cores busy")
+        return self.find(
+            "warning" if waits else "info",
+            *_evidence(host, host.cpu_percent),
+            advice=(
+                "Do less work per example: smaller images, ds.cache(), prepare once",
+                "Augment with layers inside the model, which run on the GPU",
+                "Give the run more cores, or end what else uses them",
+            ),
+        )
+
+
+def _evidence(host: HostUtilization, cpu_percent: float) -> tuple[Figure, ...]:
+    busy = Figure("all cores busy", cpu_percent, "%")
+    if host.process_cpu_percent is None:
+        return (busy,)
+    return busy, Figure("this process", host.process_cpu_percent, "%")

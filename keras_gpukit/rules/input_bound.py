@@ -1,0 +1,95 @@
+"""Whether steps wait for their next batch."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.rules.evidence import percent
+from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule
+
+WARNING_FRACTION = 0.10
+CRITICAL_FRACTION = 0.20
+MINIMUM_STEPS = 10
+STARVED_BATCHES = 0.5
+# A run that does nothing but wait would promise an infinite gain.
+HIGHEST_FRACTION = 0.99
+
+ADVICE = (
+    "ds.map(f, num_parallel_calls=tf.data.AUTOTUNE): use every core",
+    "ds.cache() after costly steps without randomness, before shuffle",
+    "ds.interleave(f, num_parallel_calls=tf.data.AUTOTUNE) to read files",
+    "ds.batch(n) before a map whose function takes whole batches",
+    "ds.prefetch(tf.data.AUTOTUNE) last: prepare while the model trains",
+    "with keras.utils.PyDataset: workers=4 or more, use_multiprocessing=True",
+)
+
+
+class InputBound(Rule):
+    """The share of the steps' time that goes on waiting for data.
+
+    A warning from 10 %, where the rules of xprof (TensorFlow's profiler) begin to suggest
+    something; critical from 20 %, which its input-pipeline analyzer calls "highly input-bound".
+    That analyzer's "moderately input-bound", from 5 %, is too close to what a healthy run shows.
+
+    Where the wait is only an upper bound, part of it may hide behind the device's work. It is then
+    believed only if the pipeline's buffer was empty as well: starved pipelines were measured to
+    hold 0 to 0.2 batches, others 1.4 and more; the line between is our choice. So is the least
+    number of steps, without which the first batch, which always takes longer, would decide.
+    """
+
+    code = "input-bound"
+    title = "Steps wait for input"
+    requires = f"the input wait of at least {MINIMUM_STEPS} steps"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the stall with the thresholds."""
+        record = summary.input
+        if record is None or record.stall_fraction is None:
+            return self.abstain(record.unknown_because if record else None)
+        if record.measured_steps < MINIMUM_STEPS:
+            return self.abstain()
+        if record.stall_fraction < WARNING_FRACTION:
+            return None
+        if record.confidence == "exact":
+            return self._exactly(record, record.stall_fraction)
+        return self._at_most(record, record.stall_fraction)
+
+    def _exactly(self, record: InputRecord, stall: float) -> Finding:
+        return self.find(
+            "critical" if stall >= CRITICAL_FRACTION else "warning",
+            percent("input stall", stall),
+            *_wait(record),
+            advice=ADVICE,
+            gain=gain(stall),
+        )
+
+    def _at_most(self, record: InputRecord, stall: float) -> Outcome:
+        filled = record.buffered_batches
+        if filled is None or filled >= STARVED_BATCHES:
+            return self.abstain(
+                "the wait is known only as an upper bound, part of it may hide behind compute"
+            )
+        return self.find(
+            "warning",
+            percent("input stall, at most", stall),
+            Figure("batches in the buffer", filled),
+            advice=("compile(steps_per_execution=1) for a run: its wait is exact", *ADVICE),
+            gain=gain(stall),
+            title="Steps may wait for input",
+        )
+
+
+def gain(stall: float) -> float:
+    """The speed-up if the stall went and nothing else held the run up."""
+    return 1 / (1 - min(stall, HIGHEST_FRACTION))
+
+
+def is_input_bound(summary: RunSummary) -> bool | None:
+    """Whether input explains a slow run; None where that cannot be told."""
+    outcome = InputBound().judge(summary)
+    return None if isinstance(outcome, NotApplicable) else outcome is not None
+
+
+def _wait(record: InputRecord) -> tuple[Figure, ...]:
+    return () if record.wait_s is None else (Figure("wait per step", 1000 * record.wait_s, "ms"),)

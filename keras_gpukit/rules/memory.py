@@ -1,0 +1,79 @@
+"""Whether TensorFlow's allocators on the GPUs are nearly full or mostly unused."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.rule import Outcome, Rule
+
+NEARLY_FULL_FRACTION = 0.9
+MOSTLY_UNUSED_FRACTION = 0.3
+
+
+class MemoryNearlyFull(Rule):
+    """A GPU whose peak came to 90 % of what TensorFlow may take on it.
+
+    The margin is our choice: a batch size that passed several trial steps was seen to run out of
+    memory later, as fragmentation, a longer batch or validation add to the peak.
+    """
+
+    code = "memory-nearly-full"
+    title = "GPU memory is nearly full"
+    requires = "the peak and the limit of TensorFlow's allocator on a GPU"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Looks at the fullest GPU."""
+        shares = _shares(summary)
+        if not shares:
+            return self.abstain(_unknown_because(summary))
+        fullest = max(shares, key=lambda share: share.value)
+        if fullest.value < 100 * NEARLY_FULL_FRACTION:
+            return None
+        return self.find(
+            "warning",
+            fullest,
+            advice=(
+                "Leave a margin: a slightly smaller batch, or mixed precision",
+                "Keep other programs off this GPU while training",
+            ),
+        )
+
+
+class MemoryMostlyUnused(Rule):
+    """GPUs whose peak stayed at or under 30 % of what TensorFlow may take.
+
+    Our choice: at under a third, twice the batch still leaves room to spare. The fullest GPU
+    decides, since a batch must fit on each. It is a remark: a larger batch keeps the GPU busier,
+    but may want another learning rate, and a small model is no fault.
+    """
+
+    code = "memory-mostly-unused"
+    title = "GPU memory is mostly unused"
+    requires = MemoryNearlyFull.requires
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Looks at the fullest GPU."""
+        shares = _shares(summary)
+        if not shares:
+            return self.abstain(_unknown_because(summary))
+        fullest = max(shares, key=lambda share: share.value)
+        if fullest.value > 100 * MOSTLY_UNUSED_FRACTION:
+            return None
+        return self.find(
+            "info",
+            fullest,
+            advice=("Try a batch twice as large, and scale the learning rate with it",),
+        )
+
+
+def _shares(summary: RunSummary) -> list[Figure]:
+    """Peak over limit, in percent, of each GPU that tells both."""
+    return [
+        Figure(f"peak use of {memory.device}", 100 * memory.peak_bytes / memory.limit_bytes, "%")
+        for memory in (summary.memory.devices if summary.memory else ())
+        if memory.device.startswith("GPU") and memory.limit_bytes
+    ]
+
+
+def _unknown_because(summary: RunSummary) -> str | None:
+    return summary.memory.unknown_because if summary.memory else None

@@ -1,0 +1,50 @@
+"""Whether somebody else uses the GPUs."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.machine import GPUUtilization
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.evidence import gpu_readings, gpu_readings_unknown_because, percent
+from keras_gpukit.rules.rule import Outcome, Rule
+
+SIZEABLE_FRACTION = 0.10
+
+
+class OtherProcessesOnGPU(Rule):
+    """Other processes that hold a tenth or more of a GPU's memory.
+
+    Our choice: a desktop or an idle notebook takes less on most cards, while another training
+    takes more. Who holds memory probably computes too, and then the GPU's time is shared.
+    """
+
+    code = "other-processes-on-gpu"
+    title = "Other processes use the same GPU"
+    requires = "the GPUs' memory by process"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares each GPU's share with the threshold."""
+        shares = {
+            gpu.index: share for gpu in gpu_readings(summary) if (share := _share(gpu)) is not None
+        }
+        if not shares:
+            return self.abstain(gpu_readings_unknown_because(summary))
+        shared = {index: share for index, share in shares.items() if share >= SIZEABLE_FRACTION}
+        if not shared:
+            return None
+        return self.find(
+            "warning",
+            *(
+                percent(f"memory of GPU:{index} held by others", share)
+                for index, share in shared.items()
+            ),
+            advice=(
+                "nvidia-smi names them: end those that are left over",
+                "Or train on another GPU: configure_gpus(devices=...)",
+            ),
+        )
+
+
+def _share(gpu: GPUUtilization) -> float | None:
+    if gpu.memory_others_max_bytes is None or not gpu.memory_total_bytes:
+        return None
+    return gpu.memory_others_max_bytes / gpu.memory_total_bytes

@@ -1,0 +1,57 @@
+"""Whether the model computes in float32 on a GPU that is faster at less."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.rule import Outcome, Rule
+
+FLOAT16_CAPABILITY = (7, 0)
+BFLOAT16_CAPABILITY = (8, 0)
+
+# Peak rates of dense products from NVIDIA's data sheets: V100 float16 125, float32 15.7 TFLOPS;
+# A100 bfloat16 312, TensorFloat-32 156, float32 19.5 TFLOPS.
+FLOAT16_GAIN = 8.0
+BFLOAT16_GAIN = 16.0
+BFLOAT16_OVER_TF32_GAIN = 2.0
+
+MIXED = "configure_gpus(mixed_precision='auto') first: it takes {policy}"
+
+
+class Float32OnTensorCores(Rule):
+    """A float32 model on GPUs with tensor cores.
+
+    Tensor cores multiply float16 from compute capability 7.0 and bfloat16 from 8.0 (NVIDIA's CUDA
+    documentation); every GPU of the run must have them. The gain is the ratio of the chips' peak
+    rates, which no real model reaches: a model reads and writes memory too, at twice the rate at
+    most. From 8.0 on TensorFlow lets float32 products use the tensor cores as TensorFloat-32
+    unless told not to; what is left to gain is then less and the finding is a remark.
+    """
+
+    code = "float32-on-tensor-cores"
+    title = "float32 on GPUs that are faster at 16 bits"
+    requires = "a GPU whose compute capability is known, and the model's precision"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the policy with what the weakest GPU can do."""
+        environment = summary.environment
+        known = [gpu.compute_capability for gpu in environment.gpus if gpu.compute_capability]
+        if environment.precision is None or not known or len(known) < len(environment.gpus):
+            return self.abstain()
+        weakest = min(known)
+        if environment.precision != "float32" or weakest < FLOAT16_CAPABILITY:
+            return None
+        major, minor = weakest
+        capability = Figure("compute capability", major + minor / 10)
+        if weakest < BFLOAT16_CAPABILITY:
+            advice = (MIXED.format(policy="mixed_float16"),)
+            return self.find("warning", capability, advice=advice, gain=FLOAT16_GAIN)
+        return self._with_bfloat16(capability, environment.tf32)
+
+    def _with_bfloat16(self, capability: Figure, tf32: bool | None) -> Finding:
+        mixed = MIXED.format(policy="mixed_bfloat16")
+        if tf32 is False:
+            instead = "Or configure_gpus(tf32=True): float32 with tensor cores"
+            return self.find("warning", capability, advice=(mixed, instead), gain=BFLOAT16_GAIN)
+        gain = BFLOAT16_OVER_TF32_GAIN if tf32 else None
+        return self.find("info", capability, advice=(mixed,), gain=gain)

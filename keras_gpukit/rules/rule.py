@@ -1,0 +1,58 @@
+"""What a rule is: a small class that looks at a run and says one thing about it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from keras_gpukit.records.finding import Figure, Finding, Severity
+from keras_gpukit.records.run import RunSummary
+
+
+@dataclass(frozen=True)
+class NotApplicable:
+    """A rule's answer where the evidence is missing or says nothing.
+
+    Attributes:
+        reason: Why the rule could not look, in words.
+    """
+
+    reason: str
+
+
+Outcome = Finding | NotApplicable | None
+"""A finding, no answer, or None where the rule looked and found nothing."""
+
+
+class Rule(ABC):
+    """One question asked of every run.
+
+    Attributes:
+        code: Stable identifier, also the heading of the rule's section in the documentation.
+        title: The finding in one line.
+        requires: The evidence without which the rule gives no answer.
+    """
+
+    code: ClassVar[str]
+    title: ClassVar[str]
+    requires: ClassVar[str]
+
+    @abstractmethod
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Looks at a run."""
+
+    def abstain(self, because: str | None = None) -> NotApplicable:
+        """No answer; for want of what the rule requires, unless a better reason is known."""
+        return NotApplicable(because or f"needs {self.requires}")
+
+    def find(
+        self,
+        severity: Severity,
+        *evidence: Figure,
+        advice: tuple[str, ...],
+        gain: float | None = None,
+        title: str | None = None,
+    ) -> Finding:
+        """A finding of this rule."""
+        return Finding(self.code, title or self.title, severity, evidence, advice, gain)

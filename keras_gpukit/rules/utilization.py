@@ -1,0 +1,64 @@
+"""Whether the GPUs idle for a reason other than input."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.evidence import gpu_readings, gpu_readings_unknown_because
+from keras_gpukit.rules.input_bound import is_input_bound
+from keras_gpukit.rules.rule import Outcome, Rule
+
+LOW_PERCENT = 50.0
+
+
+class LowUtilization(Rule):
+    """GPUs in which no kernel ran for more than half of the time, though input was there.
+
+    50 % is our choice. NVML counts the time in which at least one kernel ran, however small, so
+    that even a poorly used GPU reads high: one that reads under half idles for certain. Where
+    input is the cause, or may be, `input-bound` speaks and this rule does not.
+    """
+
+    code = "low-utilization"
+    title = "GPUs idle although input is there"
+    requires = "readings of the GPUs' utilization"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the mean over all GPUs with the threshold."""
+        readings = [
+            Figure(f"GPU:{gpu.index} busy", gpu.utilization_percent, "%")
+            for gpu in gpu_readings(summary)
+            if gpu.utilization_percent is not None
+        ]
+        if not readings:
+            return self.abstain(gpu_readings_unknown_because(summary))
+        mean = sum(reading.value for reading in readings) / len(readings)
+        if mean >= LOW_PERCENT:
+            return None
+        input_bound = is_input_bound(summary)
+        if input_bound:
+            return self.abstain("the wait for input explains it")
+        if input_bound is None:
+            return self.abstain("the GPUs idle, but whether they wait for input is not known")
+        return self.find(
+            "warning",
+            *readings,
+            advice=_advise(summary.environment),
+            gain=100 / mean if mean else None,
+        )
+
+
+def _advise(environment: Environment) -> tuple[str, ...]:
+    advice = [
+        "A larger batch, as memory allows: larger kernels, fewer launches",
+        "compile(jit_compile=True): XLA fuses small kernels",
+        "Look in TensorBoard's Profile tab for gaps between kernels",
+    ]
+    if environment.steps_per_execution == 1:
+        advice.insert(1, "compile(steps_per_execution=16): fewer returns to Python")
+    if environment.run_eagerly:
+        advice.insert(0, "compile(run_eagerly=False): eager steps start each operation alone")
+    if environment.replicas is not None and environment.replicas < len(environment.gpus):
+        advice.insert(0, "configure_gpus(strategy='mirrored'): train on every GPU")
+    return tuple(advice)

@@ -1,0 +1,56 @@
+"""Every rule asked of one run."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.cpu_fallback import CPUFallback
+from keras_gpukit.rules.host_cpu import HostCPUSaturated
+from keras_gpukit.rules.input_bound import InputBound
+from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
+from keras_gpukit.rules.no_gpu import NoGPU
+from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
+from keras_gpukit.rules.precision import Float32OnTensorCores
+from keras_gpukit.rules.rule import NotApplicable, Rule
+from keras_gpukit.rules.throttling import Throttled
+from keras_gpukit.rules.tiny_steps import TinySteps
+from keras_gpukit.rules.utilization import LowUtilization
+
+RULES: tuple[Rule, ...] = (
+    InputBound(),
+    CPUFallback(),
+    LowUtilization(),
+    HostCPUSaturated(),
+    TinySteps(),
+    Float32OnTensorCores(),
+    MemoryNearlyFull(),
+    MemoryMostlyUnused(),
+    Throttled(),
+    OtherProcessesOnGPU(),
+    NoGPU(),
+)
+"""In the order in which findings of equal weight are told."""
+
+_RANKS = {"critical": 0, "warning": 1, "info": 2}
+
+
+def judge(summary: RunSummary) -> Verdict:
+    """Asks every rule, and sorts the findings: the most severe first, then the greatest gain.
+
+    Each finding's gain is what removing it alone would bring at most; gains do not multiply.
+    """
+    outcomes = {rule.code: rule.judge(summary) for rule in RULES}
+    findings = [outcome for outcome in outcomes.values() if isinstance(outcome, Finding)]
+    return Verdict(
+        findings=tuple(sorted(findings, key=_weight)),
+        passed=tuple(code for code, outcome in outcomes.items() if outcome is None),
+        not_applicable={
+            code: outcome.reason
+            for code, outcome in outcomes.items()
+            if isinstance(outcome, NotApplicable)
+        },
+    )
+
+
+def _weight(finding: Finding) -> tuple[int, float]:
+    return _RANKS[finding.severity], -(finding.gain or 1.0)

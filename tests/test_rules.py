@@ -1,0 +1,327 @@
+"""Each rule: fires with its evidence, is quiet just under its threshold, abstains without it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keras_gpukit.records.codec import from_dict, to_dict
+from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.machine import (
+    DeviceMemory,
+    GPUUtilization,
+    HostUtilization,
+    MemoryRecord,
+    UtilizationRecord,
+)
+from keras_gpukit.records.placement import Fallback, PlacementRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.rules import RULES, judge
+
+GIB = 2**30
+A100 = GPUInfo(0, compute_capability=(8, 0))
+V100 = GPUInfo(0, compute_capability=(7, 0))
+P100 = GPUInfo(0, compute_capability=(6, 0))
+
+
+def run(gpus: tuple[GPUInfo, ...] = (), settings: dict[str, Any] | None = None, **parts: Any):
+    return RunSummary(Environment({}, gpus=gpus, **(settings or {})), **parts)
+
+
+def stall(fraction, confidence="exact", steps=1000, **rest):
+    return InputRecord(
+        "fit",
+        confidence=confidence,
+        measured_steps=steps,
+        wait_s=0.01,
+        stall_fraction=fraction,
+        **rest,
+    )
+
+
+def throughput(step_time_s, steps=1000):
+    return ThroughputRecord("fit", steps, steps, step_time_s, None)
+
+
+def memory(peak_bytes, device="GPU:0", limit_bytes=100 * GIB):
+    return MemoryRecord((DeviceMemory(device, 0, int(peak_bytes), limit_bytes),))
+
+
+def gpu(samples=100, **readings):
+    return UtilizationRecord(samples, 1.0, (GPUUtilization(0, **readings),))
+
+
+def throttled(fraction, *reasons):
+    return gpu(throttled_fraction=fraction, throttle_reasons=reasons)
+
+
+def others(used, total=100 * GIB):
+    return gpu(memory_others_max_bytes=used, memory_total_bytes=total)
+
+
+def host(cpu_percent, samples=100):
+    return UtilizationRecord(samples, 1.0, host=HostUtilization(cpu_percent, 50.0))
+
+
+def placed(cause, predicted=False):
+    fallback = Fallback("AsString", 2, cause, "TensorFlow has none.", ("model/hash",))
+    device = "CPU:0" if predicted else "GPU:0"
+    return PlacementRecord({device: {"MatMul": 9}}, (fallback,), predicted, transfers=4)
+
+
+def finding(code: str, summary: RunSummary) -> Finding | None:
+    return next((each for each in judge(summary).findings if each.code == code), None)
+
+
+POWER, HOT, SET = "software power cap", "hardware thermal slowdown", "applications clocks setting"
+QUICK = stall(0.0)
+BUSY_HOST = host(90.0)
+
+FIRES = [
+    ("input-bound", "warning", run(input=stall(0.10)), Figure("input stall", 10.0, "%")),
+    ("input-bound", "critical", run(input=stall(0.20)), Figure("wait per step", 10.0, "ms")),
+    (
+        "input-bound",
+        "warning",
+        run(input=stall(0.9, "upper bound", buffered_batches=0.4)),
+        Figure("input stall, at most", 90.0, "%"),
+    ),
+    (
+        "cpu-fallback",
+        "warning",
+        run((A100,), operations=placed("no kernel")),
+        Figure("AsString operations", 2),
+    ),
+    (
+        "cpu-fallback",
+        "info",
+        run(operations=placed("host function", predicted=True)),
+        Figure("AsString operations", 2),
+    ),
+    (
+        "cpu-fallback",
+        "critical",
+        run((A100,), operations=PlacementRecord({"CPU:0": {"MatMul": 9}})),
+        Figure("operations on the CPU", 9),
+    ),
+    (
+        "low-utilization",
+        "warning",
+        run((A100,), input=QUICK, utilization=gpu(utilization_percent=49.0)),
+        Figure("GPU:0 busy", 49.0, "%"),
+    ),
+    (
+        "host-cpu-saturated",
+        "warning",
+        run(input=stall(0.5), utilization=BUSY_HOST),
+        Figure("all cores busy", 90.0, "%"),
+    ),
+    (
+        "host-cpu-saturated",
+        "info",
+        run((A100,), input=QUICK, utilization=BUSY_HOST),
+        Figure("this process", 50.0, "%"),
+    ),
+    (
+        "tiny-steps",
+        "warning",
+        run(settings={"steps_per_execution": 1}, throughput=throughput(0.0019)),
+        Figure("time of a step", 1.9, "ms"),
+    ),
+    (
+        "float32-on-tensor-cores",
+        "warning",
+        run((V100,), {"precision": "float32"}),
+        Figure("compute capability", 7.0),
+    ),
+    (
+        "float32-on-tensor-cores",
+        "warning",
+        run((A100,), {"precision": "float32", "tf32": False}),
+        Figure("compute capability", 8.0),
+    ),
+    (
+        "float32-on-tensor-cores",
+        "info",
+        run((A100,), {"precision": "float32", "tf32": True}),
+        Figure("compute capability", 8.0),
+    ),
+    (
+        "memory-nearly-full",
+        "warning",
+        run((A100,), memory=memory(90 * GIB)),
+        Figure("peak use of GPU:0", 90.0, "%"),
+    ),
+    (
+        "memory-mostly-unused",
+        "info",
+        run((A100,), memory=memory(30 * GIB)),
+        Figure("peak use of GPU:0", 30.0, "%"),
+    ),
+    (
+        "throttled",
+        "warning",
+        run((A100,), utilization=throttled(0.1, HOT)),
+        Figure("throttled readings of GPU:0", 10.0, "%"),
+    ),
+    (
+        "throttled",
+        "info",
+        run((A100,), utilization=throttled(0.9, POWER)),
+        Figure("throttled readings of GPU:0", 90.0, "%"),
+    ),
+    (
+        "other-processes-on-gpu",
+        "warning",
+        run((A100,), utilization=others(10 * GIB)),
+        Figure("memory of GPU:0 held by others", 10.0, "%"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "severity", "summary", "figure"), FIRES)
+def test_a_rule_fires_with_its_evidence(code, severity, summary, figure):
+    found = finding(code, summary)
+    assert found is not None
+    assert found.severity == severity
+    assert any(
+        (each.name, each.unit) == (figure.name, figure.unit)
+        and each.value == pytest.approx(figure.value)
+        for each in found.evidence
+    )
+    assert found.advice
+    assert found.gain is None or found.gain >= 1
+
+
+QUIET = [
+    ("input-bound", run(input=stall(0.099))),
+    ("input-bound", run(input=stall(0.099, "upper bound"))),
+    ("cpu-fallback", run((A100,), operations=placed("host memory"))),
+    ("cpu-fallback", run((A100,), operations=placed("requested"))),
+    ("low-utilization", run((A100,), input=QUICK, utilization=gpu(utilization_percent=50.0))),
+    ("host-cpu-saturated", run((A100,), input=stall(0.5), utilization=host(89.9))),
+    ("tiny-steps", run(settings={"steps_per_execution": 1}, throughput=throughput(0.002))),
+    ("tiny-steps", run(settings={"steps_per_execution": 2}, throughput=throughput(0.001))),
+    ("float32-on-tensor-cores", run((P100,), {"precision": "float32"})),
+    ("float32-on-tensor-cores", run((A100, P100), {"precision": "float32"})),
+    ("float32-on-tensor-cores", run((A100,), {"precision": "mixed_bfloat16"})),
+    ("memory-nearly-full", run((A100,), memory=memory(89 * GIB))),
+    ("memory-mostly-unused", run((A100,), memory=memory(31 * GIB))),
+    ("throttled", run((A100,), utilization=throttled(0.09, HOT))),
+    ("throttled", run((A100,), utilization=throttled(1.0, SET))),
+    ("other-processes-on-gpu", run((A100,), utilization=others(9 * GIB))),
+    ("no-gpu", run((A100,))),
+]
+
+
+@pytest.mark.parametrize(("code", "summary"), QUIET)
+def test_a_rule_is_quiet_under_its_threshold(code, summary):
+    assert code in judge(summary).passed
+
+
+ABSTAINS = [
+    ("input-bound", run(input=InputRecord("fit", unknown_because="no iterator")), "no iterator"),
+    ("input-bound", run(input=stall(0.9, steps=9)), "at least 10 steps"),
+    ("input-bound", run(input=stall(0.9, "upper bound")), "upper bound"),
+    ("input-bound", run(input=stall(0.9, "upper bound", buffered_batches=1.5)), "upper bound"),
+    ("cpu-fallback", run(operations=PlacementRecord(unknown_because="no graph")), "no graph"),
+    ("cpu-fallback", run(operations=PlacementRecord({"CPU:0": {"MatMul": 9}})), "no GPU"),
+    ("low-utilization", run((A100,), utilization=gpu(4, utilization_percent=1.0)), "readings"),
+    (
+        "low-utilization",
+        run((A100,), input=stall(0.5), utilization=gpu(utilization_percent=1.0)),
+        "input explains",
+    ),
+    ("low-utilization", run((A100,), utilization=gpu(utilization_percent=1.0)), "not known"),
+    (
+        "low-utilization",
+        run((A100,), utilization=UtilizationRecord(9, 1.0, gpus_unknown_because="no driver")),
+        "no driver",
+    ),
+    ("host-cpu-saturated", run(input=QUICK, utilization=BUSY_HOST), "training on the CPU"),
+    ("host-cpu-saturated", run(input=stall(0.5), utilization=host(99.0, samples=4)), "readings"),
+    ("tiny-steps", run(throughput=throughput(0.001)), "one execution"),
+    (
+        "tiny-steps",
+        run(settings={"steps_per_execution": 1}, throughput=throughput(0.001, steps=99)),
+        "100 steps",
+    ),
+    ("float32-on-tensor-cores", run((GPUInfo(0),), {"precision": "float32"}), "capability"),
+    ("float32-on-tensor-cores", run((A100,)), "precision"),
+    ("memory-nearly-full", run(memory=memory(99 * GIB, "CPU:0")), "on a GPU"),
+    ("memory-mostly-unused", run(memory=memory(1, limit_bytes=None)), "limit"),
+    ("throttled", run((A100,), utilization=gpu()), "throttle reasons"),
+    ("throttled", run((A100,), utilization=throttled(1.0, HOT, SET)), "mixed"),
+    ("other-processes-on-gpu", run((A100,), utilization=others(None)), "by process"),
+]
+
+
+@pytest.mark.parametrize(("code", "summary", "reason"), ABSTAINS)
+def test_a_rule_abstains_without_evidence(code, summary, reason):
+    assert reason in judge(summary).not_applicable[code]
+
+
+def test_nothing_known_gives_no_finding_but_the_missing_gpu():
+    verdict = judge(run())
+    assert [each.code for each in verdict.findings] == ["no-gpu"]
+    assert set(verdict.not_applicable) == {rule.code for rule in RULES} - {"no-gpu"}
+
+
+@pytest.mark.parametrize(("fraction", "gain"), [(0.5, 2.0), (0.75, 4.0), (1.0, 100.0)])
+def test_the_gain_of_input_is_what_is_left_without_the_stall(fraction, gain):
+    found = finding("input-bound", run(input=stall(fraction)))
+    assert found is not None
+    assert found.gain == pytest.approx(gain)
+
+
+def test_findings_come_worst_first_and_greatest_gain_first():
+    summary = run(
+        (V100,),
+        {"precision": "float32", "steps_per_execution": 1},
+        input=stall(0.9),
+        throughput=throughput(0.001),
+        memory=memory(1),
+    )
+    assert [each.code for each in judge(summary).findings] == [
+        "input-bound",
+        "float32-on-tensor-cores",
+        "tiny-steps",
+        "memory-mostly-unused",
+    ]
+
+
+def test_idle_gpus_are_told_what_was_left_out():
+    settings = {"steps_per_execution": 1, "run_eagerly": True, "replicas": 1}
+    summary = run((A100, A100), settings, input=QUICK, utilization=gpu(utilization_percent=20.0))
+    found = finding("low-utilization", summary)
+    assert found is not None
+    assert found.gain == pytest.approx(5.0)
+    assert [re.split(r"[(=]", line)[1] for line in found.advice[:2]] == ["strategy", "run_eagerly"]
+    assert any("steps_per_execution" in line for line in found.advice)
+
+
+def test_a_verdict_survives_being_saved():
+    summary = run((A100,), input=stall(0.5))
+    judged = replace(summary, verdict=judge(summary))
+    assert from_dict(to_dict(judged), RunSummary) == judged
+
+
+def test_codes_are_unique_and_every_rule_is_documented():
+    codes = [rule.code for rule in RULES]
+    page = Path(__file__).parents[1] / "docs" / "reference" / "rules.md"
+    headings = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(set(codes)) == len(codes)
+    assert headings == codes
+
+
+def test_every_rule_is_exercised_by_the_tables():
+    codes = {rule.code for rule in RULES}
+    assert {row[0] for row in FIRES} == codes - {"no-gpu"}
+    assert {row[0] for row in QUIET} == codes
+    assert {row[0] for row in ABSTAINS} == codes - {"no-gpu"}
