@@ -1,0 +1,55 @@
+"""The verdict as one short panel in a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.text import Text
+
+from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.reports.phrases import conclusion, evidence, headline
+
+_STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+_INDENT = 2
+
+
+def print_summary(summary: RunSummary, console: Console | None = None) -> None:
+    """Prints the panel.
+
+    Args:
+        summary: The run, judged.
+        console: Where to print; standard output by default, without colours where it is no
+            terminal.
+    """
+    (console or Console()).print(render(summary))
+
+
+def render(summary: RunSummary) -> RenderableType:
+    """The panel: the run's figures, then the findings, the worst first.
+
+    The worst finding is told with all of its advice, the others with their first, remarks without
+    figures: one thing is changed at a time, and the next run has a verdict of its own.
+
+    Args:
+        summary: The run, judged.
+    """
+    lines: list[RenderableType] = [Text(", ".join(headline(summary)) or "Nothing was measured.")]
+    verdict = conclusion(summary)
+    if verdict:
+        lines += ["", Text(verdict, style="green")]
+    for position, finding in enumerate(summary.findings):
+        advice = finding.advice if position == 0 else finding.advice[:1]
+        lines += ["", *_tell(finding, advice)]
+    title = "keras_gpukit" if summary.ending == "completed" else "keras_gpukit, run interrupted"
+    return Panel(Group(*lines), title=title, title_align="left", expand=False)
+
+
+def _tell(finding: Finding, advice: tuple[str, ...]) -> list[RenderableType]:
+    # Text throughout: what comes from a model's names must not be taken for markup.
+    heading = Text(f"{finding.severity}: {finding.title}", style=_STYLES[finding.severity])
+    heading.append(f" ({finding.code})", style="dim")
+    figures = evidence(finding) if finding.severity != "info" else ""
+    details = [figures, *(f"- {line}" for line in advice)]
+    return [heading, *(Padding(Text(line), (0, 0, 0, _INDENT)) for line in details if line)]

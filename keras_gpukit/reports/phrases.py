@@ -1,0 +1,75 @@
+"""What the reports say in words, the same in each of them."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.reports import units
+
+
+def headline(summary: RunSummary) -> tuple[str, ...]:
+    """The run in a few figures; only those that are known."""
+    parts = [
+        *(_speed(summary.throughput) if summary.throughput else ()),
+        *(_input(summary.input) if summary.input else ()),
+        *(_gpus(summary.utilization) if summary.utilization else ()),
+        *(_memory(summary.memory) if summary.memory else ()),
+    ]
+    if summary.overhead_s is not None:
+        parts.append(f"watching cost {units.duration(summary.overhead_s)} a step")
+    return tuple(parts)
+
+
+def conclusion(summary: RunSummary) -> str | None:
+    """What to say where no rule complains; None where one does."""
+    verdict = summary.verdict
+    if any(finding.severity != "info" for finding in verdict.findings):
+        return None
+    if "input-bound" in verdict.not_applicable:
+        reason = verdict.not_applicable["input-bound"]
+        return f"Nothing found in this run's way; its wait for input was not judged: {reason}."
+    return "Nothing stands in this run's way."
+
+
+def evidence(finding: Finding) -> str:
+    """A finding's figures and its gain, on one line."""
+    figures = [f"{figure.name} {units.measured(figure)}".strip() for figure in finding.evidence]
+    if finding.gain is not None:
+        figures.append(f"at most {units.number(round(finding.gain, 1))} times as fast without it")
+    return ", ".join(figures)
+
+
+def _speed(throughput: ThroughputRecord) -> list[str]:
+    steps = f"{units.number(throughput.steps)} steps"
+    parts = [steps if throughput.phase == "fit" else f"{throughput.phase}: {steps}"]
+    if throughput.step_time_s is not None:
+        parts.append(f"{units.duration(throughput.step_time_s)} a step")
+    if throughput.examples_per_s is not None:
+        parts.append(f"{units.number(throughput.examples_per_s)} examples/s")
+    return parts
+
+
+def _input(record: InputRecord) -> list[str]:
+    if record.stall_fraction is None:
+        return ["input stall unknown"]
+    bound = "" if record.confidence == "exact" else "at most "
+    return [f"input stall {bound}{units.percentage(record.stall_fraction)}"]
+
+
+def _gpus(record: UtilizationRecord) -> list[str]:
+    busy = [gpu.utilization_percent for gpu in record.gpus if gpu.utilization_percent is not None]
+    if not busy:
+        return []
+    who = "GPU" if len(busy) == 1 else f"{len(busy)} GPUs"
+    return [f"{who} {units.number(sum(busy) / len(busy))} % busy"]
+
+
+def _memory(record: MemoryRecord) -> list[str]:
+    gpus = [memory for memory in record.devices if memory.device.startswith("GPU")]
+    if not gpus:
+        return []
+    fullest = max(gpus, key=lambda memory: memory.peak_bytes)
+    limit = "" if fullest.limit_bytes is None else f" of {units.size(fullest.limit_bytes)}"
+    return [f"{fullest.device} peak {units.size(fullest.peak_bytes)}{limit}"]

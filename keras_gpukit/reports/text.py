@@ -1,0 +1,81 @@
+"""Markdown for TensorBoard's text tab."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from keras_gpukit.records.finding import Verdict
+from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.reports.phrases import conclusion, evidence, headline
+
+_OPERATIONS_SHOWN = 30
+
+
+def markdown(summary: RunSummary) -> str:
+    """A run's figures and verdict.
+
+    Args:
+        summary: The run, judged.
+    """
+    parts = (
+        ", ".join(headline(summary)) or "Nothing was measured.",
+        conclusion(summary),
+        findings_markdown(summary.verdict),
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def findings_markdown(verdict: Verdict) -> str:
+    """Every finding with all of its advice, then why some rules gave no answer.
+
+    Args:
+        verdict: What the rules conclude.
+    """
+    blocks = []
+    for finding in verdict.findings:
+        blocks.append(f"### {finding.severity}: {finding.title} (`{finding.code}`)")
+        if finding.evidence or finding.gain is not None:
+            blocks.append(evidence(finding))
+        blocks.append("\n".join(f"- {line}" for line in finding.advice))
+    if verdict.not_applicable:
+        blocks.append("### Not judged")
+        reasons = verdict.not_applicable.items()
+        blocks.append("\n".join(f"- `{code}`: {reason}" for code, reason in reasons))
+    return "\n\n".join(blocks)
+
+
+def placement_markdown(record: PlacementRecord) -> str:
+    """Operations by device, and those on the CPU with the reason.
+
+    Args:
+        record: Placement of the training step.
+    """
+    if not record.operations:
+        return f"Placement is not known: {record.unknown_because or 'it was not read'}."
+    total = ", ".join(f"{count} on {device}" for device, count in record.by_device.items())
+    blocks = [f"Operations of the training step: {total}."]
+    if record.transfers is not None:
+        blocks.append(f"Copies between devices in each step: {record.transfers}.")
+    if record.fallbacks:
+        blocks.append("### Would be on the CPU" if record.predicted else "### Not on the GPU")
+        blocks.append(
+            _table(
+                ("operation", "count", "reason", "such as"),
+                ((f.operation, f.count, f.reason, ", ".join(f.names)) for f in record.fallbacks),
+            )
+        )
+    for device, operations in record.operations.items():
+        most = sorted(operations.items(), key=lambda item: -item[1])[:_OPERATIONS_SHOWN]
+        blocks += [f"### {device}", _table(("operation", "count"), most)]
+        if len(operations) > len(most):
+            blocks.append(f"And {len(operations) - len(most)} other types of operation.")
+    return "\n\n".join(blocks)
+
+
+def _table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    lines = [header, ("---",) * len(header), *rows]
+    # A bar within a cell would begin another one.
+    return "\n".join(
+        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    )

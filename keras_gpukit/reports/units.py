@@ -1,0 +1,43 @@
+"""Numbers with their units, as people read them. Plain ASCII: a terminal may know no more."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Figure
+
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands separated: "0.0123", "4.56", "1,234"."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def size(count_bytes: float) -> str:
+    """Bytes in binary units: "3.1 GiB"."""
+    value = float(count_bytes)
+    for unit in _SIZES[:-1]:
+        if abs(value) < 1024:
+            return f"{number(value)} {unit}"
+        value /= 1024
+    return f"{number(value)} {_SIZES[-1]}"
+
+
+def duration(seconds: float) -> str:
+    """A time: milliseconds under a second, minutes from two minutes on."""
+    if seconds < 1:
+        return f"{number(1000 * seconds)} ms"
+    if seconds < 120:
+        return f"{number(seconds)} s"
+    return f"{number(seconds / 60)} min"
+
+
+def percentage(fraction: float) -> str:
+    """A share of 1 as a percentage: "78 %"."""
+    return f"{number(100 * fraction)} %"
+
+
+def measured(figure: Figure) -> str:
+    """A figure's value with its unit."""
+    if figure.unit == "B":
+        return size(figure.value)
+    return f"{number(figure.value)} {figure.unit}".rstrip()

@@ -1,0 +1,186 @@
+"""The panel and the markdown, from synthetic runs."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.machine import (
+    DeviceMemory,
+    GPUUtilization,
+    HostUtilization,
+    MemoryRecord,
+    UtilizationRecord,
+)
+from keras_gpukit.records.placement import Fallback, PlacementRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.reports import units
+from keras_gpukit.reports.console import print_summary
+from keras_gpukit.reports.text import markdown, placement_markdown
+from keras_gpukit.rules import judge
+
+GIB = 2**30
+
+
+def judged(summary: RunSummary) -> RunSummary:
+    return replace(summary, verdict=judge(summary))
+
+
+HEALTHY = judged(
+    RunSummary(
+        Environment({}),
+        throughput=ThroughputRecord("fit", 1200, 1180, 0.0241, 1327.0),
+        input=InputRecord("fit", "autotune", "exact", 1180, 0.0002, 0.012, 1.6),
+        overhead_s=3e-6,
+    )
+)
+PLACEMENT = PlacementRecord(
+    {"GPU:0": {"MatMul": 190}, "CPU:0": {"AsString": 2}},
+    (Fallback("AsString", 2, "no kernel", "TensorFlow has none.", ("model/[bold]a|b",)),),
+    transfers=4,
+)
+TROUBLED = judged(
+    replace(
+        HEALTHY,
+        environment=Environment(
+            {},
+            gpus=(GPUInfo(0, compute_capability=(8, 0)),),
+            precision="float32",
+            steps_per_execution=1,
+            tf32=True,
+        ),
+        input=InputRecord("fit", "autotune", "exact", 1180, 0.0189, 0.784, 0.1),
+        memory=MemoryRecord((DeviceMemory("GPU:0", GIB, 3 * GIB, 70 * GIB),)),
+        operations=PLACEMENT,
+        utilization=UtilizationRecord(
+            60,
+            1.0,
+            (
+                GPUUtilization(
+                    0,
+                    21.0,
+                    memory_others_max_bytes=20 * GIB,
+                    memory_total_bytes=80 * GIB,
+                    throttled_fraction=0.5,
+                    throttle_reasons=("hardware thermal slowdown",),
+                ),
+            ),
+            HostUtilization(97.0, 91.0),
+        ),
+    )
+)
+
+
+def printed(summary: RunSummary, encoding: str = "utf-8") -> str:
+    raw = io.BytesIO()
+    with io.TextIOWrapper(raw, encoding=encoding, write_through=True) as file:
+        print_summary(summary, Console(file=file, width=80))
+        return raw.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("summary", [HEALTHY, TROUBLED, RunSummary(Environment({}))])
+def test_the_panel_fits_80_columns_without_colours(summary):
+    text = printed(summary)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "\x1b" not in text
+
+
+def test_the_panel_tells_figures_and_findings():
+    text = " ".join(printed(TROUBLED).replace("│", " ").split())
+    for words in (
+        "1,200 steps, 24.1 ms a step, 1,327 examples/s, input stall 78.4 %, GPU 21 % busy, "
+        "GPU:0 peak 3 GiB of 70 GiB, watching cost 0.003 ms a step",
+        "critical: Steps wait for input (input-bound) input stall 78.4 %, wait per step 18.9 ms, "
+        "at most 4.6 times as fast without it",
+        "- AsString in model/[bold]a|b: TensorFlow has none.",
+    ):
+        assert words in text
+    assert "in this run's way" not in text
+
+
+def test_each_advice_on_input_fits_a_line():
+    advice = [line for line in printed(TROUBLED).splitlines() if "│   - " in line]
+    assert [line[6:-1].strip() for line in advice[:6]] == list(TROUBLED.findings[0].advice)
+
+
+def test_a_healthy_run_is_told_so():
+    assert "Nothing stands in this run's way." in printed(HEALTHY)
+    assert "Nothing stands in this run's way." in markdown(HEALTHY)
+
+
+def test_what_was_not_judged_is_not_called_healthy():
+    text = printed(judged(replace(HEALTHY, input=None)))
+    assert "Nothing found in this run's way; its wait for input was not judged" in text
+
+
+def test_an_upper_bound_is_told_as_one():
+    record = InputRecord("fit", "proxy", "upper bound", 1180, 0.01, 0.4)
+    assert "input stall at most 40 %" in printed(judged(replace(HEALTHY, input=record)))
+
+
+def test_an_interrupted_run_and_another_phase_are_named():
+    predicted = ThroughputRecord("predict", 20, 20, 1.5, None)
+    text = printed(replace(HEALTHY, throughput=predicted, ending="interrupted"))
+    assert "run interrupted" in text
+    assert "predict: 20 steps, 1.5 s a step" in text
+
+
+def test_the_panel_prints_where_only_ascii_can_be():
+    assert "critical: Steps wait for input" in printed(TROUBLED, encoding="ascii")
+
+
+def test_printing_goes_to_standard_output(capsys):
+    print_summary(HEALTHY)
+    assert "keras_gpukit" in capsys.readouterr().out
+
+
+def test_markdown_tells_everything():
+    text = markdown(TROUBLED)
+    for finding in TROUBLED.findings:
+        assert f"(`{finding.code}`)" in text
+        assert all(f"- {line}" in text for line in finding.advice)
+    assert "- `low-utilization`: the wait for input explains it" in text
+
+
+def test_placement_markdown_tells_devices_and_reasons():
+    text = placement_markdown(PLACEMENT)
+    assert "190 on GPU:0, 2 on CPU:0" in text
+    assert "| AsString | 2 | TensorFlow has none. | model/[bold]a\\|b |" in text
+    assert "| MatMul | 190 |" in text
+
+
+def test_placement_markdown_says_why_it_knows_nothing():
+    assert "not known: no graph." in placement_markdown(PlacementRecord(unknown_because="no graph"))
+
+
+def test_placement_markdown_shows_only_the_commonest():
+    operations = {f"Op{count}": count for count in range(1, 33)}
+    text = placement_markdown(PlacementRecord({"CPU:0": operations}))
+    assert "| Op32 | 32 |" in text
+    assert "And 2 other types of operation." in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (units.size(0), "0 B"),
+        (units.size(1536), "1.5 KiB"),
+        (units.size(80 * GIB), "80 GiB"),
+        (units.size(3 * 1024**5), "3,072 TiB"),
+        (units.duration(3e-6), "0.003 ms"),
+        (units.duration(0.0241), "24.1 ms"),
+        (units.duration(90), "90 s"),
+        (units.duration(600), "10 min"),
+        (units.percentage(0.012), "1.2 %"),
+        (units.measured(Figure("peak", 2 * GIB, "B")), "2 GiB"),
+        (units.measured(Figure("operations", 1234)), "1,234"),
+    ],
+)
+def test_units(text, expected):
+    assert text == expected
