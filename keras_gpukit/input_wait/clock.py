@@ -13,7 +13,7 @@ from typing import Any
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import Meter, Reading, RequestMeter, choose_meter
-from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.records.steps import Phase, StepWindow
 
 # tf.data remembers the last 100 fetches: a reading at least every 64 misses none.
 WINDOW_STEPS = 64
@@ -30,6 +30,7 @@ class StepClock:
     filled, and the last, which has no next step to end it.
 
     Args:
+        phase: What the step function belongs to.
         steps_per_execution: Steps in one call of the step function.
         first_step: Global step before the first call.
         on_window: Called with each finished window.
@@ -42,6 +43,7 @@ class StepClock:
     def __init__(
         self,
         *,
+        phase: Phase,
         steps_per_execution: int,
         first_step: int,
         on_window: Callable[[StepWindow], None],
@@ -52,9 +54,10 @@ class StepClock:
     ) -> None:
         self.calls = 0
         self.overhead_s = 0.0
-        """What reading meters cost on the training thread so far."""
+        """What choosing and reading meters cost on the training thread so far."""
         self.meter: Meter | None = None
         self.unknown_because: str | None = None
+        self._phase = phase
         self._steps_per_execution = steps_per_execution
         self._first_step = first_step
         self._on_window = on_window
@@ -73,6 +76,11 @@ class StepClock:
     def steps(self) -> int:
         """Steps that ran."""
         return self.calls * self._steps_per_execution
+
+    @property
+    def total_overhead_s(self) -> float:
+        """What timing cost on the training thread so far, noting entries included."""
+        return self.overhead_s + self.calls * _cost_of_a_call_s()
 
     @property
     def step(self) -> int:
@@ -158,6 +166,7 @@ class StepClock:
         assert self._started_s is not None
         reading = self.meter.read(entry_s) if self.meter is not None else Reading(None)
         window = StepWindow(
+            phase=self._phase,
             time_s=time.time(),
             step=self.step,
             steps=(self.calls - self._started_calls) * self._steps_per_execution,
@@ -182,3 +191,34 @@ class StepClock:
             self.meter, self.unknown_because = None, f"{type(error).__name__}: {error}"
             give_up("Timing steps", error, "Step times are unknown from here on.")
         self.overhead_s += self._now() - began
+
+
+@functools.cache
+def _cost_of_a_call_s() -> float:
+    """What noting one entry costs on this machine.
+
+    Timed once on a step function that does nothing: timing each call would cost more than the
+    call.
+    """
+    clock = StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=0,
+        on_window=lambda window: None,
+        choose=lambda source, steps: "",
+    )
+
+    def nothing(source: Any) -> None:
+        return None
+
+    timed = clock.wrap(nothing)
+    timed(nothing)
+    clock._due_calls = math.inf
+    calls = 1000
+    durations = []
+    for function in (nothing, timed):
+        began = time.perf_counter()
+        for _ in range(calls):
+            function(nothing)
+        durations.append(time.perf_counter() - began)
+    return max(durations[1] - durations[0], 0.0) / calls

@@ -14,6 +14,7 @@ class StepWindow:
     """Consecutive steps measured together; what one point in TensorBoard is made from.
 
     Attributes:
+        phase: "fit", "evaluate" or "predict".
         time_s: When the window ended, in seconds since the Unix epoch.
         step: Global step at the window's end.
         steps: Steps in the window.
@@ -21,9 +22,9 @@ class StepWindow:
         input_wait_s: Part of `duration_s` spent blocked on the next batch, all steps together.
         examples: Examples trained on.
         buffered_batches: Fill of the pipeline's last buffer when the window ended.
-        overhead_s: What keras_gpukit itself spent on the training thread.
     """
 
+    phase: Phase
     time_s: float
     step: int
     steps: int
@@ -31,7 +32,6 @@ class StepWindow:
     input_wait_s: float | None = None
     examples: int | None = None
     buffered_batches: float | None = None
-    overhead_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -81,12 +81,13 @@ class NVMLSensor:
         so a GPU is the next visible one of its own name.
         """
         handles = [
-            self._nvml.nvmlDeviceGetHandleByIndex(i)
-            for i in range(self._nvml.nvmlDeviceGetCount())
+            self._nvml.nvmlDeviceGetHandleByIndex(i) for i in range(self._nvml.nvmlDeviceGetCount())
         ]
         left = handles
         if visible is not None:
-            left = [handle for entry in visible.split(",") if (handle := self._find(entry, handles))]
+            left = [
+                handle for entry in visible.split(",") if (handle := self._find(entry, handles))
+            ]
         matched = {}
         for index, name in enumerate(names):
             for handle in left:

@@ -128,9 +128,7 @@ class EventFile:
         value = self._bytes_value(
             "custom_scalars__config__", "custom_scalars", layout.SerializeToString()
         )
-        return self._event(
-            wall_time=time.time(), summary=self._summary.Summary(value=[value])
-        )
+        return self._event(wall_time=time.time(), summary=self._summary.Summary(value=[value]))
 
     def _write(self, events: Iterable[Any]) -> None:
         framed = io.BytesIO()

@@ -1,0 +1,147 @@
+"""What every callback of this package does alike: join the session, never harm the run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_gpukit.callbacks.session import Session, current_session
+from keras_gpukit.errors import give_up
+from keras_gpukit.records.steps import Phase
+
+
+class WatchingCallback(keras.callbacks.Callback):
+    """Base of the callbacks: begins and ends with `fit`, `evaluate` or `predict`.
+
+    Nothing that goes wrong in here reaches Keras: it is said once, and the callback goes quiet.
+
+    Args:
+        log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
+
+    Raises:
+        TypeError: If `log_dir` is no path.
+        ValueError: If `log_dir` is empty or a file.
+    """
+
+    # On backends that run callbacks in a thread pool, this one may be.
+    async_safe = True
+
+    def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
+        super().__init__()
+        self._log_dir = _checked_log_dir(log_dir)
+        self._session: Session | None = None
+        self._outer: Phase = "fit"
+        self._quiet = False
+
+    def begin(self, session: Session, phase: Phase) -> None:
+        """A phase begins; the first one is the call itself, others are inside it."""
+        raise NotImplementedError
+
+    def end(self, session: Session, phase: Phase) -> None:
+        """A phase ends."""
+        raise NotImplementedError
+
+    def revive(self) -> None:
+        """Forgets that something failed in an earlier run."""
+        self._quiet = False
+
+    def guard(self, action: Callable[..., None], *args: Any) -> None:
+        """Calls, and should it fail says so once and goes quiet."""
+        if self._quiet:
+            return
+        began = time.perf_counter()
+        session = self._session
+        try:
+            action(*args)
+        except Exception as error:
+            self._quiet = True
+            give_up(type(self).__name__, error, "It watches no more in this run.")
+        session = session or self._session
+        if session is not None:
+            session.add_overhead(time.perf_counter() - began)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Joins the session."""
+        self._enter("fit")
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Sums up."""
+        self._exit("fit")
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Ends the window of steps."""
+        if self._session is not None:
+            self.guard(self._session.pause, "fit")
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Joins the session, or notes a validation inside it."""
+        self._enter("evaluate")
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Sums up."""
+        self._exit("evaluate")
+
+    def on_predict_begin(self, logs: Any = None) -> None:
+        """Joins the session."""
+        self._enter("predict")
+
+    def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Notes that a batch is asked for: `predict` fetches it outside its step function."""
+        if self._session is not None:
+            self._session.request_meter.requested()
+
+    def on_predict_end(self, logs: Any = None) -> None:
+        """Sums up."""
+        self._exit("predict")
+
+    def _enter(self, phase: Phase) -> None:
+        if self._session is not None and phase == self._outer:
+            # The call before ended without a word.
+            self._session.abort()
+        if self._session is None:
+            self.revive()
+            self._outer = phase
+            self.guard(self._join, phase)
+        if self._session is not None:
+            self._session.pause(self._outer)
+            self.guard(self.begin, self._session, phase)
+
+    def _join(self, phase: Phase) -> None:
+        self._session = current_session(self.model, self._log_dir, phase)
+        self._session.join(self._leave)
+
+    def _exit(self, phase: Phase) -> None:
+        session = self._session
+        if session is None:
+            return
+        if phase == self._outer:
+            self._leave(session)
+        else:
+            self.guard(self.end, session, phase)
+
+    def _leave(self, session: Session) -> None:
+        self._session = None
+        self.guard(session.unwatch_steps, self._outer)
+        self.guard(self.end, session, self._outer)
+        session.leave(self._leave)
+
+
+def _checked_log_dir(log_dir: Any) -> Path | None:
+    if log_dir is None:
+        return None
+    accepted = "a folder's path, or None to write nothing"
+    if not isinstance(log_dir, (str, os.PathLike)) or isinstance(os.fspath(log_dir), bytes):
+        raise TypeError(f"`log_dir` must be {accepted}. Received: log_dir={log_dir!r}")
+    if not os.fspath(log_dir):
+        raise ValueError(f"`log_dir` must be {accepted}. Received: log_dir={log_dir!r}")
+    path = Path(log_dir).expanduser()
+    if path.is_file():
+        raise ValueError(
+            f"`log_dir` must be {accepted}, and this is a file. Received: log_dir={log_dir!r}"
+        )
+    return path

@@ -1,0 +1,58 @@
+"""`DevicePlacement`: where each operation of the training step ran, and why."""
+
+from __future__ import annotations
+
+import os
+
+from keras_gpukit.callbacks.base import WatchingCallback
+from keras_gpukit.callbacks.session import Session
+from keras_gpukit.placement.probe import PlacementProbe
+from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.steps import Phase
+from keras_gpukit.reports.text import placement_markdown
+
+NO_STEP = PlacementRecord(unknown_because="placement is read from the first training step")
+
+
+class DevicePlacement(WatchingCallback):
+    """Reads the real device of each operation of the training step, once, in its first run.
+
+    TensorFlow places operations without a GPU kernel on the CPU and says nothing. This says which
+    ones, and why each. Writes the text `placement`.
+
+    Args:
+        log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
+
+    Attributes:
+        summary: From the first step on, a `PlacementRecord`.
+
+    Raises:
+        TypeError: If `log_dir` is no path.
+        ValueError: If `log_dir` is empty or a file.
+    """
+
+    def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
+        super().__init__(log_dir)
+        self.summary: PlacementRecord | None = None
+
+    def begin(self, session: Session, phase: Phase) -> None:
+        """Gets ready for the first step."""
+        if phase != session.phase:
+            return
+        self.summary = NO_STEP
+        if phase != "fit":
+            return
+        probe = PlacementProbe(session.model)
+
+        def read() -> None:
+            self.summary = probe.stop()
+            if session.log is not None:
+                session.log.values(session.step, {"placement": placement_markdown(self.summary)})
+                session.log.record("placement", self.summary)
+
+        session.first_step_watch.before.append(probe.start)
+        session.first_step_watch.after.append(read)
+        session.watch_steps(phase, lambda window: None)
+
+    def end(self, session: Session, phase: Phase) -> None:
+        """Nothing is left to do."""

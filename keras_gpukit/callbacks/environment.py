@@ -1,0 +1,49 @@
+"""Versions, devices and execution settings of the run under way."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Any
+
+import keras
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.sensors.devices import visible_gpus
+from keras_gpukit.version import __version__
+
+
+def read_environment(model: Any) -> Environment:
+    """Reads what a model's run is made of.
+
+    Args:
+        model: The model that is run.
+    """
+    import tensorflow as tf
+
+    strategy = getattr(model, "distribute_strategy", None)
+    return Environment(
+        versions={
+            "python": platform.python_version(),
+            "keras": keras.__version__,
+            "tensorflow": tf.__version__,
+            "keras_gpukit": __version__,
+        },
+        gpus=visible_gpus(),
+        cuda_build=tf.sysconfig.get_build_info()["is_cuda_build"],
+        cpu_count=usable_cores(),
+        precision=model.dtype_policy.name,
+        jit_compile=bool(getattr(model, "jit_compile", False)),
+        run_eagerly=bool(getattr(model, "run_eagerly", False)),
+        steps_per_execution=getattr(model, "steps_per_execution", 1),
+        strategy=None if strategy is None else type(strategy).__name__,
+        replicas=None if strategy is None else strategy.num_replicas_in_sync,
+        tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
+    )
+
+
+def usable_cores() -> int | None:
+    """Cores this process may use, which may be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()

@@ -1,0 +1,72 @@
+"""`GPUMemory`: what TensorFlow's allocators hold."""
+
+from __future__ import annotations
+
+import os
+
+from keras_gpukit.callbacks.base import WatchingCallback
+from keras_gpukit.callbacks.session import Session
+from keras_gpukit.records.machine import MemoryRecord
+from keras_gpukit.records.steps import Phase
+from keras_gpukit.sensors.allocator import AllocatorSensor
+
+
+class GPUMemory(WatchingCallback):
+    """Reads current and peak memory of TensorFlow's allocator on each GPU.
+
+    Writes `memory/<device>/current_bytes` and `memory/<device>/peak_bytes` about once a second.
+    TensorFlow's peak counters are set back when the run begins, so that the peak is the run's own.
+
+    Args:
+        log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
+        reset_peak: False leaves TensorFlow's peak counters alone; the peak is then that of the
+            whole process.
+
+    Attributes:
+        summary: After the run, a `MemoryRecord`.
+
+    Raises:
+        TypeError: If `log_dir` is no path or `reset_peak` no bool.
+        ValueError: If `log_dir` is empty or a file.
+    """
+
+    def __init__(
+        self, log_dir: str | os.PathLike[str] | None = "logs", *, reset_peak: bool = True
+    ) -> None:
+        super().__init__(log_dir)
+        if not isinstance(reset_peak, bool):
+            raise TypeError(
+                f"`reset_peak` must be True or False. Received: reset_peak={reset_peak!r}"
+            )
+        self.summary: MemoryRecord | None = None
+        self._reset_peak = reset_peak
+        self._sensor: AllocatorSensor | None = None
+
+    def begin(self, session: Session, phase: Phase) -> None:
+        """Starts reading."""
+        if phase != session.phase:
+            return
+        self.summary = None
+        sensor = AllocatorSensor(session.environment.gpus, reset_peak=self._reset_peak)
+        self._sensor = sensor
+
+        def sample() -> None:
+            if session.log is None:
+                return
+            readings = sensor.read()
+            session.log.values(
+                session.step,
+                {
+                    f"memory/{memory.device}/{name}": getattr(memory, name)
+                    for memory in readings
+                    for name in ("current_bytes", "peak_bytes")
+                },
+            )
+
+        if sensor.devices:
+            session.sampler.add("TensorFlow's allocators", sample)
+
+    def end(self, session: Session, phase: Phase) -> None:
+        """Sums up."""
+        if phase == session.phase and self._sensor is not None:
+            self.summary = self._sensor.summarize()

@@ -1,0 +1,39 @@
+"""Whether a call of `fit` still runs.
+
+Keras tells callbacks nothing when `fit` ends by an exception. The call's frame does: once it is
+on no thread's stack, the call is over.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import FrameType
+
+
+class RunningCall:
+    """The innermost call of a function under way on this thread.
+
+    Args:
+        function: Name of the function, such as "fit".
+    """
+
+    def __init__(self, function: str) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_name != function:
+            frame = frame.f_back
+        # None where callbacks are driven by a loop of the user's own: then nobody can tell.
+        self._frame = frame
+        self._thread = threading.get_ident()
+
+    @property
+    def over(self) -> bool:
+        """Whether the call has ended."""
+        if self._frame is None:
+            return False
+        frame = sys._current_frames().get(self._thread)
+        while frame is not None:
+            if frame is self._frame:
+                return False
+            frame = frame.f_back
+        return True

@@ -1,0 +1,150 @@
+"""`Monitor`: every measurement of this package in one callback, and the verdict on them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any, Literal
+
+from keras_gpukit.callbacks.base import WatchingCallback
+from keras_gpukit.callbacks.device_placement import DevicePlacement
+from keras_gpukit.callbacks.gpu_memory import GPUMemory
+from keras_gpukit.callbacks.input_stall import InputStall
+from keras_gpukit.callbacks.session import Session
+from keras_gpukit.callbacks.throughput import Throughput
+from keras_gpukit.callbacks.utilization import Utilization
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.reports.console import print_summary
+from keras_gpukit.reports.text import markdown
+from keras_gpukit.rules import judge
+
+
+class Monitor(WatchingCallback):
+    """Watches a run at almost no cost and says in plain words what holds it up.
+
+    It measures all that `InputStall`, `Throughput`, `GPUMemory`, `Utilization` and
+    `DevicePlacement` measure, and judges it when the run ends: the verdict is printed, and written
+    to TensorBoard as the text `findings`. Also writes `gpukit/overhead_us`, its own cost a step,
+    and the text `setup`.
+
+    Args:
+        log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
+        verbose: 1 prints the verdict, 0 does not; "auto" prints it unless `fit` was called with
+            `verbose=0`.
+
+    Attributes:
+        summary: After the run, a `RunSummary`.
+
+    Raises:
+        TypeError: If `log_dir` is no path.
+        ValueError: If `log_dir` is empty or a file, or `verbose` none of the above.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str] | None = "logs",
+        *,
+        verbose: Literal["auto", 0, 1] = "auto",
+    ) -> None:
+        super().__init__(log_dir)
+        if verbose not in ("auto", 0, 1):
+            raise ValueError(f'`verbose` must be "auto", 0 or 1. Received: verbose={verbose!r}')
+        self.verbose = verbose
+        self._summary: RunSummary | None = None
+        self._throughput = Throughput(log_dir)
+        self._input_stall = InputStall(log_dir)
+        self._memory = GPUMemory(log_dir)
+        self._utilization = Utilization(log_dir)
+        self._placement = DevicePlacement(log_dir)
+        self._watching: tuple[WatchingCallback, ...] = (
+            self._throughput,
+            self._input_stall,
+            self._memory,
+            self._utilization,
+            self._placement,
+        )
+
+    @property
+    def summary(self) -> RunSummary | None:
+        """What was measured; None before the first run."""
+        if self._session is not None:
+            self._session.end_if_over()
+        return self._summary
+
+    def begin(self, session: Session, phase: Phase) -> None:
+        """Starts every measurement."""
+        if phase == session.phase:
+            self._summary = None
+            for callback in self._watching:
+                callback.revive()
+        for callback in self._watching:
+            callback.guard(callback.begin, session, phase)
+        if phase == session.phase and session.log is not None:
+            session.log.record("environment", session.environment)
+            session.log.values(session.step, {"setup": _environment_markdown(session)})
+            self._write_overhead(session, phase)
+
+    def end(self, session: Session, phase: Phase) -> None:
+        """Ends every measurement; at the run's end, judges."""
+        for callback in self._watching:
+            callback.guard(callback.end, session, phase)
+        if phase != session.phase:
+            return
+        summary = self._sum_up(session)
+        self._summary = summary = replace(summary, verdict=judge(summary))
+        if session.log is not None:
+            session.log.values(session.step, {"findings": markdown(summary)})
+            session.log.record("summary", summary)
+        if summary.ending == "completed" and self._prints():
+            print_summary(summary)
+
+    def _sum_up(self, session: Session) -> RunSummary:
+        throughput = self._throughput.summary
+        steps = throughput.steps if throughput else 0
+        return RunSummary(
+            environment=session.environment,
+            throughput=throughput,
+            input=self._input_stall.summary,
+            memory=self._memory.summary,
+            operations=self._placement.summary,
+            utilization=self._utilization.summary,
+            validation=self._throughput.validation,
+            validation_input=self._input_stall.validation,
+            overhead_s=session.overhead_s / steps if steps else None,
+            ending=session.ending,
+        )
+
+    def _prints(self) -> bool:
+        if self.verbose == "auto":
+            params: dict[str, Any] = self.params or {}
+            return params.get("verbose", 1) != 0
+        return bool(self.verbose)
+
+    def _write_overhead(self, session: Session, phase: Phase) -> None:
+        told_s = session.overhead_s
+
+        def on_window(window: StepWindow) -> None:
+            nonlocal told_s
+            assert session.log is not None
+            cost_s = session.overhead_s - told_s
+            told_s += cost_s
+            session.log.values(
+                window.step, {"gpukit/overhead_us": cost_s / window.steps * 1e6}, window.time_s
+            )
+
+        session.watch_steps(phase, on_window)
+
+
+def _environment_markdown(session: Session) -> str:
+    environment = session.environment
+    lines = [f"- {name} {version}" for name, version in environment.versions.items()]
+    lines += [f"- GPU {gpu.index}: {gpu.name or 'unknown'}" for gpu in environment.gpus]
+    lines += [] if environment.gpus else ["- no GPU"]
+    lines += [
+        f"- precision {environment.precision}",
+        f"- jit_compile {environment.jit_compile}",
+        f"- steps_per_execution {environment.steps_per_execution}",
+        f"- strategy {environment.strategy}, replicas {environment.replicas}",
+    ]
+    return "\n".join(lines)

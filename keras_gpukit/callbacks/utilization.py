@@ -1,0 +1,112 @@
+"""`Utilization`: how busy GPUs and host are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+
+from keras_gpukit.callbacks.base import WatchingCallback
+from keras_gpukit.callbacks.session import SAMPLE_EVERY_S, Session
+from keras_gpukit.errors import give_up
+from keras_gpukit.records.machine import GPUSample, UtilizationRecord
+from keras_gpukit.records.steps import Phase
+from keras_gpukit.sensors.host import HostSensor, summarize_host
+from keras_gpukit.sensors.nvml import GPUStatistics, NVMLSensor
+from keras_gpukit.sensors.statistics import Gauges
+
+
+class Utilization(WatchingCallback):
+    """Reads GPUs through NVML and the host through psutil, about once a second.
+
+    Writes `gpu/<index>/utilization_percent`, `gpu/<index>/memory_used_bytes`,
+    `gpu/<index>/power_watts`, `gpu/<index>/temperature_celsius`, `gpu/<index>/throttled`,
+    `host/cpu_percent`, `host/memory_bytes` and `host/disk_read_bytes_per_s`.
+
+    Args:
+        log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
+
+    Attributes:
+        summary: After the run, a `UtilizationRecord`.
+
+    Raises:
+        TypeError: If `log_dir` is no path.
+        ValueError: If `log_dir` is empty or a file.
+    """
+
+    def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
+        super().__init__(log_dir)
+        self.summary: UtilizationRecord | None = None
+
+    def begin(self, session: Session, phase: Phase) -> None:
+        """Starts reading."""
+        if phase != session.phase:
+            return
+        self.summary = None
+        self._host, self._host_gauges = HostSensor(), Gauges()
+        self._nvml: NVMLSensor | None = None
+        self._gpus: dict[int, GPUStatistics] = {}
+        self._gpus_unknown_because: str | None = None
+        if session.environment.gpus:
+            self._begin_gpus(session)
+        session.sampler.add("the host", lambda: self._sample_host(session))
+
+    def end(self, session: Session, phase: Phase) -> None:
+        """Sums up."""
+        if phase != session.phase:
+            return
+        if not self._host_gauges.readings:
+            self._sample_host(session)
+        if self._nvml is not None:
+            self._nvml.close()
+        self.summary = UtilizationRecord(
+            samples=self._host_gauges.readings,
+            interval_s=SAMPLE_EVERY_S,
+            gpus=tuple(gpu.summarize() for gpu in self._gpus.values()),
+            host=summarize_host(self._host_gauges),
+            gpus_unknown_because=self._gpus_unknown_because,
+        )
+
+    def _begin_gpus(self, session: Session) -> None:
+        try:
+            self._nvml = NVMLSensor([gpu.name for gpu in session.environment.gpus])
+        except Exception as error:
+            self._gpus_unknown_because = f"NVML: {error}"
+            give_up("Reading GPUs through NVML", error, "Their utilization is unknown.")
+        else:
+            session.sampler.add("GPUs through NVML", lambda: self._sample_gpus(session))
+
+    def _sample_host(self, session: Session) -> None:
+        sample = self._host.read()
+        self._host_gauges.add(sample)
+        if session.log is not None:
+            session.log.values(
+                session.step,
+                {
+                    "host/cpu_percent": sample.cpu_percent,
+                    "host/memory_bytes": sample.memory_bytes,
+                    "host/disk_read_bytes_per_s": sample.disk_read_bytes_per_s,
+                },
+            )
+            session.log.record("host", sample)
+
+    def _sample_gpus(self, session: Session) -> None:
+        assert self._nvml is not None
+        for sample in self._nvml.read():
+            self._gpus.setdefault(sample.index, GPUStatistics()).add(sample)
+            if session.log is not None:
+                session.log.values(session.step, _gpu_tags(sample))
+                session.log.record("gpu", sample)
+
+
+def _gpu_tags(sample: GPUSample) -> dict[str, float | None]:
+    shown = (
+        "utilization_percent",
+        "memory_used_bytes",
+        "power_watts",
+        "temperature_celsius",
+    )
+    readings = asdict(sample)
+    tags: dict[str, float | None] = {f"gpu/{sample.index}/{name}": readings[name] for name in shown}
+    if sample.throttle_reasons is not None:
+        tags[f"gpu/{sample.index}/throttled"] = float(bool(sample.throttle_reasons))
+    return tags
