@@ -18,14 +18,7 @@ from keras_gpukit.placement.registry import dtype_name
 
 
 class GraphCollector:
-    """Reads a compiled step from the graphs that the runtime makes of it.
-
-    Args:
-        variables: How many variables the step trains.
-    """
-
-    def __init__(self, variables: int) -> None:
-        self._variables = variables
+    """Reads a compiled step from the graphs that the runtime makes of it."""
 
     def start(self) -> None:
         """Starts to collect the graphs of functions that run for the first time."""
@@ -38,7 +31,7 @@ class GraphCollector:
 
     def stop(self) -> Reading | None:
         """Stops, and returns what ran; None where the step had been made before `start`."""
-        step = graphs.find_step(tf_private.take_collected_graphs(), self._variables)
+        step = graphs.find_step(tf_private.take_collected_graphs())
         return graphs.read_step(step, dtype_name) if step is not None else None
 
 
@@ -62,13 +55,12 @@ class EagerCollector:
 
     def _see(
         self,
-        type_: Any,
+        type_: str | bytes,
         inputs: Any,
         attributes: Any,
         outputs: Any,
-        *_: Any,
+        op_name: str | None = None,
         graph: Any = None,
-        **__: Any,
     ) -> None:
         if graph is not None or type_ in BOOKKEEPING:  # in a graph it is traced, not run
             return

@@ -17,22 +17,19 @@ _SENDS = frozenset({"_Send", "_HostSend"})
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _XLA_CALLS = frozenset({"XlaLaunch", "XlaLaunchV2", "_XlaCompile"})
 _CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
-_DT_RESOURCE = 20
 
 DtypeName = Callable[[int], str]
 Library = Mapping[str, Any]
 
 
-def find_step(graphs: list[Any], variables: int) -> Any | None:
-    """Returns the graphs of the training step among those of all functions collected.
+def find_step(graphs: list[Any]) -> Any | None:
+    """Returns the `FunctionGraphs` of the training step among those of all functions collected.
 
-    Args:
-        graphs: `FunctionGraphs` protos.
-        variables: How many variables the step trains. It takes each as an argument, which
-            tells it from the small functions that run beside it.
+    It is the largest that both reads and assigns variables. Beside it run single operations, each
+    a function of its own to the runtime, and functions that give new variables their first value.
     """
-    steps = [g for g in graphs if _resource_arguments(g.pre_optimization_graph) >= variables]
-    return max(steps, key=lambda g: int(g.ByteSize()), default=None)
+    steps = [each for each in graphs if _reads_and_assigns(each.pre_optimization_graph)]
+    return max(steps, key=lambda each: int(each.ByteSize()), default=None)
 
 
 def read_step(graphs: Any, dtype_name: DtypeName) -> Reading:
@@ -127,5 +124,7 @@ def _library(graph: Any) -> dict[str, Any]:
     return {function.signature.name: function for function in graph.library.function}
 
 
-def _resource_arguments(graph: Any) -> int:
-    return sum(n.op == "_Arg" and n.attr["T"].type == _DT_RESOURCE for n in graph.node)
+def _reads_and_assigns(graph: Any) -> bool:
+    types = {node.op for node in graph.node}
+    types.update(node.op for function in graph.library.function for node in function.node_def)
+    return "ReadVariableOp" in types and any(each.startswith("Assign") for each in types)

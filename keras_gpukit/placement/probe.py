@@ -86,7 +86,7 @@ def _choose_collector(model: Any) -> EagerCollector | GraphCollector:
             f"placement is read from TensorFlow, and Keras runs on {keras.backend.backend()} here"
         )
     if not model.run_eagerly:
-        return GraphCollector(variables=len(model.trainable_variables))
+        return GraphCollector()
     if model.distribute_strategy.num_replicas_in_sync > 1:
         raise PlacementUnknownError(
             "an eager step on several replicas runs in threads of its own, which can't be watched"

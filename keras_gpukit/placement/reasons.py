@@ -41,7 +41,8 @@ def find_fallbacks(
     for kind, names in on_cpu.items():
         why = explain(kind, registry, predicted=predicted, trust_requests=trust_requests)
         if why:
-            groups[(original_type(kind.type, registry), *why)] += names
+            cause, reason = why
+            groups[original_type(kind.type, registry), cause, reason] += names
     found = [
         Fallback(type_, len(names), cause, reason, tuple(dict.fromkeys(names))[:_NAMES_SHOWN])
         for (type_, cause, reason), names in groups.items()
@@ -119,20 +120,16 @@ def _from_kernels(
 
 def _refused(kind: OperationKind, kernel: Kernel) -> list[str]:
     """Returns the type attributes whose dtype the kernel doesn't take."""
-    types = dict(kind.types)
     return [
         name
-        for name, allowed in kernel.allowed.items()
-        if not allowed.issuperset(types.get(name, ()))
+        for name, dtypes in kind.types
+        if name in kernel.allowed and not kernel.allowed[name].issuperset(dtypes)
     ]
 
 
 def _dtype_reason(kind: OperationKind, type_: str, kernels: tuple[Kernel, ...]) -> str:
     refused = min((_refused(kind, kernel) for kernel in kernels), key=len)
-    types = dict(kind.types)
-    given = " and ".join(f"{name}={', '.join(types[name])}" for name in refused)
-    takes = {
-        dtype for kernel in kernels for name in refused for dtype in kernel.allowed.get(name, ())
-    }
+    given = " and ".join(f"{name}={', '.join(dict(kind.types)[name])}" for name in refused)
+    takes = set[str]().union(*(each.allowed.get(name, ()) for each in kernels for name in refused))
     cast = next((f" Cast to {dtype} before it." for dtype in _CASTS if dtype in takes), "")
     return f"the GPU kernels of {type_} take {', '.join(sorted(takes))}, not {given}.{cast}"
