@@ -1,0 +1,163 @@
+"""`configure_gpus`: one call that sets the GPUs up."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from keras_gpukit.configure.actions import Action, Plan
+from keras_gpukit.configure.apply import apply
+from keras_gpukit.configure.gather import read_environment, read_machine, read_state
+from keras_gpukit.configure.machine import Machine
+from keras_gpukit.configure.plan import plan
+from keras_gpukit.configure.settings import check
+from keras_gpukit.configure.setup import GPUSetup
+from keras_gpukit.configure.starters import likely_starter
+from keras_gpukit.errors import AlreadyInitializedError, GPUKitWarning, NoGPUError
+
+
+def configure_gpus(
+    *,
+    devices: str | int | Sequence[int | str] = "all",
+    memory: str | int | Sequence[str | int] = "growth",
+    logical_gpus: int | Sequence[str | int] | Mapping[int, Any] | None = None,
+    soft_placement: bool | None = None,
+    log_device_placement: bool | None = None,
+    mixed_precision: str | None = None,
+    jit: bool | str | None = None,
+    tf32: bool | None = None,
+    deterministic: bool = False,
+    seed: int | None = None,
+    allocator: str | None = None,
+    gpu_threads: int | str | tuple[str, int] | None = None,
+    strategy: Any = "auto",
+    require_gpu: bool = False,
+    verbose: bool = True,
+) -> GPUSetup:
+    """Sets the GPUs up for training with Keras on TensorFlow.
+
+    Call it first: most of these settings hold only if they are made before TensorFlow starts its
+    devices, which making an optimizer or a tensor does. Everything is checked before anything is
+    changed. On a machine without a GPU the same call says why there is none, and training runs
+    on the CPU. Calling it again with the same arguments is fine.
+
+    Arguments win over environment variables; a warning names each variable that had to give way.
+
+    Args:
+        devices: `"all"`, `"none"`, or a GPU or a list of GPUs by index or UUID. Indices count the
+            GPUs that TensorFlow lists, after `CUDA_VISIBLE_DEVICES`. UUIDs are those of
+            `nvidia-smi -L`; their beginning will do.
+        memory: `"growth"` takes GPU memory as needed, `"all"` takes all of it at the start, a
+            size limits it: `"8GiB"`, `"500 MB"`, or bytes as an int, rounded down to MiB. A list
+            has one of these for each GPU used, in order of index; growth is for all or none.
+        logical_gpus: Splits each GPU: into how many of the same size, or a list with the size of
+            each; or a dict from a GPU's index to one of these. A count shares out the size in
+            `memory`, else nine tenths of the GPU. Memory of split GPUs does not grow.
+        soft_placement: Whether an operation without a kernel for its device falls back to
+            another. None leaves it as it is; TensorFlow's default is True.
+        log_device_placement: Whether TensorFlow prints the device of each operation. None leaves
+            it as it is.
+        mixed_precision: Name of the dtype policy of layers made from now on, or `"auto"`:
+            mixed_bfloat16 if all GPUs used have compute capability 8.0 or more, mixed_float16
+            from 7.0, else float32. These are the first with Tensor Cores for the type, see
+            https://www.tensorflow.org/guide/mixed_precision. None leaves it as it is.
+        jit: Whether XLA clusters operations by itself; `"auto"` on one GPU only. None leaves it
+            as it is. Keras compiles the training step by a setting of its own:
+            `model.compile(jit_compile=setup.jit_compile)` hands it on.
+        tf32: Whether float32 matrix products may use TensorFloat-32, on GPUs from compute
+            capability 8.0. None leaves it as it is; TensorFlow's default is True.
+        deterministic: Whether the same run gives the same numbers, at a cost in speed; needs
+            `seed`, and rules `jit=True` out.
+        seed: Seeds Python, NumPy and TensorFlow, from 0 to 2**32 - 1.
+        allocator: `"cuda_malloc_async"`, `"cuda_malloc"` or `"memory_guard"`, for
+            `TF_GPU_ALLOCATOR`. None leaves it as it is.
+        gpu_threads: Threads that start kernels, for `TF_GPU_THREAD_MODE` and
+            `TF_GPU_THREAD_COUNT`: how many each GPU has of its own, or a mode (`"global"`,
+            `"gpu_private"`, `"gpu_shared"`), or mode and count. None leaves it as it is.
+        strategy: `"auto"` mirrors over two or more logical GPUs, else needs no strategy;
+            `"none"`; `"one_device"`, the first GPU, else the CPU; `"mirrored"`, over the GPUs,
+            else over the logical CPUs where there are several, else none with a warning; or a
+            `tf.distribute` strategy. There is one `MirroredStrategy` in a process: asking again
+            gives the same.
+        require_gpu: Whether having no GPU is an error.
+        verbose: Whether to print the setup, its warnings included. If False, each warning is a
+            `GPUKitWarning` instead.
+
+    Returns:
+        What was set up and why; build and compile the model within its `scope()`.
+
+    Raises:
+        TypeError: If an argument is of a wrong type.
+        ValueError: If an argument has a wrong value, two contradict each other, or the machine
+            cannot do what was asked.
+        NoGPUError: If `require_gpu` and no GPU can be used; it says why.
+        AlreadyInitializedError: If TensorFlow has started its devices and a setting can no longer
+            be made. Those that still can are made before it is raised.
+    """
+    settings = check(
+        devices=devices,
+        memory=memory,
+        logical_gpus=logical_gpus,
+        soft_placement=soft_placement,
+        log_device_placement=log_device_placement,
+        mixed_precision=mixed_precision,
+        jit=jit,
+        tf32=tf32,
+        deterministic=deterministic,
+        seed=seed,
+        allocator=allocator,
+        gpu_threads=gpu_threads,
+        strategy=strategy,
+        require_gpu=require_gpu,
+        verbose=verbose,
+    )
+    machine = read_machine()
+    planned = plan(settings, machine)
+    if settings.require_gpu and not planned.gpus:
+        raise NoGPUError(" ".join(["A GPU is required.", *map(str, planned.causes)]))
+    if planned.too_late:
+        possible = tuple(action for action in planned.actions if not action.must_come_first)
+        apply(possible, machine)
+        raise AlreadyInitializedError(_too_late(planned, possible))
+    made = apply(planned.actions, machine)
+    setup = _read_back(planned, machine, made)
+    if settings.verbose:
+        Console().print(setup)
+    else:
+        for warning in setup.warnings:
+            warnings.warn(warning, GPUKitWarning, stacklevel=2)
+    return setup
+
+
+def _read_back(planned: Plan, machine: Machine, strategy: Any) -> GPUSetup:
+    """Compares what TensorFlow has with what was planned."""
+    state = read_state()
+    now = Machine(gpus=machine.gpus, state=state, environment=read_environment())
+    differing = [
+        f"TensorFlow does not have {action}, though it took it."
+        for action in planned.actions
+        if action.holds(now) is False
+    ]
+    forced = now.environment.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true"
+    if state.growth_dropped and not forced:
+        differing.append("TensorFlow took memory growth but will not grow memory.")
+    return GPUSetup(
+        devices=tuple(machine.gpus[index] for index in planned.gpus),
+        plan=planned,
+        state=state,
+        warnings=(*planned.warnings, *differing),
+        strategy=strategy,
+    )
+
+
+def _too_late(planned: Plan, possible: tuple[Action, ...]) -> str:
+    late = "; ".join(map(str, planned.too_late))
+    made = "; ".join(map(str, possible)) or "nothing"
+    return (
+        f"TensorFlow has already started its devices, so it is too late for: {late}. "
+        f"{likely_starter()} Call configure_gpus() before it, best right after the imports. "
+        f"Still possible, and done: {made}."
+    )

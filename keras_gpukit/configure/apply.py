@@ -1,0 +1,121 @@
+"""Does what a plan says, by TensorFlow's public calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from keras_gpukit.configure.actions import Action
+from keras_gpukit.configure.machine import Machine
+from keras_gpukit.distribute import strategies
+
+
+def apply(actions: tuple[Action, ...], machine: Machine) -> Any:
+    """Does what does not hold already, in the order given.
+
+    Args:
+        actions: From a plan.
+        machine: What the plan was made from.
+
+    Returns:
+        The strategy, None where the actions make none.
+    """
+    strategy = None
+    for action in actions:
+        if action.kind in _STRATEGIES:
+            strategy = _STRATEGIES[action.kind](action.value)
+        elif not action.holds(machine):
+            _SETTERS[action.kind](action)
+    return strategy
+
+
+def _set_environment(action: Action) -> None:
+    os.environ[str(action.name)] = action.value
+
+
+def _set_visible_gpus(action: Action) -> None:
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    tf.config.set_visible_devices([gpus[index] for index in action.value], "GPU")
+
+
+def _set_memory_growth(action: Action) -> None:
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    for index in action.gpus:
+        tf.config.experimental.set_memory_growth(gpus[index], action.value)
+
+
+def _set_limits(action: Action) -> None:
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    for index in action.gpus:
+        parts = [tf.config.LogicalDeviceConfiguration(memory_limit=mib) for mib in action.value]
+        tf.config.set_logical_device_configuration(gpus[index], parts)
+
+
+def _set_log_device_placement(action: Action) -> None:
+    import tensorflow as tf
+
+    tf.debugging.set_log_device_placement(action.value)
+
+
+def _set_seed(action: Action) -> None:
+    import keras
+
+    keras.utils.set_random_seed(action.value)
+
+
+def _set_deterministic(action: Action) -> None:
+    import tensorflow as tf
+
+    tf.config.experimental.enable_op_determinism()
+
+
+def _set_soft_placement(action: Action) -> None:
+    import tensorflow as tf
+
+    tf.config.set_soft_device_placement(action.value)
+
+
+def _set_tf32(action: Action) -> None:
+    import tensorflow as tf
+
+    tf.config.experimental.enable_tensor_float_32_execution(action.value)
+
+
+def _set_jit(action: Action) -> None:
+    import tensorflow as tf
+
+    tf.config.optimizer.set_jit("autoclustering" if action.value else False)
+
+
+def _set_dtype_policy(action: Action) -> None:
+    import keras
+
+    keras.config.set_dtype_policy(action.value)
+
+
+_STRATEGIES: dict[str, Callable[[Any], Any]] = {
+    "given_strategy": strategies.adopt,
+    "one_device_strategy": strategies.one_device,
+    "mirrored_strategy": strategies.mirrored,
+}
+
+_SETTERS: dict[str, Callable[[Action], None]] = {
+    "environment": _set_environment,
+    "visible_gpus": _set_visible_gpus,
+    "memory_growth": _set_memory_growth,
+    "limits_mib": _set_limits,
+    "log_device_placement": _set_log_device_placement,
+    "seed": _set_seed,
+    "deterministic": _set_deterministic,
+    "soft_placement": _set_soft_placement,
+    "tf32": _set_tf32,
+    "jit": _set_jit,
+    "dtype_policy": _set_dtype_policy,
+}

@@ -1,0 +1,215 @@
+"""One check for each argument of `configure_gpus`: returns the value normalised, or refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from numbers import Integral
+from typing import Any, NoReturn
+
+from keras_gpukit.configure.sizes import MIB, parse_size
+
+POLICIES = ("float32", "float64", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
+STRATEGIES = ("auto", "none", "one_device", "mirrored")
+# What TensorFlow compares TF_GPU_ALLOCATOR with; anything else it ignores without a word.
+ALLOCATORS = ("cuda_malloc_async", "cuda_malloc", "memory_guard")
+THREAD_MODES = ("global", "gpu_private", "gpu_shared")
+
+
+def refuse(argument: str, accepted: str, value: Any, error: type[Exception]) -> NoReturn:
+    """Raises `error` in the words that every refusal uses."""
+    raise error(f"`{argument}` must be {accepted}. Received: {argument}={value!r}")
+
+
+def check_devices(value: Any) -> str | tuple[int | str, ...]:
+    """Either "all", "none", or the chosen GPUs by index or UUID."""
+    accepted = (
+        '"all", "none", a GPU\'s index (0 or more) or UUID ("GPU-…"), or a list of those '
+        "that names each GPU once"
+    )
+    if isinstance(value, str) and value in ("all", "none"):
+        return value
+    entries = [value] if _is_int(value) or isinstance(value, str) else value
+    if not isinstance(entries, (list, tuple)):
+        refuse("devices", accepted, value, TypeError)
+    chosen: list[int | str] = []
+    for entry in entries:
+        if _is_int(entry) and entry >= 0:
+            chosen.append(int(entry))
+        elif isinstance(entry, str) and entry.startswith("GPU-") and len(entry) > 4:
+            chosen.append(entry)
+        else:
+            known_type = _is_int(entry) or isinstance(entry, str)
+            refuse("devices", accepted, value, ValueError if known_type else TypeError)
+    if not chosen or len(set(chosen)) < len(chosen):
+        refuse("devices", accepted, value, ValueError)
+    return tuple(chosen)
+
+
+def check_memory(value: Any) -> str | int | tuple[str | int, ...]:
+    """One wish for every GPU, or one for each."""
+    accepted = (
+        '"growth", "all", a size of at least 1 MiB ("8GiB", or bytes as an int), '
+        "or a list with one of these for each GPU"
+    )
+    if isinstance(value, (list, tuple)):
+        if not value:
+            refuse("memory", accepted, value, ValueError)
+        return tuple(_memory(entry, accepted, value) for entry in value)
+    return _memory(value, accepted, value)
+
+
+def _memory(entry: Any, accepted: str, received: Any) -> str | int:
+    if isinstance(entry, str) and entry in ("growth", "all"):
+        return entry
+    return _size(entry, "memory", accepted, received)
+
+
+def check_logical_gpus(value: Any) -> Any:
+    """None, a count, sizes in bytes, or a dict of those by GPU index."""
+    accepted = (
+        "None, how many logical GPUs to make of each GPU (1 or more), a list of their sizes "
+        '(["4GiB", "4GiB"]), or a dict from a GPU\'s index to one of these'
+    )
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        if not value:
+            refuse("logical_gpus", accepted, value, ValueError)
+        for index in value:
+            if not _is_int(index):
+                refuse("logical_gpus", accepted, value, TypeError)
+            if index < 0:
+                refuse("logical_gpus", accepted, value, ValueError)
+        return {int(i): _split(split, accepted, value) for i, split in value.items()}
+    return _split(value, accepted, value)
+
+
+def _split(split: Any, accepted: str, received: Any) -> int | tuple[int, ...]:
+    if _is_int(split) and split >= 1:
+        return int(split)
+    if isinstance(split, (list, tuple)) and split:
+        return tuple(_size(size, "logical_gpus", accepted, received) for size in split)
+    known_type = _is_int(split) or isinstance(split, (list, tuple))
+    refuse("logical_gpus", accepted, received, ValueError if known_type else TypeError)
+
+
+def _size(entry: Any, argument: str, accepted: str, received: Any) -> int:
+    if not (_is_int(entry) or isinstance(entry, str)):
+        refuse(argument, accepted, received, TypeError)
+    size_bytes = parse_size(entry) if isinstance(entry, str) else int(entry)
+    if size_bytes is None or size_bytes < MIB:
+        refuse(argument, accepted, received, ValueError)
+    return size_bytes
+
+
+def check_gpu_threads(value: Any) -> tuple[str, int | None] | None:
+    """None, or the thread mode and the count, None where TensorFlow's own count is meant."""
+    accepted = (
+        f"None, threads for each GPU (1 or more), one of {_listed(THREAD_MODES)}, "
+        'or a pair such as ("gpu_shared", 4); "global" takes no count'
+    )
+    if value is None:
+        return None
+    if _is_int(value):
+        mode, count = "gpu_private", value
+    elif isinstance(value, str):
+        mode, count = value, None
+    elif isinstance(value, (list, tuple)) and len(value) == 2:
+        mode, count = value
+        if not (isinstance(mode, str) and _is_int(count)):
+            refuse("gpu_threads", accepted, value, TypeError)
+    else:
+        refuse("gpu_threads", accepted, value, TypeError)
+    too_few = count is not None and (count < 1 or mode == "global")
+    if mode not in THREAD_MODES or too_few:
+        refuse("gpu_threads", accepted, value, ValueError)
+    return mode, None if count is None else int(count)
+
+
+def check_strategy(value: Any) -> Any:
+    """A name, or a `tf.distribute` strategy as it came."""
+    accepted = f"one of {_listed(STRATEGIES)}, or a tf.distribute strategy object"
+    if isinstance(value, str):
+        if value not in STRATEGIES:
+            refuse("strategy", accepted, value, ValueError)
+        return value
+    # TensorFlow may not be imported yet: a strategy is known by what is needed of it.
+    if isinstance(value, type) or not (
+        callable(getattr(value, "scope", None)) and hasattr(value, "num_replicas_in_sync")
+    ):
+        refuse("strategy", accepted, value, TypeError)
+    return value
+
+
+def check_seed(value: Any) -> int | None:
+    """None, or a seed that NumPy takes as well."""
+    accepted = "None or an integer from 0 to 2**32 - 1"
+    if value is None:
+        return None
+    if not _is_int(value):
+        refuse("seed", accepted, value, TypeError)
+    if not 0 <= value < 2**32:
+        refuse("seed", accepted, value, ValueError)
+    return int(value)
+
+
+def check_verbose(value: Any) -> bool:
+    """Whether to print."""
+    if value not in (0, 1) or isinstance(value, float):
+        known_type = isinstance(value, (bool, int))
+        refuse("verbose", "True, False, 1 or 0", value, ValueError if known_type else TypeError)
+    return bool(value)
+
+
+def flag(argument: str) -> Callable[[Any], bool]:
+    """Makes the check of an argument that is True or False."""
+
+    def check(value: Any) -> bool:
+        if not isinstance(value, bool):
+            refuse(argument, "True or False", value, TypeError)
+        return value
+
+    return check
+
+
+def optional_flag(argument: str, *names: str) -> Callable[[Any], Any]:
+    """Makes the check of an argument that is None, True, False or one of `names`."""
+    accepted = " or ".join(["None (leave as it is)", "True", "False", *map(_quoted, names)])
+
+    def check(value: Any) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        return _named(argument, names, accepted, value)
+
+    return check
+
+
+def optional_name(argument: str, *names: str) -> Callable[[Any], Any]:
+    """Makes the check of an argument that is None or one of `names`."""
+    accepted = f"None (leave as it is) or one of {_listed(names)}"
+
+    def check(value: Any) -> Any:
+        return value if value is None else _named(argument, names, accepted, value)
+
+    return check
+
+
+def _named(argument: str, names: tuple[str, ...], accepted: str, value: Any) -> str:
+    if not isinstance(value, str):
+        refuse(argument, accepted, value, TypeError)
+    if value not in names:
+        refuse(argument, accepted, value, ValueError)
+    return value
+
+
+def _is_int(value: Any) -> bool:
+    # True and False are integers to Python, but nobody means GPU 1 by True.
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(map(_quoted, names))

@@ -1,0 +1,163 @@
+"""The NVIDIA driver and the GPUs it sees, through NVML and the CUDA driver library.
+
+Only a machine with a GPU reaches most of this: it is tested against stand-ins for both libraries.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from keras_gpukit.records.environment import GPUInfo
+
+
+@dataclass(frozen=True)
+class DriverGPU:
+    """One GPU as NVML describes it.
+
+    Attributes:
+        index: Position in NVML's order, which is that of the PCI bus.
+        name: Product name.
+        uuid: "GPU-…".
+        memory_bytes: Physical memory.
+        compute_capability: (major, minor).
+        pci_bus_id: Such as "00000000:65:00.0".
+    """
+
+    index: int
+    name: str | None = None
+    uuid: str | None = None
+    memory_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    pci_bus_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The NVIDIA driver.
+
+    Attributes:
+        version: Such as "560.35.03"; None where it does not answer.
+        cuda_version: Newest CUDA (major, minor) it can run.
+        gpus: Every GPU of the machine, hidden ones included.
+        error: NVML's name for why it does not answer, such as "LibraryNotFound".
+        kernel_module: Whether the kernel has the driver loaded, even where it does not answer:
+            so it is in a container that was not given the GPUs.
+    """
+
+    version: str | None = None
+    cuda_version: tuple[int, int] | None = None
+    gpus: tuple[DriverGPU, ...] = ()
+    error: str | None = None
+    kernel_module: bool | None = None
+
+
+def read_driver(nvml: Any = None) -> Driver:
+    """Asks NVML for the driver and its GPUs; never raises.
+
+    Args:
+        nvml: The `pynvml` module, or a stand-in.
+    """
+    module = os.path.exists("/proc/driver/nvidia/version") if sys.platform == "linux" else None
+    nvml = nvml or import_module("pynvml")
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return Driver(error=type(error).__name__.removeprefix("NVMLError_"), kernel_module=module)
+    try:
+        cuda = nvml.nvmlSystemGetCudaDriverVersion()
+        return Driver(
+            version=_text(nvml.nvmlSystemGetDriverVersion()),
+            cuda_version=(cuda // 1000, cuda % 1000 // 10),
+            gpus=tuple(_describe(nvml, index) for index in range(nvml.nvmlDeviceGetCount())),
+            kernel_module=module,
+        )
+    except nvml.NVMLError as error:
+        return Driver(error=type(error).__name__.removeprefix("NVMLError_"), kernel_module=module)
+    finally:
+        nvml.nvmlShutdown()
+
+
+def cuda_uuids(load: Callable[[str], Any] = ctypes.CDLL) -> tuple[str, ...]:
+    """Returns the UUID of each GPU in CUDA's order, which is TensorFlow's; empty where unknown.
+
+    NVML counts all GPUs in bus order; CUDA counts the visible ones, by default the fastest first.
+    The UUID is what ties the two together. Call it only after TensorFlow listed its devices: the
+    first start of CUDA in a process settles which GPUs are visible.
+
+    Args:
+        load: Loads a shared library by name.
+    """
+    try:
+        cuda = load("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return ()
+    count = ctypes.c_int()
+    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
+        return ()
+    uuids = []
+    for ordinal in range(count.value):
+        device, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+        if cuda.cuDeviceGet(ctypes.byref(device), ordinal):
+            return ()
+        if cuda.cuDeviceGetUuid(ctypes.byref(uuid), device):
+            return ()
+        digits = bytes(uuid).hex()
+        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+        uuids.append("GPU-" + "-".join(parts))
+    return tuple(uuids)
+
+
+def identify(
+    gpus: tuple[GPUInfo, ...], driver: Driver, uuids: tuple[str, ...]
+) -> tuple[GPUInfo, ...]:
+    """Adds to the GPUs that TensorFlow lists what the driver knows of them.
+
+    Args:
+        gpus: In TensorFlow's order.
+        driver: What NVML says.
+        uuids: What `cuda_uuids` returned.
+
+    Returns:
+        The GPUs; as they came where it cannot be told which of the driver's each one is.
+    """
+    if not uuids and len(gpus) == len(driver.gpus) == 1 and driver.gpus[0].uuid:
+        uuids = (driver.gpus[0].uuid,)
+    if len(uuids) != len(gpus):
+        return gpus
+    by_uuid = {gpu.uuid: gpu for gpu in driver.gpus}
+    known = []
+    for gpu, uuid in zip(gpus, uuids, strict=True):
+        found = by_uuid.get(uuid, DriverGPU(gpu.index))
+        known.append(
+            replace(
+                gpu,
+                uuid=uuid,
+                name=gpu.name or found.name,
+                memory_bytes=found.memory_bytes,
+                compute_capability=gpu.compute_capability or found.compute_capability,
+            )
+        )
+    return tuple(known)
+
+
+def _describe(nvml: Any, index: int) -> DriverGPU:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    return DriverGPU(
+        index=index,
+        name=_text(nvml.nvmlDeviceGetName(handle)),
+        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+        memory_bytes=nvml.nvmlDeviceGetMemoryInfo(handle).total,
+        compute_capability=tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)),
+        pci_bus_id=_text(nvml.nvmlDeviceGetPciInfo(handle).busId),
+    )
+
+
+def _text(value: str | bytes) -> str:
+    # Older bindings give bytes.
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,116 @@
+"""Reads the machine and TensorFlow's settings; changes and starts nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from keras_gpukit.configure import driver, libraries, tf_private
+from keras_gpukit.configure.machine import (
+    ENVIRONMENT_VARIABLES,
+    Build,
+    Machine,
+    TensorFlowState,
+)
+from keras_gpukit.distribute import strategies
+from keras_gpukit.records.environment import GPUInfo
+
+
+def read_machine() -> Machine:
+    """Reads everything that a plan is made from."""
+    import keras
+    import tensorflow as tf
+
+    gpus = tuple(
+        _describe(index, device)
+        for index, device in enumerate(tf.config.list_physical_devices("GPU"))
+    )
+    nvidia = driver.read_driver()
+    build = read_build()
+    return Machine(
+        gpus=driver.identify(gpus, nvidia, driver.cuda_uuids()) if gpus else (),
+        state=read_state(),
+        build=build,
+        driver=nvidia,
+        libraries=read_libraries(build),
+        environment=read_environment(),
+        platform=sys.platform,
+        keras_backend=keras.config.backend(),
+        mirrored_devices=strategies.mirrored_devices(),
+    )
+
+
+def read_state() -> TensorFlowState:
+    """Reads what TensorFlow and Keras are set to."""
+    import keras
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    visible = tf.config.get_visible_devices("GPU")
+    growth = tuple(tf.config.experimental.get_memory_growth(gpu) for gpu in gpus)
+    cpus = tf.config.list_physical_devices("CPU")
+    grows = tf_private.grows_memory() if gpus else None
+    wanted = any(growth[gpus.index(gpu)] for gpu in visible)
+    return TensorFlowState(
+        visible_gpus=tuple(gpus.index(gpu) for gpu in visible),
+        growth=growth,
+        limits_mib=tuple(_limits_mib(gpu) for gpu in gpus),
+        logical_cpus=len(tf.config.get_logical_device_configuration(cpus[0]) or [None]),
+        soft_placement=tf.config.get_soft_device_placement(),
+        log_device_placement=tf.debugging.get_log_device_placement(),
+        jit=bool(tf.config.optimizer.get_jit()),
+        tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
+        deterministic=tf_private.is_deterministic(),
+        dtype_policy=keras.config.dtype_policy().name,
+        initialized=tf_private.is_initialized(),
+        growth_dropped=None if grows is None else wanted and not grows,
+    )
+
+
+def read_build() -> Build:
+    """Reads how TensorFlow was built."""
+    import tensorflow as tf
+
+    info = tf.sysconfig.get_build_info()
+    return Build(
+        cuda=bool(info.get("is_cuda_build")),
+        cuda_version=info.get("cuda_version"),
+        cudnn_version=info.get("cudnn_version"),
+        compute_capabilities=tuple(info.get("cuda_compute_capabilities", ())),
+    )
+
+
+def read_libraries(build: Build) -> tuple[libraries.CUDALibrary, ...]:
+    """Looks for the CUDA libraries that this TensorFlow needs."""
+    if not build.cuda or sys.platform != "linux":
+        return ()
+    return libraries.find_libraries(
+        libraries.needed_libraries(build.cuda_version, build.cudnn_version)
+    )
+
+
+def read_environment() -> dict[str, str]:
+    """Reads the environment variables that bear on GPUs and are set."""
+    return {name: os.environ[name] for name in ENVIRONMENT_VARIABLES if name in os.environ}
+
+
+def _describe(index: int, device: Any) -> GPUInfo:
+    import tensorflow as tf
+
+    try:
+        details = tf.config.experimental.get_device_details(device)
+    except Exception:  # a device that TensorFlow lists and cannot describe
+        details = {}
+    return GPUInfo(
+        index=index,
+        name=details.get("device_name"),
+        compute_capability=details.get("compute_capability"),
+    )
+
+
+def _limits_mib(gpu: Any) -> tuple[int, ...] | None:
+    import tensorflow as tf
+
+    configured = tf.config.get_logical_device_configuration(gpu)
+    return tuple(int(part.memory_limit) for part in configured) if configured else None

@@ -1,0 +1,103 @@
+"""What a plan is made from: the machine and TensorFlow's settings, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from keras_gpukit.configure.driver import Driver
+from keras_gpukit.configure.libraries import CUDALibrary
+from keras_gpukit.records.environment import GPUInfo
+
+ENVIRONMENT_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "KERAS_BACKEND",
+    "NVIDIA_TF32_OVERRIDE",
+    "TF_DETERMINISTIC_OPS",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_GPU_ALLOCATOR",
+    "TF_GPU_THREAD_COUNT",
+    "TF_GPU_THREAD_MODE",
+    "TF_XLA_FLAGS",
+    "XLA_FLAGS",
+)
+"""Those that bear on what a plan does."""
+
+
+@dataclass(frozen=True)
+class TensorFlowState:
+    """What TensorFlow and Keras are set to now.
+
+    Attributes:
+        visible_gpus: Indices of the GPUs that TensorFlow will use.
+        growth: Whether each listed GPU's memory grows; None where never set.
+        limits_mib: Sizes of each listed GPU's logical GPUs, in MiB; None where it is not split.
+        logical_cpus: Logical CPU devices.
+        soft_placement: Whether operations fall back to a device that has a kernel.
+        log_device_placement: Whether each operation's device is logged.
+        jit: Whether XLA clusters operations by itself.
+        tf32: Whether float32 matrix products may use TensorFloat-32.
+        deterministic: Whether operations are made deterministic; None where it cannot be told.
+        dtype_policy: Name of Keras' global dtype policy.
+        initialized: Whether the devices are started, so that most of this is settled.
+        growth_dropped: Whether growth was set and TensorFlow will not do it all the same; None
+            where it cannot be told.
+    """
+
+    visible_gpus: tuple[int, ...] = ()
+    growth: tuple[bool | None, ...] = ()
+    limits_mib: tuple[tuple[int, ...] | None, ...] = ()
+    logical_cpus: int = 1
+    soft_placement: bool = True
+    log_device_placement: bool = False
+    jit: bool = False
+    tf32: bool = True
+    deterministic: bool | None = False
+    dtype_policy: str = "float32"
+    initialized: bool = False
+    growth_dropped: bool | None = False
+
+
+@dataclass(frozen=True)
+class Build:
+    """How TensorFlow was built.
+
+    Attributes:
+        cuda: Whether with CUDA.
+        cuda_version: Such as "12.5.1".
+        cudnn_version: Such as "9".
+        compute_capabilities: Those it has code for, such as ("sm_60", "compute_90").
+    """
+
+    cuda: bool = True
+    cuda_version: str | None = None
+    cudnn_version: str | None = None
+    compute_capabilities: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """All facts a plan needs.
+
+    Attributes:
+        gpus: Every GPU that TensorFlow lists, in its order.
+        state: TensorFlow's settings.
+        build: TensorFlow's build.
+        driver: NVIDIA's driver.
+        libraries: The CUDA libraries that TensorFlow needs.
+        environment: The environment variables that bear on GPUs and are set.
+        platform: As `sys.platform`.
+        keras_backend: Name of Keras' backend.
+        mirrored_devices: Those of this process' `MirroredStrategy`; None while there is none.
+    """
+
+    gpus: tuple[GPUInfo, ...] = ()
+    state: TensorFlowState = field(default_factory=TensorFlowState)
+    build: Build = field(default_factory=Build)
+    driver: Driver = field(default_factory=Driver)
+    libraries: tuple[CUDALibrary, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    platform: str = "linux"
+    keras_backend: str = "tensorflow"
+    mirrored_devices: tuple[str, ...] | None = None

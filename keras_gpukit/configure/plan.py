@@ -1,0 +1,97 @@
+"""From settings and facts to a plan: pure, so that any machine can be planned for on any other."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from keras_gpukit.configure.actions import Draft, Plan
+from keras_gpukit.configure.diagnosis import Cause, diagnose
+from keras_gpukit.configure.machine import Machine
+from keras_gpukit.configure.plan_devices import plan_devices
+from keras_gpukit.configure.plan_execution import plan_execution, plan_jit, plan_variables
+from keras_gpukit.configure.plan_memory import plan_memory
+from keras_gpukit.configure.plan_strategy import plan_strategy
+from keras_gpukit.configure.settings import Settings
+
+_ABOUT_GPUS = ("devices", "memory", "logical_gpus", "allocator", "gpu_threads")
+
+
+def plan(settings: Settings, machine: Machine) -> Plan:
+    """Decides what will be done, in the order in which it has to be done.
+
+    Environment variables come first, since TensorFlow reads them when it starts its devices;
+    then which GPUs there are, since memory is set for each; the strategy last, since making one
+    starts the devices.
+
+    Args:
+        settings: What was asked for.
+        machine: What there is.
+
+    Returns:
+        The plan, with the reason for each action.
+
+    Raises:
+        ValueError: If the machine cannot do what was asked, or a contradiction shows only now.
+    """
+    draft = Draft(machine)
+    gpus = plan_devices(draft, settings)
+    logical = 0
+    if gpus:
+        plan_variables(draft, settings)
+        logical = plan_memory(draft, settings, gpus)
+    plan_execution(draft, settings, gpus)
+    replicas = plan_strategy(draft, settings, logical)
+    plan_jit(draft, settings, logical, replicas)
+    if machine.keras_backend != "tensorflow":
+        draft.warnings.append(
+            f"Keras runs on {machine.keras_backend}: strategy, XLA and memory settings reach "
+            "TensorFlow only (KERAS_BACKEND chooses)."
+        )
+    actions = sorted(draft.actions, key=lambda action: _ORDER.index(action.kind))
+    late = [a for a in actions if a.must_come_first and not a.holds(machine)]
+    return Plan(
+        gpus=tuple(gpu.index for gpu in gpus),
+        logical_gpus=logical,
+        actions=tuple(actions),
+        too_late=tuple(late) if machine.state.initialized else (),
+        warnings=tuple(draft.warnings),
+        not_applied=() if gpus else _not_applied(settings),
+        causes=_causes(settings, machine) if not gpus else (),
+    )
+
+
+# A strategy that is given can be refused, so it comes before anything is changed; growth is turned
+# off before limits are set, which would drop it without a word.
+_ORDER = (
+    "given_strategy",
+    "environment",
+    "visible_gpus",
+    "memory_growth",
+    "limits_mib",
+    "log_device_placement",
+    "seed",
+    "deterministic",
+    "soft_placement",
+    "tf32",
+    "jit",
+    "dtype_policy",
+    "one_device_strategy",
+    "mirrored_strategy",
+)
+
+
+def _not_applied(settings: Settings) -> tuple[str, ...]:
+    """The arguments that were given and say something about GPUs only."""
+    defaults = {field.name: field.default for field in fields(Settings)}
+    asked = ((name, getattr(settings, name)) for name in _ABOUT_GPUS)
+    return tuple(
+        f"{name}={value!r}"
+        for name, value in asked
+        if value != defaults[name] and (name, value) != ("devices", "none")
+    )
+
+
+def _causes(settings: Settings, machine: Machine) -> tuple[Cause, ...]:
+    if settings.devices == "none" and machine.gpus:
+        return (Cause("not_wanted", 'devices="none" hides every GPU.'),)
+    return diagnose(machine)

@@ -1,0 +1,100 @@
+"""How operations run: threads and allocator, precision, XLA, TF32, determinism, placement."""
+
+from __future__ import annotations
+
+from keras_gpukit.configure.actions import Draft
+from keras_gpukit.configure.precision import TF32_FROM, choose_policy, lowest_capability, misfit
+from keras_gpukit.configure.settings import Settings
+from keras_gpukit.records.environment import GPUInfo
+
+
+def plan_variables(draft: Draft, settings: Settings) -> None:
+    """Plans what TensorFlow reads from the environment when it starts a GPU."""
+    if settings.allocator is not None:
+        reason = f'allocator="{settings.allocator}"'
+        draft.set_variable("TF_GPU_ALLOCATOR", settings.allocator, reason)
+    if settings.gpu_threads is not None:
+        mode, count = settings.gpu_threads
+        draft.set_variable("TF_GPU_THREAD_MODE", mode, f"gpu_threads: mode {mode}")
+        if count is not None:
+            draft.set_variable("TF_GPU_THREAD_COUNT", str(count), f"gpu_threads: {count} threads")
+
+
+def plan_execution(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...]) -> None:
+    """Plans the settings that GPUs and CPUs share; all but the log can be set at any time."""
+    if settings.log_device_placement is not None:
+        draft.do(
+            "log_device_placement", settings.log_device_placement, "as asked", must_come_first=True
+        )
+    if settings.soft_placement is not None:
+        draft.do("soft_placement", settings.soft_placement, "as asked")
+    _plan_determinism(draft, settings)
+    _plan_tf32(draft, settings, gpus)
+    _plan_precision(draft, settings, gpus)
+
+
+def plan_jit(draft: Draft, settings: Settings, gpus: int, replicas: int) -> None:
+    """Plans XLA, once it is known how training is distributed.
+
+    Raises:
+        ValueError: If XLA was asked for and cannot be had.
+    """
+    if settings.jit is None:
+        return
+    if settings.jit is True and replicas > 1:
+        raise ValueError(
+            f"`jit=True` contradicts training {replicas} replicas in step: XLA cannot compile a "
+            'step that spans devices. Use jit="auto", or `strategy="none"`. '
+            f"Received: jit=True, strategy={settings.strategy!r}"
+        )
+    if settings.jit != "auto":
+        draft.do("jit", settings.jit, "as asked")
+    elif settings.deterministic:
+        draft.do("jit", False, "not every operation is deterministic under XLA")
+    elif replicas > 1:
+        draft.do("jit", False, "XLA cannot compile a step that spans devices")
+    elif gpus == 0:
+        draft.do("jit", False, "on a CPU, compiling seldom pays")
+    else:
+        draft.do("jit", True, "XLA fuses small operations on a GPU")
+
+
+def _plan_determinism(draft: Draft, settings: Settings) -> None:
+    if settings.seed is not None:
+        draft.do("seed", settings.seed, "of Python, NumPy and TensorFlow")
+    if settings.deterministic:
+        draft.do("deterministic", True, "the same run gives the same numbers, more slowly")
+    elif draft.machine.state.deterministic:
+        forced = draft.machine.environment.get("TF_DETERMINISTIC_OPS")
+        by = "an earlier call" if forced is None else f"TF_DETERMINISTIC_OPS={forced}"
+        draft.warnings.append(
+            f"Operations are deterministic, and slower, because of {by}; TensorFlow has no way "
+            "to turn that off again."
+        )
+
+
+def _plan_tf32(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...]) -> None:
+    if settings.tf32 is None:
+        return
+    draft.do("tf32", settings.tf32, "as asked")
+    oldest = lowest_capability(gpus)
+    if settings.tf32 and draft.machine.environment.get("NVIDIA_TF32_OVERRIDE") == "0":
+        draft.warnings.append(
+            "NVIDIA_TF32_OVERRIDE=0 in the environment keeps TF32 off, whatever tf32=True asks."
+        )
+    if settings.tf32 and oldest is not None and oldest < TF32_FROM:
+        draft.warnings.append(
+            "tf32=True has no effect below compute capability 8.0; a GPU here has "
+            f"{oldest[0]}.{oldest[1]}."
+        )
+
+
+def _plan_precision(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...]) -> None:
+    if settings.mixed_precision is None:
+        return
+    if settings.mixed_precision == "auto":
+        draft.do("dtype_policy", *choose_policy(gpus))
+        return
+    draft.do("dtype_policy", settings.mixed_precision, "as asked")
+    if problem := misfit(settings.mixed_precision, gpus):
+        draft.warnings.append(f"{problem[0].upper()}{problem[1:]}.")

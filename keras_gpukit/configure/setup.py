@@ -1,0 +1,145 @@
+"""What `configure_gpus` returns."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from io import StringIO
+from numbers import Integral, Real
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from keras_gpukit.configure.actions import Action, Plan
+from keras_gpukit.configure.diagnosis import Cause
+from keras_gpukit.configure.machine import TensorFlowState
+from keras_gpukit.configure.table import setup_table
+from keras_gpukit.records.codec import to_dict
+from keras_gpukit.records.environment import GPUInfo
+
+
+@dataclass(frozen=True)
+class GPUSetup:
+    """How the GPUs are set up, as TensorFlow has it.
+
+    Attributes:
+        devices: The physical GPUs that are used, in TensorFlow's order; empty without a GPU.
+        plan: What was decided, with the reason for each action.
+        state: What TensorFlow and Keras said of their settings afterwards.
+        warnings: What was resolved, overruled, or turned out other than asked.
+        strategy: The `tf.distribute` strategy; None where there is none.
+    """
+
+    devices: tuple[GPUInfo, ...]
+    plan: Plan
+    state: TensorFlowState
+    warnings: tuple[str, ...] = ()
+    strategy: Any = None
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """What was set, in order."""
+        return self.plan.actions
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Why no GPU is used; empty where one is."""
+        return self.plan.causes
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model that train in step; 1 without a strategy."""
+        return 1 if self.strategy is None else int(self.strategy.num_replicas_in_sync)
+
+    @property
+    def jit_compile(self) -> bool | str:
+        """What to give `model.compile(jit_compile=…)`, so that `jit` rules the model as well."""
+        asked = self.plan.value_of("jit")
+        return "auto" if asked is None else bool(asked)
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """Returns the context to build and compile the model in.
+
+        It is the strategy's; where there is none, one that does nothing.
+        """
+        if self.strategy is None:
+            return nullcontext()
+        scope: AbstractContextManager[Any] = self.strategy.scope()
+        return scope
+
+    def global_batch_size(self, per_replica: int) -> int:
+        """Returns the batch size to give to the dataset, which all replicas share.
+
+        Args:
+            per_replica: Examples that one replica takes in a step.
+
+        Raises:
+            TypeError: If it is no integer.
+            ValueError: If it is less than 1.
+        """
+        accepted = f"`per_replica` must be an integer of at least 1. Received: {per_replica=!r}"
+        if not isinstance(per_replica, Integral) or isinstance(per_replica, bool):
+            raise TypeError(accepted)
+        if per_replica < 1:
+            raise ValueError(accepted)
+        return int(per_replica) * self.replicas
+
+    def scaled_learning_rate(self, base: float) -> float:
+        """Returns the learning rate for the global batch, by the linear scaling rule.
+
+        The rule multiplies the rate that suits one replica's batch by the number of replicas. It
+        goes with a warm-up over the first epochs, and fails for very large batches: Goyal et al.
+        2017, "Accurate, Large Minibatch SGD", https://arxiv.org/abs/1706.02677, section 2.
+
+        Args:
+            base: The learning rate that suits one replica's batch.
+
+        Raises:
+            TypeError: If it is no number.
+            ValueError: If it is not positive.
+        """
+        accepted = f"`base` must be a positive number. Received: {base=!r}"
+        if not isinstance(base, Real) or isinstance(base, bool):
+            raise TypeError(accepted)
+        if not base > 0:
+            raise ValueError(accepted)
+        return float(base) * self.replicas
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the setup as plain dicts, lists, strings and numbers, ready for JSON."""
+        return {
+            "devices": [to_dict(device) for device in self.devices],
+            "actions": [action_to_dict(action) for action in self.actions],
+            "warnings": list(self.warnings),
+            "not_applied": list(self.plan.not_applied),
+            "causes": [to_dict(cause) for cause in self.causes],
+            "state": to_dict(self.state),
+            "strategy": None if self.strategy is None else type(self.strategy).__name__,
+            "replicas": self.replicas,
+        }
+
+    def __rich__(self) -> RenderableType:
+        return setup_table(
+            self.devices, self.plan, self.warnings, self.state, self.strategy, self.replicas
+        )
+
+    def __str__(self) -> str:
+        text = StringIO()
+        Console(file=text, width=100).print(self)
+        return text.getvalue().rstrip()
+
+
+def action_to_dict(action: Action) -> dict[str, Any]:
+    """Returns an action as plain data; a strategy that was given, by its class' name."""
+    value = action.value
+    if action.kind == "given_strategy":
+        value = type(value).__name__
+    elif isinstance(value, tuple):
+        value = list(value)
+    return {
+        "kind": action.kind,
+        "value": value,
+        "reason": action.reason,
+        "gpus": list(action.gpus),
+        "name": action.name,
+    }

@@ -1,0 +1,44 @@
+"""What may have started TensorFlow's devices, as far as that can be seen afterwards."""
+
+from __future__ import annotations
+
+import gc
+
+from keras_gpukit.distribute import strategies
+
+
+def likely_starter() -> str:
+    """Says what probably started TensorFlow's devices.
+
+    TensorFlow keeps no note of the call, so this looks for objects that cannot be made without
+    starting them. It walks over every object in the process, which takes up to a second.
+    """
+    if strategies.mirrored_devices() is not None:
+        return "What started them is probably the MirroredStrategy that this process has."
+    import keras
+    import tensorflow as tf
+
+    kinds: list[tuple[type, str]] = [
+        (tf.distribute.Strategy, "a tf.distribute strategy"),
+        (keras.Optimizer, "a Keras optimizer (making one creates its variables)"),
+        (keras.Layer, "a Keras layer with weights"),
+        (tf.Variable, "a tf.Variable"),
+        (tf.data.Iterator, "an iterator over a tf.data.Dataset"),
+        (tf.Tensor, "a tensor"),
+    ]
+    # Of the type, not of the object: a proxy's __class__ would run foreign code.
+    types = {type(candidate) for candidate in gc.get_objects()}
+    for kind, description in kinds:
+        found = [t for t in types if issubclass(t, kind) and _starts_devices(t)]
+        if found:
+            names = ", ".join(sorted(t.__name__ for t in found)[:3])
+            return f"What started them is probably {description}: this process holds {names}."
+    return (
+        "What started them cannot be told: nothing in the process shows it any more. Anything "
+        "that computes does, such as tf.constant(…), or tf.config.list_logical_devices()."
+    )
+
+
+def _starts_devices(candidate: type) -> bool:
+    # TensorFlow itself holds its default strategy, which starts nothing.
+    return not candidate.__name__.startswith("_Default")
