@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class AppendFile:
-    """Appends bytes; a write that fails half-way is taken back.
+    """Appends bytes; a write that fails half-way is taken back, and is the last one.
 
     Args:
         path: File to append to; its folder is made.
@@ -21,7 +21,6 @@ class AppendFile:
         self.path = path
         # Unbuffered, so that what write() returned for is in the file.
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
-        self._whole = self._file.tell()
 
     def write(self, data: bytes) -> None:
         """Appends `data` whole or not at all.
@@ -29,14 +28,16 @@ class AppendFile:
         Raises:
             OSError: If the disk does not take it.
         """
+        rest = memoryview(data)
         try:
-            rest = memoryview(data)
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError:
-            os.ftruncate(self._file.fileno(), self._whole)
+            # What others appended before this write stays.
+            if written := len(data) - len(rest):
+                os.ftruncate(self._file.fileno(), self._file.tell() - written)
+            self.close()
             raise
-        self._whole += len(data)
 
     def close(self) -> None:
         """Closes the file; more calls do nothing."""

@@ -65,8 +65,8 @@ class EventFile:
         EventFile._made += 1
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
         self._file = AppendFile(folder / f"{name}.{os.getpid()}.{EventFile._made}.gpukit")
-        self._write([self._event(wall_time=time.time(), file_version="brain.Event:2")])
-        self._write([self._layout_event()])
+        version = self._event(wall_time=time.time(), file_version="brain.Event:2")
+        self._write([version, self._layout_event()])
 
     def write(self, points: Iterable[tuple[float, int, Mapping[str, float | str]]]) -> None:
         """Writes numbers as scalars and strings as Markdown text.

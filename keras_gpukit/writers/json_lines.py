@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,10 @@ class JsonLines:
     """
 
     def __init__(self, path: Path) -> None:
+        torn = _ends_inside_a_line(path)
         self._file = AppendFile(path)
+        if torn:
+            self._file.write(b"\n")
         self._encode = msgspec.json.Encoder().encode
 
     def write(self, records: Iterable[tuple[str, Any]]) -> None:
@@ -46,3 +50,12 @@ class JsonLines:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
+
+
+def _ends_inside_a_line(path: Path) -> bool:
+    """Whether the machine went down while an earlier run wrote its last line."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +17,8 @@ from keras_gpukit.writers.json_lines import JsonLines
 
 FOLDER = "gpukit"
 FLUSH_EVERY_S = 1.0
+# A network disk that hangs must not keep `fit` from returning.
+CLOSE_WITHIN_S = 10.0
 
 
 class _File(Protocol):
@@ -24,39 +27,33 @@ class _File(Protocol):
 
 
 class _Feed:
-    """A file and what waits to be written to it; given up with one warning when it fails."""
+    """A file, opened when first needed, and what waits to be written to it."""
 
-    def __init__(self, path: Path, open_file: Callable[[], _File]) -> None:
-        self._path = path
+    def __init__(self, open_file: Callable[[], _File]) -> None:
         self._open_file = open_file
         self._file: _File | None = None
-        self._failed = False
         self._waiting: deque[Any] = deque()
 
     def add(self, item: Any) -> None:
-        if not self._failed:
-            self._waiting.append(item)
+        self._waiting.append(item)
 
     def write(self) -> None:
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if self._failed or not batch:
+        if not batch:
             return
-        try:
-            if self._file is None:
-                self._file = self._open_file()
-            self._file.write(batch)
-        except Exception as error:
-            self._failed = True
-            give_up(f"Writing to {self._path}", error, "What comes after is not written.")
+        if self._file is None:
+            self._file = self._open_file()
+        self._file.write(batch)
 
     def close(self) -> None:
-        self.write()
         if self._file is not None:
             self._file.close()
 
 
 class RunLog:
-    """Writes what is handed to it about once a second; never blocks and never raises.
+    """Writes what is handed to it about once a second; never raises.
+
+    Should the disk take no more, that is said once, and what was written stays readable.
 
     Args:
         log_dir: Files go to `<log_dir>/gpukit`.
@@ -66,9 +63,8 @@ class RunLog:
         self.folder = log_dir / FOLDER
         self.cpu_s = 0.0
         """Processor time that writing took."""
-        self._events = _Feed(self.folder, lambda: EventFile(self.folder))
-        records = self.folder / "run.jsonl"
-        self._records = _Feed(records, lambda: JsonLines(records))
+        self._events = _Feed(lambda: EventFile(self.folder))
+        self._records = _Feed(lambda: JsonLines(self.folder / "run.jsonl"))
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpukit-writer", daemon=True)
         self._records.add(("run", {"schema": SCHEMA, "time_s": time.time()}))
@@ -85,23 +81,34 @@ class RunLog:
             time_s: When they were read, in seconds since the Unix epoch; now unless given.
         """
         known = {tag: value for tag, value in values.items() if value is not None}
-        if known:
+        if known and self._thread.is_alive():
             self._events.add((time.time() if time_s is None else time_s, step, known))
 
     def record(self, kind: str, record: Any) -> None:
         """Hands a record to `run.jsonl`."""
-        self._records.add((kind, record))
+        if self._thread.is_alive():
+            self._records.add((kind, record))
 
     def close(self) -> None:
-        """Writes what is left and closes the files."""
+        """Writes what is left and closes the files; waits for a slow disk, but not for ever."""
         self._closing.set()
-        self._thread.join()
+        self._thread.join(CLOSE_WITHIN_S)
+        if self._thread.is_alive():
+            self._give_up(TimeoutError(f"not done after {CLOSE_WITHIN_S:.0f} s"))
 
     def _run(self) -> None:
-        while not self._closing.wait(FLUSH_EVERY_S):
-            self._events.write()
-            self._records.write()
-            self.cpu_s = time.thread_time()
-        self._events.close()
-        self._records.close()
+        try:
+            with closing(self._records), closing(self._events):
+                while not self._closing.wait(FLUSH_EVERY_S):
+                    self._flush()
+                self._flush()
+        except Exception as error:
+            self._give_up(error)
+
+    def _flush(self) -> None:
+        self._records.write()
+        self._events.write()
         self.cpu_s = time.thread_time()
+
+    def _give_up(self, error: Exception) -> None:
+        give_up(f"Writing to {self.folder}", error, "What comes after is not written.")
