@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import warnings
+import weakref
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,17 @@ def test_a_closed_log_stays_closed(tmp_path):
     log.close()
     assert (log.folder / "run.jsonl").read_bytes() == before
     assert event_files(log.folder) == []
+
+
+def test_what_a_log_writes_no_more_it_does_not_keep(tmp_path):
+    """A full disk early in a long run must not fill the memory as well."""
+    log = RunLog(tmp_path)
+    log.close()
+    sample = HostSample()
+    kept = weakref.ref(sample)
+    log.record("host", sample)
+    del sample
+    assert kept() is None
 
 
 def test_writing_leaves_no_thread_and_no_open_file(tmp_path):
