@@ -68,7 +68,7 @@ TROUBLED = judged(
                     memory_others_max_bytes=20 * GIB,
                     memory_total_bytes=80 * GIB,
                     throttled_fraction=0.5,
-                    throttle_reasons=("hardware thermal slowdown",),
+                    throttle_fractions={"hardware thermal slowdown": 0.5},
                 ),
             ),
             HostUtilization(97.0, 91.0),

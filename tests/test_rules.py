@@ -57,8 +57,8 @@ def gpu(samples=100, **readings):
     return UtilizationRecord(samples, 1.0, (GPUUtilization(0, **readings),))
 
 
-def throttled(fraction, *reasons):
-    return gpu(throttled_fraction=fraction, throttle_reasons=reasons)
+def throttled(fractions):
+    return gpu(throttle_fractions=fractions)
 
 
 def others(used, total=100 * GIB):
@@ -167,14 +167,20 @@ FIRES = [
     (
         "throttled",
         "warning",
-        run((A100,), utilization=throttled(0.1, HOT)),
-        Figure("throttled readings of GPU:0", 10.0, "%"),
+        run((A100,), utilization=throttled({HOT: 0.1})),
+        Figure(f"readings of GPU:0 with {HOT}", 10.0, "%"),
     ),
     (
         "throttled",
         "info",
-        run((A100,), utilization=throttled(0.9, POWER)),
-        Figure("throttled readings of GPU:0", 90.0, "%"),
+        run((A100,), utilization=throttled({POWER: 0.9})),
+        Figure(f"readings of GPU:0 with {POWER}", 90.0, "%"),
+    ),
+    (
+        "throttled",
+        "warning",
+        run((A100,), utilization=throttled({SET: 1.0, HOT: 0.3})),
+        Figure(f"readings of GPU:0 with {HOT}", 30.0, "%"),
     ),
     (
         "other-processes-on-gpu",
@@ -213,8 +219,9 @@ QUIET = [
     ("float32-on-tensor-cores", run((A100,), {"precision": "mixed_bfloat16"})),
     ("memory-nearly-full", run((A100,), memory=memory(89 * GIB))),
     ("memory-mostly-unused", run((A100,), memory=memory(31 * GIB))),
-    ("throttled", run((A100,), utilization=throttled(0.09, HOT))),
-    ("throttled", run((A100,), utilization=throttled(1.0, SET))),
+    ("throttled", run((A100,), utilization=throttled({HOT: 0.09}))),
+    ("throttled", run((A100,), utilization=throttled({SET: 1.0, HOT: 0.09}))),
+    ("throttled", run((A100,), utilization=throttled({}))),
     ("other-processes-on-gpu", run((A100,), utilization=others(9 * GIB))),
     ("no-gpu", run((A100,))),
 ]
@@ -257,7 +264,6 @@ ABSTAINS = [
     ("memory-nearly-full", run(memory=memory(99 * GIB, "CPU:0")), "on a GPU"),
     ("memory-mostly-unused", run(memory=memory(1, limit_bytes=None)), "limit"),
     ("throttled", run((A100,), utilization=gpu()), "throttle reasons"),
-    ("throttled", run((A100,), utilization=throttled(1.0, HOT, SET)), "mixed"),
     ("other-processes-on-gpu", run((A100,), utilization=others(None)), "by process"),
 ]
 

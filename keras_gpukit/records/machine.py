@@ -103,7 +103,7 @@ class GPUUtilization:
         temperature_max_celsius: Highest reading.
         sm_clock_mhz: Mean.
         throttled_fraction: Share of readings with a throttle reason, 0 to 1.
-        throttle_reasons: Every reason seen.
+        throttle_fractions: The same by reason; a reason never seen is left out.
     """
 
     index: int
@@ -117,7 +117,7 @@ class GPUUtilization:
     temperature_max_celsius: float | None = None
     sm_clock_mhz: float | None = None
     throttled_fraction: float | None = None
-    throttle_reasons: tuple[str, ...] | None = None
+    throttle_fractions: dict[str, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.machine import GPUUtilization
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.evidence import gpu_readings, gpu_readings_unknown_because, percent
 from keras_gpukit.rules.rule import Outcome, Rule
@@ -24,10 +23,9 @@ class Throttled(Rule):
     """GPUs whose clocks were held down by heat or power in a tenth of the readings.
 
     NVML says that its hardware slowdown may also show for a moment when clocks change, so single
-    readings prove nothing; the tenth is our choice. Clocks that somebody set, or that follow
-    another GPU, are no fault: where such reasons are mixed with real limits, the share of each is
-    not known and the rule gives no answer. A software power cap alone is a remark, for it is how
-    many data-centre GPUs spend their busiest hours.
+    readings prove nothing; the tenth is our choice, and holds for each reason by itself. Clocks
+    that somebody set, or that follow another GPU, are no fault and do not count. A software power
+    cap alone is a remark, for it is how many data-centre GPUs spend their busiest hours.
     """
 
     code = "throttled"
@@ -35,31 +33,28 @@ class Throttled(Rule):
     requires = "the GPUs' throttle reasons"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares each GPU's throttled share with the threshold."""
-        told = [gpu for gpu in gpu_readings(summary) if gpu.throttle_reasons is not None]
+        """Compares the share of readings of each GPU and reason with the threshold."""
+        told = [gpu for gpu in gpu_readings(summary) if gpu.throttle_fractions is not None]
         if not told:
             return self.abstain(gpu_readings_unknown_because(summary))
-        suspects = [gpu for gpu in told if _limits(gpu) and _share(gpu) >= THROTTLED_FRACTION]
-        throttled = [gpu for gpu in suspects if LIMITS.issuperset(gpu.throttle_reasons or ())]
-        if suspects and not throttled:
-            return self.abstain("real limits are mixed with clocks that somebody set")
-        if not throttled:
+        limited = [
+            (gpu.index, reason, fraction)
+            for gpu in told
+            for reason, fraction in (gpu.throttle_fractions or {}).items()
+            if reason in LIMITS and fraction >= THROTTLED_FRACTION
+        ]
+        if not limited:
             return None
-        reasons = sorted(set().union(*(_limits(gpu) for gpu in throttled)))
+        reasons = sorted({reason for _, reason, _ in limited})
         return self.find(
             "info" if reasons == [POWER_CAP] else "warning",
-            *(percent(f"throttled readings of GPU:{gpu.index}", _share(gpu)) for gpu in throttled),
+            *(
+                percent(f"readings of GPU:{index} with {reason}", fraction)
+                for index, reason, fraction in limited
+            ),
             advice=_advise(reasons),
             title=f"GPU clocks held down: {', '.join(reasons)}",
         )
-
-
-def _limits(gpu: GPUUtilization) -> frozenset[str]:
-    return LIMITS.intersection(gpu.throttle_reasons or ())
-
-
-def _share(gpu: GPUUtilization) -> float:
-    return gpu.throttled_fraction or 0.0
 
 
 def _advise(reasons: list[str]) -> tuple[str, ...]:

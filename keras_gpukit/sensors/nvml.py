@@ -6,6 +6,7 @@ Nothing here has run on a GPU yet: it is tested against a stand-in for the NVML 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
@@ -175,7 +176,7 @@ class GPUStatistics:
     def __init__(self) -> None:
         self._gauges = Gauges()
         self._asked = self._throttled = 0
-        self._reasons: set[str] = set()
+        self._reasons: Counter[str] = Counter()
 
     def add(self, sample: GPUSample) -> None:
         """Takes one reading in."""
@@ -187,7 +188,7 @@ class GPUStatistics:
 
     def summarize(self) -> GPUUtilization:
         """The GPU over the whole run."""
-        gauges = self._gauges
+        gauges, asked = self._gauges, self._asked
         return GPUUtilization(
             index=gauges.last("index"),
             utilization_percent=gauges.mean("utilization_percent"),
@@ -199,8 +200,10 @@ class GPUStatistics:
             power_limit_watts=gauges.last("power_limit_watts"),
             temperature_max_celsius=gauges.highest("temperature_celsius"),
             sm_clock_mhz=gauges.mean("sm_clock_mhz"),
-            throttled_fraction=self._throttled / self._asked if self._asked else None,
-            throttle_reasons=tuple(sorted(self._reasons)) if self._asked else None,
+            throttled_fraction=self._throttled / asked if asked else None,
+            throttle_fractions={reason: n / asked for reason, n in sorted(self._reasons.items())}
+            if asked
+            else None,
         )
 
 
