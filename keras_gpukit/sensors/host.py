@@ -19,21 +19,35 @@ class HostSensor:
         self._cores = psutil.cpu_count() or 1
         self._read_bytes = self._disk_read_bytes()
         self._read_at = time.perf_counter()
-        # psutil's percentages are since the call before: the first one only starts the clock.
-        psutil.cpu_percent()
+        self._cpu_s = self._cpu_times()
+        # psutil's percentage is since the call before: the first one only starts the clock.
         self._process.cpu_percent()
 
     def read(self) -> HostSample:
         """Reads once."""
         memory = self._psutil.virtual_memory()
         return HostSample(
-            cpu_percent=self._psutil.cpu_percent(),
+            cpu_percent=self._cpu_percent(),
             process_cpu_percent=self._process.cpu_percent() / self._cores,
             memory_bytes=self._process.memory_info().rss,
             memory_available_bytes=memory.available,
             memory_total_bytes=memory.total,
             disk_read_bytes_per_s=self._disk_rate(),
         )
+
+    def _cpu_percent(self) -> float | None:
+        # psutil.cpu_percent() is since the calling thread's own call before, so the first one on
+        # each thread would give a false 0.
+        (busy_before, all_before), (busy, total) = self._cpu_s, self._cpu_times()
+        self._cpu_s = busy, total
+        return 100 * (busy - busy_before) / (total - all_before) if total > all_before else None
+
+    def _cpu_times(self) -> tuple[float, float]:
+        """Time of all cores since the machine started: busy, and in all."""
+        times = self._psutil.cpu_times()
+        # Linux counts time spent on guests as user time too.
+        total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+        return total - times.idle - getattr(times, "iowait", 0.0), total
 
     def _disk_rate(self) -> float | None:
         before, then = self._read_bytes, self._read_at
@@ -43,8 +57,11 @@ class HostSensor:
         return (self._read_bytes - before) / (self._read_at - then)
 
     def _disk_read_bytes(self) -> int | None:
-        # None where the machine shows no disks, as in some containers.
-        counters = self._psutil.disk_io_counters()
+        # Some containers show no disks, or hide even the file that lists them.
+        try:
+            counters = self._psutil.disk_io_counters()
+        except (OSError, NotImplementedError, self._psutil.Error):
+            return None
         return counters.read_bytes if counters else None
 
 

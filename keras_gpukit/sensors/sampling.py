@@ -22,13 +22,13 @@ class SamplingThread:
         self.interval_s = interval_s
         self.cpu_s = 0.0
         """Processor time that the tasks took."""
-        self._tasks: dict[str, Task] = {}
+        self._tasks: list[tuple[str, Task]] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpukit-sampler", daemon=True)
 
     def add(self, name: str, task: Task) -> None:
-        """Adds a task; from the next tick on it is called."""
-        self._tasks[name] = task
+        """Adds a task, which is called from the next tick on."""
+        self._tasks.append((name, task))
 
     def start(self) -> None:
         """Starts ticking; the first tick comes after one interval."""
@@ -42,11 +42,11 @@ class SamplingThread:
 
     def tick(self) -> None:
         """Calls every task once, on the calling thread."""
-        for name, task in tuple(self._tasks.items()):
+        for name, task in tuple(self._tasks):
             try:
                 task()
             except Exception as error:
-                del self._tasks[name]
+                self._tasks.remove((name, task))
                 give_up(f"Reading {name}", error, "It is not read again in this run.")
 
     def _run(self) -> None:
