@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from keras_gpukit.configure.diagnosis import Cause
 from keras_gpukit.configure.machine import Machine
+from keras_gpukit.records.codec import to_dict
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class Action:
         target = self.name or self.kind
         where = f" of GPU {', '.join(map(str, self.gpus))}" if self.gpus else ""
         return f"{target}{where} = {self.value}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the action as plain data; a strategy that was given, by its class' name."""
+        given = self.kind == "given_strategy"
+        return to_dict(replace(self, value=type(self.value).__name__) if given else self)
 
     def holds(self, machine: Machine) -> bool | None:
         """Whether it is so already; None for what leaves no trace to be read."""
@@ -75,6 +81,18 @@ class Plan:
         return "\n".join(
             [*map(str, self.causes), *lines, *map("Warning: {}".format, self.warnings)]
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the plan as plain dicts, lists, strings and numbers, ready for JSON."""
+        return {
+            "gpus": list(self.gpus),
+            "logical_gpus": self.logical_gpus,
+            "actions": [action.to_dict() for action in self.actions],
+            "too_late": [action.to_dict() for action in self.too_late],
+            "warnings": list(self.warnings),
+            "not_applied": list(self.not_applied),
+            "causes": [to_dict(cause) for cause in self.causes],
+        }
 
     def value_of(self, kind: str) -> Any:
         """What a kind of action sets; None where the plan leaves it alone."""

@@ -195,7 +195,7 @@ def optional_name(argument: str, *names: str) -> Callable[[Any], Any]:
 
 
 def _named(argument: str, names: tuple[str, ...], accepted: str, value: Any) -> str:
-    if not isinstance(value, str):
+    if not (isinstance(value, str) and names):
         refuse(argument, accepted, value, TypeError)
     if value not in names:
         refuse(argument, accepted, value, ValueError)

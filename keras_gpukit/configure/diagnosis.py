@@ -47,7 +47,7 @@ def diagnose(machine: Machine) -> tuple[Cause, ...]:
 
 
 def _cpu_build(machine: Machine) -> Cause | None:
-    if machine.build.cuda:
+    if machine.build.cuda is not False:
         return None
     advice = 'Install the GPU build: pip install "tensorflow[and-cuda]".'
     if machine.platform == "win32":

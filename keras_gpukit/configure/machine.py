@@ -64,13 +64,13 @@ class Build:
     """How TensorFlow was built.
 
     Attributes:
-        cuda: Whether with CUDA.
+        cuda: Whether with CUDA; None where it cannot be told.
         cuda_version: Such as "12.5.1".
         cudnn_version: Such as "9".
         compute_capabilities: Those it has code for, such as ("sm_60", "compute_90").
     """
 
-    cuda: bool = True
+    cuda: bool | None = None
     cuda_version: str | None = None
     cudnn_version: str | None = None
     compute_capabilities: tuple[str, ...] = ()

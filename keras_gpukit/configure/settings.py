@@ -63,81 +63,68 @@ def check(**arguments: Any) -> Settings:
         ValueError: If an argument has a wrong value, or two contradict each other.
     """
     settings = Settings(**{name: _CHECKS[name](value) for name, value in arguments.items()})
-    for contradiction in _CONTRADICTIONS:
-        reason = contradiction(settings)
-        if reason is not None:
-            raise ValueError(reason)
+    for contradicts, names, reason in _CONTRADICTIONS:
+        if contradicts(settings):
+            received = (
+                f"{name}={arguments.get(name, getattr(settings, name))!r}" for name in names
+            )
+            raise ValueError(f"{reason} Received: {', '.join(received)}")
     return settings
 
 
-def _growth_differs(s: Settings) -> str | None:
-    if isinstance(s.memory, tuple) and "growth" in s.memory and set(s.memory) != {"growth"}:
-        return (
-            'TensorFlow grows the memory of all its GPUs or of none: `memory` cannot name "growth" '
-            f"for some GPUs and something else for others. Received: memory={s.memory!r}"
-        )
-    return None
+def _growth_differs(s: Settings) -> bool:
+    return isinstance(s.memory, tuple) and "growth" in s.memory and set(s.memory) != {"growth"}
 
 
-def _counts_differ(s: Settings) -> str | None:
-    both = isinstance(s.memory, tuple) and isinstance(s.devices, tuple)
-    if both and len(s.memory) != len(s.devices):  # type: ignore[arg-type]
-        return (
-            "`memory` must have one entry for each GPU in `devices`. "
-            f"Received: memory={s.memory!r}, devices={s.devices!r}"
-        )
-    return None
+def _counts_differ(s: Settings) -> bool:
+    if isinstance(s.memory, tuple) and isinstance(s.devices, tuple):
+        return len(s.memory) != len(s.devices)
+    return False
 
 
-def _two_sizes(s: Settings) -> str | None:
+def _sized_twice(s: Settings) -> bool:
     splits = s.logical_gpus.values() if isinstance(s.logical_gpus, Mapping) else [s.logical_gpus]
     wishes = s.memory if isinstance(s.memory, tuple) else [s.memory]
-    sized = any(isinstance(split, tuple) for split in splits)
-    if sized and any(isinstance(wish, int) for wish in wishes):
-        return (
-            "`logical_gpus` already says how large each logical GPU is, so `memory` cannot set a "
-            f"size as well. Received: memory={s.memory!r}, logical_gpus={s.logical_gpus!r}"
-        )
-    return None
+    split_sized = any(isinstance(split, tuple) for split in splits)
+    return split_sized and any(isinstance(wish, int) for wish in wishes)
 
 
-def _nothing_to_use(s: Settings) -> str | None:
-    if s.devices == "none" and s.require_gpu:
-        return (
-            '`devices="none"` hides every GPU, which `require_gpu=True` forbids. '
-            "Received: devices='none', require_gpu=True"
-        )
-    if s.devices == "none" and s.logical_gpus is not None:
-        return (
-            '`devices="none"` hides every GPU, so `logical_gpus` has none to split. '
-            f"Received: devices='none', logical_gpus={s.logical_gpus!r}"
-        )
-    return None
-
-
-def _unseeded(s: Settings) -> str | None:
-    if s.deterministic and s.seed is None:
-        return (
-            "`deterministic=True` needs a `seed`: TensorFlow refuses random operations without "
-            "one. Received: deterministic=True, seed=None"
-        )
-    return None
-
-
-def _jit_impossible(s: Settings) -> str | None:
-    if s.jit is True and s.deterministic:
-        return (
-            "`jit=True` contradicts `deterministic=True`: not every operation is deterministic "
-            "under XLA, and Keras turns it off. Received: jit=True, deterministic=True"
-        )
-    return None
-
-
-_CONTRADICTIONS = (
-    _growth_differs,
-    _counts_differ,
-    _two_sizes,
-    _nothing_to_use,
-    _unseeded,
-    _jit_impossible,
+_CONTRADICTIONS: tuple[tuple[Callable[[Settings], bool], tuple[str, ...], str], ...] = (
+    (
+        _growth_differs,
+        ("memory",),
+        'TensorFlow grows the memory of all its GPUs or of none, so `memory` cannot be "growth" '
+        "for some GPUs and something else for others.",
+    ),
+    (
+        _counts_differ,
+        ("memory", "devices"),
+        "`memory` must have one entry for each GPU in `devices`.",
+    ),
+    (
+        _sized_twice,
+        ("memory", "logical_gpus"),
+        "`logical_gpus` already says how large each logical GPU is, so `memory` cannot set a size.",
+    ),
+    (
+        lambda s: s.devices == "none" and s.require_gpu,
+        ("devices", "require_gpu"),
+        '`devices="none"` hides every GPU, which `require_gpu=True` forbids.',
+    ),
+    (
+        lambda s: s.devices == "none" and s.logical_gpus is not None,
+        ("devices", "logical_gpus"),
+        '`devices="none"` hides every GPU, so `logical_gpus` has none to split.',
+    ),
+    (
+        lambda s: s.deterministic and s.seed is None,
+        ("deterministic", "seed"),
+        "`deterministic=True` needs a `seed`: TensorFlow refuses random operations without one.",
+    ),
+    (
+        lambda s: s.deterministic and s.jit is True,
+        ("jit", "deterministic"),
+        "`jit=True` contradicts `deterministic=True`: not every operation is deterministic under "
+        "XLA, and Keras turns it off.",
+    ),
 )

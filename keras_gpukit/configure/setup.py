@@ -108,11 +108,9 @@ class GPUSetup:
     def to_dict(self) -> dict[str, Any]:
         """Returns the setup as plain dicts, lists, strings and numbers, ready for JSON."""
         return {
+            **self.plan.to_dict(),
             "devices": [to_dict(device) for device in self.devices],
-            "actions": [action_to_dict(action) for action in self.actions],
             "warnings": list(self.warnings),
-            "not_applied": list(self.plan.not_applied),
-            "causes": [to_dict(cause) for cause in self.causes],
             "state": to_dict(self.state),
             "strategy": None if self.strategy is None else type(self.strategy).__name__,
             "replicas": self.replicas,
@@ -127,19 +125,3 @@ class GPUSetup:
         text = StringIO()
         Console(file=text, width=100).print(self)
         return text.getvalue().rstrip()
-
-
-def action_to_dict(action: Action) -> dict[str, Any]:
-    """Returns an action as plain data; a strategy that was given, by its class' name."""
-    value = action.value
-    if action.kind == "given_strategy":
-        value = type(value).__name__
-    elif isinstance(value, tuple):
-        value = list(value)
-    return {
-        "kind": action.kind,
-        "value": value,
-        "reason": action.reason,
-        "gpus": list(action.gpus),
-        "name": action.name,
-    }
