@@ -1,0 +1,133 @@
+"""`keras-gpukit demo`: a slow training run on real images, its verdict, and the cure."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import inspect
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from keras_gpukit.configure.setup import GPUSetup
+    from keras_gpukit.records.run import RunSummary
+
+BATCH_SIZE = 32
+DESCRIPTION = """\
+Trains a small convolutional network on pieces of two photographs: first with the input pipeline
+that beginners write, then with the verdict's advice followed. Takes less than a minute on two
+cores, and needs no GPU."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds the command.
+
+    Args:
+        subparsers: Of the keras-gpukit command.
+    """
+    parser = subparsers.add_parser(
+        "demo", help="find and cure a slow input pipeline, in a minute", description=DESCRIPTION
+    )
+    parser.add_argument(
+        "--log-dir",
+        type=_folder,
+        default=Path("logs", "demo"),
+        help="where TensorBoard finds the runs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=_folder,
+        default=Path("~", ".cache", "keras-gpukit"),
+        help="where the images are written, once (default: %(default)s)",
+    )
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the demo.
+
+    Args:
+        args: `log_dir` and `data_dir`.
+
+    Returns:
+        The exit code.
+    """
+    if importlib.util.find_spec("sklearn") is None:
+        return _fail('the photographs come from scikit-learn: pip install "keras-gpukit[demo]"')
+    from keras_gpukit.cli.quiet import load_tensorflow_quietly
+
+    load_tensorflow_quietly()
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # whose input pipelines this is about
+    from keras_gpukit.cli.demo_images import image_files
+
+    try:
+        paths, labels = image_files(args.data_dir.expanduser())
+    except OSError as error:
+        return _fail(f"the images cannot be written to --data-dir: {error}")
+    _show(paths, labels, args.log_dir.expanduser())
+    return 0
+
+
+def _show(paths: list[str], labels: list[int], log_dir: Path) -> None:
+    """The demo itself, told while it goes on."""
+    import tensorflow as tf
+    from rich.console import Console
+
+    import keras_gpukit as gpukit
+    from keras_gpukit.cli.demo_pipelines import as_advised, as_written
+    from keras_gpukit.cli.demo_report import comparison
+
+    console = Console(highlight=False)
+    setup = gpukit.configure_gpus()
+    files = tf.data.Dataset.from_tensor_slices((paths, labels))
+    # A folder of its own for each demo: TensorBoard would draw two runs in one as a single line.
+    logs = log_dir / time.strftime("%Y%m%d-%H%M%S")
+    console.print(f"\n{len(paths)} images: {Path(paths[0]).parent}", soft_wrap=True)
+    first = _train("1. As beginners write it", as_written, files, setup, logs, console)
+    second = _train("2. The advice followed", as_advised, files, setup, logs, console)
+    console.print()
+    console.print(comparison(first, second))
+    console.print("\nBoth runs in TensorBoard:", style="bold")
+    console.print(f"  tensorboard --logdir {log_dir}", soft_wrap=True)
+
+
+def _train(
+    title: str,
+    pipeline: Callable[[Any, int], Any],
+    files: Any,
+    setup: GPUSetup,
+    logs: Path,
+    console: Console,
+) -> RunSummary:
+    """Shows a pipeline's code, and trains with it."""
+    from rich.syntax import Syntax
+
+    from keras_gpukit.cli.demo_training import train
+
+    console.print(f"\n{title}", style="bold")
+    # The code that runs, so that what is shown cannot differ from it.
+    console.print(Syntax(inspect.getsource(pipeline).rstrip(), "python", theme="ansi_dark"))
+    with console.status("Training …"):
+        dataset = pipeline(files, setup.global_batch_size(BATCH_SIZE))
+        return train(dataset, setup, logs / pipeline.__name__)
+
+
+def _folder(text: str) -> Path:
+    """A folder's path, there or not."""
+    if not text:
+        raise argparse.ArgumentTypeError("a folder is needed, not an empty name")
+    path = Path(text)
+    if path.expanduser().exists() and not path.expanduser().is_dir():
+        raise argparse.ArgumentTypeError(f"a folder is needed, and {text} is none")
+    return path
+
+
+def _fail(message: str) -> int:
+    print(f"keras-gpukit demo: {message}", file=sys.stderr)
+    return 1

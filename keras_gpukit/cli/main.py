@@ -1,0 +1,39 @@
+"""The keras-gpukit command: which subcommands there are, and handing over to one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from keras_gpukit.cli import demo, doctor
+from keras_gpukit.version import __version__
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Args:
+        argv: Arguments; those of the process unless given.
+
+    Returns:
+        The exit code. Wrong arguments exit with 2, as argparse has it.
+    """
+    args = _parser().parse_args(argv)
+    try:
+        code: int = args.func(args)
+    except KeyboardInterrupt:
+        return 130  # what shells give a command that was interrupted
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="keras-gpukit",
+        description="Set GPUs up for Keras, and say in plain words why a training run is slow.",
+    )
+    parser.add_argument("--version", action="version", version=f"keras-gpukit {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    # Each loads what it needs when it runs, so that --help answers at once.
+    for command in (demo, doctor):
+        command.add_parser(subparsers)
+    return parser
