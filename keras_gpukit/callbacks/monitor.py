@@ -118,7 +118,7 @@ class Monitor(WatchingCallback):
     def _prints(self) -> bool:
         if self.verbose == "auto":
             params: dict[str, Any] = self.params or {}
-            return params.get("verbose", 1) != 0
+            return bool(params.get("verbose", 1))
         return bool(self.verbose)
 
     def _write_overhead(self, session: Session, phase: Phase) -> None:

@@ -20,7 +20,7 @@ from keras_gpukit.callbacks.liveness import RunningCall
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.examples import ExampleCounter
-from keras_gpukit.input_wait.meters import RequestMeter
+from keras_gpukit.input_wait.meters import RequestMeter, choose_meter
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import Phase, StepWindow
@@ -206,9 +206,6 @@ class Session:
         original = getattr(self.model, name)
         clock = self.clocks.get(phase)
         if clock is None:
-            fetched_outside = (
-                {"choose": lambda *_: self.request_meter} if phase == "predict" else {}
-            )
             clock = self.clocks[phase] = StepClock(
                 phase=phase,
                 steps_per_execution=self.model.steps_per_execution,
@@ -216,7 +213,7 @@ class Session:
                 on_window=functools.partial(self._tell, phase),
                 examples=ExampleCounter(self.model) if phase != "predict" else None,
                 around_first_call=self.first_step_watch if phase == self.phase else None,
-                **fetched_outside,
+                choose=self._choose_request_meter if phase == "predict" else choose_meter,
             )
         if phase == "predict":
             wrapped = clock.wrap_batches(original, self.request_meter)
@@ -224,6 +221,9 @@ class Session:
             wrapped = clock.wrap(original)
         setattr(self.model, name, wrapped)
         self._unwrapped[phase] = (original, wrapped)
+
+    def _choose_request_meter(self, source: Any, steps_per_execution: int) -> RequestMeter:
+        return self.request_meter
 
     def _tell(self, phase: Phase, window: StepWindow) -> None:
         if self.log is not None:

@@ -67,10 +67,12 @@ class StepClock:
         self._now = now
         self._window_calls = max(1, WINDOW_STEPS // steps_per_execution)
         self._source: Any = None
-        # A pipeline that goes on after a pause keeps its meter; remembered without keeping it alive.
+        # A pipeline that goes on after a pause keeps its meter; the pipeline is not kept alive.
         self._paused_source: Callable[[], Any] = lambda: None
         self._entry_s = 0.0
-        self._no_window()
+        self._started_s: float | None = None
+        self._started_calls = 0
+        self._due_calls = self._due_s = math.inf
 
     @property
     def steps(self) -> int:
@@ -143,10 +145,8 @@ class StepClock:
         return outputs
 
     def _no_window(self) -> None:
-        self._started_s: float | None = None
-        self._started_calls = 0
-        self._due_calls: float = math.inf
-        self._due_s = math.inf
+        self._started_s = None
+        self._due_calls = self._due_s = math.inf
 
     def _choose_meter(self, source: Any) -> None:
         chosen = self._choose(source, self._steps_per_execution)

@@ -36,7 +36,7 @@ class ExampleCounter:
         """Returns the examples since the last call, or None where they cannot be known."""
         before, self._before = self._before, self._read()
         seen = self._before - before
-        return int(seen) if 0 < seen and self._before < COUNTER_END else None
+        return int(seen) if seen > 0 and self._before < COUNTER_END else None
 
     def _read(self) -> float:
         return float(sum(count.numpy() for count in self._counts))

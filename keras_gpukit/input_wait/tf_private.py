@@ -64,7 +64,7 @@ def time_fetches(iterator: Any) -> Callable[[], float]:
         serialized = tf.raw_ops.StatsAggregatorSummary(iterator=totals).numpy()
         summary = tf.compat.v1.Summary.FromString(serialized)
         # TensorFlow counts in microseconds; before the first fetch there is no entry.
-        return sum(value.histo.sum * 1e-6 for value in summary.value)
+        return float(sum(value.histo.sum for value in summary.value)) * 1e-6
 
     return total_s
 

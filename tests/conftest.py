@@ -1,0 +1,44 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+# Before TensorFlow is loaded: its own log is not what the tests are about.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_outlives_its_run():
+    yield
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("gpukit")]
+    assert not left
+
+
+@pytest.fixture
+def run_script(tmp_path):
+    """Runs Python source in a process of its own, since device settings freeze."""
+
+    def run(source: str, *, timeout: float = 120, check: bool = True, **environment: str):
+        script = tmp_path / "script.py"
+        script.write_text(source)
+        finished = subprocess.run(
+            [sys.executable, str(script)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environment},
+            check=False,
+        )
+        if check:
+            assert finished.returncode == 0, finished.stderr[-3000:]
+        return finished
+
+    return run

@@ -1,0 +1,300 @@
+"""A watched run is the run as it would have been."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from training import BATCH, SlowPyDataset, arrays, fast_dataset, small_model
+
+import keras_gpukit as gpukit
+from keras_gpukit.placement.probe import PlacementProbe
+from keras_gpukit.sensors.host import HostSensor
+from keras_gpukit.sensors.nvml import NVMLSensor
+
+
+def shuffled():
+    return tf.data.Dataset.from_tensor_slices(arrays(6)).shuffle(64, seed=3).batch(BATCH)
+
+
+def shuffled_without_autotuning():
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return shuffled().with_options(options)
+
+
+def numpy_arrays():
+    return arrays(6)[0]
+
+
+def several_workers():
+    return SlowPyDataset(6, 0.0, workers=2)
+
+
+def train(callbacks, data=shuffled, **compile_options):
+    model = small_model(**compile_options)
+    x = data()
+    y = arrays(6)[1] if isinstance(x, np.ndarray) else None
+    history = model.fit(
+        x, y, epochs=3, validation_data=fast_dataset(2), callbacks=callbacks, verbose=0
+    )
+    weights = [np.asarray(weight) for weight in model.weights]
+    weights += [np.asarray(variable) for variable in model.optimizer.variables]
+    return history.history, weights
+
+
+def assert_same(one, other):
+    assert one[0] == other[0]
+    for left, right in zip(one[1], other[1], strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"jit_compile": True}, {"run_eagerly": True}, {"steps_per_execution": 2}],
+    ids=["compiled", "jit", "eager", "two steps an execution"],
+)
+def test_losses_weights_and_slots_are_bit_identical(tmp_path, options):
+    assert_same(train([], **options), train([gpukit.Monitor(tmp_path)], **options))
+
+
+@pytest.mark.parametrize("data", [shuffled_without_autotuning, numpy_arrays, several_workers])
+def test_every_kind_of_input_stays_bit_identical(tmp_path, data):
+    assert_same(train([], data), train([gpukit.Monitor(tmp_path)], data))
+
+
+MIRRORED = """
+import json, sys
+import numpy as np, tensorflow as tf, keras
+from training import arrays, BATCH, small_model
+import keras_gpukit as gpukit
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+results = []
+for callbacks in ([], [gpukit.Monitor(None)]):
+    with strategy.scope():
+        model = small_model()
+    dataset = tf.data.Dataset.from_tensor_slices(arrays(12)).batch(BATCH, drop_remainder=True)
+    history = model.fit(dataset, epochs=2, callbacks=callbacks, verbose=0)
+    results.append((history.history, [np.asarray(w).tolist() for w in model.weights]))
+summary = callbacks[0].summary
+print(json.dumps({"same": results[0] == results[1], "steps": summary.steps,
+    "stall": summary.input_stall_fraction, "rate": summary.examples_per_s,
+    "step_time_s": summary.step_time_s, "placement": summary.placement,
+    "replicas": summary.environment.replicas}))
+"""
+
+
+def test_two_replicas_are_bit_identical_and_measured(run_script):
+    told = json.loads(run_script(MIRRORED).stdout.splitlines()[-1])
+    assert told["same"]
+    assert told["replicas"] == 2
+    assert told["steps"] == 24
+    assert 0 <= told["stall"] <= 1
+    assert told["rate"] == pytest.approx(BATCH / told["step_time_s"], rel=0.01)
+    assert set(told["placement"]) == {"CPU:0", "CPU:1"}
+
+
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.name == "keras_gpukit"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (HostSensor, "read"),
+        (HostSensor, "__init__"),
+        (PlacementProbe, "start"),
+        (PlacementProbe, "stop"),
+    ],
+)
+def test_a_failing_part_is_said_once_and_the_rest_goes_on(
+    tmp_path, caplog, monkeypatch, owner, name
+):
+    def fail(*args, **kwargs):
+        raise RuntimeError("the sensor is gone")
+
+    monkeypatch.setattr(owner, name, fail)
+    monitor = gpukit.Monitor(tmp_path)
+    watched = train([monitor])
+    monkeypatch.undo()
+    assert_same(train([]), watched)
+    assert len(warnings_of(caplog)) == 1
+    assert "the sensor is gone" in warnings_of(caplog)[0]
+    assert monitor.summary.input_stall_fraction is not None
+
+
+def test_a_pipeline_that_cannot_be_read_is_unknown(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("not in this version")
+
+    monkeypatch.setattr(tf.data.experimental, "get_model_proto", fail)
+    monkeypatch.setattr(tf.raw_ops, "StatsAggregatorHandle", fail)
+    monitor = gpukit.Monitor(tmp_path)
+    assert_same(train([]), train([monitor]))
+    assert monitor.summary.input_stall_fraction is None
+    assert "not in this version" in monitor.summary.input.unknown_because
+    assert monitor.summary.step_time_s > 0
+
+
+def test_a_log_directory_that_cannot_be_made_is_said_once(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    monitor = gpukit.Monitor(tmp_path / "file" / "logs")
+    assert_same(train([]), train([monitor]))
+    assert monitor.summary.steps == 18
+    events, records = warnings_of(caplog)
+    assert "run.jsonl" in records
+    assert "run.jsonl" not in events
+
+
+class RaisesAt(keras.callbacks.Callback):
+    def __init__(self, batch, error):
+        super().__init__()
+        self.batch, self.error = batch, error
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == self.batch:
+            raise self.error
+
+
+def assert_files_are_whole(log_dir: Path) -> list[dict]:
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    for path in (log_dir / "gpukit").glob("events*"):
+        assert list(EventFileLoader(str(path)).Load())
+    lines = (log_dir / "gpukit" / "run.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("theirs")])
+def test_an_exception_in_another_callback_ends_fit_as_ever(tmp_path, caplog, error):
+    model = small_model()
+    model.make_train_function()
+    before = model.train_function
+    monitor = gpukit.Monitor(tmp_path)
+    with pytest.raises(type(error)):
+        model.fit(shuffled(), callbacks=[monitor, RaisesAt(4, error)], verbose=0)
+    summary = monitor.summary
+    assert summary.ending == "interrupted"
+    assert summary.steps == 5
+    assert model.train_function is before
+    assert assert_files_are_whole(tmp_path)[-1]["kind"] == "summary"
+    assert warnings_of(caplog) == []
+
+
+def test_a_run_after_an_interrupted_one_is_watched(tmp_path):
+    model = small_model()
+    monitor = gpukit.Monitor(tmp_path)
+    with pytest.raises(RuntimeError):
+        model.fit(shuffled(), callbacks=[monitor, RaisesAt(2, RuntimeError())], verbose=0)
+    model.fit(shuffled(), callbacks=[monitor], verbose=0)
+    assert monitor.summary.ending == "completed"
+    assert monitor.summary.steps == 6
+
+
+def test_an_interrupted_run_ends_by_itself(tmp_path):
+    model = small_model()
+    monitor = gpukit.Monitor(tmp_path)
+    with pytest.raises(RuntimeError):
+        model.fit(shuffled(), callbacks=[monitor, RaisesAt(2, RuntimeError())], verbose=0)
+    # Nobody asks for the summary: the sampling thread notices that the call is over.
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        log = tmp_path / "gpukit" / "run.jsonl"
+        lines = log.read_text().splitlines() if log.exists() else []
+        if lines and json.loads(lines[-1])["kind"] == "summary":
+            break
+        time.sleep(0.1)
+    assert json.loads(lines[-1])["record"]["ending"] == "interrupted"
+
+
+ENDLESS = """
+import sys
+from training import fast_dataset, small_model
+import keras_gpukit as gpukit
+model = small_model()
+model.fit(fast_dataset(8).repeat(), steps_per_epoch=1_000_000, epochs=1, verbose=0,
+    callbacks=[gpukit.Monitor(sys.argv[1])])
+"""
+
+
+def test_ctrl_c_in_a_step_leaves_whole_files(tmp_path):
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS)
+    here = Path(__file__).parent
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "logs")],
+        env={**os.environ, "PYTHONPATH": str(here)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    log = tmp_path / "logs" / "gpukit" / "run.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (
+        log.exists() and '"kind":"steps"' in log.read_text()
+    ):
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode in (1, 130, -signal.SIGINT)
+    assert "KeyboardInterrupt" in errors
+    last = assert_files_are_whole(tmp_path / "logs")[-1]
+    assert last["kind"] == "summary"
+    assert last["record"]["ending"] == "interrupted"
+
+
+def test_nvml_that_vanishes_is_said_once(tmp_path, caplog, monkeypatch):
+    # No GPU here: the callback is told of one, and of an NVML that answers once.
+    from keras_gpukit.callbacks import environment
+    from keras_gpukit.records.environment import GPUInfo
+    from keras_gpukit.records.machine import GPUSample
+
+    readings = iter([(GPUSample(0, utilization_percent=50.0),)])
+
+    def vanish(self):
+        try:
+            return next(readings)
+        except StopIteration:
+            raise RuntimeError("GPU is lost") from None
+
+    monkeypatch.setattr(environment, "visible_gpus", lambda: (GPUInfo(0, "NVIDIA H200"),))
+    monkeypatch.setattr(NVMLSensor, "__init__", lambda self, names: None)
+    monkeypatch.setattr(NVMLSensor, "read", vanish)
+    monkeypatch.setattr(NVMLSensor, "close", lambda self: None)
+    monkeypatch.setattr("keras_gpukit.callbacks.session.SAMPLE_EVERY_S", 0.05)
+    monitor = gpukit.Monitor(tmp_path)
+    model = small_model()
+    model.fit(SlowPyDataset(40, 0.02), callbacks=[monitor], verbose=0)
+    assert [message for message in warnings_of(caplog) if "GPU is lost" in message]
+    assert len(warnings_of(caplog)) == 1
+    assert monitor.summary.utilization.gpus[0].utilization_percent == 50.0
+
+
+def test_nothing_is_logged_on_a_healthy_run(tmp_path, caplog):
+    with caplog.at_level(logging.DEBUG, logger="keras_gpukit"):
+        train([gpukit.Monitor(tmp_path)])
+    assert warnings_of(caplog) == []
+
+
+def test_the_model_saves_as_it_would_have(tmp_path):
+    saved = []
+    for callbacks in ([], [gpukit.Monitor(tmp_path)]):
+        model = small_model()
+        path = tmp_path / f"{len(saved)}.keras"
+        checkpoint = keras.callbacks.ModelCheckpoint(str(path))
+        model.fit(fast_dataset(4), epochs=2, callbacks=[*callbacks, checkpoint], verbose=0)
+        loaded = keras.models.load_model(path)
+        saved.append((loaded.get_config()["layers"], [np.asarray(w) for w in loaded.weights]))
+    for left, right in zip(saved[0][1], saved[1][1], strict=True):
+        np.testing.assert_array_equal(left, right)

@@ -1,0 +1,298 @@
+"""The input wait, against pipelines and steps whose times are known."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import keras
+import pytest
+import tensorflow as tf
+from training import (
+    BATCH,
+    SlowPyDataset,
+    arrays,
+    fast_dataset,
+    sleeping_model,
+    slow_dataset,
+    slow_generator,
+    small_model,
+)
+
+import keras_gpukit as gpukit
+from keras_gpukit.input_wait.clock import StepClock
+from keras_gpukit.input_wait.meters import Reading
+
+# The step of a small model takes about a millisecond, so such a pipeline always holds it up, also
+# on a machine that is busy with other things. How exact the figures are, a benchmark shows.
+PIPELINE_S = 0.02
+BATCHES = 40
+
+
+def stall(data, model=None, **fit_options):
+    callback = gpukit.InputStall(None)
+    model = model or small_model()
+    model.fit(data, verbose=0, callbacks=[callback], **fit_options)
+    return callback.summary
+
+
+def test_a_pipeline_four_times_as_slow_as_the_step_stalls_it():
+    model = sleeping_model(0.005)
+    record = stall(slow_dataset(BATCHES, PIPELINE_S), model)
+    assert record.stall_fraction >= 0.7
+    assert record.wait_s >= 0.6 * PIPELINE_S
+    assert record.confidence == "exact"
+
+
+def test_a_cached_pipeline_does_not_stall():
+    record = stall(fast_dataset(BATCHES), epochs=2)
+    assert record.stall_fraction < 0.05
+
+
+@pytest.mark.parametrize("options", [{"jit_compile": True}, {"run_eagerly": True}])
+def test_jit_and_eager_steps(options):
+    model = small_model(**options)  # eager, its step takes some twenty milliseconds
+    assert stall(slow_dataset(15, 0.15), model).stall_fraction > 0.5
+    assert stall(fast_dataset(BATCHES), model, epochs=2).stall_fraction < 0.1
+
+
+@pytest.mark.parametrize(
+    ("data", "mechanism"),
+    [
+        (lambda: SlowPyDataset(BATCHES, PIPELINE_S), "pipeline model"),
+        (lambda: SlowPyDataset(BATCHES, 2 * PIPELINE_S, workers=2), "fetch latency"),
+        (lambda: slow_generator(BATCHES, PIPELINE_S), "pipeline model"),
+    ],
+    ids=["PyDataset", "PyDataset, two workers", "generator"],
+)
+def test_python_inputs(data, mechanism):
+    record = stall(data())
+    assert record.mechanism == mechanism
+    assert record.stall_fraction >= 0.6
+
+
+def test_numpy_arrays_do_not_stall():
+    inputs, targets = arrays(BATCHES)
+    assert stall(inputs, y=targets, batch_size=BATCH, epochs=2).stall_fraction < 0.05
+
+
+def test_several_steps_in_an_execution_are_an_upper_bound():
+    model = small_model(steps_per_execution=4)
+    record = stall(slow_dataset(BATCHES, PIPELINE_S), model)
+    assert record.confidence == "upper bound"
+    assert record.stall_fraction >= 0.7
+
+
+def test_without_autotuning_a_shuffled_pipeline_is_unknown_and_says_why():
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    record = stall(slow_dataset(4, 0).shuffle(4).with_options(options))
+    assert record.stall_fraction is None
+    assert "shuffles" in record.unknown_because
+
+
+def test_epochs_over_one_endless_pipeline_go_on_being_measured():
+    data = slow_dataset(BATCHES, PIPELINE_S).repeat(3)
+    record = stall(data, epochs=4, steps_per_epoch=20)
+    assert record.measured_steps > 60
+    assert record.stall_fraction >= 0.7
+
+
+def test_an_endless_python_pipeline_without_autotuning_is_not_begun_anew():
+    # Made anew in the second epoch, it would give its first elements again.
+    seen = []
+
+    class Counts(SlowPyDataset):
+        def __getitem__(self, index):
+            seen.append(index)
+            return super().__getitem__(index)
+
+    callback = gpukit.InputStall(None)
+    data = Counts(12, 0.0, workers=2)
+    small_model().fit(data, epochs=3, steps_per_epoch=4, verbose=0, callbacks=[callback])
+    watched, seen = seen, []
+    small_model().fit(Counts(12, 0.0, workers=2), epochs=3, steps_per_epoch=4, verbose=0)
+    assert set(watched) == set(seen)
+    assert callback.summary.mechanism == "fetch latency"
+
+
+def test_evaluate_and_predict_are_measured():
+    model, callback = small_model(), gpukit.InputStall(None)
+    model.evaluate(slow_dataset(BATCHES, PIPELINE_S), verbose=0, callbacks=[callback])
+    assert callback.summary.phase == "evaluate"
+    assert callback.summary.stall_fraction >= 0.6
+    model.predict(slow_dataset(BATCHES, PIPELINE_S), verbose=0, callbacks=[callback])
+    assert callback.summary.phase == "predict"
+    assert callback.summary.stall_fraction >= 0.6
+
+
+def test_validation_is_told_apart():
+    callback, throughput = gpukit.InputStall(None), gpukit.Throughput(None)
+    small_model().fit(
+        fast_dataset(BATCHES),
+        epochs=2,
+        validation_data=slow_dataset(10, PIPELINE_S),
+        verbose=0,
+        callbacks=[callback, throughput],
+    )
+    assert callback.summary.stall_fraction < 0.2
+    assert callback.validation.stall_fraction >= 0.6
+    assert throughput.summary.steps == 2 * BATCHES
+    assert throughput.validation.steps == 2 * 10
+
+
+def test_throughput_counts_every_example_and_step():
+    inputs, targets = arrays(10)
+    callback = gpukit.Throughput(None)
+    model = small_model(steps_per_execution=4)
+    # 155 examples: nine batches of 16 and one of 11, in three executions.
+    model.fit(inputs[:155], targets[:155], batch_size=BATCH, verbose=0, callbacks=[callback])
+    assert callback.summary.steps == 10
+    slow = gpukit.Throughput(None)
+    small_model().fit(slow_dataset(30, PIPELINE_S), verbose=0, callbacks=[slow])
+    rate = slow.summary.examples_per_s
+    assert rate == pytest.approx(BATCH / slow.summary.step_time_s, rel=0.01)
+    assert slow.summary.step_time_s >= PIPELINE_S
+
+
+MIRRORED = """
+import json
+import tensorflow as tf, keras
+from training import fast_dataset, sleeping_model, slow_dataset
+import keras_gpukit as gpukit
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+told = {}
+for name, data in (("slow", slow_dataset(40, 0.04)), ("fast", fast_dataset(40))):
+    with strategy.scope():
+        model = sleeping_model(0.005)
+    callback = gpukit.InputStall(None)
+    model.fit(data, epochs=2, verbose=0, callbacks=[callback])
+    told[name] = callback.summary.stall_fraction
+print(json.dumps(told))
+"""
+
+
+def test_two_replicas(run_script):
+    told = json.loads(run_script(MIRRORED).stdout.splitlines()[-1])
+    assert told["slow"] >= 0.6
+    assert told["fast"] < 0.1
+
+
+class FakeMeter:
+    """Waits a quarter of each stretch."""
+
+    mechanism = "fake"
+    confidence = "exact"
+
+    def start(self, entry_s):
+        self.entry_s = entry_s
+
+    def read(self, entry_s):
+        wait_s, self.entry_s = (entry_s - self.entry_s) / 4, entry_s
+        return Reading(wait_s, 1.0)
+
+
+class Pipeline:
+    """Stands in for an iterator; what matters is only which one it is."""
+
+
+def clocked(durations, *, pause_after=(), raises_at=None):
+    """Drives a clock by steps of given durations; gives the windows and the clock."""
+    time_s = itertools.accumulate(durations, initial=0.0)
+    windows = []
+    entries = iter(time_s)
+    now_s = 0.0
+
+    def now():
+        return now_s
+
+    clock = StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=100,
+        on_window=windows.append,
+        choose=lambda source, steps: FakeMeter(),
+        now=now,
+    )
+    step = clock.wrap(lambda source: "logs")
+    pipeline = Pipeline()
+    for call in range(len(durations)):
+        now_s = next(entries)
+        assert step(pipeline) == "logs"
+        if call in pause_after:
+            clock.pause()
+            pipeline = Pipeline()
+    clock.pause()
+    return windows, clock
+
+
+def test_windows_leave_out_the_first_step_of_a_pipeline_and_the_last():
+    # The first takes 9 s, for tracing; the last has no next step to end it.
+    windows, clock = clocked([9.0, *[0.01] * 10, 7.0])
+    assert sum(window.steps for window in windows) == 10
+    assert sum(window.duration_s for window in windows) == pytest.approx(0.1)
+    assert sum(window.input_wait_s for window in windows) == pytest.approx(0.025)
+    assert clock.steps == 12
+    assert clock.step == 112
+
+
+def test_the_time_between_epochs_is_no_steps_time():
+    windows, _ = clocked([1.0, 0.1, 0.1, 60.0, 1.0, 0.1, 0.1, 0.1], pause_after=(3,))
+    assert sum(window.duration_s for window in windows) == pytest.approx(0.4)
+
+
+def test_a_long_epoch_is_told_in_windows():
+    windows, _ = clocked([0.001] * 1000)
+    assert len(windows) == pytest.approx(1000 / 64, abs=1)
+    windows, _ = clocked([0.5] * 20)
+    assert max(window.duration_s for window in windows) <= 1.5
+
+
+def test_a_step_function_that_raises_is_no_step():
+    clock = StepClock(
+        phase="fit", steps_per_execution=1, first_step=0, on_window=print, choose=lambda *_: ""
+    )
+
+    def ends(source):
+        raise StopIteration
+
+    with pytest.raises(StopIteration):
+        clock.wrap(ends)(Pipeline())
+    assert clock.steps == 0
+    clock.pause()
+
+
+def test_a_meter_that_fails_is_given_up_and_the_step_goes_on(caplog):
+    class Breaks(FakeMeter):
+        def start(self, entry_s):
+            raise RuntimeError("no model any more")
+
+    clock = StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=0,
+        on_window=print,
+        choose=lambda *_: Breaks(),
+    )
+    step, pipeline = clock.wrap(lambda source: 1), Pipeline()
+    assert [step(pipeline) for _ in range(200)] == [1] * 200
+    assert len(caplog.records) == 1
+    assert "no model any more" in clock.unknown_because
+
+
+def test_the_private_names_are_still_there():
+    from keras_gpukit.input_wait.examples import ExampleCounter
+    from keras_gpukit.input_wait.tf_private import host_iterator, time_fetches
+
+    iterator = iter(fast_dataset(3))
+    assert host_iterator(iterator) is iterator
+    total_s = time_fetches(iterator)
+    next(iterator)
+    assert total_s() > 0
+    model = small_model()
+    counter = ExampleCounter(model)
+    counter.start()
+    model.fit(fast_dataset(2), verbose=0, callbacks=[keras.callbacks.Callback()])
+    assert counter.read() == 2 * BATCH

@@ -1,0 +1,97 @@
+"""Small models and pipelines whose timing is known from how they are made."""
+
+from __future__ import annotations
+
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+BATCH = 16
+FEATURES = 8
+
+
+def small_model(**compile_options) -> keras.Model:
+    """With a random layer, batch statistics and slots: whatever watching could disturb."""
+    keras.utils.set_random_seed(7)
+    model = keras.Sequential(
+        [
+            keras.Input((FEATURES,)),
+            keras.layers.Dense(16, activation="relu"),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dropout(0.3),
+            keras.layers.Dense(1),
+        ]
+    )
+    model.compile("adam", "mse", **{"jit_compile": False, **compile_options})
+    return model
+
+
+def sleep_in_tensorflow(seconds: float):
+    """Sleeps in the pipeline, without Python: the interpreter's lock would add waits of its own."""
+    from tensorflow.python.data.experimental.ops.testing import sleep
+
+    return sleep(int(seconds * 1e6))
+
+
+class Sleep(keras.layers.Layer):
+    """Makes each step take a known time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def call(self, inputs):
+        # TensorFlow has no operation that sleeps, but a dataset can, and a step can ask one.
+        zero = tf.data.Dataset.from_tensors(0.0).apply(sleep_in_tensorflow(self.seconds))
+        return inputs + tf.data.experimental.get_single_element(zero)
+
+
+def sleeping_model(seconds: float, **compile_options) -> keras.Model:
+    """A model whose step takes at least the given time."""
+    layers = [keras.Input((FEATURES,)), Sleep(seconds), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    model.compile("sgd", "mse", **{"jit_compile": False, **compile_options})
+    return model
+
+
+def arrays(batches: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=(batches * BATCH, FEATURES)).astype("float32")
+    return inputs, inputs.sum(axis=1, keepdims=True)
+
+
+def fast_dataset(batches: int) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(arrays(batches)).batch(BATCH).cache()
+
+
+def slow_dataset(batches: int, seconds: float) -> tf.data.Dataset:
+    """Each batch takes the given time to make, one after the other."""
+    batched = tf.data.Dataset.from_tensor_slices(arrays(batches)).batch(BATCH)
+    return batched.apply(sleep_in_tensorflow(seconds)) if seconds else batched
+
+
+class SlowPyDataset(keras.utils.PyDataset):
+    """Each batch takes the given time to make."""
+
+    def __init__(self, batches: int, seconds: float, **options) -> None:
+        super().__init__(**options)
+        self.inputs, self.targets = arrays(batches)
+        self.batches, self.seconds = batches, seconds
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def __getitem__(self, index: int):
+        time.sleep(self.seconds)
+        rows = slice(index * BATCH, (index + 1) * BATCH)
+        return self.inputs[rows], self.targets[rows]
+
+
+def slow_generator(batches: int, seconds: float):
+    inputs, targets = arrays(batches)
+    for index in range(batches):
+        time.sleep(seconds)
+        rows = slice(index * BATCH, (index + 1) * BATCH)
+        yield inputs[rows], targets[rows]
