@@ -4,6 +4,7 @@ import pytest
 
 from keras_gpukit.configure.machine import Build, Machine, TensorFlowState
 from keras_gpukit.configure.plan import plan
+from keras_gpukit.configure.read_back import differences
 from keras_gpukit.configure.settings import check
 from keras_gpukit.records.environment import GPUInfo
 
@@ -228,3 +229,16 @@ def test_without_a_gpu_settings_about_gpus_are_listed_as_not_applied():
     assert planned.not_applied == ("devices=(0,)", "gpu_threads=('gpu_private', 2)")
     assert kinds(planned) == ["tf32"]
     assert plan(check(devices="none"), machine(0)).not_applied == ()
+
+
+def test_what_turned_out_other_than_planned_is_said():
+    planned = plan(check(memory="growth", tf32=False, strategy="none"), machine(2))
+    kept = {"growth": (True, True), "tf32": False}
+    assert differences(planned, machine(2, **kept, logical_gpus=2)) == ()
+    assert "tf32 = False" in differences(planned, machine(2, growth=(True, True)))[0]
+    (dropped,) = differences(planned, machine(2, **kept, growth_dropped=True))
+    assert "will not grow" in dropped
+    forced = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    assert differences(planned, machine(2, **kept, growth_dropped=True, environment=forced)) == ()
+    (ignored,) = differences(planned, machine(2, **kept, logical_gpus=1))
+    assert "1 of the 2 logical GPUs" in ignored

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -11,8 +12,8 @@ from rich.console import Console
 from keras_gpukit.configure.actions import Action, Plan
 from keras_gpukit.configure.apply import apply
 from keras_gpukit.configure.gather import read_environment, read_machine, read_state
-from keras_gpukit.configure.machine import Machine
 from keras_gpukit.configure.plan import plan
+from keras_gpukit.configure.read_back import differences
 from keras_gpukit.configure.settings import check
 from keras_gpukit.configure.setup import GPUSetup
 from keras_gpukit.configure.starters import likely_starter
@@ -80,8 +81,9 @@ def configure_gpus(
         strategy: `"auto"` mirrors over two or more logical GPUs, else needs no strategy;
             `"none"`; `"one_device"`, the first GPU, else the CPU; `"mirrored"`, over the GPUs,
             else over the logical CPUs where there are several, else none with a warning; or a
-            `tf.distribute` strategy. There is one `MirroredStrategy` in a process: asking again
-            gives the same.
+            `tf.distribute` strategy, made after an earlier call with `"none"`, since making one
+            starts the devices. There is one `MirroredStrategy` in a process: asking again gives
+            the same.
         require_gpu: Whether having no GPU is an error.
         verbose: Whether to print the setup, its warnings included. If False, each warning is a
             `GPUKitWarning` instead.
@@ -123,34 +125,21 @@ def configure_gpus(
         apply(possible, machine)
         raise AlreadyInitializedError(_too_late(planned, possible))
     made = apply(planned.actions, machine)
-    setup = _read_back(planned, machine, made)
+    state = read_state()
+    differing = differences(planned, replace(machine, state=state, environment=read_environment()))
+    setup = GPUSetup(
+        devices=tuple(machine.gpus[index] for index in planned.gpus),
+        plan=planned,
+        state=state,
+        warnings=(*planned.warnings, *differing),
+        strategy=made,
+    )
     if settings.verbose:
         Console().print(setup)
     else:
         for warning in setup.warnings:
             warnings.warn(warning, GPUKitWarning, stacklevel=2)
     return setup
-
-
-def _read_back(planned: Plan, machine: Machine, strategy: Any) -> GPUSetup:
-    """Compares what TensorFlow has with what was planned."""
-    state = read_state()
-    now = Machine(gpus=machine.gpus, state=state, environment=read_environment())
-    differing = [
-        f"TensorFlow does not have {action}, though it took it."
-        for action in planned.actions
-        if action.holds(now) is False
-    ]
-    forced = now.environment.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true"
-    if state.growth_dropped and not forced:
-        differing.append("TensorFlow took memory growth but will not grow memory.")
-    return GPUSetup(
-        devices=tuple(machine.gpus[index] for index in planned.gpus),
-        plan=planned,
-        state=state,
-        warnings=(*planned.warnings, *differing),
-        strategy=strategy,
-    )
 
 
 def _too_late(planned: Plan, possible: tuple[Action, ...]) -> str:

@@ -52,6 +52,7 @@ def read_state() -> TensorFlowState:
     cpus = tf.config.list_physical_devices("CPU")
     grows = tf_private.grows_memory() if gpus else None
     wanted = any(growth[gpus.index(gpu)] for gpu in visible)
+    initialized = tf_private.is_initialized()
     return TensorFlowState(
         visible_gpus=tuple(gpus.index(gpu) for gpu in visible),
         growth=growth,
@@ -63,7 +64,8 @@ def read_state() -> TensorFlowState:
         tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
         deterministic=tf_private.is_deterministic(),
         dtype_policy=keras.config.dtype_policy().name,
-        initialized=tf_private.is_initialized(),
+        initialized=initialized,
+        logical_gpus=len(tf.config.list_logical_devices("GPU")) if initialized else None,
         growth_dropped=None if grows is None else wanted and not grows,
     )
 

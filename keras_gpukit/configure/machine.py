@@ -41,6 +41,7 @@ class TensorFlowState:
         deterministic: Whether operations are made deterministic; None where it cannot be told.
         dtype_policy: Name of Keras' global dtype policy.
         initialized: Whether the devices are started, so that most of this is settled.
+        logical_gpus: Logical GPUs that TensorFlow started; None before it starts its devices.
         growth_dropped: Whether growth was set and TensorFlow will not do it all the same; None
             where it cannot be told.
     """
@@ -56,6 +57,7 @@ class TensorFlowState:
     deterministic: bool | None = False
     dtype_policy: str = "float32"
     initialized: bool = False
+    logical_gpus: int | None = None
     growth_dropped: bool | None = False
 
 

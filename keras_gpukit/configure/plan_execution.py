@@ -48,7 +48,8 @@ def plan_jit(draft: Draft, settings: Settings, gpus: int, replicas: int) -> None
             f"Received: jit=True, strategy={settings.strategy!r}"
         )
     if settings.jit != "auto":
-        draft.do("jit", settings.jit, "as asked")
+        reason = "as asked; for Keras: model.compile(jit_compile=setup.jit_compile)"
+        draft.do("jit", settings.jit, reason)
     elif settings.deterministic:
         draft.do("jit", False, "not every operation is deterministic under XLA")
     elif replicas > 1:

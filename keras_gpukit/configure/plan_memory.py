@@ -127,10 +127,10 @@ def _plan_growth(draft: Draft, gpus: tuple[GPUInfo, ...], grow: bool) -> None:
     wanted = "true" if grow else "false"
     forced = draft.machine.environment.get(_GROWTH_VARIABLE)
     asked = 'memory="growth"' if grow else 'memory="all"'
-    if grow and draft.machine.state.logical_cpus > 1:
-        draft.set_variable(
-            _GROWTH_VARIABLE, "true", f"{asked}: beside a split CPU TensorFlow drops growth"
-        )
+    state = draft.machine.state
+    if grow and (state.logical_cpus > 1 or any(state.limits_mib)):
+        reason = f"{asked}, which TensorFlow drops once any device is split, the CPU included"
+        draft.set_variable(_GROWTH_VARIABLE, "true", reason)
     elif forced in ("true", "false") and forced != wanted:
         draft.set_variable(_GROWTH_VARIABLE, wanted, asked)
     elif forced not in (None, "true", "false"):

@@ -1,4 +1,4 @@
-"""Logical CPUs make TensorFlow drop the growth of GPUs; only the environment variable helps."""
+"""Splitting any device makes TensorFlow drop the growth of all; an environment variable helps."""
 
 import os
 
@@ -7,12 +7,19 @@ from stand_in import gpu_options, pretend
 
 from keras_gpukit import configure_gpus
 
-pretend(1)
-
+pretend(2)
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-setup = configure_gpus(verbose=False)
+setup = configure_gpus(devices=0, verbose=False)
 assert not gpu_options().allow_growth  # the fault that makes this necessary
 assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
 assert setup.warnings == ()
 assert setup.strategy is None
+
+# The split device need not even be used.
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()])
+configure_gpus(devices=0, memory="8GiB", verbose=False)
+del os.environ["TF_FORCE_GPU_ALLOW_GROWTH"]
+configure_gpus(devices=1, verbose=False)
+assert not gpu_options().allow_growth
+assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
