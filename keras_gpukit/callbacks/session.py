@@ -182,9 +182,14 @@ class Session:
         self._watchers.pop(phase, None)
         if phase in self._unwrapped:
             original, wrapped = self._unwrapped.pop(phase)
-            # Somebody else may have replaced the function since; then it is theirs.
             if getattr(self.model, STEP_FUNCTIONS[phase], None) is wrapped:
+                # What another session put underneath and has left since goes too.
+                while hasattr(original, "gpukit_left"):
+                    original = original.gpukit_left
                 setattr(self.model, STEP_FUNCTIONS[phase], original)
+            else:
+                # Somebody else wrapped or replaced the function since; it is theirs now.
+                wrapped.gpukit_left = original
 
     def end_if_over(self) -> None:
         """Ends a session whose call ended by an exception, which Keras tells nobody."""
