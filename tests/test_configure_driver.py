@@ -40,6 +40,19 @@ def test_a_working_driver_describes_its_gpus():
     )
 
 
+def test_what_a_gpu_does_not_tell_is_unknown():
+    silent = nvml()
+
+    def refuse(handle):
+        raise silent.NVMLError
+
+    silent.nvmlDeviceGetMemoryInfo = silent.nvmlDeviceGetCudaComputeCapability = refuse
+    (gpu,) = read_driver(silent).gpus
+    assert gpu.uuid == uuid(0)
+    assert gpu.memory_bytes is None
+    assert gpu.compute_capability is None
+
+
 def test_a_missing_driver_is_no_error():
     driver = read_driver(nvml(fails="LibraryNotFound"))
     assert driver.error == "LibraryNotFound"

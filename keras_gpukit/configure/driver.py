@@ -148,16 +148,27 @@ def identify(
 
 def _describe(nvml: Any, index: int) -> DriverGPU:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
+
+    def ask(question: str) -> Any:
+        # Not every GPU answers everything: one that shares the host's memory has none of its own.
+        try:
+            return getattr(nvml, question)(handle)
+        except nvml.NVMLError:
+            return None
+
+    memory = ask("nvmlDeviceGetMemoryInfo")
+    capability = ask("nvmlDeviceGetCudaComputeCapability")
+    bus = ask("nvmlDeviceGetPciInfo")
     return DriverGPU(
         index=index,
-        name=_text(nvml.nvmlDeviceGetName(handle)),
-        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-        memory_bytes=nvml.nvmlDeviceGetMemoryInfo(handle).total,
-        compute_capability=tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)),
-        pci_bus_id=_text(nvml.nvmlDeviceGetPciInfo(handle).busId),
+        name=_text(ask("nvmlDeviceGetName")),
+        uuid=_text(ask("nvmlDeviceGetUUID")),
+        memory_bytes=None if memory is None else memory.total,
+        compute_capability=None if capability is None else tuple(capability),
+        pci_bus_id=None if bus is None else _text(bus.busId),
     )
 
 
-def _text(value: str | bytes) -> str:
+def _text(value: str | bytes | None) -> str | None:
     # Older bindings give bytes.
     return value.decode() if isinstance(value, bytes) else value

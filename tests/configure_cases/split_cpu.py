@@ -3,9 +3,10 @@
 import os
 
 import tensorflow as tf
-from stand_in import gpu_options, pretend
+from stand_in import gpu_options, pretend, raises
 
 from keras_gpukit import configure_gpus
+from keras_gpukit.errors import AlreadyInitializedError
 
 pretend(2)
 (cpu,) = tf.config.list_physical_devices("CPU")
@@ -23,3 +24,9 @@ del os.environ["TF_FORCE_GPU_ALLOW_GROWTH"]
 configure_gpus(devices=1, verbose=False)
 assert not gpu_options().allow_growth
 assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+
+# What leaves no trace is not guessed at.
+tf.config.list_logical_devices()
+raises(
+    AlreadyInitializedError, "cannot be told", call=lambda: configure_gpus(devices=1, memory="all")
+)
