@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from keras_gpukit.records.environment import GPUInfo
@@ -26,12 +27,7 @@ class AllocatorSensor:
         import tensorflow as tf
 
         self._config = tf.config.experimental
-        self._limits = {
-            device: _limit_bytes(device, gpus)
-            for device in _devices()
-            # Without its BFC allocator a CPU always answers 0, which means unknown.
-            if device.startswith("GPU") or self._config.get_memory_info(device)["peak"] > 0
-        }
+        self._limits = {device: _limit_bytes(device, gpus) for device in _devices()}
         if reset_peak:
             for device in self._limits:
                 self._config.reset_memory_stats(device)
@@ -57,8 +53,11 @@ class AllocatorSensor:
 def _devices() -> list[str]:
     import tensorflow as tf
 
-    # Logical CPU devices share one allocator: the first speaks for all.
-    logical = tf.config.list_logical_devices("GPU") + tf.config.list_logical_devices("CPU")[:1]
+    logical = tf.config.list_logical_devices("GPU")
+    # A CPU's other allocators count only large blocks, or nothing.
+    if os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("1", "true"):
+        # Logical CPU devices share one allocator: the first speaks for all.
+        logical += tf.config.list_logical_devices("CPU")[:1]
     return [device.name.removeprefix("/device:") for device in logical]
 
 
