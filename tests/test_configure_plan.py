@@ -17,7 +17,7 @@ def machine(count=1, capability=(8, 0), memory_bytes=40 * GIB, environment=None,
         **{
             "visible_gpus": tuple(range(count)),
             "growth": (None,) * count,
-            "limits_mib": (None,) * count,
+            "memory_limit_mib": (None,) * count,
             **state,
         }
     )
@@ -53,7 +53,7 @@ def test_everything_comes_in_the_only_order_that_works():
         "environment",
         "visible_gpus",
         "memory_growth",  # off: beside sizes TensorFlow would drop it without a word
-        "limits_mib",
+        "memory_limit_mib",
         "log_device_placement",
         "seed",
         "deterministic",
@@ -211,7 +211,7 @@ def test_an_even_split_needs_the_memory_to_be_known():
     with pytest.raises(ValueError, match="give the sizes"):
         plan(check(logical_gpus=2), machine(memory_bytes=None))
     sized = plan(check(logical_gpus=2, memory="3GiB"), machine(memory_bytes=None))
-    assert sized.value_of("limits_mib") == (1536, 1536)
+    assert sized.value_of("memory_limit_mib") == (1536, 1536)
     with pytest.raises(ValueError, match="at least 1 MiB"):
         plan(check(logical_gpus=9, memory="8MiB"), machine())
 

@@ -28,7 +28,7 @@ def setup(strategy=None, gpus=(A100,), **asked):
     state = TensorFlowState(
         visible_gpus=tuple(range(len(gpus))),
         growth=(True,) * len(gpus),
-        limits_mib=((1024, 2048),) * len(gpus),
+        memory_limit_mib=((1024, 2048),) * len(gpus),
     )
     machine = Machine(gpus=gpus, state=state, build=Build(cuda=False))
     settings = check(strategy=strategy or "none", logical_gpus=["1GiB", "2GiB"], **asked)

@@ -14,7 +14,7 @@ from keras_gpukit.records.environment import GPUInfo
 
 HEALTHY = Machine(
     gpus=(GPUInfo(0, "NVIDIA A100", "GPU-0", 40 << 30, (8, 0)),),
-    state=TensorFlowState(visible_gpus=(0,), growth=(None,), limits_mib=(None,)),
+    state=TensorFlowState(visible_gpus=(0,), growth=(None,), memory_limit_mib=(None,)),
     build=Build(cuda=True, cuda_version="12.5.1", cudnn_version="9"),
     driver=Driver(version="560.35", cuda_version=(12, 6)),
     libraries=(CUDALibrary("libcudnn.so.9", "/env/[gpu]/libcudnn.so.9"),),

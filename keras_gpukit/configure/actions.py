@@ -33,12 +33,16 @@ class Action:
     def __str__(self) -> str:
         target = self.name or self.kind
         where = f" of GPU {', '.join(map(str, self.gpus))}" if self.gpus else ""
-        return f"{target}{where} = {self.value}"
+        return f"{target}{where} = {self.shown}"
+
+    @property
+    def shown(self) -> Any:
+        """The value, a strategy that was given by its class' name."""
+        return type(self.value).__name__ if self.kind == "given_strategy" else self.value
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the action as plain data; a strategy that was given, by its class' name."""
-        given = self.kind == "given_strategy"
-        return to_dict(replace(self, value=type(self.value).__name__) if given else self)
+        """Returns the action as plain data."""
+        return to_dict(replace(self, value=self.shown))
 
     def holds(self, machine: Machine) -> bool | None:
         """Whether it is so already; None for what leaves no trace to be read."""
@@ -47,8 +51,8 @@ class Action:
             return bool(machine.environment.get(str(self.name)) == self.value)
         if self.kind == "memory_growth":
             return all(bool(state.growth[gpu]) is self.value for gpu in self.gpus)
-        if self.kind == "limits_mib":
-            return all(state.limits_mib[gpu] == self.value for gpu in self.gpus)
+        if self.kind == "memory_limit_mib":
+            return all(state.memory_limit_mib[gpu] == self.value for gpu in self.gpus)
         if self.kind == "seed" or self.kind.endswith("strategy"):
             return None
         return bool(getattr(state, self.kind) == self.value)

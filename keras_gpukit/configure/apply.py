@@ -110,7 +110,7 @@ _SETTERS: dict[str, Callable[[Action], None]] = {
     "environment": _set_environment,
     "visible_gpus": _set_visible_gpus,
     "memory_growth": _set_memory_growth,
-    "limits_mib": _set_limits,
+    "memory_limit_mib": _set_limits,
     "log_device_placement": _set_log_device_placement,
     "seed": _set_seed,
     "deterministic": _set_deterministic,

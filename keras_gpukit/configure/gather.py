@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.configure import driver, libraries, tf_private
@@ -56,11 +57,11 @@ def read_state() -> TensorFlowState:
     return TensorFlowState(
         visible_gpus=tuple(gpus.index(gpu) for gpu in visible),
         growth=growth,
-        limits_mib=tuple(_limits_mib(gpu) for gpu in gpus),
+        memory_limit_mib=tuple(_memory_limit_mib(gpu) for gpu in gpus),
         logical_cpus=len(tf.config.get_logical_device_configuration(cpus[0]) or [None]),
-        soft_placement=tf.config.get_soft_device_placement(),
-        log_device_placement=tf.debugging.get_log_device_placement(),
-        jit=bool(tf.config.optimizer.get_jit()),
+        soft_placement=_ask(tf.config.get_soft_device_placement),
+        log_device_placement=_ask(tf.debugging.get_log_device_placement),
+        jit=_ask(tf.config.optimizer.get_jit),
         tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
         deterministic=tf_private.is_deterministic(),
         dtype_policy=keras.config.dtype_policy().name,
@@ -97,6 +98,13 @@ def read_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ENVIRONMENT_VARIABLES if name in os.environ}
 
 
+def _ask(getter: Callable[[], Any]) -> bool | None:
+    try:
+        return bool(getter())
+    except ValueError:  # growth was set to differ between GPUs
+        return None
+
+
 def _describe(index: int, device: Any) -> GPUInfo:
     import tensorflow as tf
 
@@ -111,7 +119,7 @@ def _describe(index: int, device: Any) -> GPUInfo:
     )
 
 
-def _limits_mib(gpu: Any) -> tuple[int, ...] | None:
+def _memory_limit_mib(gpu: Any) -> tuple[int, ...] | None:
     import tensorflow as tf
 
     configured = tf.config.get_logical_device_configuration(gpu)

@@ -29,10 +29,13 @@ ENVIRONMENT_VARIABLES = (
 class TensorFlowState:
     """What TensorFlow and Keras are set to now.
 
+    Placement, its log and `jit` are None while growth was set to differ between GPUs: TensorFlow
+    tells none of them until that is mended.
+
     Attributes:
         visible_gpus: Indices of the GPUs that TensorFlow will use.
         growth: Whether each listed GPU's memory grows; None where never set.
-        limits_mib: Sizes of each listed GPU's logical GPUs, in MiB; None where it is not split.
+        memory_limit_mib: Sizes of each listed GPU's logical GPUs, in MiB; None where it is not split.
         logical_cpus: Logical CPU devices.
         soft_placement: Whether operations fall back to a device that has a kernel.
         log_device_placement: Whether each operation's device is logged.
@@ -48,11 +51,11 @@ class TensorFlowState:
 
     visible_gpus: tuple[int, ...] = ()
     growth: tuple[bool | None, ...] = ()
-    limits_mib: tuple[tuple[int, ...] | None, ...] = ()
+    memory_limit_mib: tuple[tuple[int, ...] | None, ...] = ()
     logical_cpus: int = 1
-    soft_placement: bool = True
-    log_device_placement: bool = False
-    jit: bool = False
+    soft_placement: bool | None = True
+    log_device_placement: bool | None = False
+    jit: bool | None = False
     tf32: bool = True
     deterministic: bool | None = False
     dtype_policy: str = "float32"

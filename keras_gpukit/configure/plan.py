@@ -67,7 +67,7 @@ _ORDER = (
     "environment",
     "visible_gpus",
     "memory_growth",
-    "limits_mib",
+    "memory_limit_mib",
     "log_device_placement",
     "seed",
     "deterministic",

@@ -35,7 +35,7 @@ def plan_memory(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...]) -> 
     splits = _splits(settings, gpus)
     limits = [_limits(*entry) for entry in zip(gpus, each, splits, strict=True)]
     for gpu, limit in zip(gpus, limits, strict=True):
-        if limit is None and draft.machine.state.limits_mib[gpu.index] is not None:
+        if limit is None and draft.machine.state.memory_limit_mib[gpu.index] is not None:
             raise ValueError(
                 f"GPU {gpu.index} already has a memory limit or logical GPUs, set by an earlier "
                 "call, which TensorFlow can change but not undo: name sizes again, or restart "
@@ -117,7 +117,7 @@ def _plan_limits(
     for gpu, limit in zip(gpus, limits, strict=True):
         if limit is not None:
             parts = "its memory is limited" if len(limit) == 1 else f"split into {len(limit)}"
-            draft.do("limits_mib", limit, parts, gpus=(gpu.index,), must_come_first=True)
+            draft.do("memory_limit_mib", limit, parts, gpus=(gpu.index,), must_come_first=True)
 
 
 def _plan_growth(draft: Draft, gpus: tuple[GPUInfo, ...], grow: bool) -> None:
@@ -128,7 +128,7 @@ def _plan_growth(draft: Draft, gpus: tuple[GPUInfo, ...], grow: bool) -> None:
     forced = draft.machine.environment.get(_GROWTH_VARIABLE)
     asked = 'memory="growth"' if grow else 'memory="all"'
     state = draft.machine.state
-    if grow and (state.logical_cpus > 1 or any(state.limits_mib)):
+    if grow and (state.logical_cpus > 1 or any(state.memory_limit_mib)):
         reason = f"{asked}, which TensorFlow drops once any device is split, the CPU included"
         draft.set_variable(_GROWTH_VARIABLE, "true", reason)
     elif forced in ("true", "false") and forced != wanted:

@@ -65,10 +65,8 @@ def actions_table(actions: tuple[Action, ...]) -> Table:
         target = action.name or action.kind.replace("_", " ")
         if action.gpus:
             target += f" of GPU {', '.join(map(str, action.gpus))}"
-        value = action.value
-        if action.kind == "given_strategy":
-            value = type(value).__name__
-        elif isinstance(value, tuple):
+        value = action.shown
+        if isinstance(value, tuple):
             value = ", ".join(map(str, value)) or "none"
         table.add_row(target, Text(str(value)), Text(action.reason, style="dim"))
     return table
@@ -87,7 +85,7 @@ def causes_text(plan: Plan) -> Text:
 
 
 def _use(index: int, state: TensorFlowState) -> str:
-    limits = state.limits_mib[index]
+    limits = state.memory_limit_mib[index]
     if limits:
         return " + ".join(format_size(limit * MIB) for limit in limits)
     return "grows" if state.growth[index] else "whole"

@@ -1,11 +1,17 @@
 import os
 
+import tensorflow as tf
 from stand_in import gpu_options, pretend, raises
 
 from keras_gpukit import configure_gpus
 from keras_gpukit.errors import AlreadyInitializedError
 
 pretend(8)
+
+# What TensorFlow itself would refuse only at its start is mended.
+tf.config.experimental.set_memory_growth(tf.config.list_physical_devices("GPU")[3], False)
+tf.config.experimental.set_memory_growth(tf.config.list_physical_devices("GPU")[5], True)
+raises(ValueError, "cannot differ", call=gpu_options)
 
 setup = configure_gpus(devices=[5, 1, 3], jit="auto", verbose=False)
 assert gpu_options().visible_device_list == "1,3,5"

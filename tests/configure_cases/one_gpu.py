@@ -59,7 +59,7 @@ assert again.to_dict()["state"]["initialized"]
 # What can still be set is set; the rest is an error that says what is and what is not.
 raises(
     AlreadyInitializedError,
-    "limits_mib of GPU 0 = (8192,)",
+    "memory_limit_mib of GPU 0 = (8192,)",
     "memory_growth of GPU 0 = False",
     "a tensor: this process holds EagerTensor",
     "Call configure_gpus() before it",
