@@ -9,9 +9,10 @@ from typing import Any
 
 from rich.console import Console
 
-from keras_gpukit.configure.actions import Action, Plan
+from keras_gpukit.configure.actions import Plan
 from keras_gpukit.configure.apply import apply
 from keras_gpukit.configure.gather import read_environment, read_machine, read_state
+from keras_gpukit.configure.machine import Machine
 from keras_gpukit.configure.plan import plan
 from keras_gpukit.configure.read_back import differences
 from keras_gpukit.configure.settings import check
@@ -121,9 +122,7 @@ def configure_gpus(
     if settings.require_gpu and not planned.gpus:
         raise NoGPUError(" ".join(["A GPU is required.", *map(str, planned.causes)]))
     if planned.too_late:
-        possible = tuple(action for action in planned.actions if not action.must_come_first)
-        apply(possible, machine)
-        raise AlreadyInitializedError(_too_late(planned, possible))
+        raise AlreadyInitializedError(_apply_what_still_can_be(planned, machine))
     made = apply(planned.actions, machine)
     state = read_state()
     differing = differences(planned, replace(machine, state=state, environment=read_environment()))
@@ -142,11 +141,21 @@ def configure_gpus(
     return setup
 
 
-def _too_late(planned: Plan, possible: tuple[Action, ...]) -> str:
+def _apply_what_still_can_be(planned: Plan, machine: Machine) -> str:
+    """Applies what can be set at any time, and says what was and what could not be.
+
+    A strategy is not made: nobody would get it, over devices that are not set up.
+    """
+    possible = tuple(
+        action
+        for action in planned.actions
+        if not (action.must_come_first or action.kind.endswith("strategy"))
+    )
+    apply(possible, machine)
     late = "; ".join(map(str, planned.too_late))
-    made = "; ".join(map(str, possible)) or "nothing"
+    done = "; ".join(map(str, possible)) or "nothing"
     return (
         f"TensorFlow has already started its devices, so it is too late for: {late}. "
         f"{likely_starter()} Call configure_gpus() before it, best right after the imports. "
-        f"Still possible, and done: {made}."
+        f"Still possible, and done: {done}."
     )

@@ -35,7 +35,8 @@ class TensorFlowState:
     Attributes:
         visible_gpus: Indices of the GPUs that TensorFlow will use.
         growth: Whether each listed GPU's memory grows; None where never set.
-        memory_limit_mib: Sizes of each listed GPU's logical GPUs, in MiB; None where it is not split.
+        memory_limit_mib: Sizes of each listed GPU's logical GPUs, in MiB; None where it is not
+            split.
         logical_cpus: Logical CPU devices.
         soft_placement: Whether operations fall back to a device that has a kernel.
         log_device_placement: Whether each operation's device is logged.

@@ -1,10 +1,12 @@
 import os
 import warnings
 
+import keras
 from stand_in import GIB, gpu_options, pretend, raises, uuid
 
 from keras_gpukit import configure_gpus
-from keras_gpukit.errors import GPUKitWarning
+from keras_gpukit.distribute import strategies
+from keras_gpukit.errors import AlreadyInitializedError, GPUKitWarning
 
 os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "false"
 os.environ["TF_GPU_THREAD_MODE"] = "global"
@@ -76,3 +78,13 @@ assert limits() == [[14745, 14745]] * 2  # nine tenths of 32 GiB, halved
 
 # Sizes cannot be undone, so growth is refused where TensorFlow would drop it without a word.
 raises(ValueError, "can change but not undo", call=lambda: configure_gpus(**quiet))
+
+# Too late, no strategy is made, nor blamed for having started the devices.
+optimizer = keras.optimizers.SGD()
+raises(
+    AlreadyInitializedError,
+    "a Keras optimizer",
+    "done: tf32 = False.",
+    call=lambda: configure_gpus(memory="2GiB", tf32=False),
+)
+assert strategies.mirrored_devices() is None
