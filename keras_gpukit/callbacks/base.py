@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from keras_gpukit.callbacks.session import Session, current_session
-from keras_gpukit.errors import give_up
+from keras_gpukit.errors import GPUKitError, give_up
 from keras_gpukit.records.steps import Phase
 
 
@@ -28,7 +28,7 @@ class WatchingCallback(keras.callbacks.Callback):
         ValueError: If `log_dir` is empty or a file.
     """
 
-    # On backends that run callbacks in a thread pool, this one may be.
+    # On backends that run callbacks in a thread pool, this one must not hold them up.
     async_safe = True
 
     def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
@@ -112,6 +112,11 @@ class WatchingCallback(keras.callbacks.Callback):
             self.guard(self.begin, self._session, phase)
 
     def _join(self, phase: Phase) -> None:
+        if keras.backend.backend() != "tensorflow":
+            # Not only nothing to measure: asking TensorFlow would have it take the GPUs' memory.
+            raise GPUKitError(
+                f"it watches the TensorFlow backend, and this is {keras.backend.backend()}"
+            )
         self._session = current_session(self.model, self._log_dir, phase)
         self._session.join(self._leave)
 

@@ -61,16 +61,12 @@ class InputStall(WatchingCallback):
     def end(self, session: Session, phase: Phase) -> None:
         """Sums up."""
         session.unwatch_steps(phase)
-        clock = session.clocks.get(phase)
-        if clock is None:
-            record = InputRecord(phase, unknown_because="Keras' backend here is not TensorFlow")
-        else:
-            meter = clock.meter
-            record = self._totals[phase].input(
-                meter.mechanism if meter else None,
-                meter.confidence if meter else None,
-                clock.unknown_because,
-            )
+        clock = session.clocks[phase]
+        record = self._totals[phase].input(
+            clock.meter.mechanism if clock.meter else None,
+            clock.meter.confidence if clock.meter else None,
+            clock.unknown_because,
+        )
         if phase == session.phase:
             self.summary = record
         else:

@@ -153,7 +153,7 @@ class Session:
         self,
         phase: Phase,
         on_window: Callable[[StepWindow], None],
-    ) -> StepClock | None:
+    ) -> StepClock:
         """Has a phase's step function timed.
 
         Args:
@@ -161,10 +161,8 @@ class Session:
             on_window: Called with each finished window of steps.
 
         Returns:
-            The clock, or None where step functions cannot be timed.
+            The clock.
         """
-        if keras.backend.backend() != "tensorflow":
-            return None
         watchers = self._watchers.setdefault(phase, [])
         watchers.append(on_window)
         if phase not in self._unwrapped:

@@ -55,7 +55,9 @@ class Utilization(WatchingCallback):
         if phase != session.phase:
             return
         if not self._host_gauges.readings:
-            self._sample_host(session)
+            # The run was over before the first tick.
+            session.sampler.call("the host")
+            session.sampler.call("GPUs through NVML")
         if self._nvml is not None:
             self._nvml.close()
         self.summary = UtilizationRecord(

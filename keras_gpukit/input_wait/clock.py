@@ -16,8 +16,8 @@ from keras_gpukit.input_wait.meters import Meter, Reading, RequestMeter, choose_
 from keras_gpukit.records.steps import Phase, StepWindow
 
 # tf.data remembers the last 100 fetches: a reading at least every 64 misses none.
-WINDOW_STEPS = 64
-# Slow steps are still shown about once a second.
+READ_EVERY_STEPS = 64
+# A finer course than this nobody reads, and writing it would cost.
 WINDOW_S = 1.0
 
 StepFunction = Callable[[Any], Any]
@@ -65,14 +65,18 @@ class StepClock:
         self._around_first_call = around_first_call or nullcontext()
         self._choose = choose
         self._now = now
-        self._window_calls = max(1, WINDOW_STEPS // steps_per_execution)
+        self._calls_to_a_reading = max(1, READ_EVERY_STEPS // steps_per_execution)
+        self._given_up = False
         self._source: Any = None
         # A pipeline that goes on after a pause keeps its meter; the pipeline is not kept alive.
         self._paused_source: Callable[[], Any] = lambda: None
         self._entry_s = 0.0
+        self._due_calls = self._due_s = math.inf
+        # The window under way.
         self._started_s: float | None = None
         self._started_calls = 0
-        self._due_calls = self._due_s = math.inf
+        self._wait_s: float | None = None
+        self._buffered: float | None = None
 
     @property
     def steps(self) -> int:
@@ -114,6 +118,7 @@ class StepClock:
     def pause(self) -> None:
         """Ends the window: what follows until the next step is no step's time."""
         if self._started_s is not None and self.calls > self._started_calls:
+            self._guarded(self._read, self._entry_s)
             self._guarded(self._close, self._entry_s)
         self._source = None  # lets the pipeline's buffers go
         self._no_window()
@@ -127,21 +132,22 @@ class StepClock:
         self._entry_s = entry_s
         self.calls += 1
         if self.calls >= self._due_calls or entry_s >= self._due_s:
-            self._guarded(self._start if self._started_s is None else self._close, entry_s)
+            self._guarded(self._turn, entry_s)
         return outputs
 
     def _first_call(self, step_function: StepFunction, source: Any, argument: Any) -> Any:
         """The first step over a pipeline, or over one that was paused."""
         self._no_window()
         self._source = source
-        if self._paused_source() is not source:
+        if self._paused_source() is not source and not self._given_up:
             self._guarded(self._choose_meter, source)
             self._paused_source = weakref.ref(source)
         around, self._around_first_call = self._around_first_call, nullcontext()
         with around:
             outputs = step_function(argument)
         self.calls += 1
-        self._due_calls = self.calls + 1  # the window begins with the next call
+        if not self._given_up:
+            self._due_calls = self.calls + 1  # the window begins with the next call
         return outputs
 
     def _no_window(self) -> None:
@@ -155,38 +161,56 @@ class StepClock:
         else:
             self.meter, self.unknown_because = chosen, None
 
-    def _start(self, entry_s: float) -> None:
-        if self.meter is not None:
-            self.meter.start(entry_s)
-        if self._examples is not None:
-            self._examples.start()
-        self._begin_window(entry_s)
+    def _turn(self, entry_s: float) -> None:
+        """Reads the meter; begins a window, or ends one that is long enough."""
+        if self._started_s is None:
+            if self.meter is not None:
+                self.meter.start(entry_s)
+            if self._examples is not None:
+                self._examples.start()
+            self._begin(entry_s)
+            return
+        self._read(entry_s)
+        if entry_s - self._started_s >= WINDOW_S:
+            self._close(entry_s)
+        self._due_calls = self.calls + self._calls_to_a_reading
+
+    def _begin(self, entry_s: float) -> None:
+        self._started_s, self._started_calls = entry_s, self.calls
+        self._wait_s, self._buffered = 0.0, None
+        self._due_calls, self._due_s = self.calls + self._calls_to_a_reading, entry_s + WINDOW_S
+
+    def _read(self, entry_s: float) -> None:
+        reading = Reading(None) if self.meter is None else self.meter.read(entry_s)
+        # Unknown for a part is unknown for the whole.
+        if self._wait_s is None or reading.wait_s is None:
+            self._wait_s = None
+        else:
+            self._wait_s += reading.wait_s
+        self._buffered = reading.buffered_batches
 
     def _close(self, entry_s: float) -> None:
-        assert self._started_s is not None
-        reading = self.meter.read(entry_s) if self.meter is not None else Reading(None)
+        if self._started_s is None:
+            return
         window = StepWindow(
             phase=self._phase,
             time_s=time.time(),
             step=self.step,
             steps=(self.calls - self._started_calls) * self._steps_per_execution,
             duration_s=entry_s - self._started_s,
-            input_wait_s=reading.wait_s,
-            examples=self._examples.read() if self._examples is not None else None,
-            buffered_batches=reading.buffered_batches,
+            input_wait_s=self._wait_s,
+            examples=None if self._examples is None else self._examples.read(),
+            buffered_batches=self._buffered,
         )
-        self._begin_window(entry_s)
+        self._begin(entry_s)
         self._on_window(window)
-
-    def _begin_window(self, entry_s: float) -> None:
-        self._started_s, self._started_calls = entry_s, self.calls
-        self._due_calls, self._due_s = self.calls + self._window_calls, entry_s + WINDOW_S
 
     def _guarded(self, action: Callable[[Any], None], argument: Any) -> None:
         began = self._now()
         try:
             action(argument)
         except Exception as error:
+            self._given_up = True
             self._no_window()
             self.meter, self.unknown_because = None, f"{type(error).__name__}: {error}"
             give_up("Timing steps", error, "Step times are unknown from here on.")

@@ -45,7 +45,9 @@ class NVMLSensor:
 
     def __init__(self, names: Sequence[str | None], nvml: ModuleType | None = None) -> None:
         if nvml is None:
-            import pynvml as nvml
+            import pynvml
+
+            nvml = pynvml
         self._nvml: Any = nvml
         self._nvml.nvmlInit()
         self._handles = self._match(names, os.environ.get("CUDA_VISIBLE_DEVICES"))

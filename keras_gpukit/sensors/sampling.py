@@ -42,12 +42,22 @@ class SamplingThread:
 
     def tick(self) -> None:
         """Calls every task once, on the calling thread."""
-        for name, task in tuple(self._tasks):
-            try:
-                task()
-            except Exception as error:
-                self._tasks.remove((name, task))
-                give_up(f"Reading {name}", error, "It is not read again in this run.")
+        for task in tuple(self._tasks):
+            self._call(task)
+
+    def call(self, name: str) -> None:
+        """Calls the tasks of one name once, on the calling thread, unless they were dropped."""
+        for task in tuple(self._tasks):
+            if task[0] == name:
+                self._call(task)
+
+    def _call(self, task: tuple[str, Task]) -> None:
+        name, function = task
+        try:
+            function()
+        except Exception as error:
+            self._tasks = [other for other in self._tasks if other is not task]
+            give_up(f"Reading {name}", error, "It is not read again in this run.")
 
     def _run(self) -> None:
         while not self._stopping.wait(self.interval_s):

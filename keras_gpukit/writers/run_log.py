@@ -37,13 +37,16 @@ class _Feed:
     def add(self, item: Any) -> None:
         self._waiting.append(item)
 
+    def open(self) -> _File:
+        if self._file is None:
+            self._file = self._open_file()
+        return self._file
+
     def write(self) -> None:
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if not batch:
             return
-        if self._file is None:
-            self._file = self._open_file()
-        self._file.write(batch)
+        self.open().write(batch)
 
     def close(self) -> None:
         if self._file is not None:
@@ -99,6 +102,9 @@ class RunLog:
     def _run(self) -> None:
         try:
             with closing(self._records), closing(self._events):
+                # Loading what event files need takes a moment, which must not fall into the
+                # interpreter's shutdown.
+                self._events.open()
                 while not self._closing.wait(FLUSH_EVERY_S):
                     self._flush()
                 self._flush()
