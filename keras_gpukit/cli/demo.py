@@ -108,14 +108,14 @@ def _train(
     """Shows a pipeline's code, and trains with it."""
     from rich.syntax import Syntax
 
-    from keras_gpukit.cli.demo_training import train
+    from keras_gpukit.cli.demo_training import EPOCHS, train
 
     console.print(f"\n{title}", style="bold")
     # The code that runs, so that what is shown cannot differ from it.
     console.print(Syntax(inspect.getsource(pipeline).rstrip(), "python", theme="ansi_dark"))
-    with console.status("Training …"):
-        dataset = pipeline(files, setup.global_batch_size(BATCH_SIZE))
-        return train(dataset, setup, logs / pipeline.__name__)
+    console.print(f"\nTraining for {EPOCHS} epochs ...")
+    dataset = pipeline(files, setup.global_batch_size(BATCH_SIZE))
+    return train(dataset, setup, logs / pipeline.__name__)
 
 
 def _folder(text: str) -> Path:
