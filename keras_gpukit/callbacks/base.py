@@ -50,8 +50,14 @@ class WatchingCallback(keras.callbacks.Callback):
         """Forgets that something failed in an earlier run."""
         self._quiet = False
 
-    def guard(self, action: Callable[..., None], *args: Any) -> None:
-        """Calls, and should it fail says so once and goes quiet."""
+    def guard(self, action: Callable[..., None], *args: Any, once: bool = True) -> None:
+        """Calls, and should it fail says so once and goes quiet.
+
+        Args:
+            action: What is called.
+            *args: With what.
+            once: Whether its cost comes once a run; else it comes again and again.
+        """
         if self._quiet:
             return
         began = time.perf_counter()
@@ -63,7 +69,7 @@ class WatchingCallback(keras.callbacks.Callback):
             give_up(type(self).__name__, error, "It watches no more in this run.")
         session = session or self._session
         if session is not None:
-            session.add_overhead(time.perf_counter() - began)
+            session.add_cost(time.perf_counter() - began, once=once)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Joins the session."""
@@ -76,7 +82,7 @@ class WatchingCallback(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Ends the window of steps."""
         if self._session is not None:
-            self.guard(self._session.pause, "fit")
+            self.guard(self._session.pause, "fit", once=False)
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session, or notes a validation inside it."""

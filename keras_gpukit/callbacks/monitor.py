@@ -92,7 +92,8 @@ class Monitor(WatchingCallback):
         if phase != session.phase:
             return
         summary = self._sum_up(session)
-        self._summary = summary = replace(summary, verdict=judge(summary))
+        summary = replace(summary, verdict=judge(summary))
+        self._summary = summary
         if session.log is not None:
             session.log.values(session.step, {"findings": markdown(summary)})
             session.log.record("summary", summary)
@@ -112,6 +113,7 @@ class Monitor(WatchingCallback):
             validation=self._throughput.validation,
             validation_input=self._input_stall.validation,
             overhead_s=session.overhead_s / steps if steps else None,
+            startup_s=session.startup_s,
             ending=session.ending,
         )
 

@@ -42,9 +42,11 @@ class FirstStepWatch:
     Attributes:
         before: Called before the step.
         after: Called after it, also when it raised.
+        spent_s: Time they took.
     """
 
     def __init__(self) -> None:
+        self.spent_s = 0.0
         self.before: list[Callable[[], None]] = []
         self.after: list[Callable[[], None]] = []
 
@@ -55,11 +57,13 @@ class FirstStepWatch:
         self._call(self.after)
 
     def _call(self, actions: list[Callable[[], None]]) -> None:
+        began = time.perf_counter()
         for action in actions:
             try:
                 action()
             except Exception as error:
                 give_up("Watching the first step", error, "What it would have told is unknown.")
+        self.spent_s += time.perf_counter() - began
 
 
 class Session:
@@ -86,14 +90,15 @@ class Session:
         self._members: list[Callable[[Session], None]] = []
         self._watchers: dict[Phase, list[Callable[[StepWindow], None]]] = {}
         self._unwrapped: dict[Phase, tuple[Any, Any]] = {}
-        self._hooks_s = 0.0
+        self._recurring_s = 0.0
+        self._once_s = 0.0
         self._began_s = began
         self._call = RunningCall(phase)
         self._lock = threading.RLock()
         self._open = True
         self.sampler.add("whether the run goes on", self.end_if_over)
         self.sampler.start()
-        self.add_overhead(time.perf_counter() - began)
+        self.add_cost(time.perf_counter() - began, once=True)
 
     @functools.cached_property
     def environment(self) -> Environment:
@@ -124,14 +129,26 @@ class Session:
 
     @property
     def overhead_s(self) -> float:
-        """What watching cost so far: time on the training thread, and processor time beside it."""
-        clocks = self.clocks.values()
-        threads_s = self.sampler.cpu_s + (self.log.cpu_s if self.log else 0.0)
-        return self._hooks_s + threads_s + sum(clock.total_overhead_s for clock in clocks)
+        """What watching costs again and again, so far.
 
-    def add_overhead(self, spent_s: float) -> None:
+        Time on the training thread, and processor time beside it.
+        """
+        writing_s = self.log.cpu_s - self.log.opening_cpu_s if self.log else 0.0
+        timing_s = sum(clock.total_overhead_s for clock in self.clocks.values())
+        return self._recurring_s + self.sampler.cpu_s + writing_s + timing_s
+
+    @property
+    def startup_s(self) -> float:
+        """What watching cost once, in the same measure."""
+        opening_s = self.log.opening_cpu_s if self.log else 0.0
+        return self._once_s + self.first_step_watch.spent_s + opening_s
+
+    def add_cost(self, spent_s: float, *, once: bool) -> None:
         """Counts time that a callback spent on the training thread."""
-        self._hooks_s += spent_s
+        if once:
+            self._once_s += spent_s
+        else:
+            self._recurring_s += spent_s
 
     def join(self, leave: Callable[[Session], None]) -> None:
         """Takes a callback in.

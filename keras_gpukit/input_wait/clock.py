@@ -67,9 +67,9 @@ class StepClock:
         self._now = now
         self._calls_to_a_reading = max(1, READ_EVERY_STEPS // steps_per_execution)
         self._given_up = False
-        self._source: Any = None
-        # A pipeline that goes on after a pause keeps its meter; the pipeline is not kept alive.
-        self._paused_source: Callable[[], Any] = lambda: None
+        # What steps are fed from; not kept alive, and known again when it goes on after a pause.
+        self._source: Callable[[], Any] = lambda: None
+        self._paused = False
         self._entry_s = 0.0
         self._due_calls = self._due_s = math.inf
         # The window under way.
@@ -120,12 +120,12 @@ class StepClock:
         if self._started_s is not None and self.calls > self._started_calls:
             self._guarded(self._read, self._entry_s)
             self._guarded(self._close, self._entry_s)
-        self._source = None  # lets the pipeline's buffers go
+        self._paused = True
         self._no_window()
 
     def _call(self, step_function: StepFunction, source: Any, argument: Any) -> Any:
         entry_s = self._now()
-        if source is not self._source:
+        if self._paused or source is not self._source():
             return self._first_call(step_function, source, argument)
         outputs = step_function(argument)
         # Only now, since the call after the last batch raises and is no step.
@@ -138,10 +138,10 @@ class StepClock:
     def _first_call(self, step_function: StepFunction, source: Any, argument: Any) -> Any:
         """The first step over a pipeline, or over one that was paused."""
         self._no_window()
-        self._source = source
-        if self._paused_source() is not source and not self._given_up:
+        self._paused = False
+        if source is not self._source() and not self._given_up:
             self._guarded(self._choose_meter, source)
-            self._paused_source = weakref.ref(source)
+        self._source = weakref.ref(source)
         around, self._around_first_call = self._around_first_call, nullcontext()
         with around:
             outputs = step_function(argument)

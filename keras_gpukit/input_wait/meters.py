@@ -8,6 +8,7 @@ spent waiting.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -66,21 +67,22 @@ class PipelineModelMeter:
 
         self.confidence: Confidence = "exact" if steps_per_execution == 1 else "upper bound"
         self._read_model = tf.data.experimental.get_model_proto
-        self._iterator = host_iterator(iterator)
+        # Not kept alive: a pipeline takes its time to go, which would look like ours.
+        self._iterator = weakref.ref(host_iterator(iterator))
         self._entry_s = 0.0
         self._fetched = 0
-        self._read_model(self._iterator)
+        self._read_model(self._iterator())
 
     def start(self, entry_s: float) -> None:
         """Begins a stretch."""
         self._entry_s = entry_s
-        model = self._read_model(self._iterator)
+        model = self._read_model(self._iterator())
         self._fetched = model.nodes[model.output].num_elements
 
     def read(self, entry_s: float) -> Reading:
         """Ends the stretch and begins the next one."""
         elapsed_s = entry_s - self._entry_s
-        model = self._read_model(self._iterator)
+        model = self._read_model(self._iterator())
         fetched = model.nodes[model.output].num_elements
         gaps_us = model.gap_times
         new = fetched - self._fetched

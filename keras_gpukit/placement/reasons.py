@@ -67,10 +67,12 @@ def explain(
             f"a tf.device scope or a strategy asks for {kind.requested}. Remove it to let "
             "TensorFlow choose."
         )
-    known = registry(original_type(kind.type, registry))
-    if kind.compiled or known is None:  # XLA has kernels of its own
+    type_ = original_type(kind.type, registry)
+    known = registry(type_)
+    # XLA has kernels of its own, and what oneDNN fused for the CPU no GPU run would fuse so.
+    if kind.compiled or known is None or type_.startswith("_Mkl"):
         return None
-    why = _from_kernels(kind, original_type(kind.type, registry), known, registry)
+    why = _from_kernels(kind, type_, known, registry)
     if why is None and known.uses_resource and not predicted:
         return "requested", (
             "the variable or table it uses was created on the CPU. Create that on the GPU, unless "

@@ -29,7 +29,9 @@ class RunSummary:
         utilization: GPUs and host.
         validation: Rates of the validation inside `fit`.
         validation_input: Input wait of the validation inside `fit`.
-        overhead_s: What keras_gpukit itself cost, a step.
+        overhead_s: What keras_gpukit itself cost, a step: time on the training thread and
+            processor time beside it.
+        startup_s: What it cost once, to begin, to read the first step's placement, and to end.
         ending: "interrupted" when the run ended by an exception or an interrupt.
         verdict: What the rules conclude.
     """
@@ -43,6 +45,7 @@ class RunSummary:
     validation: ThroughputRecord | None = None
     validation_input: InputRecord | None = None
     overhead_s: float | None = None
+    startup_s: float | None = None
     ending: Ending = "completed"
     verdict: Verdict = field(default_factory=Verdict)
 

@@ -18,7 +18,8 @@ def headline(summary: RunSummary) -> tuple[str, ...]:
         *(_memory(summary.memory) if summary.memory else ()),
     ]
     if summary.overhead_s is not None:
-        parts.append(f"watching cost {units.duration(summary.overhead_s)} a step")
+        once = "" if summary.startup_s is None else f" and {units.duration(summary.startup_s)} once"
+        parts.append(f"watching cost {units.duration(summary.overhead_s)} a step{once}")
     return tuple(parts)
 
 
@@ -37,7 +38,7 @@ def evidence(finding: Finding) -> str:
     """A finding's figures and its gain, on one line."""
     figures = [f"{figure.name} {units.measured(figure)}".strip() for figure in finding.evidence]
     if finding.gain is not None:
-        figures.append(f"at most {units.number(round(finding.gain, 1))} times as fast without it")
+        figures.append(f"about {units.number(round(finding.gain, 1))} times as fast without it")
     return ", ".join(figures)
 
 

@@ -23,17 +23,20 @@ def size(count_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time: milliseconds under a second, minutes from two minutes on."""
+    """A time: from microseconds to minutes, these from two on."""
+    if seconds < 1e-3:
+        return f"{number(1e6 * seconds)} us"
     if seconds < 1:
-        return f"{number(1000 * seconds)} ms"
+        return f"{number(1e3 * seconds)} ms"
     if seconds < 120:
         return f"{number(seconds)} s"
     return f"{number(seconds / 60)} min"
 
 
 def percentage(fraction: float) -> str:
-    """A share of 1 as a percentage: "78 %"."""
-    return f"{number(100 * fraction)} %"
+    """A share of 1 as a percentage, no finer than it is measured: "78 %", "0.9 %"."""
+    percent = 100 * fraction
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
 
 
 def measured(figure: Figure) -> str:

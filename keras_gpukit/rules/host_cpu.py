@@ -10,6 +10,8 @@ from keras_gpukit.rules.input_bound import is_input_bound
 from keras_gpukit.rules.rule import Outcome, Rule
 
 SATURATED_PERCENT = 90.0
+# With less than this share of the busy time, others use more than the run does; our choice.
+OTHERS_SHARE = 0.5
 
 
 class HostCPUSaturated(Rule):
@@ -37,12 +39,20 @@ class HostCPUSaturated(Rule):
         return self.find(
             "warning" if waits else "info",
             *_evidence(host, host.cpu_percent),
-            advice=(
-                "Do less work per example: smaller images, ds.cache(), prepare once",
-                "Augment with layers inside the model, which run on the GPU",
-                "Give the run more cores, or end what else uses them",
-            ),
+            advice=_advice(host, host.cpu_percent),
         )
+
+
+def _advice(host: HostUtilization, cpu_percent: float) -> tuple[str, ...]:
+    mine = host.process_cpu_percent
+    less_work = (
+        "Do less work per example: smaller images, ds.cache(), prepare once",
+        "Augment with layers inside the model, which run on the GPU",
+    )
+    more_cores = "Give the run more cores, or end what else uses them"
+    if mine is not None and mine < OTHERS_SHARE * cpu_percent:
+        return (more_cores, *less_work)
+    return (*less_work, more_cores)
 
 
 def _evidence(host: HostUtilization, cpu_percent: float) -> tuple[Figure, ...]:

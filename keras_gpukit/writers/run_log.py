@@ -64,8 +64,8 @@ class RunLog:
 
     def __init__(self, log_dir: Path) -> None:
         self.folder = log_dir / FOLDER
-        self.cpu_s = 0.0
-        """Processor time that writing took."""
+        self.cpu_s = self.opening_cpu_s = 0.0
+        """Processor time that writing took, in all and to begin with."""
         self._events = _Feed(lambda: EventFile(self.folder))
         self._records = _Feed(lambda: JsonLines(self.folder / "run.jsonl"))
         self._closing = threading.Event()
@@ -105,6 +105,7 @@ class RunLog:
                 # Loading what event files need takes a moment, which must not fall into the
                 # interpreter's shutdown.
                 self._events.open()
+                self.opening_cpu_s = self.cpu_s = time.thread_time()
                 while not self._closing.wait(FLUSH_EVERY_S):
                     self._flush()
                 self._flush()
