@@ -70,7 +70,7 @@ class Utilization(WatchingCallback):
 
     def _begin_gpus(self, session: Session) -> None:
         try:
-            self._nvml = NVMLSensor([gpu.name for gpu in session.environment.gpus])
+            self._nvml = NVMLSensor(session.environment.gpus)
         except Exception as error:
             self._gpus_unknown_because = f"NVML: {error}"
             give_up("Reading GPUs through NVML", error, "Their utilization is unknown.")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from typing import Any
+
 from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.sensors.cuda import cuda_uuids
 from keras_gpukit.sensors.nvml import NVMLSensor
 
 
@@ -10,25 +14,32 @@ def visible_gpus() -> tuple[GPUInfo, ...]:
     """Returns each visible GPU, in TensorFlow's order; does not start TensorFlow's devices."""
     import tensorflow as tf
 
-    gpus = []
-    for index, device in enumerate(tf.config.get_visible_devices("GPU")):
-        try:
-            details = tf.config.experimental.get_device_details(device)
-        except Exception:  # a device that TensorFlow lists and cannot describe
-            details = {}
-        gpus.append(
-            GPUInfo(
-                index=index,
-                name=details.get("device_name"),
-                compute_capability=details.get("compute_capability"),
-            )
-        )
+    physical = tf.config.list_physical_devices("GPU")
+    uuids = cuda_uuids() if physical else ()
+    uuid_of = dict(zip(physical, uuids, strict=True)) if len(uuids) == len(physical) else {}
+    gpus = tuple(
+        _describe(index, device, uuid_of.get(device))
+        for index, device in enumerate(tf.config.get_visible_devices("GPU"))
+    )
     if not gpus:
         return ()
     try:
-        sensor = NVMLSensor([gpu.name for gpu in gpus])
-    except Exception:  # no NVML: what TensorFlow said is all there is
-        return tuple(gpus)
-    described = tuple(sensor.describe(gpu) for gpu in gpus)
-    sensor.close()
-    return described
+        with closing(NVMLSensor(gpus)) as sensor:
+            return tuple(sensor.describe(gpu) for gpu in gpus)
+    except Exception:  # no NVML: what TensorFlow and CUDA said is all there is
+        return gpus
+
+
+def _describe(index: int, device: Any, uuid: str | None) -> GPUInfo:
+    import tensorflow as tf
+
+    try:
+        details = tf.config.experimental.get_device_details(device)
+    except Exception:  # a device that TensorFlow lists and cannot describe
+        details = {}
+    return GPUInfo(
+        index=index,
+        name=details.get("device_name"),
+        uuid=uuid,
+        compute_capability=details.get("compute_capability"),
+    )

@@ -6,10 +6,11 @@ Nothing here has run on a GPU yet: it is tested against a stand-in for the NVML 
 from __future__ import annotations
 
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import ModuleType
+from importlib import import_module
 from typing import Any, TypeVar
 
 from keras_gpukit.records.environment import GPUInfo
@@ -33,91 +34,53 @@ THROTTLE_REASONS = {
 
 
 class NVMLSensor:
-    """Reads the GPUs that TensorFlow uses.
+    """Reads GPUs.
 
     Args:
-        names: Product name of each GPU, in TensorFlow's order.
+        gpus: The GPUs; one whose UUID is not known cannot be read and is left out.
         nvml: The `pynvml` module, or a stand-in.
 
     Raises:
+        LookupError: If no GPU's UUID is known.
         Exception: NVML's own error when there is no driver.
     """
 
-    def __init__(self, names: Sequence[str | None], nvml: ModuleType | None = None) -> None:
-        if nvml is None:
-            import pynvml
-
-            nvml = pynvml
-        self._nvml: Any = nvml
+    def __init__(self, gpus: Sequence[GPUInfo], nvml: Any = None) -> None:
+        if not any(gpu.uuid for gpu in gpus):
+            raise LookupError("it cannot be told which of the machine's GPUs TensorFlow uses")
+        self._nvml = nvml or import_module("pynvml")
         self._nvml.nvmlInit()
-        self._handles = self._match(names, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self._handles = {
+            gpu.index: self._nvml.nvmlDeviceGetHandleByUUID(gpu.uuid) for gpu in gpus if gpu.uuid
+        }
         self._pid = os.getpid()
+        # One thread may close while another reads.
+        self._lock = threading.Lock()
 
     def read(self) -> tuple[GPUSample, ...]:
-        """Reads each GPU once.
+        """Reads each GPU once; nothing any more once closed.
 
         Raises:
             Exception: NVML's own error when a GPU or the driver is gone.
         """
-        return tuple(self._read(index, handle) for index, handle in self._handles.items())
+        with self._lock:
+            return tuple(self._read(index, handle) for index, handle in self._handles.items())
 
     def describe(self, gpu: GPUInfo) -> GPUInfo:
-        """Adds what NVML knows of a GPU to what TensorFlow knows."""
+        """Adds a GPU's memory to what is known of it."""
         handle = self._handles.get(gpu.index)
-        if handle is None:
-            return gpu
-        return replace(
-            gpu,
-            uuid=_text(self._nvml.nvmlDeviceGetUUID(handle)),
-            memory_bytes=self._nvml.nvmlDeviceGetMemoryInfo(handle).total,
-        )
+        memory = handle and self._ask(self._nvml.nvmlDeviceGetMemoryInfo, handle)
+        return replace(gpu, memory_bytes=memory.total) if memory else gpu
 
     def close(self) -> None:
         """Lets NVML go."""
-        self._nvml.nvmlShutdown()
-
-    def _match(self, names: Sequence[str | None], visible: str | None) -> dict[int, Any]:
-        """Finds each TensorFlow GPU among NVML's.
-
-        NVML counts every GPU in bus order; TensorFlow counts those that CUDA_VISIBLE_DEVICES
-        names, in its order, or the fastest first. Among GPUs of one kind that is bus order too,
-        so a GPU is the next visible one of its own name.
-        """
-        handles = [
-            self._nvml.nvmlDeviceGetHandleByIndex(i) for i in range(self._nvml.nvmlDeviceGetCount())
-        ]
-        left = handles
-        if visible is not None:
-            left = [
-                handle for entry in visible.split(",") if (handle := self._find(entry, handles))
-            ]
-        matched = {}
-        for index, name in enumerate(names):
-            for handle in left:
-                if name is None or name == _text(self._nvml.nvmlDeviceGetName(handle)):
-                    matched[index] = handle
-                    left = [other for other in left if other is not handle]
-                    break
-        return matched
-
-    def _find(self, entry: str, handles: Sequence[Any]) -> Any:
-        """The GPU that an entry of CUDA_VISIBLE_DEVICES names by index or by (part of) its UUID."""
-        entry = entry.strip()
-        if entry.isdigit():
-            return handles[int(entry)] if int(entry) < len(handles) else None
-        return next(
-            (
-                handle
-                for handle in handles
-                if entry and _text(self._nvml.nvmlDeviceGetUUID(handle)).startswith(entry)
-            ),
-            None,
-        )
+        with self._lock:
+            self._handles = {}
+            self._nvml.nvmlShutdown()
 
     def _read(self, index: int, handle: Any) -> GPUSample:
         nvml = self._nvml
-        # Every card answers this one; when it does not, the GPU or the driver is gone.
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
         utilization = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
         power = self._ask(nvml.nvmlDeviceGetPowerUsage, handle)
         power_limit = self._ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
@@ -126,10 +89,10 @@ class NVMLSensor:
         return GPUSample(
             index=index,
             utilization_percent=None if utilization is None else float(utilization.gpu),
-            memory_used_bytes=memory.used,
+            memory_used_bytes=None if memory is None else memory.used,
             memory_process_bytes=mine,
             memory_others_bytes=others,
-            memory_total_bytes=memory.total,
+            memory_total_bytes=None if memory is None else memory.total,
             power_watts=None if power is None else power / 1000,
             power_limit_watts=None if power_limit is None else power_limit / 1000,
             temperature_celsius=self._ask(
@@ -143,9 +106,12 @@ class NVMLSensor:
 
     def _throttle_mask(self, handle: Any) -> int:
         nvml = self._nvml
-        # Drivers before 535 know the question by its old name only.
-        ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-        mask: int = (ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle)
+        mask: int
+        try:
+            mask = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+        except nvml.NVMLError_FunctionNotFound:
+            # Drivers before 535 know the question by its old name only.
+            mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
         return mask
 
     def _memory_by_process(self, handle: Any) -> tuple[int | None, int | None]:
@@ -163,12 +129,15 @@ class NVMLSensor:
         return used[self._pid], sum(used.values()) - used[self._pid]
 
     def _ask(self, question: Callable[..., T], *args: Any) -> T | None:
-        """The answer, or None where this card or driver has none."""
+        """The answer, or None where this card or driver has none or keeps it to itself."""
+        nvml = self._nvml
         try:
             return question(*args)
-        except self._nvml.NVMLError_NotSupported:
-            return None
-        except self._nvml.NVMLError_FunctionNotFound:
+        except (
+            nvml.NVMLError_NotSupported,
+            nvml.NVMLError_FunctionNotFound,
+            nvml.NVMLError_NoPermission,
+        ):
             return None
 
 
@@ -207,8 +176,3 @@ class GPUStatistics:
             if asked
             else None,
         )
-
-
-def _text(value: str | bytes) -> str:
-    # Older bindings give bytes.
-    return value.decode() if isinstance(value, bytes) else value
