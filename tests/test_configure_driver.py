@@ -1,34 +1,9 @@
-"""The driver, against stand-ins for NVML and for the CUDA driver library."""
-
-from types import SimpleNamespace
+"""The driver, against a stand-in for NVML."""
 
 from configure_cases.stand_in import nvml, uuid
 
-from keras_gpukit.configure.driver import Driver, DriverGPU, cuda_uuids, identify, read_driver
+from keras_gpukit.configure.driver import Driver, DriverGPU, identify, read_driver
 from keras_gpukit.records.environment import GPUInfo
-
-
-def cuda(*uuids, fails=0):
-    """A stand-in for libcuda; its arguments are those of ctypes."""
-
-    def count(out):
-        out._obj.value = len(uuids)
-        return 0
-
-    def get(out, ordinal):
-        out._obj.value = ordinal
-        return 0
-
-    def get_uuid(out, device):
-        out._obj[:] = bytes.fromhex(uuids[device.value].removeprefix("GPU-").replace("-", ""))
-        return fails
-
-    return lambda name: SimpleNamespace(
-        cuInit=lambda flags: 0,
-        cuDeviceGetCount=count,
-        cuDeviceGet=get,
-        cuDeviceGetUuid=get_uuid,
-    )
 
 
 def test_a_working_driver_describes_its_gpus():
@@ -58,18 +33,6 @@ def test_a_missing_driver_is_no_error():
     assert driver.error == "LibraryNotFound"
     assert driver.version is None
     assert driver.gpus == ()
-
-
-def test_cuda_tells_uuids_in_its_own_order():
-    assert cuda_uuids(cuda(uuid(3), uuid(1))) == (uuid(3), uuid(1))
-    assert cuda_uuids(cuda(uuid(3), fails=801)) == ()
-
-
-def test_no_cuda_library_means_no_uuids():
-    def missing(name):
-        raise OSError(name)
-
-    assert cuda_uuids(missing) == ()
 
 
 def test_gpus_are_identified_by_uuid_whatever_their_order():

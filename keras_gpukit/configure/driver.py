@@ -1,14 +1,12 @@
-"""The NVIDIA driver and the GPUs it sees, through NVML and the CUDA driver library.
+"""The NVIDIA driver and the GPUs it sees, through NVML.
 
-Only a machine with a GPU reaches most of this: it is tested against stand-ins for both libraries.
+Only a machine with a GPU reaches most of this: it is tested against a stand-in for NVML.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -83,36 +81,6 @@ def read_driver(nvml: Any = None) -> Driver:
         nvml.nvmlShutdown()
 
 
-def cuda_uuids(load: Callable[[str], Any] = ctypes.CDLL) -> tuple[str, ...]:
-    """Returns the UUID of each GPU in CUDA's order, which is TensorFlow's; empty where unknown.
-
-    NVML counts all GPUs in bus order; CUDA counts the visible ones, by default the fastest first.
-    The UUID is what ties the two together. Call it only after TensorFlow listed its devices: the
-    first start of CUDA in a process settles which GPUs are visible.
-
-    Args:
-        load: Loads a shared library by name.
-    """
-    try:
-        cuda = load("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
-        return ()
-    count = ctypes.c_int()
-    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
-        return ()
-    uuids = []
-    for ordinal in range(count.value):
-        device, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
-        if cuda.cuDeviceGet(ctypes.byref(device), ordinal):
-            return ()
-        if cuda.cuDeviceGetUuid(ctypes.byref(uuid), device):
-            return ()
-        digits = bytes(uuid).hex()
-        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-        uuids.append("GPU-" + "-".join(parts))
-    return tuple(uuids)
-
-
 def identify(
     gpus: tuple[GPUInfo, ...], driver: Driver, uuids: tuple[str, ...]
 ) -> tuple[GPUInfo, ...]:
@@ -121,7 +89,7 @@ def identify(
     Args:
         gpus: In TensorFlow's order.
         driver: What NVML says.
-        uuids: What `cuda_uuids` returned.
+        uuids: What `sensors.cuda.cuda_uuids` returned.
 
     Returns:
         The GPUs; as they came where it cannot be told which of the driver's each one is.

@@ -16,6 +16,7 @@ from keras_gpukit.configure.machine import (
 )
 from keras_gpukit.distribute import strategies
 from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.sensors import cuda
 
 
 def read_machine() -> Machine:
@@ -30,7 +31,7 @@ def read_machine() -> Machine:
     nvidia = driver.read_driver()
     build = read_build()
     return Machine(
-        gpus=driver.identify(gpus, nvidia, driver.cuda_uuids()) if gpus else (),
+        gpus=driver.identify(gpus, nvidia, cuda.cuda_uuids()) if gpus else (),
         state=read_state(),
         build=build,
         driver=nvidia,

@@ -19,7 +19,7 @@ def uuid(index):
 def pretend(count, name="NVIDIA A100", capability=(8, 0), memory_bytes=80 * GIB):
     from tensorflow.python import pywrap_tfe
 
-    from keras_gpukit.configure import driver
+    from keras_gpukit.sensors import cuda
 
     real = pywrap_tfe.TF_ListPhysicalDevices
     pywrap_tfe.TF_ListPhysicalDevices = lambda: [
@@ -31,7 +31,7 @@ def pretend(count, name="NVIDIA A100", capability=(8, 0), memory_bytes=80 * GIB)
         "compute_capability": "{}.{}".format(*capability),
     }
     sys.modules["pynvml"] = nvml(count, name, capability, memory_bytes)
-    driver.cuda_uuids = lambda: tuple(map(uuid, range(count)))
+    cuda.cuda_uuids = lambda: tuple(map(uuid, range(count)))
 
 
 def nvml(count=1, name="NVIDIA A100", capability=(8, 0), memory_bytes=80 * GIB, fails=None):
