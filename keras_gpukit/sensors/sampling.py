@@ -9,6 +9,8 @@ from collections.abc import Callable
 from keras_gpukit.errors import give_up
 
 Task = Callable[[], None]
+# A driver that hangs must not keep `fit` from returning.
+STOP_WITHIN_S = 10.0
 
 
 class SamplingThread:
@@ -38,7 +40,7 @@ class SamplingThread:
         """Ends the thread, after a tick under way."""
         self._stopping.set()
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(STOP_WITHIN_S)
 
     def tick(self) -> None:
         """Calls every task once, on the calling thread."""
