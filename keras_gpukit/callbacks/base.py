@@ -82,7 +82,7 @@ class WatchingCallback(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Ends the window of steps."""
         if self._session is not None:
-            self.guard(self._session.pause, "fit", once=False)
+            self.guard(self._session.step_functions.pause, "fit", once=False)
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session, or notes a validation inside it."""
@@ -99,7 +99,7 @@ class WatchingCallback(keras.callbacks.Callback):
     def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Notes that a batch is asked for: `predict` fetches it outside its step function."""
         if self._session is not None:
-            self._session.request_meter.requested()
+            self._session.step_functions.request_meter.requested()
 
     def on_predict_end(self, logs: Any = None) -> None:
         """Sums up."""
@@ -114,7 +114,7 @@ class WatchingCallback(keras.callbacks.Callback):
             self._outer = phase
             self.guard(self._join, phase)
         if self._session is not None:
-            self._session.pause(self._outer)
+            self._session.step_functions.pause(self._outer)
             self.guard(self.begin, self._session, phase)
 
     def _join(self, phase: Phase) -> None:
@@ -137,7 +137,7 @@ class WatchingCallback(keras.callbacks.Callback):
 
     def _leave(self, session: Session) -> None:
         self._session = None
-        self.guard(session.unwatch_steps, self._outer)
+        self.guard(session.step_functions.unwatch, self._outer)
         self.guard(self.end, session, self._outer)
         session.leave(self._leave)
 

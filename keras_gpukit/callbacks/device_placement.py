@@ -50,9 +50,9 @@ class DevicePlacement(WatchingCallback):
                 session.log.values(session.step, {"placement": placement_markdown(self.summary)})
                 session.log.record("placement", self.summary)
 
-        session.first_step_watch.before.append(probe.start)
-        session.first_step_watch.after.append(read)
-        session.watch_steps(phase, lambda window: None)
+        session.step_functions.first_call.before.append(probe.start)
+        session.step_functions.first_call.after.append(read)
+        session.step_functions.watch(phase, lambda window: None)
 
     def end(self, session: Session, phase: Phase) -> None:
         """Nothing is left to do."""

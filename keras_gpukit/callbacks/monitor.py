@@ -135,7 +135,7 @@ class Monitor(WatchingCallback):
                 window.step, {"gpukit/overhead_us": cost_s / window.steps * 1e6}, window.time_s
             )
 
-        session.watch_steps(phase, on_window)
+        session.step_functions.watch(phase, on_window)
 
 
 def _environment_markdown(session: Session) -> str:

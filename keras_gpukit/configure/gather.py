@@ -15,8 +15,7 @@ from keras_gpukit.configure.machine import (
     TensorFlowState,
 )
 from keras_gpukit.distribute import strategies
-from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.sensors import cuda
+from keras_gpukit.sensors import cuda, devices
 
 
 def read_machine() -> Machine:
@@ -25,7 +24,7 @@ def read_machine() -> Machine:
     import tensorflow as tf
 
     gpus = tuple(
-        _describe(index, device)
+        devices.describe(index, device)
         for index, device in enumerate(tf.config.list_physical_devices("GPU"))
     )
     nvidia = driver.read_driver()
@@ -104,20 +103,6 @@ def _ask(getter: Callable[[], Any]) -> bool | None:
         return bool(getter())
     except ValueError:  # growth was set to differ between GPUs
         return None
-
-
-def _describe(index: int, device: Any) -> GPUInfo:
-    import tensorflow as tf
-
-    try:
-        details = tf.config.experimental.get_device_details(device)
-    except Exception:  # a device that TensorFlow lists and cannot describe
-        details = {}
-    return GPUInfo(
-        index=index,
-        name=details.get("device_name"),
-        compute_capability=details.get("compute_capability"),
-    )
 
 
 def _memory_limit_mib(gpu: Any) -> tuple[int, ...] | None:

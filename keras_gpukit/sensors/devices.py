@@ -18,7 +18,7 @@ def visible_gpus() -> tuple[GPUInfo, ...]:
     uuids = cuda_uuids() if physical else ()
     uuid_of = dict(zip(physical, uuids, strict=True)) if len(uuids) == len(physical) else {}
     gpus = tuple(
-        _describe(index, device, uuid_of.get(device))
+        describe(index, device, uuid_of.get(device))
         for index, device in enumerate(tf.config.get_visible_devices("GPU"))
     )
     if not gpus:
@@ -30,7 +30,14 @@ def visible_gpus() -> tuple[GPUInfo, ...]:
         return gpus
 
 
-def _describe(index: int, device: Any, uuid: str | None) -> GPUInfo:
+def describe(index: int, device: Any, uuid: str | None = None) -> GPUInfo:
+    """Returns what TensorFlow says of a physical device.
+
+    Args:
+        index: Its position.
+        device: As TensorFlow lists it.
+        uuid: Its UUID, which TensorFlow does not say.
+    """
     import tensorflow as tf
 
     try:

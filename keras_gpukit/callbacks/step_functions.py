@@ -1,0 +1,146 @@
+"""A model's step functions while they are watched: timed, and set back afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from keras_gpukit.errors import give_up
+from keras_gpukit.input_wait.clock import StepClock
+from keras_gpukit.input_wait.examples import ExampleCounter
+from keras_gpukit.input_wait.meters import RequestMeter, choose_meter
+from keras_gpukit.records.steps import Phase, StepWindow
+
+OnWindow = Callable[[StepWindow], None]
+
+# The model's attribute that holds each phase's step function.
+ATTRIBUTES: dict[Phase, str] = {
+    "fit": "train_function",
+    "evaluate": "test_function",
+    "predict": "predict_function",
+}
+
+
+class FirstStepWatch:
+    """Entered around the first step of a call; what fails in it is said and left.
+
+    Attributes:
+        before: Called before the step.
+        after: Called after it, also when it raised.
+        spent_s: Time they took.
+    """
+
+    def __init__(self) -> None:
+        self.spent_s = 0.0
+        self.before: list[Callable[[], None]] = []
+        self.after: list[Callable[[], None]] = []
+
+    def __enter__(self) -> None:
+        self._call(self.before)
+
+    def __exit__(self, *exception: object) -> None:
+        self._call(self.after)
+
+    def _call(self, actions: list[Callable[[], None]]) -> None:
+        began = time.perf_counter()
+        for action in actions:
+            try:
+                action()
+            except Exception as error:
+                give_up("Watching the first step", error, "What it would have told is unknown.")
+        self.spent_s += time.perf_counter() - began
+
+
+class StepFunctions:
+    """Has a clock around each step function that somebody watches.
+
+    Args:
+        model: The model that is run.
+        phase: What is run; its first step is the one that can be watched.
+        first_step: Global step before it.
+        on_window: Called with each finished window of steps, before those who watch.
+    """
+
+    def __init__(self, model: Any, phase: Phase, first_step: int, on_window: OnWindow) -> None:
+        self.clocks: dict[Phase, StepClock] = {}
+        self.request_meter = RequestMeter()
+        self.first_call = FirstStepWatch()
+        self._model = model
+        self._phase = phase
+        self._first_step = first_step
+        self._on_window = on_window
+        self._watchers: dict[Phase, list[OnWindow]] = {}
+        self._unwrapped: dict[Phase, tuple[Any, Any]] = {}
+
+    @property
+    def overhead_s(self) -> float:
+        """What timing cost so far."""
+        return sum(clock.total_overhead_s for clock in self.clocks.values())
+
+    def watch(self, phase: Phase, on_window: OnWindow) -> None:
+        """Has a phase's step function timed.
+
+        Args:
+            phase: The phase that begins.
+            on_window: Called with each finished window of steps.
+        """
+        self._watchers.setdefault(phase, []).append(on_window)
+        if phase not in self._unwrapped:
+            self._wrap(phase)
+
+    def pause(self, phase: Phase) -> None:
+        """A phase's steps are interrupted, by an epoch's end or a validation."""
+        if phase in self.clocks:
+            self.clocks[phase].pause()
+
+    def unwatch(self, phase: Phase) -> None:
+        """A phase is over: its step function is set back."""
+        self.pause(phase)
+        self._watchers.pop(phase, None)
+        if phase not in self._unwrapped:
+            return
+        original, wrapped = self._unwrapped.pop(phase)
+        if getattr(self._model, ATTRIBUTES[phase], None) is wrapped:
+            # What another session put underneath and has left since goes too.
+            while hasattr(original, "gpukit_left"):
+                original = original.gpukit_left
+            setattr(self._model, ATTRIBUTES[phase], original)
+        else:
+            # Somebody else wrapped or replaced the function since; it is theirs now.
+            wrapped.gpukit_left = original
+
+    def set_back(self) -> None:
+        """Every phase is over."""
+        for phase in tuple(self._unwrapped):
+            self.unwatch(phase)
+
+    def _wrap(self, phase: Phase) -> None:
+        original = getattr(self._model, ATTRIBUTES[phase])
+        if phase not in self.clocks:
+            self.clocks[phase] = self._make_clock(phase)
+        clock = self.clocks[phase]
+        if phase == "predict":
+            wrapped = clock.wrap_batches(original, self.request_meter)
+        else:
+            wrapped = clock.wrap(original)
+        setattr(self._model, ATTRIBUTES[phase], wrapped)
+        self._unwrapped[phase] = (original, wrapped)
+
+    def _make_clock(self, phase: Phase) -> StepClock:
+        def on_window(window: StepWindow) -> None:
+            for tell in (self._on_window, *self._watchers.get(phase, ())):
+                tell(window)
+
+        return StepClock(
+            phase=phase,
+            steps_per_execution=self._model.steps_per_execution,
+            first_step=self._first_step,
+            on_window=on_window,
+            examples=ExampleCounter(self._model) if phase != "predict" else None,
+            around_first_call=self.first_call if phase == self._phase else None,
+            choose=self._choose_request_meter if phase == "predict" else choose_meter,
+        )
+
+    def _choose_request_meter(self, source: Any, steps_per_execution: int) -> RequestMeter:
+        return self.request_meter

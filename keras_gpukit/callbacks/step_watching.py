@@ -1,0 +1,58 @@
+"""What the callbacks that are told of steps do alike."""
+
+from __future__ import annotations
+
+import os
+from typing import Generic, TypeVar
+
+from keras_gpukit.callbacks.base import WatchingCallback
+from keras_gpukit.callbacks.session import Session
+from keras_gpukit.input_wait.totals import StepTotals
+from keras_gpukit.records.steps import Phase, StepWindow
+
+R = TypeVar("R")
+
+
+class StepWatchingCallback(WatchingCallback, Generic[R]):
+    """Adds up windows of steps, and shows those of the call itself in TensorBoard.
+
+    Args:
+        log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
+    """
+
+    def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
+        super().__init__(log_dir)
+        self.summary: R | None = None
+        self.validation: R | None = None
+        self._totals: dict[Phase, StepTotals] = {}
+
+    def tags(self, window: StepWindow) -> dict[str, float | None]:
+        """What TensorBoard shows of a window, by tag."""
+        raise NotImplementedError
+
+    def sum_up(self, session: Session, totals: StepTotals) -> R:
+        """The record of a phase."""
+        raise NotImplementedError
+
+    def begin(self, session: Session, phase: Phase) -> None:
+        """Starts or goes on counting."""
+        if phase == session.phase:
+            self.summary = self.validation = None
+            self._totals = {}
+        totals = self._totals.setdefault(phase, StepTotals(phase))
+
+        def on_window(window: StepWindow) -> None:
+            totals.add(window)
+            if session.log is not None and phase == session.phase:
+                session.log.values(window.step, self.tags(window), window.time_s)
+
+        session.step_functions.watch(phase, on_window)
+
+    def end(self, session: Session, phase: Phase) -> None:
+        """Sums up."""
+        session.step_functions.unwatch(phase)
+        record = self.sum_up(session, self._totals[phase])
+        if phase == session.phase:
+            self.summary = record
+        else:
+            self.validation = record
