@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from keras_gpukit.cli.quiet import load_tensorflow_quietly
 from keras_gpukit.configure.actions import Plan
 from keras_gpukit.configure.diagnosis import Cause
 from keras_gpukit.configure.driver import read_driver
@@ -44,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
         0 if training can use a GPU, else 1.
     """
     versions = _versions()
+    with contextlib.suppress(Exception):  # what is broken is told below
+        load_tensorflow_quietly()
     machine, planned = examine()
     if args.json:
         print(json.dumps(_as_dict(versions, machine, planned), indent=2))

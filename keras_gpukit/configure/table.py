@@ -31,9 +31,9 @@ def setup_table(
         parts.append(causes_text(plan))
     if plan.actions:
         parts.append(actions_table(plan.actions))
-    name = "none" if strategy is None else type(strategy).__name__
+    name = "No distribution strategy" if strategy is None else type(strategy).__name__
     count = f"{replicas} replica{'s' if replicas > 1 else ''}"
-    parts.append(Text(f"Strategy {name}, {count}, dtype policy {state.dtype_policy}."))
+    parts.append(Text(f"{name}, {count}; dtype policy {state.dtype_policy}."))
     parts += [Text(f"Warning: {warning}", style="yellow") for warning in warnings]
     return Panel(Group(*parts), title="GPU setup", title_align="left")
 
