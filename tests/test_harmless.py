@@ -149,8 +149,8 @@ def test_a_pipeline_that_cannot_be_read_is_unknown(tmp_path, monkeypatch):
 
 
 def test_a_log_directory_that_cannot_be_made_is_said_once(tmp_path, caplog):
-    (tmp_path / "file").write_text("")
     monitor = gpukit.Monitor(tmp_path / "file" / "logs")
+    (tmp_path / "file").write_text("")
     assert_same(train([]), train([monitor]))
     assert monitor.summary.steps == 18
     assert len(warnings_of(caplog)) == 1
@@ -309,3 +309,77 @@ def test_the_model_saves_as_it_would_have(tmp_path):
         saved.append((loaded.get_config()["layers"], [np.asarray(w) for w in loaded.weights]))
     for left, right in zip(saved[0][1], saved[1][1], strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+class TrainsOnBatches(keras.callbacks.Callback):
+    """Trains on data of its own in between, as some callbacks do."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 2:
+            self.model.train_on_batch(*arrays(1, seed=9))
+            self.model.train_function(iter([arrays(1, seed=8)]))
+
+
+def without_autotuning(dataset):
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda: tf.data.Dataset.from_tensor_slices(arrays(6)).batch(BATCH),
+        lambda: without_autotuning(tf.data.Dataset.from_tensor_slices(arrays(6)).batch(BATCH)),
+    ],
+    ids=["autotuned", "not autotuned"],
+)
+def test_training_in_between_stays_bit_identical_and_measured(tmp_path, data):
+    monitor = gpukit.Monitor(tmp_path)
+    bare = train([TrainsOnBatches()], data)
+    assert_same(bare, train([monitor, TrainsOnBatches()], data))
+    assert monitor.summary.steps == 18
+    assert monitor.summary.input.measured_steps > 0
+
+
+def test_a_pipeline_that_draws_random_numbers_is_not_begun_anew(tmp_path):
+    def random():
+        numbers = tf.data.Dataset.random(seed=5, rerandomize_each_iteration=True).take(96)
+        dataset = numbers.map(lambda n: (tf.fill([8], tf.cast(n % 7, tf.float32)), [1.0]))
+        return without_autotuning(dataset.batch(BATCH))
+
+    monitor = gpukit.Monitor(tmp_path)
+    assert_same(train([], random), train([monitor], random))
+    assert "Random" in monitor.summary.input.unknown_because
+
+
+def test_the_data_of_a_run_is_let_go(tmp_path):
+    import gc
+    import weakref
+
+    monitor = gpukit.Monitor(tmp_path)
+    model = small_model()
+    inputs, targets = arrays(4)
+    kept = weakref.ref(inputs)
+    model.fit(inputs, targets, callbacks=[monitor], verbose=0)
+    del inputs, targets
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_callback_that_watched_can_be_copied(tmp_path):
+    import copy
+
+    monitor = gpukit.Monitor(tmp_path)
+    small_model().fit(fast_dataset(3), callbacks=[monitor], verbose=0)
+    monitor.set_model(None)
+    assert copy.deepcopy(monitor).summary == monitor.summary
+
+
+def test_a_run_after_one_that_failed_is_not_taken_for_it(tmp_path, caplog):
+    model, monitor = small_model(), gpukit.Monitor(tmp_path)
+    with pytest.raises(RuntimeError):
+        model.fit(shuffled(), callbacks=[monitor, RaisesAt(4, RuntimeError())], verbose=0)
+    model.fit(fast_dataset(40), verbose=0)
+    assert monitor.summary.steps == 5
+    assert warnings_of(caplog) == []

@@ -148,11 +148,22 @@ def _checked_log_dir(log_dir: Any) -> Path | None:
     accepted = "a folder's path, or None to write nothing"
     if not isinstance(log_dir, (str, os.PathLike)) or isinstance(os.fspath(log_dir), bytes):
         raise TypeError(f"`log_dir` must be {accepted}. Received: log_dir={log_dir!r}")
-    if not os.fspath(log_dir):
-        raise ValueError(f"`log_dir` must be {accepted}. Received: log_dir={log_dir!r}")
-    path = Path(log_dir).expanduser()
-    if path.is_file():
+    text = os.fspath(log_dir)
+    if not text or "\0" in text or "://" in text:
         raise ValueError(
-            f"`log_dir` must be {accepted}, and this is a file. Received: log_dir={log_dir!r}"
+            f"`log_dir` must be {accepted}, on a file system. Received: log_dir={log_dir!r}"
+        )
+    try:
+        path = Path(text).expanduser()
+        standing = next(
+            each for each in (path.absolute(), *path.absolute().parents) if each.exists()
+        )
+    except (OSError, RuntimeError) as error:
+        raise ValueError(
+            f"`log_dir` must be {accepted} ({error}). Received: log_dir={log_dir!r}"
+        ) from error
+    if not standing.is_dir():
+        raise ValueError(
+            f"`log_dir` must be {accepted}, and {standing} is a file. Received: log_dir={log_dir!r}"
         )
     return path

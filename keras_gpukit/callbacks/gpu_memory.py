@@ -70,3 +70,4 @@ class GPUMemory(WatchingCallback):
         """Sums up."""
         if phase == session.phase and self._sensor is not None:
             self.summary = self._sensor.summarize()
+            self._sensor = None  # a callback that watched can be copied

@@ -26,6 +26,10 @@ class RunningCall:
         self._frame = frame
         self._thread = threading.get_ident()
 
+    def forget(self) -> None:
+        """Lets the frame go, which holds all that the call held: its data first of all."""
+        self._frame = None
+
     @property
     def over(self) -> bool:
         """Whether the call has ended."""

@@ -48,7 +48,7 @@ class Monitor(WatchingCallback):
         verbose: Literal["auto", 0, 1] = "auto",
     ) -> None:
         super().__init__(log_dir)
-        if verbose not in ("auto", 0, 1):
+        if not (isinstance(verbose, (int, str)) and verbose in ("auto", 0, 1)):
             raise ValueError(f'`verbose` must be "auto", 0 or 1. Received: verbose={verbose!r}')
         self.verbose = verbose
         self._summary: RunSummary | None = None

@@ -45,15 +45,17 @@ class Session:
         self.first_step = _global_step(model)
         self.log = RunLog(log_dir) if log_dir is not None else None
         self.sampler = SamplingThread(SAMPLE_EVERY_S)
-        self.step_functions = StepFunctions(model, phase, self.first_step, self._record_window)
+        self._call = RunningCall(phase)
+        self.step_functions = StepFunctions(
+            model, phase, self.first_step, self._record_window, lambda: self._call.over
+        )
         self._members: list[Callable[[Session], None]] = []
         self._recurring_s = 0.0
         self._once_s = 0.0
         self._began_s = began
-        self._call = RunningCall(phase)
         self._lock = threading.RLock()
         self._open = True
-        self.sampler.add("whether the run goes on", self.end_if_over)
+        self.sampler.add("whether the run goes on", lambda: self.end_if_over(wait=False))
         self.sampler.start()
         self.add_cost(time.perf_counter() - began, once=True)
 
@@ -69,16 +71,16 @@ class Session:
         return self.first_step if clock is None else clock.step
 
     def steps(self, phase: Phase) -> int:
-        """Steps of a phase that ran.
-
-        The optimizer's own count is the exact one: the last execution of several steps may have
-        been a shorter one.
-        """
-        updates = _global_step(self.model) - self.first_step
-        if phase == "fit" and updates > 0:
-            return updates
+        """Steps of a phase that ran."""
         clock = self.step_functions.clocks.get(phase)
-        return 0 if clock is None else clock.steps
+        if clock is None:
+            return 0
+        # The last execution of several steps may have been a shorter one: the optimizer knows,
+        # unless it counts something else.
+        updates = _global_step(self.model) - self.first_step
+        an_execution = self.model.steps_per_execution
+        fits = phase == "fit" and clock.steps - an_execution < updates <= clock.steps
+        return updates if fits else clock.steps
 
     @property
     def wall_s(self) -> float:
@@ -124,11 +126,19 @@ class Session:
             if not self._members:
                 self._close()
 
-    def end_if_over(self) -> None:
-        """Ends a session whose call ended by an exception, which Keras tells nobody."""
-        with self._lock:
-            if self._open and self._call.over:
-                self.abort()
+    def end_if_over(self, *, wait: bool = True) -> None:
+        """Ends a session whose call ended by an exception, which Keras tells nobody.
+
+        Args:
+            wait: Whether to wait for another thread that is ending it; that one may in turn wait
+                for the sampling thread.
+        """
+        if self._lock.acquire(blocking=wait):
+            try:
+                if self._open and self._call.over:
+                    self.abort()
+            finally:
+                self._lock.release()
 
     def abort(self) -> None:
         """Ends the session early."""
@@ -149,6 +159,7 @@ class Session:
         self._open = False
         self.step_functions.set_back()
         self.sampler.stop()
+        self._call.forget()
         if self.log is not None:
             self.log.close()
         _sessions.pop((id(self.model), self.log_dir), None)

@@ -10,6 +10,7 @@ from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import RequestMeter, choose_meter
+from keras_gpukit.input_wait.tf_private import host_iterator
 from keras_gpukit.records.steps import Phase, StepWindow
 
 OnWindow = Callable[[StepWindow], None]
@@ -60,9 +61,17 @@ class StepFunctions:
         phase: What is run; its first step is the one that can be watched.
         first_step: Global step before it.
         on_window: Called with each finished window of steps, before those who watch.
+        is_over: Whether the call has ended.
     """
 
-    def __init__(self, model: Any, phase: Phase, first_step: int, on_window: OnWindow) -> None:
+    def __init__(
+        self,
+        model: Any,
+        phase: Phase,
+        first_step: int,
+        on_window: OnWindow,
+        is_over: Callable[[], bool],
+    ) -> None:
         self.clocks: dict[Phase, StepClock] = {}
         self.request_meter = RequestMeter()
         self.first_call = FirstStepWatch()
@@ -70,6 +79,7 @@ class StepFunctions:
         self._phase = phase
         self._first_step = first_step
         self._on_window = on_window
+        self._is_over = is_over
         self._watchers: dict[Phase, list[OnWindow]] = {}
         self._unwrapped: dict[Phase, tuple[Any, Any]] = {}
 
@@ -140,7 +150,14 @@ class StepFunctions:
             examples=ExampleCounter(self._model) if phase != "predict" else None,
             around_first_call=self.first_call if phase == self._phase else None,
             choose=self._choose_request_meter if phase == "predict" else choose_meter,
+            accepts=self._accepts,
         )
+
+    def _accepts(self, source: Any) -> bool:
+        # `train_on_batch` in a callback calls the step function too, from a plain iterator; and
+        # after a run that failed somebody else's may come before the step function is set back.
+        fed_by_fit = source is self.request_meter or host_iterator(source) is not None
+        return fed_by_fit and not self._is_over()
 
     def _choose_request_meter(self, source: Any, steps_per_execution: int) -> RequestMeter:
         return self.request_meter

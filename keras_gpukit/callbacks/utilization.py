@@ -42,13 +42,14 @@ class Utilization(WatchingCallback):
         if phase != session.phase:
             return
         self.summary = None
-        self._host, self._host_gauges = HostSensor(), Gauges()
+        self._host_gauges = Gauges()
+        host = HostSensor()
         self._nvml: NVMLSensor | None = None
         self._gpus: dict[int, GPUStatistics] = {}
         self._gpus_unknown_because: str | None = None
         if session.environment.gpus:
             self._begin_gpus(session)
-        session.sampler.add("the host", lambda: self._sample_host(session))
+        session.sampler.add("the host", lambda: self._sample_host(session, host))
 
     def end(self, session: Session, phase: Phase) -> None:
         """Sums up."""
@@ -60,6 +61,7 @@ class Utilization(WatchingCallback):
             session.sampler.call("GPUs through NVML")
         if self._nvml is not None:
             self._nvml.close()
+            self._nvml = None  # a callback that watched can be copied
         self.summary = UtilizationRecord(
             samples=self._host_gauges.readings,
             interval_s=SAMPLE_EVERY_S,
@@ -70,15 +72,15 @@ class Utilization(WatchingCallback):
 
     def _begin_gpus(self, session: Session) -> None:
         try:
-            self._nvml = NVMLSensor(session.environment.gpus)
+            self._nvml = nvml = NVMLSensor(session.environment.gpus)
         except Exception as error:
             self._gpus_unknown_because = f"NVML: {error}"
             give_up("Reading GPUs through NVML", error, "Their utilization is unknown.")
         else:
-            session.sampler.add("GPUs through NVML", lambda: self._sample_gpus(session))
+            session.sampler.add("GPUs through NVML", lambda: self._sample_gpus(session, nvml))
 
-    def _sample_host(self, session: Session) -> None:
-        sample = self._host.read()
+    def _sample_host(self, session: Session, host: HostSensor) -> None:
+        sample = host.read()
         self._host_gauges.add(sample)
         if session.log is not None:
             session.log.values(
@@ -91,9 +93,8 @@ class Utilization(WatchingCallback):
             )
             session.log.record("host", sample)
 
-    def _sample_gpus(self, session: Session) -> None:
-        assert self._nvml is not None
-        for sample in self._nvml.read():
+    def _sample_gpus(self, session: Session, nvml: NVMLSensor) -> None:
+        for sample in nvml.read():
             self._gpus.setdefault(sample.index, GPUStatistics()).add(sample)
             if session.log is not None:
                 session.log.values(session.step, _gpu_tags(sample))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 MIB = 1 << 20
@@ -25,7 +26,8 @@ def parse_size(text: str) -> int | None:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text)
     if match is None or match[2].upper() not in _UNITS:
         return None
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+    size_bytes = float(match[1]) * _UNITS[match[2].upper()]
+    return int(size_bytes) if math.isfinite(size_bytes) else None
 
 
 def format_size(size_bytes: int | None) -> str:

@@ -37,6 +37,7 @@ class StepClock:
         examples: Counts examples; None where they are not counted.
         around_first_call: Entered around the first call.
         choose: Picks a meter for an iterator and the steps per execution, or says why none fits.
+        accepts: Whether steps fed from a source are timed; others are only passed on.
         now: The clock, in seconds.
     """
 
@@ -50,6 +51,7 @@ class StepClock:
         examples: ExampleCounter | None = None,
         around_first_call: AbstractContextManager[Any] | None = None,
         choose: Callable[[Any, int], Meter | str] = choose_meter,
+        accepts: Callable[[Any], bool] = lambda source: True,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.calls = 0
@@ -64,17 +66,22 @@ class StepClock:
         self._examples = examples
         self._around_first_call = around_first_call or nullcontext()
         self._choose = choose
+        self._accepts = accepts
         self._now = now
         self._calls_to_a_reading = max(1, READ_EVERY_STEPS // steps_per_execution)
         self._given_up = False
-        # What steps are fed from; not kept alive, and known again when it goes on after a pause.
+        # What steps are fed from, not kept alive. One that comes again keeps its meter: choosing
+        # another may only be done before anything was fetched.
         self._source: Callable[[], Any] = lambda: None
+        self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
         self._paused = False
+        self._raised = False
         self._entry_s = 0.0
         self._due_calls = self._due_s = math.inf
         # The window under way.
         self._started_s: float | None = None
         self._started_calls = 0
+        self._read_calls = 0
         self._wait_s: float | None = None
         self._buffered: float | None = None
 
@@ -127,7 +134,11 @@ class StepClock:
         entry_s = self._now()
         if self._paused or source is not self._source():
             return self._first_call(step_function, source, argument)
-        outputs = step_function(argument)
+        try:
+            outputs = step_function(argument)
+        except BaseException:
+            self._raised = True
+            raise
         # Only now, since the call after the last batch raises and is no step.
         self._entry_s = entry_s
         self.calls += 1
@@ -137,11 +148,12 @@ class StepClock:
 
     def _first_call(self, step_function: StepFunction, source: Any, argument: Any) -> Any:
         """The first step over a pipeline, or over one that was paused."""
+        if not self._accepts(source):
+            return step_function(argument)
         self._no_window()
-        self._paused = False
-        if source is not self._source() and not self._given_up:
-            self._guarded(self._choose_meter, source)
-        self._source = weakref.ref(source)
+        self._paused = self._raised = False
+        if not self._given_up:
+            self._guarded(self._take_up, source)
         around, self._around_first_call = self._around_first_call, nullcontext()
         with around:
             outputs = step_function(argument)
@@ -154,8 +166,11 @@ class StepClock:
         self._started_s = None
         self._due_calls = self._due_s = math.inf
 
-    def _choose_meter(self, source: Any) -> None:
-        chosen = self._choose(source, self._steps_per_execution)
+    def _take_up(self, source: Any) -> None:
+        self._source = weakref.ref(source)
+        if source not in self._chosen:
+            self._chosen[source] = self._choose(source, self._steps_per_execution)
+        chosen = self._chosen[source]
         if isinstance(chosen, str):
             self.meter, self.unknown_because = None, chosen
         else:
@@ -177,11 +192,17 @@ class StepClock:
 
     def _begin(self, entry_s: float) -> None:
         self._started_s, self._started_calls = entry_s, self.calls
+        self._read_calls = self.calls
         self._wait_s, self._buffered = 0.0, None
         self._due_calls, self._due_s = self.calls + self._calls_to_a_reading, entry_s + WINDOW_S
 
     def _read(self, entry_s: float) -> None:
-        reading = Reading(None) if self.meter is None else self.meter.read(entry_s)
+        if self.meter is None:
+            reading = Reading(None)
+        else:
+            steps = (self.calls - self._read_calls) * self._steps_per_execution
+            reading = self.meter.read(entry_s, steps, raised=self._raised)
+        self._read_calls = self.calls
         # Unknown for a part is unknown for the whole.
         if self._wait_s is None or reading.wait_s is None:
             self._wait_s = None

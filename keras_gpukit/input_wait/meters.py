@@ -42,8 +42,14 @@ class Meter(Protocol):
     def start(self, entry_s: float) -> None:
         """Begins a stretch at the entry of the latest call; called after that call returned."""
 
-    def read(self, entry_s: float) -> Reading:
-        """Ends the stretch at the entry of the latest call, and begins the next one there."""
+    def read(self, entry_s: float, steps: int, *, raised: bool) -> Reading:
+        """Ends the stretch at the entry of the latest call, and begins the next one there.
+
+        Args:
+            entry_s: When the latest call that returned was entered.
+            steps: Steps in the stretch.
+            raised: Whether a call after that one raised, as at the end of the data.
+        """
 
 
 class PipelineModelMeter:
@@ -66,6 +72,7 @@ class PipelineModelMeter:
         import tensorflow as tf
 
         self.confidence: Confidence = "exact" if steps_per_execution == 1 else "upper bound"
+        self._steps_per_execution = steps_per_execution
         self._read_model = tf.data.experimental.get_model_proto
         # Not kept alive: a pipeline takes its time to go, which would look like ours.
         self._iterator = weakref.ref(host_iterator(iterator))
@@ -79,14 +86,20 @@ class PipelineModelMeter:
         model = self._read_model(self._iterator())
         self._fetched = model.nodes[model.output].num_elements
 
-    def read(self, entry_s: float) -> Reading:
+    def read(self, entry_s: float, steps: int, *, raised: bool) -> Reading:
         """Ends the stretch and begins the next one."""
+        iterator = self._iterator()
+        if iterator is None:
+            return Reading(None)
         elapsed_s = entry_s - self._entry_s
-        model = self._read_model(self._iterator())
+        model = self._read_model(iterator)
         fetched = model.nodes[model.output].num_elements
-        gaps_us = model.gap_times
+        # The fetch of a call that raised is none of the stretch's, but the gap before it is there.
+        gaps_us = model.gap_times[:-1] if raised else model.gap_times
         new = fetched - self._fetched
-        known = min(new, len(gaps_us))
+        # An execution of several steps ends early with the data; a fetch whose step failed counts.
+        expected = steps - self._steps_per_execution < new <= steps + raised
+        known = min(new, steps, len(gaps_us))
         self._entry_s, self._fetched = entry_s, fetched
         buffered = next(
             (
@@ -96,10 +109,11 @@ class PipelineModelMeter:
             ),
             None,
         )
-        if known == 0 or elapsed_s >= LONGEST_GAP_S:
+        # Where somebody else fetched too, the gaps are not those between our entries.
+        if known <= 0 or not expected or elapsed_s >= LONGEST_GAP_S:
             return Reading(None, buffered)
         # Of more than 100 gaps the last 100 stand for all.
-        gap_s = sum(gaps_us[-known:]) * 1e-6 * new / known
+        gap_s = sum(gaps_us[-known:]) * 1e-6 * min(new, steps) / known
         return Reading(min(max(elapsed_s - gap_s, 0.0), elapsed_s), buffered)
 
 
@@ -128,7 +142,7 @@ class FetchLatencyMeter:
         """Begins a stretch."""
         self._before_s = self._total_s()
 
-    def read(self, entry_s: float) -> Reading:
+    def read(self, entry_s: float, steps: int, *, raised: bool) -> Reading:
         """Ends the stretch and begins the next one."""
         before_s, self._before_s = self._before_s, self._total_s()
         return Reading(self._before_s - before_s)
@@ -138,14 +152,14 @@ class RequestMeter:
     """Adds up the time from asking for batches to having them, where both can be seen.
 
     `Model.predict` fetches outside its step function: callbacks see the request, and the step
-    function's entry is the answer.
+    function's entry is the answer. What callbacks further down the list do meanwhile is in it.
 
     Args:
         now: The clock, in seconds.
     """
 
     mechanism = "timed fetch"
-    confidence: Confidence = "exact"
+    confidence: Confidence = "upper bound"
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self._now = now
@@ -165,7 +179,7 @@ class RequestMeter:
         """Begins a stretch."""
         self._before_s = self._waited_s
 
-    def read(self, entry_s: float) -> Reading:
+    def read(self, entry_s: float, steps: int, *, raised: bool) -> Reading:
         """Ends the stretch and begins the next one."""
         before_s, self._before_s = self._before_s, self._waited_s
         return Reading(self._waited_s - before_s)

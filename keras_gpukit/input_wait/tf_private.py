@@ -11,6 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+# Stages that begin alike however often. A `PyDataset` with several workers needs the first three.
+SAME_WHEN_MADE_ANEW = {
+    "_OptionsDataset",
+    "_FlatMapDataset",
+    "_TensorDataset",
+    "_TensorSliceDataset",
+    "_RangeDataset",
+    "_BatchDataset",
+    "_ParallelBatchDataset",
+    "_MapDataset",
+    "_ParallelMapDataset",
+    "_PrefetchDataset",
+    "_RepeatDataset",
+    "_TakeDataset",
+}
+
 
 def host_iterator(iterator: Any) -> Any:
     """Returns the `tf.data.Iterator` that feeds the first replica, or None.
@@ -38,15 +54,20 @@ def time_fetches(iterator: Any) -> Callable[[], float]:
         A function that returns the time all fetches took so far, in seconds.
 
     Raises:
-        ValueError: If the dataset shuffles, since made anew it would shuffle otherwise.
+        ValueError: If a stage draws random numbers when it is begun, or might: made anew, it would
+            draw others.
         Exception: If the iterator is none that can be made anew.
     """
     import tensorflow as tf
     from tensorflow.python.data.util import structure
 
     dataset = iterator._dataset
-    if "Shuffle" in " ".join(_stage_names(dataset)):
-        raise ValueError("the pipeline's autotuning is off and it shuffles")
+    risky = set(_stage_names(dataset)) - SAME_WHEN_MADE_ANEW
+    if risky:
+        stages = ", ".join(sorted(risky))
+        raise ValueError(
+            f"the pipeline's autotuning is off, and begun anew it may differ ({stages})"
+        )
     layout = {
         "output_types": structure.get_flat_tensor_types(dataset.element_spec),
         "output_shapes": structure.get_flat_tensor_shapes(dataset.element_spec),
