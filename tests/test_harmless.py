@@ -383,3 +383,16 @@ def test_a_run_after_one_that_failed_is_not_taken_for_it(tmp_path, caplog):
     model.fit(fast_dataset(40), verbose=0)
     assert monitor.summary.steps == 5
     assert warnings_of(caplog) == []
+
+
+def test_a_loop_of_the_users_own_goes_on(tmp_path, caplog):
+    model, monitor = small_model(), gpukit.Monitor(tmp_path)
+    callbacks = keras.callbacks.CallbackList([monitor], model=model)
+    callbacks.on_train_begin()
+    for batch in range(3):
+        callbacks.on_train_batch_begin(batch)
+        model.train_on_batch(*arrays(1))
+        callbacks.on_train_batch_end(batch)
+    callbacks.on_train_end()
+    assert "step function" in monitor.summary.input.unknown_because
+    assert warnings_of(caplog) == []

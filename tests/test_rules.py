@@ -207,6 +207,7 @@ def test_a_rule_fires_with_its_evidence(code, severity, summary, figure):
 
 QUIET = [
     ("input-bound", run(input=stall(0.099))),
+    ("input-bound", run(input=replace(stall(0.5), wait_s=0.00024))),
     ("input-bound", run(input=stall(0.099, "upper bound"))),
     ("cpu-fallback", run((A100,), operations=placed("host memory"))),
     ("cpu-fallback", run((A100,), operations=placed("requested"))),

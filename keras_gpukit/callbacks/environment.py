@@ -36,10 +36,16 @@ def read_environment(model: Any) -> Environment:
         jit_compile=bool(getattr(model, "jit_compile", False)),
         run_eagerly=bool(getattr(model, "run_eagerly", False)),
         steps_per_execution=getattr(model, "steps_per_execution", 1),
-        strategy=None if strategy is None else type(strategy).__name__,
+        strategy=_strategy_name(strategy),
         replicas=None if strategy is None else strategy.num_replicas_in_sync,
         tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
     )
+
+
+def _strategy_name(strategy: Any) -> str | None:
+    """The strategy's class; none for the one that TensorFlow has where nobody asked for any."""
+    name = type(strategy).__name__
+    return None if strategy is None or name.startswith("_") else name
 
 
 def usable_cores() -> int | None:

@@ -30,8 +30,9 @@ class Monitor(WatchingCallback):
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
-        verbose: 1 prints the verdict, 0 does not; "auto" prints it unless `fit` was called with
-            `verbose=0`.
+        verbose: 1 prints the verdict, 0 does not; "auto" prints it after a `fit` that was not
+            called with `verbose=0`. After `evaluate` and `predict` Keras' progress bar is still to
+            be finished, so there only 1 prints.
 
     Attributes:
         summary: After the run, a `RunSummary`.
@@ -97,7 +98,7 @@ class Monitor(WatchingCallback):
         if session.log is not None:
             session.log.values(session.step, {"findings": markdown(summary)})
             session.log.record("summary", summary)
-        if summary.ending == "completed" and self._prints():
+        if summary.ending == "completed" and self._prints(phase):
             print_summary(summary)
 
     def _sum_up(self, session: Session) -> RunSummary:
@@ -117,10 +118,10 @@ class Monitor(WatchingCallback):
             ending=session.ending,
         )
 
-    def _prints(self) -> bool:
+    def _prints(self, phase: Phase) -> bool:
         if self.verbose == "auto":
             params: dict[str, Any] = self.params or {}
-            return bool(params.get("verbose", 1))
+            return phase == "fit" and bool(params.get("verbose", 1))
         return bool(self.verbose)
 
     def _write_overhead(self, session: Session, phase: Phase) -> None:

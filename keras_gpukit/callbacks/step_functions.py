@@ -130,6 +130,10 @@ class StepFunctions:
         if phase not in self.clocks:
             self.clocks[phase] = self._make_clock(phase)
         clock = self.clocks[phase]
+        if original is None:
+            # A loop of the user's own drives the callbacks. Wrapped, it would look made to Keras.
+            clock.unknown_because = "Keras had not made the step function when the run began"
+            return
         if phase == "predict":
             wrapped = clock.wrap_batches(original, self.request_meter)
         else:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from keras_gpukit.input_wait.tf_private import host_iterator, time_fetches
+from keras_gpukit.input_wait.tf_private import has_model, host_iterator, time_fetches
 from keras_gpukit.records.steps import Confidence
 
 # tf.data drops longer gaps from its list (tensorflow/core/framework/model.cc).
@@ -75,7 +75,10 @@ class PipelineModelMeter:
         self._steps_per_execution = steps_per_execution
         self._read_model = tf.data.experimental.get_model_proto
         # Not kept alive: a pipeline takes its time to go, which would look like ours.
-        self._iterator = weakref.ref(host_iterator(iterator))
+        host = host_iterator(iterator)
+        if not has_model(host):
+            raise ValueError("autotuning is off")
+        self._iterator = weakref.ref(host)
         self._entry_s = 0.0
         self._fetched = 0
         self._read_model(self._iterator())

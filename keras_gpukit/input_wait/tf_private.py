@@ -47,6 +47,12 @@ def host_iterator(iterator: Any) -> Any:
     return None
 
 
+def has_model(iterator: Any) -> bool:
+    """Whether tf.data keeps a model of the pipeline: asking for one there is not logs a warning."""
+    dataset = getattr(iterator, "_dataset", None)
+    return dataset is None or dataset.options().autotune.enabled is not False
+
+
 def time_fetches(iterator: Any) -> Callable[[], float]:
     """Makes an unused iterator anew with a stage on top that times its fetches.
 

@@ -37,7 +37,7 @@ class Environment:
         jit_compile: Whether the training step is compiled with XLA.
         run_eagerly: Whether the training step runs without a graph.
         steps_per_execution: Steps in one call of the training function.
-        strategy: Class name of the distribution strategy.
+        strategy: Class name of the distribution strategy, where there is one.
         replicas: Replicas that train in step.
         tf32: Whether float32 matrix products may use TensorFloat-32.
     """
