@@ -123,5 +123,5 @@ class GPUSetup:
 
     def __str__(self) -> str:
         text = StringIO()
-        Console(file=text, width=80).print(self)
+        Console(file=text, width=100).print(self)
         return text.getvalue().rstrip()
