@@ -38,10 +38,12 @@ def stall(data, model=None, **fit_options):
 
 
 def test_a_pipeline_four_times_as_slow_as_the_step_stalls_it():
-    model = sleeping_model(0.005)
-    record = stall(slow_dataset(BATCHES, PIPELINE_S), model)
-    assert record.stall_fraction >= 0.7
-    assert record.wait_s >= 0.6 * PIPELINE_S
+    model, throughput = sleeping_model(0.005), gpukit.Throughput(None)
+    model.fit(fast_dataset(BATCHES), epochs=2, verbose=0, callbacks=[throughput])
+    step_s = throughput.summary.step_time_s
+    record = stall(slow_dataset(BATCHES, 4 * step_s), model)
+    # Three quarters, less what a step takes longer on cores that were idle before.
+    assert 0.65 <= record.stall_fraction <= 0.8
     assert record.confidence == "exact"
 
 
@@ -214,7 +216,7 @@ cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 told = {}
-for name, data in (("slow", slow_dataset(40, 0.04)), ("fast", fast_dataset(40))):
+for name, data in (("slow", slow_dataset(30, 0.1)), ("fast", fast_dataset(40))):
     with strategy.scope():
         model = sleeping_model(0.005)
     callback = gpukit.InputStall(None)

@@ -44,7 +44,9 @@ class Sleep(keras.layers.Layer):
 
     def call(self, inputs):
         # TensorFlow has no operation that sleeps, but a dataset can, and a step can ask one.
-        zero = tf.data.Dataset.from_tensors(0.0).apply(sleep_in_tensorflow(self.seconds))
+        # It needs the inputs, or it would sleep while the batch is still being fetched.
+        needed = tf.data.Dataset.from_tensors(0.0 * tf.reduce_sum(inputs))
+        zero = needed.apply(sleep_in_tensorflow(self.seconds))
         return inputs + tf.data.experimental.get_single_element(zero)
 
 
