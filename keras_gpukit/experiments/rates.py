@@ -1,0 +1,176 @@
+"""How fast batches are made, and how fast a model trains on batches that are there."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from keras_gpukit.experiments.sources import endless
+from keras_gpukit.records.diagnosis import Rate
+
+# The lowest and highest of six are a 97 % interval of the median.
+ROUNDS = 6
+# Of each stretch, what is not counted: buffers are emptied or filled, idle cores wake up.
+SETTLING = 0.25
+# Fewer say nothing, however long they take.
+MINIMUM_CALLS = 3
+# As many as training would have at hand; in memory together they may take this much.
+HELD_BATCHES = 8
+HELD_BYTES = 2**29
+
+Call = Callable[[], Any]
+Experiment = Callable[[Call, Any], None]
+
+
+def data_rate(dataset: Any, *, seconds: float, rounds: int = ROUNDS) -> Rate:
+    """Measures how fast a pipeline gives batches when nothing is done with them.
+
+    Args:
+        dataset: A `tf.data.Dataset` of batches; it is begun anew whenever it ends.
+        seconds: How long to measure. Filling buffers and making the first batches come on top.
+        rounds: Stretches that this time is divided into.
+    """
+    iterator = iter(endless(dataset))
+
+    def fetch() -> Any:
+        return next(iterator)
+
+    run_for(fetch, seconds / rounds)
+    return Rate.of([rate_of(fetch, seconds / rounds) for _ in range(rounds)])
+
+
+def compute_rate(model: Any, batches: Any, *, seconds: float, rounds: int = ROUNDS) -> Rate:
+    """Measures how fast a model trains on batches in memory, by its own compiled train step.
+
+    It does train: call it within `untouched(model)`.
+
+    Args:
+        model: A compiled model.
+        batches: Some batches in memory, from `hold`; they are trained on again and again.
+        seconds: How long to measure. Tracing comes on top.
+        rounds: Stretches that this time is divided into.
+    """
+    rates: list[float] = []
+
+    def experiment(step: Call, iterator: Any) -> None:
+        run_for(step, seconds / rounds)
+        batches_each = model.steps_per_execution
+        rates.extend(rate_of(step, seconds / rounds, batches=batches_each) for _ in range(rounds))
+
+    within_fit(model, batches.repeat(), experiment)
+    return Rate.of(rates)
+
+
+def rate_of(call: Call, seconds: float, *, batches: int = 1) -> float:
+    """Measures how often something can be done, after a quarter of the time in which it settles.
+
+    Args:
+        call: What is done.
+        seconds: How long, the settling included.
+        batches: Batches in one call.
+
+    Returns:
+        Batches a second.
+    """
+    run_for(call, SETTLING * seconds)
+    began = time.perf_counter()
+    calls = run_for(call, (1 - SETTLING) * seconds, at_least=MINIMUM_CALLS)
+    return calls * batches / (time.perf_counter() - began)
+
+
+def run_for(call: Call, seconds: float, *, at_least: int = 1) -> int:
+    """Calls again and again, and waits for the devices at the end.
+
+    Returns:
+        How many calls there were.
+    """
+    import tensorflow as tf
+
+    calls = 0
+    end = time.perf_counter() + seconds
+    while calls < at_least or time.perf_counter() < end:
+        call()
+        calls += 1
+    tf.test.experimental.sync_devices()
+    return calls
+
+
+def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
+    """Runs an experiment in the place where `fit` would train.
+
+    So iterators and step function are those that Keras itself makes. The step function is made
+    anew: what was traced for the user's training neither helps nor suffers. No callback runs.
+
+    Args:
+        model: A compiled model; call it within `untouched(model)`.
+        source: What `fit` takes, endless.
+        experiment: Given a function that trains one execution, and Keras' iterator.
+
+    Raises:
+        ValueError: If the source ran out of batches.
+    """
+    import keras
+
+    finished = False
+
+    def take_over(logs: Any = None) -> None:
+        step = model.train_function
+
+        def once(iterator: Any) -> None:
+            nonlocal finished
+            experiment(lambda: step(iterator), iterator)
+            finished = True
+            # As at an epoch's end, where Keras stops the workers of a PyDataset.
+            raise StopIteration
+
+        model.train_function = once
+
+    model.train_function = None
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Your input ran out of data")
+        warnings.filterwarnings("ignore", ".*shuffle=True. was passed")
+        begin = keras.callbacks.LambdaCallback(on_train_begin=take_over)
+        model.fit(source, epochs=1, verbose=0, callbacks=[begin])
+    if not finished:
+        raise ValueError("dataset must have at least one batch; it ended without giving any.")
+
+
+def hold(iterator: Any, element_spec: Any, count: int = HELD_BATCHES) -> Any:
+    """Takes some batches out of a pipeline.
+
+    Args:
+        iterator: Where they come from; batches that a strategy has divided are put together.
+        element_spec: The pipeline's `element_spec`, so that nothing is traced again for them.
+        count: How many at most; fewer if they need more than 512 MiB.
+
+    Returns:
+        A finite `tf.data.Dataset` that gives these batches from memory.
+    """
+    import tensorflow as tf
+
+    held, size = None, 0
+    for _ in range(count):
+        batch = tf.nest.map_structure(_put_together, next(iterator))
+        one = tf.data.Dataset.from_tensors(batch)
+        held = one if held is None else held.concatenate(one)
+        size += _size(batch)
+        if size > HELD_BYTES:
+            break
+    variant = tf.data.experimental.to_variant(held)
+    return tf.data.experimental.from_variant(variant, element_spec)
+
+
+def _put_together(part: Any) -> Any:
+    import tensorflow as tf
+
+    divided = isinstance(part, tf.distribute.DistributedValues)
+    return tf.concat(part.values, axis=0) if divided else part
+
+
+def _size(batch: Any) -> int:
+    import tensorflow as tf
+
+    tensors = tf.nest.flatten(batch, expand_composites=True)
+    return sum(int(tf.size(tensor)) * tensor.dtype.size for tensor in tensors)

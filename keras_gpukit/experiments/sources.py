@@ -1,0 +1,96 @@
+"""What batches come from, made endless, so that an experiment sees no epoch end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+DEFAULT_BATCH_SIZE = 32  # Keras' own
+
+
+def endless(dataset: Any, batch_size: int | None = None) -> Any:
+    """Makes something for `fit` that gives the dataset's batches again and again.
+
+    The dataset itself is not changed. Its epochs follow one another within the pipeline; where
+    Keras shuffles a `PyDataset`, the order here is its own.
+
+    Args:
+        dataset: A `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a tuple of arrays:
+            inputs, targets and, if wanted, sample weights.
+        batch_size: Examples in a batch of arrays; 32 by default.
+
+    Raises:
+        TypeError: If it is none of these, or an iterator, which cannot be begun again.
+        ValueError: If it is empty, or `batch_size` is given with batches.
+    """
+    import keras
+    import tensorflow as tf
+
+    if isinstance(dataset, tuple):
+        return _from_arrays(dataset, DEFAULT_BATCH_SIZE if batch_size is None else batch_size)
+    if batch_size is not None:
+        raise ValueError(
+            "batch_size is for arrays; a dataset comes in batches already. "
+            f"Received: batch_size={batch_size!r}"
+        )
+    if isinstance(dataset, tf.data.Dataset):
+        if int(dataset.cardinality()) == 0:
+            raise ValueError(f"dataset must have at least one batch. Received: dataset={dataset!r}")
+        return dataset.repeat()
+    if isinstance(dataset, keras.utils.PyDataset):
+        return _from_py_dataset(dataset)
+    hint = ""
+    if hasattr(dataset, "__next__"):
+        hint = (
+            " A generator can be iterated only once, and the experiment would use it up: wrap the"
+            " function that makes it, tf.data.Dataset.from_generator(function, ...)."
+        )
+    raise TypeError(
+        "dataset must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of "
+        f"arrays (x, y).{hint} Received: dataset={dataset!r}"
+    )
+
+
+def _from_py_dataset(dataset: Any) -> Any:
+    import keras
+
+    count = dataset.num_batches
+    if count is None:
+        return dataset
+    if count == 0:
+        raise ValueError(f"dataset must have at least one batch. Received: dataset={dataset!r}")
+
+    class Endless(keras.utils.PyDataset):  # type: ignore[misc]
+        num_batches = None
+
+        def __getitem__(self, index: int) -> Any:
+            return dataset[index % count]
+
+    return Endless(
+        workers=dataset.workers,
+        use_multiprocessing=dataset.use_multiprocessing,
+        max_queue_size=dataset.max_queue_size,
+    )
+
+
+def _from_arrays(arrays: tuple[Any, ...], batch_size: int) -> Any:
+    """The way Keras feeds arrays: shuffled row numbers in batches, then those rows."""
+    import keras
+    import tensorflow as tf
+
+    def on_host(array: Any) -> Any:
+        floating = keras.backend.is_float_dtype(keras.backend.standardize_dtype(array.dtype))
+        return tf.convert_to_tensor(array, keras.config.floatx() if floating else None)
+
+    with tf.device("CPU:0"):
+        tensors = tf.nest.map_structure(on_host, arrays)
+    lengths = {int(tensor.shape[0]) for tensor in tf.nest.flatten(tensors)}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(
+            "arrays must have the same number of rows, and at least one. "
+            f"Received: dataset with {sorted(lengths)} rows"
+        )
+    rows = tf.data.Dataset.range(*lengths).shuffle(*lengths).batch(batch_size)
+    return rows.map(
+        lambda chosen: tf.nest.map_structure(lambda tensor: tf.gather(tensor, chosen), tensors),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    ).repeat()

@@ -1,0 +1,124 @@
+"""Gives a model back exactly as it was, whatever was done with it in between."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from keras_gpukit.experiments import private_state
+
+# An OrderedDict emptied as a mere dict would keep its old order.
+CONTAINERS: tuple[Any, ...] = (OrderedDict, dict, list, set, deque)
+
+Restore = Callable[[], None]
+
+
+@contextmanager
+def untouched(model: Any) -> Iterator[None]:
+    """Puts a model back into the state it had, bit for bit, on every way out.
+
+    Restored are the values of all variables (weights, optimizer, metrics, seed generators), and
+    the attributes of every Keras object that the model holds: what was not built is not built
+    again, compiled functions and `stop_training` are the same objects and values as before. So is
+    the state that random numbers come from: Python's, NumPy's, TensorFlow's and Keras' own.
+
+    Not restored is what Keras knows nothing of: plain Python objects that a `train_step` changes,
+    files, lookup tables.
+
+    The values are kept in the host's memory, so a model on a GPU needs no more of that.
+
+    Args:
+        model: A Keras model.
+    """
+    restores = [*_remember(model), *_remember_random_numbers()]
+    try:
+        yield
+    finally:
+        for restore in restores:
+            restore()
+
+
+def _remember(model: Any) -> Iterator[Restore]:
+    import tensorflow as tf
+
+    waiting: list[Any] = [model, private_state.keras_globals(), private_state.global_generator()]
+    seen: dict[int, Any] = {}
+    while waiting:
+        thing = waiting.pop()
+        if thing is None or id(thing) in seen:
+            continue
+        seen[id(thing)] = thing
+        if isinstance(thing, tf.Variable):
+            yield _keep_value(thing)
+            continue
+        if _is_followed(thing):
+            waiting += thing.__dict__.values()
+            yield _keep_attributes(thing)
+        if isinstance(thing, tuple):
+            waiting += thing
+        elif isinstance(thing, CONTAINERS) and not private_state.keeps_its_items_inside(thing):
+            waiting += thing.values() if isinstance(thing, dict) else thing
+            yield _keep_contents(thing)
+
+
+def _is_followed(thing: Any) -> bool:
+    import tensorflow as tf
+
+    if isinstance(thing, type) or not hasattr(thing, "__dict__"):
+        return False
+    return (
+        isinstance(thing, (tf.Module, tf.random.Generator))
+        or thing is private_state.keras_globals()
+        or private_state.keeps_its_items_inside(thing)
+        or any(kind.__module__.split(".")[0] == "keras" for kind in type(thing).__mro__)
+    )
+
+
+def _keep_value(variable: Any) -> Restore:
+    # Under a mirrored strategy each replica has a variable of its own.
+    parts = [(part, part.numpy()) for part in getattr(variable, "values", None) or (variable,)]
+
+    def restore() -> None:
+        for part, value in parts:
+            part.assign(value)
+
+    return restore
+
+
+def _keep_contents(container: Any) -> Restore:
+    # TensorFlow wraps dictionaries that are set as attributes.
+    container = getattr(container, "__wrapped__", container)
+    # By the plain type's own methods: Keras' containers would note each item as a new one.
+    kind = next(kind for kind in CONTAINERS if isinstance(container, kind))
+    contents = dict(container) if isinstance(container, dict) else list(container)
+
+    def restore() -> None:
+        kind.clear(container)
+        (kind.extend if hasattr(kind, "extend") else kind.update)(container, contents)
+
+    return restore
+
+
+def _keep_attributes(thing: Any) -> Restore:
+    attributes = dict(thing.__dict__)
+
+    def restore() -> None:
+        thing.__dict__.clear()
+        thing.__dict__.update(attributes)
+
+    return restore
+
+
+def _remember_random_numbers() -> Iterator[Restore]:
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    yield lambda: random.setstate(python_state)
+    yield lambda: np.random.set_state(numpy_state)
+    seeds = private_state.eager_seeds()
+    if seeds is not None:
+        seeds_state = seeds.getstate()
+        yield lambda: seeds.setstate(seeds_state)
