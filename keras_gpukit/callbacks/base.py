@@ -79,6 +79,11 @@ class WatchingCallback(keras.callbacks.Callback):
         """Sums up."""
         self._exit("fit")
 
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Notes that a pipeline begins."""
+        if self._session is not None:
+            self._session.wall.turn("epoch start")
+
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Ends the window of steps."""
         if self._session is not None:
@@ -114,7 +119,9 @@ class WatchingCallback(keras.callbacks.Callback):
             self._outer = phase
             self.guard(self._join, phase)
         if self._session is not None:
-            self._session.step_functions.pause(self._outer)
+            if phase != self._outer:
+                self._session.step_functions.pause(self._outer)
+                self._session.wall.turn("validation")
             self.guard(self.begin, self._session, phase)
 
     def _join(self, phase: Phase) -> None:
@@ -134,9 +141,11 @@ class WatchingCallback(keras.callbacks.Callback):
             self._leave(session)
         else:
             self.guard(self.end, session, phase)
+            session.wall.turn("callbacks")
 
     def _leave(self, session: Session) -> None:
         self._session = None
+        session.wall.end()
         self.guard(session.step_functions.unwatch, self._outer)
         self.guard(self.end, session, self._outer)
         session.leave(self._leave)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
 from keras_gpukit.input_wait.totals import StepTotals
@@ -40,8 +42,9 @@ class InputStall(StepWatchingCallback[InputRecord]):
     def sum_up(self, session: Session, totals: StepTotals) -> InputRecord:
         """The input wait of a phase."""
         clock = session.step_functions.clocks[totals.phase]
-        return totals.input(
+        record = totals.input(
             clock.meter.mechanism if clock.meter else None,
             clock.meter.confidence if clock.meter else None,
             clock.unknown_because,
         )
+        return replace(record, spread=clock.spread.record(), pipeline_start=clock.starts.record())

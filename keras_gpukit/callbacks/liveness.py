@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from types import FrameType
+
+from keras_gpukit.callbacks.frames import find_frame
 
 
 class RunningCall:
@@ -19,11 +20,8 @@ class RunningCall:
     """
 
     def __init__(self, function: str) -> None:
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code.co_name != function:
-            frame = frame.f_back
         # None where callbacks are driven by a loop of the user's own: then nobody can tell.
-        self._frame = frame
+        self._frame = find_frame(function)
         self._thread = threading.get_ident()
 
     def forget(self) -> None:

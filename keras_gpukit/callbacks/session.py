@@ -18,6 +18,7 @@ import keras
 from keras_gpukit.callbacks.environment import read_environment
 from keras_gpukit.callbacks.liveness import RunningCall
 from keras_gpukit.callbacks.step_functions import StepFunctions
+from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import Phase, StepWindow
@@ -46,13 +47,13 @@ class Session:
         self.log = RunLog(log_dir) if log_dir is not None else None
         self.sampler = SamplingThread(SAMPLE_EVERY_S)
         self._call = RunningCall(phase)
+        self.wall = WallTime("callbacks" if phase == "fit" else "epoch start")
         self.step_functions = StepFunctions(
-            model, phase, self.first_step, self._record_window, lambda: self._call.over
+            model, phase, self.first_step, self._record_window, lambda: self._call.over, self.wall
         )
         self._members: list[Callable[[Session], None]] = []
         self._recurring_s = 0.0
         self._once_s = 0.0
-        self._began_s = began
         self._lock = threading.RLock()
         self._open = True
         self.sampler.add("whether the run goes on", lambda: self.end_if_over(wait=False))
@@ -81,11 +82,6 @@ class Session:
         an_execution = self.model.steps_per_execution
         fits = phase == "fit" and clock.steps - an_execution < updates <= clock.steps
         return updates if fits else clock.steps
-
-    @property
-    def wall_s(self) -> float:
-        """Time since the call was joined."""
-        return time.perf_counter() - self._began_s
 
     @property
     def overhead_s(self) -> float:

@@ -6,11 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from keras_gpukit.callbacks.frames import epoch_iterator
 from keras_gpukit.errors import give_up
+from keras_gpukit.input_wait.choice import MeterChoice
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.examples import ExampleCounter
-from keras_gpukit.input_wait.meters import RequestMeter, choose_meter
+from keras_gpukit.input_wait.meters import Meter
+from keras_gpukit.input_wait.tap import make_measurable
 from keras_gpukit.input_wait.tf_private import host_iterator
+from keras_gpukit.input_wait.timed_fetch import RequestMeter
+from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
 
 OnWindow = Callable[[StepWindow], None]
@@ -62,6 +67,7 @@ class StepFunctions:
         first_step: Global step before it.
         on_window: Called with each finished window of steps, before those who watch.
         is_over: Whether the call has ended.
+        wall: Is told which part of the call's wall time begins.
     """
 
     def __init__(
@@ -71,6 +77,7 @@ class StepFunctions:
         first_step: int,
         on_window: OnWindow,
         is_over: Callable[[], bool],
+        wall: WallTime,
     ) -> None:
         self.clocks: dict[Phase, StepClock] = {}
         self.request_meter = RequestMeter()
@@ -80,6 +87,7 @@ class StepFunctions:
         self._first_step = first_step
         self._on_window = on_window
         self._is_over = is_over
+        self._wall = wall
         self._watchers: dict[Phase, list[OnWindow]] = {}
         self._unwrapped: dict[Phase, tuple[Any, Any]] = {}
 
@@ -128,8 +136,10 @@ class StepFunctions:
     def _wrap(self, phase: Phase) -> None:
         original = getattr(self._model, ATTRIBUTES[phase])
         if phase not in self.clocks:
-            self.clocks[phase] = self._make_clock(phase)
+            self.clocks[phase] = self._make_clock(phase, original)
         clock = self.clocks[phase]
+        if phase != "predict":
+            make_measurable(epoch_iterator(phase))
         if original is None:
             # A loop of the user's own drives the callbacks. Wrapped, it would look made to Keras.
             clock.unknown_because = "Keras had not made the step function when the run began"
@@ -141,19 +151,29 @@ class StepFunctions:
         setattr(self._model, ATTRIBUTES[phase], wrapped)
         self._unwrapped[phase] = (original, wrapped)
 
-    def _make_clock(self, phase: Phase) -> StepClock:
+    def _make_clock(self, phase: Phase, step_function: Any) -> StepClock:
+        steps_per_execution = self._model.steps_per_execution
+
+        def choose_request_meter(source: Any) -> Meter:
+            return self.request_meter
+
         def on_window(window: StepWindow) -> None:
             for tell in (self._on_window, *self._watchers.get(phase, ())):
                 tell(window)
 
         return StepClock(
             phase=phase,
-            steps_per_execution=self._model.steps_per_execution,
+            steps_per_execution=steps_per_execution,
             first_step=self._first_step,
             on_window=on_window,
             examples=ExampleCounter(self._model) if phase != "predict" else None,
             around_first_call=self.first_call if phase == self._phase else None,
-            choose=self._choose_request_meter if phase == "predict" else choose_meter,
+            choose=choose_request_meter
+            if phase == "predict"
+            else MeterChoice(
+                step_function, steps_per_execution, overlaps=not self._model.run_eagerly
+            ),
+            wall=self._wall if phase == self._phase else None,
             accepts=self._accepts,
         )
 
@@ -162,6 +182,3 @@ class StepFunctions:
         # after a run that failed somebody else's may come before the step function is set back.
         fed_by_fit = source is self.request_meter or host_iterator(source) is not None
         return fed_by_fit and not self._is_over()
-
-    def _choose_request_meter(self, source: Any, steps_per_execution: int) -> RequestMeter:
-        return self.request_meter

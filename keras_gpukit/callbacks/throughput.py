@@ -35,5 +35,5 @@ class Throughput(StepWatchingCallback[ThroughputRecord]):
 
     def sum_up(self, session: Session, totals: StepTotals) -> ThroughputRecord:
         """Step times and rates of a phase."""
-        wall_s = session.wall_s if totals.phase == session.phase else None
+        wall_s = session.wall.total_s if totals.phase == session.phase else None
         return totals.throughput(session.steps(totals.phase), wall_s)

@@ -10,9 +10,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
+
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.examples import ExampleCounter
-from keras_gpukit.input_wait.meters import Meter, Reading, RequestMeter, choose_meter
+from keras_gpukit.input_wait.meters import Meter, Reading, Stretch
+from keras_gpukit.input_wait.spread import Spread
+from keras_gpukit.input_wait.starts import PipelineStarts
+from keras_gpukit.input_wait.timed_fetch import RequestMeter
+from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
 
 # tf.data remembers the last 100 fetches: a reading at least every 64 misses none.
@@ -24,7 +30,7 @@ StepFunction = Callable[[Any], Any]
 
 
 class StepClock:
-    """Notes when a step function is entered; that and a meter give step time and input wait.
+    """Notes when a step function is entered and left; that and a meter give time and input wait.
 
     Windows leave out the first step over each pipeline, in which functions are traced and buffers
     filled, and the last, which has no next step to end it.
@@ -34,9 +40,10 @@ class StepClock:
         steps_per_execution: Steps in one call of the step function.
         first_step: Global step before the first call.
         on_window: Called with each finished window.
+        choose: Picks a meter for an iterator, or says why none fits.
+        wall: Is told which part of the wall time begins.
         examples: Counts examples; None where they are not counted.
         around_first_call: Entered around the first call.
-        choose: Picks a meter for an iterator and the steps per execution, or says why none fits.
         accepts: Whether steps fed from a source are timed; others are only passed on.
         now: The clock, in seconds.
     """
@@ -48,9 +55,10 @@ class StepClock:
         steps_per_execution: int,
         first_step: int,
         on_window: Callable[[StepWindow], None],
+        choose: Callable[[Any], Meter | str],
+        wall: WallTime | None = None,
         examples: ExampleCounter | None = None,
         around_first_call: AbstractContextManager[Any] | None = None,
-        choose: Callable[[Any, int], Meter | str] = choose_meter,
         accepts: Callable[[Any], bool] = lambda source: True,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -59,13 +67,16 @@ class StepClock:
         """What choosing and reading meters cost on the training thread so far."""
         self.meter: Meter | None = None
         self.unknown_because: str | None = None
+        self.spread = Spread(steps_per_execution)
+        self.starts = PipelineStarts()
         self._phase = phase
         self._steps_per_execution = steps_per_execution
         self._first_step = first_step
         self._on_window = on_window
+        self._choose = choose
+        self._wall = wall
         self._examples = examples
         self._around_first_call = around_first_call or nullcontext()
-        self._choose = choose
         self._accepts = accepts
         self._now = now
         self._calls_to_a_reading = max(1, READ_EVERY_STEPS // steps_per_execution)
@@ -74,14 +85,16 @@ class StepClock:
         # another may only be done before anything was fetched.
         self._source: Callable[[], Any] = lambda: None
         self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
+        self._is_new = True
         self._paused = False
         self._raised = False
-        self._entry_s = 0.0
         self._due_calls = self._due_s = math.inf
+        # Calls since the last reading, the one it ended with included.
+        self._entries_s: list[float] = []
+        self._exits_s: list[float] = []
         # The window under way.
         self._started_s: float | None = None
         self._started_calls = 0
-        self._read_calls = 0
         self._wait_s: float | None = None
         self._buffered: float | None = None
 
@@ -101,7 +114,7 @@ class StepClock:
         return self._first_step + self.steps
 
     def wrap(self, step_function: StepFunction) -> StepFunction:
-        """Returns the step function, which is given an iterator, with its entries noted.
+        """Returns the step function, which is given an iterator, with its calls noted.
 
         It is called the same way with the same iterator, and what it raises passes through.
         """
@@ -124,95 +137,142 @@ class StepClock:
 
     def pause(self) -> None:
         """Ends the window: what follows until the next step is no step's time."""
-        if self._started_s is not None and self.calls > self._started_calls:
-            self._guarded(self._read, self._entry_s)
-            self._guarded(self._close, self._entry_s)
+        if self._started_s is not None and len(self._exits_s) > 1:
+            self._guarded(self._end_window)
+        if self._exits_s and self._wall is not None:
+            self._wall.add_inside(self._exits_s[-1] - self._entries_s[-1])
+            if not self._raised:
+                self._wall.turn("callbacks", self._exits_s[-1])
         self._paused = True
         self._no_window()
 
     def _call(self, step_function: StepFunction, source: Any, argument: Any) -> Any:
         entry_s = self._now()
         if self._paused or source is not self._source():
-            return self._first_call(step_function, source, argument)
+            return self._first_call(step_function, source, argument, entry_s)
         try:
             outputs = step_function(argument)
         except BaseException:
-            self._raised = True
+            self._raise(entry_s)
             raise
         # Only now, since the call after the last batch raises and is no step.
-        self._entry_s = entry_s
+        self._entries_s.append(entry_s)
+        self._exits_s.append(self._now())
         self.calls += 1
         if self.calls >= self._due_calls or entry_s >= self._due_s:
-            self._guarded(self._turn, entry_s)
+            self._guarded(self._turn)
         return outputs
 
-    def _first_call(self, step_function: StepFunction, source: Any, argument: Any) -> Any:
+    def _untimed_call(self, step_function: StepFunction, source: Any, argument: Any) -> Any:
+        outputs = step_function(argument)
+        self.calls += self._accepts(source)
+        return outputs
+
+    def _first_call(
+        self, step_function: StepFunction, source: Any, argument: Any, entry_s: float
+    ) -> Any:
         """The first step over a pipeline, or over one that was paused."""
-        if not self._accepts(source):
-            return step_function(argument)
+        if self._given_up or not self._accepts(source):
+            return self._untimed_call(step_function, source, argument)
         self._no_window()
         self._paused = self._raised = False
-        if not self._given_up:
-            self._guarded(self._take_up, source)
+        self._guarded(self._take_up, source)
+        if self._wall is not None:
+            self._wall.turn("steps" if self.calls else "first step", entry_s)
         around, self._around_first_call = self._around_first_call, nullcontext()
         with around:
             outputs = step_function(argument)
+        exit_s = self._now()
+        if self._wall is not None and not self.calls:
+            self._wall.turn("steps", exit_s)
+            self._wall.add_inside(entry_s - exit_s)  # it will be counted with the others
+        self._entries_s.append(entry_s)
+        self._exits_s.append(exit_s)
         self.calls += 1
-        if not self._given_up:
-            self._due_calls = self.calls + 1  # the window begins with the next call
+        self._due_calls = self.calls + 1  # the window begins with the next call
         return outputs
+
+    def _raise(self, entry_s: float) -> None:
+        self._raised = True
+        if self._wall is not None:
+            # Mostly the end of the data, which was looked for.
+            self._wall.turn("epoch start", entry_s)
+            self._wall.turn("callbacks")
 
     def _no_window(self) -> None:
         self._started_s = None
         self._due_calls = self._due_s = math.inf
+        self._entries_s, self._exits_s = [], []
 
     def _take_up(self, source: Any) -> None:
         self._source = weakref.ref(source)
-        if source not in self._chosen:
-            self._chosen[source] = self._choose(source, self._steps_per_execution)
+        self._is_new = source not in self._chosen
+        if self._is_new:
+            self._chosen[source] = self._choose(source)
         chosen = self._chosen[source]
         if isinstance(chosen, str):
             self.meter, self.unknown_because = None, chosen
         else:
             self.meter, self.unknown_because = chosen, None
 
-    def _turn(self, entry_s: float) -> None:
+    def _turn(self) -> None:
         """Reads the meter; begins a window, or ends one that is long enough."""
+        entry_s = self._entries_s[-1]
         if self._started_s is None:
-            if self.meter is not None:
-                self.meter.start(entry_s)
-            if self._examples is not None:
-                self._examples.start()
+            self._start(self._take_stretch())
             self._begin(entry_s)
             return
-        self._read(entry_s)
+        self._read()
         if entry_s - self._started_s >= WINDOW_S:
             self._close(entry_s)
         self._due_calls = self.calls + self._calls_to_a_reading
 
+    def _start(self, first: Stretch) -> None:
+        is_first_of_run = self.calls == 2
+        start = None if self.meter is None else self.meter.start(first)
+        if start is not None and self._is_new and not is_first_of_run:
+            self.starts.add(start)
+            if self._wall is not None:
+                self._wall.add_epoch_wait(start.wait_s)
+        self.spread.gap()
+        if self._examples is not None:
+            self._examples.start()
+
     def _begin(self, entry_s: float) -> None:
         self._started_s, self._started_calls = entry_s, self.calls
-        self._read_calls = self.calls
         self._wait_s, self._buffered = 0.0, None
         self._due_calls, self._due_s = self.calls + self._calls_to_a_reading, entry_s + WINDOW_S
 
-    def _read(self, entry_s: float) -> None:
-        if self.meter is None:
-            reading = Reading(None)
-        else:
-            steps = (self.calls - self._read_calls) * self._steps_per_execution
-            reading = self.meter.read(entry_s, steps, raised=self._raised)
-        self._read_calls = self.calls
+    def _take_stretch(self) -> Stretch:
+        """The calls since the last reading, but the latest, which begins the next stretch."""
+        stretch = Stretch(
+            np.array(self._entries_s), np.array(self._exits_s[:-1]), raised=self._raised
+        )
+        self._entries_s, self._exits_s = self._entries_s[-1:], self._exits_s[-1:]
+        if self._wall is not None:
+            inside_s = stretch.exits_s - stretch.entries_s[:-1]
+            self._wall.add_inside(float(inside_s.sum()))
+        return stretch
+
+    def _read(self) -> None:
+        stretch = self._take_stretch()
+        reading = Reading(None) if self.meter is None else self.meter.read(stretch)
         # Unknown for a part is unknown for the whole.
         if self._wait_s is None or reading.wait_s is None:
             self._wait_s = None
         else:
             self._wait_s += reading.wait_s
+        if reading.waits_s is not None:
+            self.spread.add(reading.waits_s, stretch.durations_s)
         self._buffered = reading.buffered_batches
 
+    def _end_window(self) -> None:
+        entry_s = self._entries_s[-1]
+        self._read()
+        self._close(entry_s)
+
     def _close(self, entry_s: float) -> None:
-        if self._started_s is None:
-            return
+        assert self._started_s is not None
         window = StepWindow(
             phase=self._phase,
             time_s=time.time(),
@@ -226,12 +286,14 @@ class StepClock:
         self._begin(entry_s)
         self._on_window(window)
 
-    def _guarded(self, action: Callable[[Any], None], argument: Any) -> None:
+    def _guarded(self, action: Callable[..., None], *args: Any) -> None:
         began = self._now()
         try:
-            action(argument)
+            action(*args)
         except Exception as error:
             self._given_up = True
+            # From here on each call is only passed on, and counted.
+            self._source = lambda: None
             self._no_window()
             self.meter, self.unknown_because = None, f"{type(error).__name__}: {error}"
             give_up("Timing steps", error, "Step times are unknown from here on.")
@@ -240,7 +302,7 @@ class StepClock:
 
 @functools.cache
 def _cost_of_a_call_s() -> float:
-    """What noting one entry costs on this machine.
+    """What noting one call costs on this machine.
 
     Timed once on a step function that does nothing: timing each call would cost more than the
     call.
@@ -250,7 +312,7 @@ def _cost_of_a_call_s() -> float:
         steps_per_execution=1,
         first_step=0,
         on_window=lambda window: None,
-        choose=lambda source, steps: "",
+        choose=lambda source: "",
     )
 
     def nothing(source: Any) -> None:

@@ -1,31 +1,16 @@
 """TensorFlow's private names that the input wait is read through.
 
 Seen on TensorFlow 2.21: `DistributedIterator._iterators`, their `_iterator`,
-`OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset` and `._iterator_resource`,
-`DatasetV2._inputs` and `._variant_tensor`, `structure.get_flat_tensor_types` and `_shapes`, and
-the kernels of `LatencyStatsDataset`. Where one is gone, the mechanism that needs it is not chosen.
+`OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset`, `DatasetV2._variant_tensor`,
+`_OptionsDataset._input_dataset`, `dataset_ops.UnaryUnchangedStructureDataset`, and the kernels of
+`LatencyStatsDataset`. Where one is gone, the mechanism that needs it is not chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-# Stages that begin alike however often. A `PyDataset` with several workers needs the first three.
-SAME_WHEN_MADE_ANEW = {
-    "_OptionsDataset",
-    "_FlatMapDataset",
-    "_TensorDataset",
-    "_TensorSliceDataset",
-    "_RangeDataset",
-    "_BatchDataset",
-    "_ParallelBatchDataset",
-    "_MapDataset",
-    "_ParallelMapDataset",
-    "_PrefetchDataset",
-    "_RepeatDataset",
-    "_TakeDataset",
-}
+_FETCH_TIME = "gpukit_fetch_time"
 
 
 def host_iterator(iterator: Any) -> Any:
@@ -53,39 +38,59 @@ def has_model(iterator: Any) -> bool:
     return dataset is None or dataset.options().autotune.enabled is not False
 
 
-def time_fetches(iterator: Any) -> Callable[[], float]:
-    """Makes an unused iterator anew with a stage on top that times its fetches.
+def is_made_by_keras(step_function: Any) -> bool:
+    """Whether a step function is the one that Keras makes, with nothing of others around it."""
+    made_in = getattr(step_function, "__module__", "")
+    return made_in == "keras.src.backend.tensorflow.trainer" and not hasattr(
+        step_function, "__wrapped__"
+    )
 
-    Returns:
-        A function that returns the time all fetches took so far, in seconds.
+
+def empty_iterator(iterator: Any) -> Any:
+    """Returns an iterator of the same type that has no data; none of the pipeline runs.
 
     Raises:
-        ValueError: If a stage draws random numbers when it is begun, or might: made anew, it would
-            draw others.
-        Exception: If the iterator is none that can be made anew.
+        ValueError: If there is none.
+    """
+    empty = iter(iterator._dataset.take(0))
+    if empty._type_spec != iterator._type_spec:
+        raise ValueError("an empty iterator would be traced anew")
+    return empty
+
+
+def with_model(dataset: Any) -> Any:
+    """Returns a dataset that Keras set the options of, with autotuning left on.
+
+    Setting it on top of Keras' options would have TensorFlow log a warning.
+
+    Raises:
+        AttributeError: If the dataset's last stage is not its options.
     """
     import tensorflow as tf
-    from tensorflow.python.data.util import structure
 
-    dataset = iterator._dataset
-    risky = set(_stage_names(dataset)) - SAME_WHEN_MADE_ANEW
-    if risky:
-        stages = ", ".join(sorted(risky))
-        raise ValueError(
-            f"the pipeline's autotuning is off, and begun anew it may differ ({stages})"
-        )
-    layout = {
-        "output_types": structure.get_flat_tensor_types(dataset.element_spec),
-        "output_shapes": structure.get_flat_tensor_shapes(dataset.element_spec),
-    }
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = dataset.options().threading.private_threadpool_size
+    options.experimental_optimization.inject_prefetch = False
+    return dataset._input_dataset.with_options(options)
+
+
+def with_timed_fetches(dataset: Any) -> Any:
+    """Returns the dataset with a stage on top in which tf.data times its fetches.
+
+    Raises:
+        Exception: If this TensorFlow has no such stage.
+    """
+    import tensorflow as tf
+    from tensorflow.python.data.ops import dataset_ops
+
     totals = tf.raw_ops.StatsAggregatorHandle()
+    layout = dataset._flat_structure
     timed = tf.raw_ops.LatencyStatsDataset(
         input_dataset=dataset._variant_tensor, tag="fetch", **layout
     )
     timed = tf.raw_ops.SetStatsAggregatorDataset(
         input_dataset=timed, stats_aggregator=totals, tag="", counter_prefix="", **layout
     )
-    tf.raw_ops.MakeIterator(dataset=timed, iterator=iterator._iterator_resource)
 
     def total_s() -> float:
         serialized = tf.raw_ops.StatsAggregatorSummary(iterator=totals).numpy()
@@ -93,11 +98,18 @@ def time_fetches(iterator: Any) -> Callable[[], float]:
         # TensorFlow counts in microseconds; before the first fetch there is no entry.
         return float(sum(value.histo.sum for value in summary.value)) * 1e-6
 
+    dataset = dataset_ops.UnaryUnchangedStructureDataset(dataset, timed)
+    setattr(dataset, _FETCH_TIME, total_s)
+    return dataset
+
+
+def fetch_time(iterator: Any) -> Any:
+    """Returns the function that tells how long an iterator's fetches took so far, in seconds.
+
+    Raises:
+        ValueError: If they are not timed.
+    """
+    total_s = getattr(getattr(iterator, "_dataset", None), _FETCH_TIME, None)
+    if total_s is None:
+        raise ValueError("its fetches are not timed")
     return total_s
-
-
-def _stage_names(dataset: Any) -> list[str]:
-    names = [type(dataset).__name__]
-    for source in dataset._inputs():
-        names += _stage_names(source)
-    return names

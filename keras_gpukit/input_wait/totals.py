@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from keras_gpukit.input_wait.trend import Trend
 from keras_gpukit.records.steps import (
     Confidence,
     InputRecord,
@@ -29,6 +30,7 @@ class StepTotals:
         self._wait_s = 0.0
         self._readings = 0
         self._buffered = 0.0
+        self._trend = Trend()
 
     def add(self, window: StepWindow) -> None:
         """Takes one window in."""
@@ -41,6 +43,7 @@ class StepTotals:
             self._waited_steps += window.steps
             self._waited_duration_s += window.duration_s
             self._wait_s += window.input_wait_s
+            self._trend.add(window)
         if window.buffered_batches is not None:
             self._readings += 1
             self._buffered += window.buffered_batches
@@ -82,4 +85,5 @@ class StepTotals:
             wait_s=self._wait_s / self._waited_steps,
             stall_fraction=self._wait_s / self._waited_duration_s,
             buffered_batches=self._buffered / self._readings if self._readings else None,
+            trend=self._trend.record(),
         )

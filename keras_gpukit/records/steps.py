@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Phase = Literal["fit", "evaluate", "predict"]
-Confidence = Literal["exact", "upper bound"]
+Confidence = Literal["exact", "sampled", "upper bound"]
 
 
 @dataclass(frozen=True)
@@ -56,18 +56,111 @@ class ThroughputRecord:
 
 
 @dataclass(frozen=True)
+class WaitSpread:
+    """How the wait spreads over steps.
+
+    With several steps to an execution, a step's wait is the mean of its execution.
+
+    Attributes:
+        median_s: Half of the steps waited no longer. To 5 %, as the next one.
+        p95_s: 95 % of the steps waited no longer.
+        worst_s: The longest wait.
+        stalled_fraction: Share of the steps that waited a tenth of their time or longer, and at
+            least 0.25 ms, 0 to 1.
+        bursts: How often stalled steps came, one or several in a row.
+        burst_steps: Mean length of a burst, in steps.
+        burst_period_steps: From one burst to the next, where bursts come regularly: the distances
+            deviate by no more than a quarter.
+    """
+
+    median_s: float
+    p95_s: float
+    worst_s: float
+    stalled_fraction: float
+    bursts: int
+    burst_steps: float | None = None
+    burst_period_steps: float | None = None
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """A stretch of the run.
+
+    Attributes:
+        step: Global step at its end.
+        steps: Steps in it.
+        duration_s: Their time.
+        wait_s: Their wait.
+    """
+
+    step: int
+    steps: int
+    duration_s: float
+    wait_s: float
+
+
+@dataclass(frozen=True)
+class PipelineStartRecord:
+    """The wait for the first batch of an epoch; not in the steps' wait.
+
+    Attributes:
+        epochs: Epochs whose start was measured. The first of a run is not, since the step that
+            asks for it may trace.
+        mean_s: Mean wait.
+        shuffle_s: Part of it that filled shuffle buffers, taken by the share of the elements drawn
+            until then that stayed in a buffer.
+    """
+
+    epochs: int
+    mean_s: float
+    shuffle_s: float
+
+
+@dataclass(frozen=True)
+class TimeBreakdown:
+    """Where a phase's wall time went. The parts, those that are known, add up to the whole.
+
+    Attributes:
+        wall_s: From the phase's begin to its end.
+        input_s: Steps waiting for their batches, epochs' first batches not included.
+        compute_s: The rest of the step function's time.
+        callbacks_s: Between steps and between epochs: callbacks of all kinds, checkpoints among
+            them, and Keras' own loop.
+        epoch_start_s: Beginning the pipeline of each epoch, its first batch included, and finding
+            its end.
+        first_step_s: The run's very first step: tracing, compiling and the first batch.
+        validation_s: Validation within `fit`.
+        other_s: What is left.
+    """
+
+    wall_s: float
+    input_s: float | None
+    compute_s: float | None
+    callbacks_s: float
+    epoch_start_s: float
+    first_step_s: float
+    validation_s: float
+    other_s: float
+
+
+@dataclass(frozen=True)
 class InputRecord:
     """How long steps were blocked on their next batch.
 
     Attributes:
         phase: "fit", "evaluate" or "predict".
         mechanism: How the wait was measured.
-        confidence: "exact", or "upper bound" where part of the wait may hide behind compute.
+        confidence: "exact"; "sampled" where several steps make one execution, and how much of
+            the wait hides behind compute was taken from those steps that show it; "upper bound"
+            where part of the wait may hide behind compute.
         measured_steps: Steps that the figures below are made from.
         wait_s: Mean wait of a step.
         stall_fraction: Wait over step time, 0 to 1.
         buffered_batches: Mean fill of the pipeline's last buffer.
         unknown_because: Why the figures are None, where they are.
+        spread: How the wait spreads over steps, where each step's is known.
+        trend: The course of the run, at most 64 stretches of alike many windows.
+        pipeline_start: The wait for the first batches of epochs.
     """
 
     phase: Phase
@@ -78,3 +171,6 @@ class InputRecord:
     stall_fraction: float | None = None
     buffered_batches: float | None = None
     unknown_because: str | None = None
+    spread: WaitSpread | None = None
+    trend: tuple[TrendPoint, ...] = ()
+    pipeline_start: PipelineStartRecord | None = None

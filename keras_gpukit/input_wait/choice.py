@@ -1,0 +1,38 @@
+"""Which measure fits an iterator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_gpukit.input_wait.fetch_latency import FetchLatencyMeter
+from keras_gpukit.input_wait.hidden_wait import HiddenWait
+from keras_gpukit.input_wait.meters import Meter
+from keras_gpukit.input_wait.pipeline_model import PipelineModelMeter
+
+
+class MeterChoice:
+    """Chooses the best meter for each iterator of a run.
+
+    Args:
+        step_function: What the iterators are handed to.
+        steps_per_execution: Steps in one call of it.
+        overlaps: Whether a call of several steps fetches while it computes. Eager ones do not.
+    """
+
+    def __init__(self, step_function: Any, steps_per_execution: int, *, overlaps: bool) -> None:
+        self._steps_per_execution = steps_per_execution
+        # One for all iterators: what it learns of the step holds for the whole run.
+        self._hidden = HiddenWait(step_function) if overlaps and steps_per_execution > 1 else None
+
+    def __call__(self, iterator: Any) -> Meter | str:
+        """Returns a meter for an iterator from which nothing was fetched, or why none fits."""
+        reasons = []
+        try:
+            return PipelineModelMeter(iterator, self._steps_per_execution, self._hidden)
+        except Exception as error:
+            reasons.append(f"{PipelineModelMeter.mechanism}: {error or type(error).__name__}")
+        try:
+            return FetchLatencyMeter(iterator, self._steps_per_execution)
+        except Exception as error:
+            reasons.append(f"{FetchLatencyMeter.mechanism}: {error or type(error).__name__}")
+        return "; ".join(reasons)

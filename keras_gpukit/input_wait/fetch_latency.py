@@ -1,0 +1,38 @@
+"""The input wait of a pipeline without a model, from how long its fetches take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_gpukit.input_wait.meters import PipelineStart, Reading, Stretch
+from keras_gpukit.input_wait.tf_private import fetch_time
+from keras_gpukit.records.steps import Confidence
+
+
+class FetchLatencyMeter:
+    """Reads what tf.data added up of its fetches' latencies.
+
+    Args:
+        iterator: A `tf.data.Iterator` over a dataset that was made to time its fetches.
+        steps_per_execution: Steps in one call. Beyond one, fetching may overlap compute.
+
+    Raises:
+        ValueError: If the dataset does not time its fetches.
+    """
+
+    mechanism = "fetch latency"
+
+    def __init__(self, iterator: Any, steps_per_execution: int) -> None:
+        self.confidence: Confidence = "exact" if steps_per_execution == 1 else "upper bound"
+        self._total_s = fetch_time(iterator)
+        self._before_s = 0.0
+
+    def start(self, first: Stretch) -> PipelineStart | None:
+        """Begins a stretch."""
+        self._before_s = self._total_s()
+        return None
+
+    def read(self, stretch: Stretch) -> Reading:
+        """Ends the stretch and begins the next one."""
+        before_s, self._before_s = self._before_s, self._total_s()
+        return Reading(self._before_s - before_s)

@@ -1,0 +1,151 @@
+"""The input wait from tf.data's own model of the pipeline."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from keras_gpukit.input_wait.hidden_wait import HiddenWait
+from keras_gpukit.input_wait.meters import PipelineStart, Reading, Stretch, Times
+from keras_gpukit.input_wait.tf_private import has_model, host_iterator
+from keras_gpukit.records.steps import Confidence
+
+# tf.data drops longer gaps from its list (tensorflow/core/framework/model.cc).
+LONGEST_GAP_S = 10.0
+
+
+class PipelineModelMeter:
+    """Reads the gaps between fetches from tf.data's own model of the pipeline.
+
+    tf.data keeps the last 100 gaps: the times from one fetch's end to the next one's start. What
+    of the time between two entries is no gap was spent fetching.
+
+    Args:
+        iterator: What Keras hands to its step function.
+        steps_per_execution: Steps in one call.
+        hidden: Tells which part of the fetching hid behind compute; None where none can, since the
+            steps of a call run strictly one after the other.
+
+    Raises:
+        Exception: If the pipeline has no model, as when its autotuning is off.
+    """
+
+    mechanism = "pipeline model"
+
+    def __init__(
+        self, iterator: Any, steps_per_execution: int, hidden: HiddenWait | None = None
+    ) -> None:
+        import tensorflow as tf
+
+        self.confidence: Confidence = "exact" if hidden is None else "sampled"
+        self._steps_per_execution = steps_per_execution
+        self._hidden = hidden
+        self._source = weakref.ref(iterator)
+        self._read_model = tf.data.experimental.get_model_proto
+        # Not kept alive: a pipeline takes its time to go, which would look like ours.
+        host = host_iterator(iterator)
+        if not has_model(host):
+            raise ValueError("autotuning is off")
+        self._iterator = weakref.ref(host)
+        self._fetched = 0
+        self._read_model(self._iterator())
+
+    def start(self, first: Stretch) -> PipelineStart | None:
+        """Begins a stretch."""
+        if self._hidden is not None:
+            self._calibrate(self._hidden)
+        model = self._read_model(self._iterator())
+        self._fetched = model.nodes[model.output].num_elements
+        gaps_s = _gaps_s(model)
+        inner = self._steps_per_execution - 1
+        if len(gaps_s) < 2 * inner + 1:
+            return None
+        known_s = gaps_s[: len(gaps_s) - inner]
+        return PipelineStart(
+            wait_s=max(float(first.durations_s.sum() - known_s.sum()), 0.0),
+            shuffle_fraction=_shuffle_fraction(model),
+        )
+
+    def read(self, stretch: Stretch) -> Reading:
+        """Ends the stretch and begins the next one."""
+        iterator = self._iterator()
+        if iterator is None:
+            return Reading(None)
+        model = self._read_model(iterator)
+        before, self._fetched = self._fetched, model.nodes[model.output].num_elements
+        buffered = _buffered(model)
+        gaps_s = self._gaps_between(stretch, self._fetched - before, _gaps_s(model))
+        if gaps_s is None or stretch.durations_s.sum() >= LONGEST_GAP_S:
+            return Reading(None, buffered_batches=buffered)
+        if self._hidden is not None:
+            return self._hidden.read(stretch, gaps_s, buffered)
+        if len(gaps_s) == stretch.calls:
+            waits_s = stretch.durations_s - gaps_s.sum(axis=1)
+            return Reading(_within(waits_s.sum(), stretch), waits_s, buffered)
+        # The last of them stand for all.
+        share = stretch.calls / len(gaps_s)
+        wait_s = float(stretch.durations_s.sum() - share * gaps_s.sum())
+        return Reading(_within(wait_s, stretch), None, buffered)
+
+    def _calibrate(self, hidden: HiddenWait) -> None:
+        try:
+            hidden.calibrate(self._source())
+        except Exception:
+            # All that is known then is the whole wait, hidden or not.
+            self._hidden, self.confidence = None, "upper bound"
+
+    def _gaps_between(self, stretch: Stretch, new: int, gaps_s: Times) -> Times | None:
+        """The gaps after each fetch of the stretch, a row each call; the last calls if not all.
+
+        None where somebody else fetched too: then they are not the gaps between our entries.
+        """
+        an_execution = self._steps_per_execution
+        # The call after the stretch has fetched too, and its last gaps are none of the stretch's.
+        fetched_after = new - an_execution * (stretch.calls - 1)
+        spare = fetched_after - 1
+        if stretch.raised:
+            # The fetch that found no more data, or whose step failed, adds a gap as well.
+            spare += 1
+            if an_execution == 1 and fetched_after == 2:
+                fetched_after, spare = 1, 1
+        if not 1 <= fetched_after <= an_execution or stretch.calls == 0:
+            return None
+        if fetched_after < an_execution:
+            spare += 1  # the loop within the call looked for one more
+        end = len(gaps_s) - spare
+        calls = min(stretch.calls, end // an_execution)
+        if calls <= 0:
+            return None
+        return gaps_s[end - calls * an_execution : end].reshape(calls, an_execution)
+
+
+def _gaps_s(model: Any) -> Times:
+    return np.fromiter(model.gap_times, np.float64, len(model.gap_times)) * 1e-6
+
+
+def _within(wait_s: float, stretch: Stretch) -> float:
+    return float(min(max(wait_s, 0.0), stretch.durations_s.sum()))
+
+
+def _buffered(model: Any) -> float | None:
+    """Fill of the buffer nearest to training."""
+    fills = (
+        float(node.buffered_elements)
+        for _, node in sorted(model.nodes.items())
+        if node.name.startswith("Prefetch")
+    )
+    return next(fills, None)
+
+
+def _shuffle_fraction(model: Any) -> float:
+    """The largest share of what a shuffle stage has drawn that is still in its buffer."""
+    return max(
+        (
+            node.buffered_elements / (node.buffered_elements + node.num_elements)
+            for node in model.nodes.values()
+            if node.name.startswith("Shuffle") and node.buffered_elements > 0
+        ),
+        default=0.0,
+    )

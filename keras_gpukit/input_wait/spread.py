@@ -1,0 +1,107 @@
+"""How waits spread over steps, in fixed memory."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from keras_gpukit.input_wait.meters import Times
+from keras_gpukit.records.steps import WaitSpread
+
+# A step is stalled from here on: a fetch of a batch that is ready takes up to 0.15 ms, and less
+# than a tenth of a step is little to gain.
+SHORTEST_WAIT_S = 0.25e-3
+STALLED_FRACTION = 0.10
+# Bounds of the histogram's buckets: from 1 us to 1000 s, each 5 % above the last.
+_GROWTH = math.log(1.05)
+_SMALLEST_S, _LARGEST_S = 1e-6, 1e3
+_BUCKETS = math.ceil(math.log(_LARGEST_S / _SMALLEST_S) / _GROWTH) + 1
+# A period is one if bursts come at it, give or take a quarter.
+_REGULAR = 0.25
+_FEWEST_INTERVALS = 3
+
+
+class Spread:
+    """Takes in the wait of each call of a step function.
+
+    Args:
+        steps_per_call: Steps in one call; a call's wait is its steps' alike.
+    """
+
+    def __init__(self, steps_per_call: int) -> None:
+        self._steps_per_call = steps_per_call
+        self._counts = np.zeros(_BUCKETS, np.int64)
+        self._worst_s = 0.0
+        self._stalled = 0
+        self._calls = 0
+        # Bursts: stalled calls in a row. Calls since the last one began, None before the first.
+        self._bursts = 0
+        self._in_burst = False
+        self._since_burst: int | None = None
+        self._intervals = np.zeros(3)  # how many, their sum, the sum of their squares
+
+    def add(self, waits_s: Times, durations_s: Times) -> None:
+        """Takes in consecutive calls.
+
+        Args:
+            waits_s: Wait of each, in seconds. Shape (calls,).
+            durations_s: Time of each, in seconds. Shape (calls,).
+        """
+        waits_s = np.clip(waits_s, 0.0, durations_s)
+        each_s = np.clip(waits_s / self._steps_per_call, _SMALLEST_S, _LARGEST_S)
+        buckets = np.log(each_s / _SMALLEST_S) / _GROWTH
+        self._counts += np.bincount(buckets.astype(np.int64), minlength=_BUCKETS)
+        self._worst_s = max(self._worst_s, float(waits_s.max()) / self._steps_per_call)
+        self._calls += len(waits_s)
+        least_s = np.maximum(SHORTEST_WAIT_S * self._steps_per_call, STALLED_FRACTION * durations_s)
+        self._add_bursts(waits_s >= least_s)
+
+    def _add_bursts(self, stalled: np.ndarray) -> None:
+        before = np.concatenate(([self._in_burst], stalled[:-1]))
+        begins = np.flatnonzero(stalled & ~before)
+        self._stalled += int(stalled.sum())
+        self._in_burst = bool(stalled[-1])
+        self._bursts += len(begins)
+        if len(begins) == 0:
+            if self._since_burst is not None:
+                self._since_burst += len(stalled)
+            return
+        intervals = np.diff(begins).astype(float)
+        if self._since_burst is not None:
+            intervals = np.concatenate(([self._since_burst + begins[0]], intervals))
+        self._intervals += (len(intervals), intervals.sum(), (intervals**2).sum())
+        self._since_burst = len(stalled) - int(begins[-1])
+
+    def gap(self) -> None:
+        """What comes next does not follow what came before."""
+        self._in_burst, self._since_burst = False, None
+
+    def record(self) -> WaitSpread | None:
+        """Returns the spread, or None where no call's own wait was known."""
+        if self._calls == 0:
+            return None
+        return WaitSpread(
+            median_s=self._quantile(0.5),
+            p95_s=self._quantile(0.95),
+            worst_s=self._worst_s,
+            stalled_fraction=self._stalled / self._calls,
+            bursts=self._bursts,
+            burst_steps=(
+                self._stalled / self._bursts * self._steps_per_call if self._bursts else None
+            ),
+            burst_period_steps=self._period(),
+        )
+
+    def _quantile(self, share: float) -> float:
+        bucket = int(np.searchsorted(np.cumsum(self._counts), share * self._calls))
+        # The middle of the bucket; the first one holds all that is nothing.
+        return _SMALLEST_S * math.exp((bucket + 0.5) * _GROWTH) if bucket else 0.0
+
+    def _period(self) -> float | None:
+        count, total, squares = self._intervals
+        if count < _FEWEST_INTERVALS:
+            return None
+        mean = total / count
+        deviation = math.sqrt(max(squares / count - mean**2, 0.0))
+        return mean * self._steps_per_call if deviation <= _REGULAR * mean else None

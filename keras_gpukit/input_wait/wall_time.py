@@ -1,0 +1,95 @@
+"""Where the wall time of a watched call goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from keras_gpukit.records.steps import TimeBreakdown
+
+Part = Literal["callbacks", "epoch start", "first step", "steps", "validation"]
+
+
+class WallTime:
+    """Gives each moment of a call to one part.
+
+    Steps and what is between them are one part here: how much of it was inside the step function
+    is added by whoever times that.
+
+    Args:
+        part: The part the call begins with.
+        now: The clock, in seconds.
+    """
+
+    def __init__(self, part: Part, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
+        self._part: Part | None = part
+        self._began_s = self._since_s = now()
+        self._ended_s: float | None = None
+        self._spent_s: dict[Part, float] = {}
+        self._inside_s = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """The call's time so far, or all of it."""
+        return (self._now() if self._ended_s is None else self._ended_s) - self._began_s
+
+    def turn(self, part: Part, at_s: float | None = None) -> None:
+        """The part under way ends and another begins.
+
+        Args:
+            part: Which.
+            at_s: When, if not now.
+        """
+        if self._ended_s is None:
+            self._close(self._now() if at_s is None else at_s)
+            self._part = part
+
+    def add_inside(self, seconds: float) -> None:
+        """Counts time of the part "steps" that was inside the step function."""
+        self._inside_s += seconds
+
+    def add_epoch_wait(self, seconds: float) -> None:
+        """Counts time inside the step function as part of an epoch's start."""
+        self._inside_s -= seconds
+        self._spend("steps", -seconds)
+        self._spend("epoch start", seconds)
+
+    def end(self) -> None:
+        """The call is over."""
+        if self._ended_s is None:
+            self._ended_s = self._now()
+            self._close(self._ended_s)
+
+    def breakdown(self, wait_s: float | None) -> TimeBreakdown:
+        """Returns the parts.
+
+        Args:
+            wait_s: Part of the time inside the step function that was spent waiting for input;
+                None if unknown.
+        """
+        spent = self._spent_s
+        between_s = max(spent.get("steps", 0.0) - self._inside_s, 0.0)
+        wait_s = None if wait_s is None else min(wait_s, self._inside_s)
+        parts = {
+            "callbacks_s": spent.get("callbacks", 0.0) + between_s,
+            "epoch_start_s": spent.get("epoch start", 0.0),
+            "first_step_s": spent.get("first step", 0.0),
+            "validation_s": spent.get("validation", 0.0),
+        }
+        return TimeBreakdown(
+            wall_s=self.total_s,
+            input_s=wait_s,
+            compute_s=None if wait_s is None else self._inside_s - wait_s,
+            other_s=max(self.total_s - self._inside_s - sum(parts.values()), 0.0),
+            **parts,
+        )
+
+    def _close(self, at_s: float) -> None:
+        if self._part is not None:
+            self._spend(self._part, max(at_s - self._since_s, 0.0))
+        self._since_s = at_s
+
+    def _spend(self, part: Part, seconds: float) -> None:
+        self._spent_s[part] = self._spent_s.get(part, 0.0) + seconds
