@@ -1,0 +1,1 @@
+"""Which stage of a tf.data pipeline training waits for."""

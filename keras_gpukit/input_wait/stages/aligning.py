@@ -1,0 +1,54 @@
+"""Which stage that was written stands at which place of the pipeline that runs.
+
+tf.data rewrites a pipeline before it runs: it adds buffers, fuses stages and leaves out those that
+do nothing. So the two are laid on each other such that as many stages as possible agree in kind,
+in the same order.
+"""
+
+from __future__ import annotations
+
+from keras_gpukit.input_wait.stages.kinds import kind_of
+from keras_gpukit.input_wait.stages.naming import NamedStage
+from keras_gpukit.input_wait.stages.readings import MeasuredNode
+
+# What a fused stage was written as, the last one first; it is called after the first that has a
+# function or a name.
+FUSED = {"MapAndBatch": ("Batch", "Map"), "ShuffleAndRepeat": ("Repeat", "Shuffle")}
+
+# By the identity of a measured stage: two may be equal.
+Names = dict[int, NamedStage]
+
+
+def align(written: NamedStage, running: MeasuredNode) -> Names:
+    """Returns the stages that were written by the identity of those that run."""
+    return _best(written, running, {})
+
+
+def _best(written: NamedStage, running: MeasuredNode, known: dict[tuple[int, int], Names]) -> Names:
+    """The most names that can be given from here on towards the sources."""
+    key = id(written), id(running)
+    if key not in known:
+        ways = [_here(written, running, known)]
+        ways += [_best(written, source, known) for source in running.inputs]
+        ways += [_best(source, running, known) for source in written.inputs]
+        known[key] = max(ways, key=len)
+    return known[key]
+
+
+def _here(written: NamedStage, running: MeasuredNode, known: dict[tuple[int, int], Names]) -> Names:
+    """The most names if these two are the same stage."""
+    kind = kind_of(running.kind)
+    called = written
+    if kind in FUSED:
+        last, first = FUSED[kind]
+        if written.kind != last or [stage.kind for stage in written.inputs] != [first]:
+            return {}
+        called = written.inputs[0]
+        written = called
+    elif kind != written.kind:
+        return {}
+    names = {id(running): called}
+    for ours, theirs in ((written.inputs, running.inputs), (written.nested, running.nested)):
+        for stage, place in zip(ours, theirs, strict=False):
+            names |= _best(stage, place, known)
+    return names

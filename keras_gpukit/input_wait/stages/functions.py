@@ -1,0 +1,106 @@
+"""What a user would call a function of a pipeline, where it stands, and what it does."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from keras_gpukit.records.pipeline import Work
+
+# Where the frames of a user's function begin in an operation's traceback: behind the one of
+# TensorFlow's that calls it.
+CALLER = "wrapper_helper"
+
+KERAS_ADAPTERS = os.path.join("keras", "src", "trainers", "data_adapters")
+TENSORFLOW_DATA = os.path.join("tensorflow", "python", "data")
+# What Keras makes of arrays that are given to `fit`.
+KERAS_OWN = {
+    "permutation": "Keras' own shuffling of arrays",
+    "slice_batch_indices": "Keras' own choice of examples for each batch",
+    "grab_batch": "Keras' own batching of arrays",
+}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of a pipeline.
+
+    Attributes:
+        name: What the user would recognise; None where it is TensorFlow's own.
+        location: "file.py:12"; None where it is not the user's, or not known.
+        work: What its operations do.
+    """
+
+    name: str | None
+    location: str | None = None
+    work: Work = "mapping"
+
+
+def name_and_location(function: Any) -> tuple[str | None, str | None]:
+    """Returns what to call a function, generator or object, and where it stands."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif hasattr(function, "python_function"):  # of a tf.function
+            function = function.python_function
+        else:
+            break
+    if inspect.ismethod(function):
+        function = function.__func__
+    code = getattr(function, "__code__", None) or getattr(function, "gi_code", None)
+    if not isinstance(code, types.CodeType):
+        if isinstance(function, type | types.BuiltinFunctionType):
+            return function.__name__, None
+        return type(function).__name__, None
+    name = getattr(function, "__qualname__", code.co_name)
+    return _in_code(name.rpartition("<locals>.")[2], code.co_filename, code.co_firstlineno)
+
+
+def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str | None]:
+    """The same from the graph of a function, for one that Python no longer has.
+
+    The line is then the first of the function's that made an operation.
+
+    Args:
+        graph: The function's graph.
+        depth: In how many functions of the pipeline the function was made.
+    """
+    for operation in graph.get_operations():
+        frames = list(operation.traceback)
+        called = [at for at, frame in enumerate(frames) if frame.name == CALLER]
+        if len(called) > depth and called[depth] + 1 < len(frames):
+            frame = frames[called[depth] + 1]
+            # AutoGraph turns a lambda into a function of another name.
+            called_as = "<lambda>" if graph.name.endswith("_lambda") else frame.name
+            name, location = _in_code(called_as, frame.filename, frame.lineno)
+            if name is not None:
+                return name, location
+    return None, None
+
+
+def _in_code(name: str, filename: str, line: int) -> tuple[str | None, str | None]:
+    if KERAS_ADAPTERS in filename:
+        return KERAS_OWN.get(name, f"Keras' own {name}"), None
+    if TENSORFLOW_DATA in filename:
+        return None, None
+    location = f"{os.path.basename(filename)}:{line}"
+    return (f"lambda at {location}" if name == "<lambda>" else name), location
+
+
+def work_of(operations: Iterable[str]) -> Work:
+    """Returns what a function does, from the types of its operations."""
+    kinds = set(operations)
+    if kinds & {"PyFunc", "EagerPyFunc", "PyFuncStateless"}:
+        return "python"
+    if any(kind.startswith(("Decode", "Parse")) for kind in kinds):
+        return "decoding"
+    if kinds & {"ReadFile"}:
+        return "reading"
+    return "mapping"

@@ -1,0 +1,108 @@
+"""TensorFlow's and Keras' private names that stages are named through.
+
+Seen on TensorFlow 2.21 and Keras 3.15:
+
+- `OwnedIterator._dataset`, `DatasetV2._inputs`, `._metadata` and `._impl`: the Python datasets.
+- `StructuredFunctionWrapper._func` and `._function`, and `FuncGraph._functions`: their functions,
+  and the functions that those call.
+- The closures of `from_generator`'s function, down to `_GeneratorState._generator` and
+  `._iterators`; `PyDatasetAdapter.py_dataset` and the closure of `peek_and_restore`: the user's
+  generator.
+
+Where one is gone, stages go by their kind.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+
+def dataset_of(iterator: Any) -> Any:
+    """Returns the Python dataset that an iterator runs over, or None."""
+    return getattr(iterator, "_dataset", None)
+
+
+def unwrapped(dataset: Any) -> Any:
+    """Returns the dataset that does the work of one that only stands for it."""
+    while hasattr(dataset, "_impl"):
+        dataset = dataset._impl
+    return dataset
+
+
+def sources(dataset: Any) -> list[Any]:
+    """Returns the datasets that one reads from."""
+    return list(dataset._inputs())
+
+
+def given_name(dataset: Any) -> str | None:
+    """Returns what the user named a stage with `name=`."""
+    metadata = getattr(dataset, "_metadata", None)
+    return metadata.name.decode() or None if metadata is not None else None
+
+
+def name_in_graph(operation: Any) -> str | None:
+    """The same of a stage that is an operation of a function's graph."""
+    from tensorflow.core.framework import dataset_metadata_pb2
+
+    if "metadata" not in {attribute.name for attribute in operation.op_def.attr}:
+        return None
+    metadata = dataset_metadata_pb2.Metadata.FromString(operation.get_attr("metadata"))
+    return metadata.name.decode() or None
+
+
+def functions_of(dataset: Any) -> list[tuple[Callable[..., Any], Any]]:
+    """Returns the functions of a dataset, each as the user's function and its graph."""
+    found = []
+    for value in vars(dataset).values():
+        function, concrete = getattr(value, "_func", None), getattr(value, "_function", None)
+        if callable(function) and hasattr(concrete, "graph"):
+            found.append((function, concrete.graph))
+    return found
+
+
+def called_graphs(graph: Any) -> dict[str, Any]:
+    """Returns the graphs of all functions that a graph calls, by their names."""
+    return {name: function.graph for name, function in graph._functions.items()}
+
+
+def generator_behind(function: Callable[..., Any]) -> Any:
+    """Returns what makes the elements of a `from_generator`, or None.
+
+    Args:
+        function: The function of the dataset's outer stage.
+
+    Returns:
+        A generator, a function that makes one, or any object that is iterated over; of a
+        `PyDataset` its `__getitem__`.
+    """
+    for nested in _closed_over(function).values():
+        for state in _closed_over(nested).values():
+            if hasattr(state, "_generator"):
+                return _users_own(state)
+    return None
+
+
+def _users_own(state: Any) -> Any:
+    """Looks through Keras' adapters, and through a lambda that calls the user's function."""
+    generator = state._generator
+    adapter = getattr(generator, "__self__", None) or _closed_over(generator).get("self")
+    if hasattr(adapter, "py_dataset"):
+        return type(adapter.py_dataset).__getitem__
+    if hasattr(adapter, "_first_batches"):
+        return _closed_over(adapter.generator).get("generator", generator)
+    if getattr(generator, "__name__", None) == "<lambda>":
+        live = [each for each in state._iterators.values() if inspect.isgenerator(each)]
+        return live[-1] if live else generator
+    return generator
+
+
+def _closed_over(function: Any) -> dict[str, Any]:
+    if not inspect.isfunction(function) or not function.__closure__:
+        return {}
+    try:
+        cells = [cell.cell_contents for cell in function.__closure__]
+    except ValueError:  # a cell that nothing was put in yet
+        return {}
+    return dict(zip(function.__code__.co_freevars, cells, strict=True))

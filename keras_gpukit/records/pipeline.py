@@ -1,0 +1,90 @@
+"""What the stages of an input pipeline cost, and which of them holds training up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Work = Literal[
+    "reading",
+    "decoding",
+    "mapping",
+    "filtering",
+    "batching",
+    "shuffling",
+    "caching",
+    "python",
+    "other",
+]
+Cause = Literal["interpreter lock", "all cores busy"]
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """One stage of a tf.data pipeline, over the steps that were measured.
+
+    Attributes:
+        name: The stage's `name=` where it was given one, else its function's name, else its kind.
+        kind: What it is: "map", "batch", "shuffle", "interleave", "generator" and the like.
+        work: What its time goes to; "decoding" only where its function decodes or parses, "python"
+            where it runs Python code.
+        location: "file.py:12" of its function; None where it has none, or it is not known.
+        cost_s: Its own time for each element it produces, that of its inputs left out.
+        cost_per_batch_s: Its own time for each batch that leaves the pipeline.
+        parallelism: How many of its elements are worked on at once.
+        buffered_before: Mean number of elements that wait in the buffer before it; None where it
+            has none.
+        buffered_after: Mean number of elements that wait in the buffer after it.
+        share: Part of the slowest segment's time that is this stage's, 0 to 1. Stages outside that
+            segment run beside it and have 0.
+    """
+
+    name: str
+    kind: str
+    work: Work
+    location: str | None = None
+    cost_s: float | None = None
+    cost_per_batch_s: float | None = None
+    parallelism: int = 1
+    buffered_before: float | None = None
+    buffered_after: float | None = None
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class PipelineRecord:
+    """The stages of a pipeline, and the one that training waits for.
+
+    Attributes:
+        stages: From the one nearest to training back to the sources.
+        bottleneck: The stage that limits the pipeline; None where training does not wait for it,
+            or where it is unknown.
+        balanced_because: Why there is no bottleneck, where that is known.
+        unknown_because: Why neither a bottleneck nor its absence is known.
+        batches: Batches that the costs are means of.
+        source: What the figures were read from.
+    """
+
+    stages: tuple[StageRecord, ...] = ()
+    bottleneck: StageRecord | None = None
+    balanced_because: str | None = None
+    unknown_because: str | None = None
+    batches: int = 0
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class ContentionRecord:
+    """How much a run's threads were in each other's way.
+
+    Attributes:
+        gil_wait_s: Median time that a thread which wants to run Python code waits for the
+            interpreter's lock.
+        cores_busy_fraction: Processor time of this process over what its cores have, 0 to 1.
+        causes: What of the two is so high that it slows the stages down; None where neither could
+            be measured.
+    """
+
+    gil_wait_s: float | None = None
+    cores_busy_fraction: float | None = None
+    causes: tuple[Cause, ...] | None = None
