@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.experiments.sources import endless
-from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.diagnosis import TRIMMED_FROM, Rate
 
-# The lowest and highest of six are a 97 % interval of the median.
-ROUNDS = 6
+# So many that one that was disturbed can be left out on either side.
+ROUNDS = TRIMMED_FROM
 # Of each stretch, what is not counted: buffers are emptied or filled, idle cores wake up.
 SETTLING = 0.25
 # Fewer say nothing, however long they take.
@@ -21,7 +21,8 @@ HELD_BATCHES = 8
 HELD_BYTES = 2**29
 
 Call = Callable[[], Any]
-Experiment = Callable[[Call, Any], None]
+Step = Callable[[Any], Any]
+Experiment = Callable[[Step, Any], None]
 
 
 def data_rate(dataset: Any, *, seconds: float, rounds: int = ROUNDS) -> Rate:
@@ -54,10 +55,13 @@ def compute_rate(model: Any, batches: Any, *, seconds: float, rounds: int = ROUN
     """
     rates: list[float] = []
 
-    def experiment(step: Call, iterator: Any) -> None:
-        run_for(step, seconds / rounds)
+    def experiment(step: Step, iterator: Any) -> None:
+        def train() -> Any:
+            return step(iterator)
+
+        run_for(train, seconds / rounds)
         batches_each = model.steps_per_execution
-        rates.extend(rate_of(step, seconds / rounds, batches=batches_each) for _ in range(rounds))
+        rates.extend(rate_of(train, seconds / rounds, batches=batches_each) for _ in range(rounds))
 
     within_fit(model, batches.repeat(), experiment)
     return Rate.of(rates)
@@ -106,7 +110,7 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
     Args:
         model: A compiled model; call it within `untouched(model)`.
         source: What `fit` takes, endless.
-        experiment: Given a function that trains one execution, and Keras' iterator.
+        experiment: Given the step function and the iterator that Keras would call it with.
 
     Raises:
         ValueError: If the source ran out of batches.
@@ -120,7 +124,7 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
 
         def once(iterator: Any) -> None:
             nonlocal finished
-            experiment(lambda: step(iterator), iterator)
+            experiment(step, iterator)
             finished = True
             # As at an epoch's end, where Keras stops the workers of a PyDataset.
             raise StopIteration
@@ -137,12 +141,13 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
         raise ValueError("dataset must have at least one batch; it ended without giving any.")
 
 
-def hold(iterator: Any, element_spec: Any, count: int = HELD_BATCHES) -> Any:
+def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> Any:
     """Takes some batches out of a pipeline.
 
     Args:
         iterator: Where they come from; batches that a strategy has divided are put together.
-        element_spec: The pipeline's `element_spec`, so that nothing is traced again for them.
+        element_spec: The pipeline's `element_spec`, so that nothing is traced again for these
+            batches; by default theirs, with a batch size left open as Keras does.
         count: How many at most; fewer if they need more than 512 MiB.
 
     Returns:
@@ -150,7 +155,8 @@ def hold(iterator: Any, element_spec: Any, count: int = HELD_BATCHES) -> Any:
     """
     import tensorflow as tf
 
-    held, size = None, 0
+    held: Any = None
+    size = 0
     for _ in range(count):
         batch = tf.nest.map_structure(_put_together, next(iterator))
         one = tf.data.Dataset.from_tensors(batch)
@@ -158,6 +164,8 @@ def hold(iterator: Any, element_spec: Any, count: int = HELD_BATCHES) -> Any:
         size += _size(batch)
         if size > HELD_BYTES:
             break
+    if element_spec is None:
+        element_spec = tf.nest.map_structure(_leave_open, held.element_spec)
     variant = tf.data.experimental.to_variant(held)
     return tf.data.experimental.from_variant(variant, element_spec)
 
@@ -167,6 +175,14 @@ def _put_together(part: Any) -> Any:
 
     divided = isinstance(part, tf.distribute.DistributedValues)
     return tf.concat(part.values, axis=0) if divided else part
+
+
+def _leave_open(spec: Any) -> Any:
+    import tensorflow as tf
+
+    if not isinstance(spec, tf.TensorSpec) or not spec.shape.rank:
+        return spec
+    return tf.TensorSpec((None, *spec.shape[1:]), spec.dtype)
 
 
 def _size(batch: Any) -> int:

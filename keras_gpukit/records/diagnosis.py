@@ -7,21 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Cause = Literal["cores", "interpreter", "nothing ahead"]
+Cause = Literal["interpreter", "cores", "nothing ahead"]
+
+# From so many rounds on, one odd round on either side is left out of the interval.
+TRIMMED_FROM = 8
 
 
 @dataclass(frozen=True)
 class Rate:
     """A rate that was measured in several rounds.
 
-    Lowest and highest round are an interval of the true median too: each round is as likely above
-    it as below, so of n rounds all lie on one side of it with probability 2^(1-n); of six rounds
-    in one case of 32 (the sign test's interval, free of any assumption on the noise).
+    The interval is one of the true median: each round is as likely above that as below, so of
+    eight rounds at least seven lie on one side of it in 18 cases of 256 (the sign test, which
+    assumes nothing of the noise). From eight rounds on it reaches from the second lowest to the
+    second highest, which is a 93 % interval; of fewer rounds it is the whole range, 75 % at three.
 
     Attributes:
         median: The median of the rounds.
-        low: The lowest round.
-        high: The highest round.
+        low: Where the interval begins.
+        high: Where it ends.
         unit: What is counted.
     """
 
@@ -33,4 +37,75 @@ class Rate:
     @classmethod
     def of(cls, rounds: Sequence[float], unit: str = "batches/s") -> Rate:
         """Sums rounds up."""
-        return cls(statistics.median(rounds), min(rounds), max(rounds), unit)
+        ordered = sorted(rounds)
+        trimmed = 1 if len(ordered) >= TRIMMED_FROM else 0
+        return cls(statistics.median(ordered), ordered[trimmed], ordered[-1 - trimmed], unit)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of measuring: each kind once, one right after the other.
+
+    Attributes:
+        data_only: Batches a second that the pipeline gives when nothing is done with them.
+        actual: Batches a second that the model trains on from the pipeline.
+        compute_only: Batches a second that the model trains on from memory.
+        cores_busy: Share of the usable cores that worked during `actual`, 0 to 1.
+        interpreter_delay_s: How much later than it asked to, in the median, a Python thread got
+            going again during `actual`.
+    """
+
+    data_only: float
+    actual: float
+    compute_only: float
+    cores_busy: float | None = None
+    interpreter_delay_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Contention:
+    """How far making batches and training hold each other up.
+
+    Attributes:
+        shortfall: How far the actual rate is below the lower one of the two alone, as a share of
+            that, with its interval.
+        cause: "interpreter": Python code that makes batches holds the interpreter's lock, which
+            the training thread needs as well. "cores": all cores are busy. "nothing ahead": no
+            batch is prepared while the model trains. None: none of these was recognised.
+        cores_busy: Share of the usable cores that worked, 0 to 1.
+        interpreter_delay_s: How late a Python thread got going again.
+    """
+
+    shortfall: Rate
+    cause: Cause | None
+    cores_busy: float | None
+    interpreter_delay_s: float | None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """How fast a model's input, its computing, and both together go.
+
+    Attributes:
+        data_only: Rate of the pipeline when nothing is done with its batches.
+        compute_only: Rate of the train step on batches in memory.
+        actual: Rate of `fit`.
+        examples_per_batch: Mean number of examples in a batch.
+        ceiling_gain: The speed-up if input were free, as a factor; None if there is none that
+            can be told from the noise.
+        ceiling_interval: The ratio of compute-only to actual rate, with its interval, whether or
+            not it is a gain.
+        contention: Present where the actual rate is lower than either alone explains.
+        rounds: What it is all made from.
+        spent_s: Wall time of the whole diagnosis, in seconds.
+    """
+
+    data_only: Rate
+    compute_only: Rate
+    actual: Rate
+    ceiling_gain: float | None
+    ceiling_interval: Rate
+    contention: Contention | None
+    rounds: tuple[Round, ...]
+    examples_per_batch: float | None = None
+    spent_s: float | None = None

@@ -1,0 +1,112 @@
+"""Finds out what a model would gain if its input were free."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal
+
+from keras_gpukit.experiments.judging import judge
+from keras_gpukit.experiments.rates import within_fit
+from keras_gpukit.experiments.sources import endless
+from keras_gpukit.experiments.turns import STRETCHES, Tell, Turns
+from keras_gpukit.experiments.untouched import untouched
+from keras_gpukit.records.diagnosis import Diagnosis
+from keras_gpukit.reports.diagnosis import print_diagnosis
+
+
+def diagnose(
+    model: Any,
+    dataset: Any,
+    *,
+    batch_size: int | None = None,
+    seconds: float = 20.0,
+    verbose: Literal["auto"] | bool = "auto",
+) -> Diagnosis:
+    """Measures how fast the input, the computing, and both together go.
+
+    In turns, several rounds of each, it iterates the pipeline without the model, trains as `fit`
+    does, and trains on a few batches that are in memory. The ratio of the last two is the most
+    that a better pipeline can gain. The model comes back untouched, bit for bit, also when this
+    ends early: weights, optimizer, metrics, random numbers, and what was not built or compiled
+    yet. No callback runs.
+
+    The dataset is only iterated, from its beginning and over its end if need be. One that
+    reshuffles each time it is iterated has gone on by one such time.
+
+    Args:
+        model: A compiled model, built or not.
+        dataset: What `fit` is given: a `tf.data.Dataset` of batches, a `keras.utils.PyDataset`,
+            or a tuple of arrays `(x, y)` or `(x, y, sample_weight)`.
+        batch_size: Examples in a batch of arrays; 32 by default.
+        seconds: How long to measure. Tracing the train step and making the first batch come on
+            top, and so does what is needed for three rounds of steps that take long.
+        verbose: Whether to show progress and print the result; "auto" is True.
+
+    Returns:
+        The rates with their intervals, and what they say.
+
+    Raises:
+        TypeError: If model or dataset is of no such kind.
+        ValueError: If the model is not compiled, the dataset is empty, or another argument is
+            out of range. What the dataset or the model itself raises comes through as it is.
+
+    Example:
+        ```python
+        diagnosis = gpukit.diagnose(model, dataset)
+        diagnosis.ceiling_gain  # 1.4: at most 1.4 times as fast with a better pipeline
+        ```
+    """
+    _check(model, seconds, verbose)
+    began = time.perf_counter()
+    with untouched(model), _progress(bool(verbose)) as tell:
+        turns = Turns(model, endless(dataset, batch_size), seconds, tell)
+        within_fit(model, turns.source, turns.take)
+    diagnosis = replace(
+        judge(turns.rounds),
+        examples_per_batch=turns.examples_per_batch,
+        spent_s=time.perf_counter() - began,
+    )
+    if verbose:
+        print_diagnosis(diagnosis)
+    return diagnosis
+
+
+def _check(model: Any, seconds: float, verbose: Any) -> None:
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            "diagnose needs Keras with TensorFlow as its backend. "
+            f"Received: backend={keras.backend.backend()!r}"
+        )
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"model must be a keras.Model. Received: model={model!r}")
+    if not model.compiled:
+        raise ValueError(
+            "model must be compiled: call model.compile() first. "
+            f"Received: a model named {model.name!r} that is not"
+        )
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"seconds must be a number. Received: seconds={seconds!r}")
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"seconds must be above 0 and finite. Received: seconds={seconds!r}")
+    if verbose not in ("auto", True, False):
+        raise ValueError(f'verbose must be "auto", True or False. Received: verbose={verbose!r}')
+
+
+@contextmanager
+def _progress(shown: bool) -> Iterator[Tell]:
+    from rich.progress import Progress
+
+    # Drawn between stretches only: a thread that draws would disturb what is measured.
+    with Progress(auto_refresh=False, transient=True, disable=not shown) as progress:
+        task = progress.add_task("diagnose", total=STRETCHES)
+
+        def tell(what: str, stretches_done: int) -> None:
+            progress.update(task, description=what, completed=stretches_done, refresh=True)
+
+        yield tell

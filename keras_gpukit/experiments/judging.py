@@ -1,0 +1,79 @@
+"""What rounds of measuring say: the ceiling, and what holds the two sides up."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Sequence
+
+from keras_gpukit.records.diagnosis import Cause, Contention, Diagnosis, Rate, Round
+
+# Below these it is not worth telling, and a replayed batch is not quite a fetched one.
+SMALLEST_GAIN = 1.05
+SMALLEST_SHORTFALL = 0.10
+# Of a switch interval, after which a waiting Python thread may ask for the lock; see `_cause`.
+LATE_SHARE = 0.5
+ALL_CORES_BUSY = 0.9
+# How well two rates must agree to be called the same.
+SAME = 0.10
+
+
+def judge(rounds: Sequence[Round], *, examples_per_batch: float | None = None) -> Diagnosis:
+    """Sums rounds up and draws the conclusions.
+
+    A gain or a shortfall counts if its whole interval is on one side, and if it is large enough
+    to matter: 5 % and 10 %, our choice.
+
+    Args:
+        rounds: What was measured.
+        examples_per_batch: Mean number of examples in a batch.
+    """
+    ceiling = Rate.of([each.compute_only / each.actual for each in rounds], "times")
+    told = ceiling.low > 1 and ceiling.median >= SMALLEST_GAIN
+    return Diagnosis(
+        data_only=Rate.of([each.data_only for each in rounds]),
+        compute_only=Rate.of([each.compute_only for each in rounds]),
+        actual=Rate.of([each.actual for each in rounds]),
+        ceiling_gain=ceiling.median if told else None,
+        ceiling_interval=ceiling,
+        contention=_contention(rounds),
+        rounds=tuple(rounds),
+        examples_per_batch=examples_per_batch,
+    )
+
+
+def _contention(rounds: Sequence[Round]) -> Contention | None:
+    shortfall = Rate.of(
+        [1 - each.actual / min(each.data_only, each.compute_only) for each in rounds], "share"
+    )
+    if shortfall.low <= 0 or shortfall.median < SMALLEST_SHORTFALL:
+        return None
+    cores_busy = _median([each.cores_busy for each in rounds])
+    delay_s = _median([each.interpreter_delay_s for each in rounds])
+    # Of a batch and a step one after the other; 1 where nothing overlaps.
+    one_by_one = statistics.median(
+        each.actual * (1 / each.data_only + 1 / each.compute_only) for each in rounds
+    )
+    return Contention(shortfall, _cause(cores_busy, delay_s, one_by_one), cores_busy, delay_s)
+
+
+def _cause(cores_busy: float | None, delay_s: float | None, one_by_one: float) -> Cause | None:
+    """Recognises a cause; the most particular one first.
+
+    A Python thread that needs the interpreter's lock asks its holder to let go after
+    `sys.getswitchinterval()`, 5 ms by default. Without a holder it goes on within a fraction of a
+    millisecond, busy cores or not. Two things that share all cores take as long as one after the
+    other, so that pattern alone says that nothing is prepared ahead only if cores were free.
+    """
+    if delay_s is not None and delay_s >= LATE_SHARE * sys.getswitchinterval():
+        return "interpreter"
+    if cores_busy is not None and cores_busy >= ALL_CORES_BUSY:
+        return "cores"
+    if abs(one_by_one - 1) <= SAME:
+        return "nothing ahead"
+    return None
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None

@@ -1,0 +1,106 @@
+"""Measures a pipeline, a model's computing and both together in turns."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from keras_gpukit.experiments.host_load import HostLoad, wait_until_quiet
+from keras_gpukit.experiments.rates import ROUNDS, Step, hold, rate_of, run_for
+from keras_gpukit.records.diagnosis import Round
+
+# Where a step takes seconds, fewer rounds have to do.
+FEWEST_ROUNDS = 3
+KINDS = ("data alone", "together", "compute alone")
+STRETCHES = ROUNDS * len(KINDS)
+# Of the time, for what is slow only at the beginning, when tf.data tunes itself.
+WARM_UP = 0.1
+
+Tell = Callable[[str, int], None]
+
+
+class Turns:
+    """Rounds in which each kind is measured once, so that a drift of the machine meets all alike.
+
+    The order matters. Iterating alone leaves the pipeline's buffers empty, so that training from
+    it is not flattered by what was prepared before; and before training from memory the pipeline
+    is given the time to fill them, so that it is at rest.
+
+    Args:
+        model: A compiled model.
+        source: What it is trained from, endless.
+        seconds: How long to measure.
+        tell: Told what comes next, and how many stretches of `STRETCHES` are done.
+
+    Attributes:
+        rounds: What was measured.
+        examples_per_batch: Mean number of examples in a batch; None if batches have no such axis.
+    """
+
+    def __init__(self, model: Any, source: Any, seconds: float, tell: Tell) -> None:
+        self.source = source
+        self.rounds: list[Round] = []
+        self.examples_per_batch: float | None = None
+        self._model = model
+        self._warm_up_s = WARM_UP * seconds
+        self._rounds_s = (1 - WARM_UP) * seconds
+        self._tell = tell
+
+    def take(self, step: Step, iterator: Any) -> None:
+        """Measures; called where `fit` would train.
+
+        Args:
+            step: The model's step function.
+            iterator: Keras' own over the source.
+        """
+        self._tell("first steps", 0)
+        held = hold(iterator, getattr(self.source, "element_spec", None))
+        self.examples_per_batch = _mean_examples(held)
+        strategy = self._model.distribute_strategy
+        memory = iter(strategy.experimental_distribute_dataset(held.repeat()))
+
+        def fetch() -> Any:
+            return next(iterator)
+
+        def train() -> Any:
+            return step(iterator)
+
+        def replay() -> Any:
+            return step(memory)
+
+        replay()
+        train()
+        run_for(train, self._warm_up_s)
+        end = time.perf_counter() + self._rounds_s
+        while len(self.rounds) < ROUNDS:
+            if len(self.rounds) >= FEWEST_ROUNDS and time.perf_counter() > end:
+                break
+            self.rounds.append(self._round(fetch, train, replay))
+
+    def _round(self, *calls: Callable[[], Any]) -> Round:
+        fetch, train, replay = calls
+        stretch_s, batches = self._rounds_s / STRETCHES, self._model.steps_per_execution
+        self._announce(0)
+        data_only = rate_of(fetch, stretch_s)
+        self._announce(1)
+        with HostLoad() as load:
+            actual = rate_of(train, stretch_s, batches=batches)
+        self._announce(2)
+        wait_until_quiet(stretch_s)
+        compute_only = rate_of(replay, stretch_s, batches=batches)
+        return Round(data_only, actual, compute_only, load.cores_busy, load.interpreter_delay_s)
+
+    def _announce(self, kind: int) -> None:
+        self._tell(
+            f"round {len(self.rounds) + 1}: {KINDS[kind]}", len(self.rounds) * len(KINDS) + kind
+        )
+
+
+def _mean_examples(held: Any) -> float | None:
+    import tensorflow as tf
+
+    firsts = [tf.nest.flatten(batch)[0] for batch in held]
+    lengths = [int(tf.shape(first)[0]) for first in firsts if first.shape.rank]
+    return statistics.fmean(lengths) if lengths else None

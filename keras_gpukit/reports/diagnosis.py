@@ -1,0 +1,94 @@
+"""What a diagnosis says, as a table and in plain words."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from keras_gpukit.records.diagnosis import Contention, Diagnosis, Rate
+from keras_gpukit.reports import units
+
+_CAUSES = {
+    "interpreter": (
+        "Python code that makes batches holds the interpreter's lock, which training needs too: "
+        "do it with TensorFlow operations, or in other processes."
+    ),
+    "cores": "All cores are busy: do less for each example, or find more cores.",
+    "nothing ahead": (
+        "No batch is prepared while the model trains: end the pipeline with "
+        "prefetch(tf.data.AUTOTUNE)."
+    ),
+    None: "Cores were free and no cause was recognised.",
+}
+
+
+def print_diagnosis(diagnosis: Diagnosis, console: Console | None = None) -> None:
+    """Prints the panel.
+
+    Args:
+        diagnosis: What was found.
+        console: Where to print; standard output by default.
+    """
+    (console or Console()).print(render(diagnosis))
+
+
+def render(diagnosis: Diagnosis) -> RenderableType:
+    """The panel: the three rates, then what they mean.
+
+    Args:
+        diagnosis: What was found.
+    """
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "batches/s", "interval", "examples/s"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, rate in _rates(diagnosis):
+        examples = diagnosis.examples_per_batch
+        table.add_row(
+            name,
+            units.number(rate.median),
+            f"{units.number(rate.low)} to {units.number(rate.high)}",
+            units.number(rate.median * examples) if examples is not None else "",
+        )
+    lines = [Text(line) for line in conclusions(diagnosis)]
+    return Panel(
+        Group(table, Text(), *lines), title="keras_gpukit", title_align="left", expand=False
+    )
+
+
+def conclusions(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What the rates mean, a sentence or two on each line."""
+    lines = [_ceiling(diagnosis)]
+    if diagnosis.contention is not None:
+        lines.append(_contention(diagnosis.contention))
+    return tuple(lines)
+
+
+def _rates(diagnosis: Diagnosis) -> tuple[tuple[str, Rate], ...]:
+    return (
+        ("data alone", diagnosis.data_only),
+        ("compute alone", diagnosis.compute_only),
+        ("together", diagnosis.actual),
+    )
+
+
+def _ceiling(diagnosis: Diagnosis) -> str:
+    interval = diagnosis.ceiling_interval
+    span = f"{units.number(interval.low)} to {units.number(interval.high)}"
+    if diagnosis.ceiling_gain is None:
+        return f"Fixing input gains nothing that stands out from the noise (x{span})."
+    return f"Fixing input gives at most x{units.number(diagnosis.ceiling_gain)} ({span})."
+
+
+def _contention(contention: Contention) -> str:
+    share = units.percentage(contention.shortfall.median)
+    evidence = []
+    if contention.cores_busy is not None:
+        evidence.append(f"cores {units.percentage(contention.cores_busy)} busy")
+    if contention.interpreter_delay_s is not None:
+        evidence.append(f"Python {units.duration(contention.interpreter_delay_s)} late")
+    return (
+        f"Together they are {share} slower than the slower one alone. "
+        f"{_CAUSES[contention.cause]}" + (f" ({', '.join(evidence)})" if evidence else "")
+    )
