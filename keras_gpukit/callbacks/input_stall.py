@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
+from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.totals import StepTotals
-from keras_gpukit.records.steps import InputRecord, StepWindow
+from keras_gpukit.records.steps import InputRecord, StepWindow, TimeBreakdown
 
 
 class InputStall(StepWatchingCallback[InputRecord]):
@@ -47,4 +48,18 @@ class InputStall(StepWatchingCallback[InputRecord]):
             clock.meter.confidence if clock.meter else None,
             clock.unknown_because,
         )
-        return replace(record, spread=clock.spread.record(), pipeline_start=clock.starts.record())
+        is_broken_down = totals.phase == session.phase and totals.phase != "predict"
+        return replace(
+            record,
+            spread=clock.spread.record(),
+            pipeline_start=clock.starts.record(),
+            breakdown=_breakdown(session, clock, record.wait_s) if is_broken_down else None,
+        )
+
+
+def _breakdown(session: Session, clock: StepClock, wait_s: float | None) -> TimeBreakdown:
+    """The call's wall time by what it went to, from the mean wait of a step."""
+    # The first step of the run, and those whose wait is known to be their epoch's start.
+    executions_apart = 1 + clock.starts.epochs
+    steps = max(clock.steps - executions_apart * session.model.steps_per_execution, 0)
+    return session.wall.breakdown(None if wait_s is None else wait_s * steps)

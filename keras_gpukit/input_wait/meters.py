@@ -64,11 +64,11 @@ class PipelineStart:
 
     Attributes:
         wait_s: All of it. Where the first call also traced, that is in it.
-        shuffle_fraction: The part of it that filled shuffle buffers, 0 to 1.
+        shuffle_fraction: The part of it that filled shuffle buffers, 0 to 1; None if unknown.
     """
 
     wait_s: float
-    shuffle_fraction: float
+    shuffle_fraction: float | None
 
 
 class Meter(Protocol):

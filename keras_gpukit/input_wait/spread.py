@@ -96,7 +96,8 @@ class Spread:
     def _quantile(self, share: float) -> float:
         bucket = int(np.searchsorted(np.cumsum(self._counts), share * self._calls))
         # The middle of the bucket; the first one holds all that is nothing.
-        return _SMALLEST_S * math.exp((bucket + 0.5) * _GROWTH) if bucket else 0.0
+        middle_s = _SMALLEST_S * math.exp((bucket + 0.5) * _GROWTH)
+        return min(middle_s, self._worst_s) if bucket else 0.0
 
     def _period(self) -> float | None:
         count, total, squares = self._intervals

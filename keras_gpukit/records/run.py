@@ -9,7 +9,7 @@ from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
 from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
 
 Ending = Literal["completed", "interrupted"]
 
@@ -73,6 +73,11 @@ class RunSummary:
     def input_stall_fraction(self) -> float | None:
         """Wait over step time, 0 to 1."""
         return self.input.stall_fraction if self.input else None
+
+    @property
+    def breakdown(self) -> TimeBreakdown | None:
+        """Where the wall time went."""
+        return self.input.breakdown if self.input else None
 
     @property
     def memory_peak_bytes(self) -> dict[str, int]:

@@ -108,12 +108,12 @@ class PipelineStartRecord:
             asks for it may trace.
         mean_s: Mean wait.
         shuffle_s: Part of it that filled shuffle buffers, taken by the share of the elements drawn
-            until then that stayed in a buffer.
+            until then that stayed in a buffer; None where that is unknown.
     """
 
     epochs: int
     mean_s: float
-    shuffle_s: float
+    shuffle_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,7 @@ class InputRecord:
         spread: How the wait spreads over steps, where each step's is known.
         trend: The course of the run, at most 64 stretches of alike many windows.
         pipeline_start: The wait for the first batches of epochs.
+        breakdown: Where the wall time went; of `fit` and `evaluate`, and of no validation.
     """
 
     phase: Phase
@@ -174,3 +175,4 @@ class InputRecord:
     spread: WaitSpread | None = None
     trend: tuple[TrendPoint, ...] = ()
     pipeline_start: PipelineStartRecord | None = None
+    breakdown: TimeBreakdown | None = None
