@@ -97,7 +97,7 @@ class Session:
     def startup_s(self) -> float:
         """What watching cost once, in the same measure."""
         opening_s = self.log.opening_cpu_s if self.log else 0.0
-        return self._once_s + self.step_functions.first_call.spent_s + opening_s
+        return self._once_s + self.step_functions.startup_s + opening_s
 
     def add_cost(self, spent_s: float, *, once: bool) -> None:
         """Counts time that a callback spent on the training thread."""

@@ -93,8 +93,13 @@ class StepFunctions:
 
     @property
     def overhead_s(self) -> float:
-        """What timing cost so far."""
-        return sum(clock.total_overhead_s for clock in self.clocks.values())
+        """What timing costs again and again, so far."""
+        return sum(clock.recurring_s for clock in self.clocks.values())
+
+    @property
+    def startup_s(self) -> float:
+        """What timing and watching the first steps cost once."""
+        return self.first_call.spent_s + sum(clock.startup_s for clock in self.clocks.values())
 
     def watch(self, phase: Phase, on_window: OnWindow) -> None:
         """Has a phase's step function timed.

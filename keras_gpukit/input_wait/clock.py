@@ -65,6 +65,8 @@ class StepClock:
         self.calls = 0
         self.overhead_s = 0.0
         """What choosing and reading meters cost on the training thread so far."""
+        self.startup_s = 0.0
+        """What of that came with the first pipeline, once."""
         self.meter: Meter | None = None
         self.unknown_because: str | None = None
         self.spread = Spread(steps_per_execution)
@@ -104,9 +106,9 @@ class StepClock:
         return self.calls * self._steps_per_execution
 
     @property
-    def total_overhead_s(self) -> float:
-        """What timing cost on the training thread so far, noting entries included."""
-        return self.overhead_s + self.calls * _cost_of_a_call_s()
+    def recurring_s(self) -> float:
+        """What timing costs on the training thread again and again, so far."""
+        return self.overhead_s - self.startup_s + self.calls * _cost_of_a_call_s()
 
     @property
     def step(self) -> int:
@@ -297,7 +299,10 @@ class StepClock:
             self._no_window()
             self.meter, self.unknown_because = None, f"{type(error).__name__}: {error}"
             give_up("Timing steps", error, "Step times are unknown from here on.")
-        self.overhead_s += self._now() - began
+        spent_s = self._now() - began
+        self.overhead_s += spent_s
+        if self.calls <= 2:
+            self.startup_s += spent_s
 
 
 @functools.cache

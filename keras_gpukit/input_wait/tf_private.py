@@ -1,7 +1,8 @@
 """TensorFlow's private names that the input wait is read through.
 
-Seen on TensorFlow 2.21: `DistributedIterator._iterators`, their `_iterator`,
+Seen on TensorFlow 2.21: `DistributedIterator._iterators` and what makes one anew, their `_iterator`,
 `OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset`, `DatasetV2._variant_tensor`,
+`DatasetV2._flat_structure`,
 `_OptionsDataset._input_dataset`, `dataset_ops.UnaryUnchangedStructureDataset`, and the kernels of
 `LatencyStatsDataset`. Where one is gone, the mechanism that needs it is not chosen.
 """
@@ -50,11 +51,23 @@ def empty_iterator(iterator: Any) -> Any:
     """Returns an iterator of the same type that has no data; none of the pipeline runs.
 
     Raises:
-        ValueError: If there is none.
+        Exception: If there is none.
     """
-    empty = iter(iterator._dataset.take(0))
-    if empty._type_spec != iterator._type_spec:
-        raise ValueError("an empty iterator would be traced anew")
+    workers = getattr(iterator, "_iterators", None)
+    if workers is None:
+        return iter(iterator._dataset.take(0))
+    empty_workers = [
+        type(worker)(worker._dataset.take(0), worker._worker, worker._devices, worker._options)
+        for worker in workers
+    ]
+    empty = type(iterator)(
+        iterator._input_workers,
+        empty_workers,
+        iterator._strategy,
+        cardinality=iterator._cardinality,
+        enable_get_next_as_optional=iterator._enable_get_next_as_optional,
+    )
+    empty._element_spec = iterator.element_spec
     return empty
 
 
