@@ -1,0 +1,67 @@
+"""What would help a pipeline, but only its author can change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from keras_gpukit.experiments import tf_private
+from keras_gpukit.experiments.chain import stages
+from keras_gpukit.experiments.randomness import impurities, varies
+from keras_gpukit.experiments.tf_private import Dataset, inputs, kind
+
+# Fetching a batch and starting a step cost the same for one example as for a hundred.
+SMALL_BATCH = 16
+_MAPS = {"Map", "ParallelMap"}
+_BATCHES = {"Batch", "ParallelBatch"}
+
+
+def advice(dataset: Dataset, *, trust_python: bool) -> list[str]:
+    """What to change by hand, one thing a line.
+
+    Args:
+        dataset: The tuned pipeline.
+        trust_python: Whether Python functions are taken to give the same each time.
+    """
+    found = dict.fromkeys(line for stage in stages(dataset) for line in _about(stage, trust_python))
+    return list(found)
+
+
+def _about(stage: Dataset, trust_python: bool) -> Iterator[str]:
+    below = inputs(stage)
+    if kind(stage) == "Cache":
+        frozen = varies(below[0], trust_python=trust_python)
+        if frozen:
+            yield (
+                f"The cache holds what should differ from epoch to epoch ({frozen}): cache before "
+                "that stage."
+            )
+    if kind(stage) in _BATCHES:
+        size = int(stage._batch_size)
+        if size < SMALL_BATCH:
+            yield (
+                f"Batches of {size}: a larger batch costs little more to fetch and to train on; "
+                "adapt the learning rate."
+            )
+        if kind(below[0]) in _MAPS and not impurities(below[0]):
+            name = tf_private.function_name(below[0])
+            yield (
+                f"If {name} can take whole batches, call it after batch(): one call for each batch "
+                "in place of one for each element."
+            )
+    if kind(stage) == "Shuffle" and kind(below[0]) in _MAPS and not impurities(below[0]):
+        name = tf_private.function_name(below[0])
+        yield (
+            f"Shuffle before {name}: the order is the same, and the buffer of "
+            f"{int(stage._buffer_size)} elements holds what {name} is given, not what it makes."
+        )
+    if "python" in impurities(stage):
+        yield (
+            f"{_whose(stage)} runs in Python, one call at a time: write it with TensorFlow's "
+            "operations, or make it a keras.utils.PyDataset with several workers."
+        )
+
+
+def _whose(stage: Dataset) -> str:
+    name = tf_private.function_name(stage)
+    generated = {"generator_next_fn", "finalize_fn", "get_iterator_id_fn", "flat_map_fn"}
+    return "The generator" if name in generated else name

@@ -1,0 +1,195 @@
+"""What can be tried on a `tf.data` pipeline without changing what it gives.
+
+Each function looks at a pipeline and returns the change it proposes, or None. Caching has a module
+of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from keras_gpukit.experiments import tf_private
+from keras_gpukit.experiments.chain import changeable, replace, spine
+from keras_gpukit.experiments.randomness import changes_in_parallel
+from keras_gpukit.experiments.tf_private import Dataset, inputs, kind
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What the user allows.
+
+    Attributes:
+        reorder: Elements may come in another order, and seeded draws fall on other elements.
+        trust_python: Python functions depend on their arguments alone, and may run side by side.
+    """
+
+    reorder: bool = False
+    trust_python: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """A pipeline that may be faster than the one it was made from.
+
+    Attributes:
+        name: Stable identifier.
+        description: The change in words.
+        dataset: The changed pipeline.
+        lines: Lines of code that must stand before the pipeline's.
+        blocked: Why it may not be kept, however fast; it is only measured. "" where it may.
+        note: What to know of it.
+        overlaps: Whether it works by making batches while the last one is trained on.
+    """
+
+    name: str
+    description: str
+    dataset: Dataset
+    lines: tuple[str, ...] = ()
+    blocked: str = ""
+    note: str = ""
+    overlaps: bool = False
+
+
+Proposal = Callable[[Dataset, Allowed], Change | None]
+
+
+def parallel_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
+    """Every serial map whose elements stay the same, in parallel."""
+    maps = [stage for stage in _unique(dataset) if kind(stage) == "Map"]
+    maps = [stage for stage in maps if not _hindered(stage, allowed)]
+    return _in_parallel(dataset, maps, allowed, "parallel-map") if maps else None
+
+
+def hindered_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
+    """The other serial maps in parallel, to tell what that would bring."""
+    maps = [stage for stage in _unique(dataset) if kind(stage) == "Map"]
+    reasons = {id(stage): _hindered(stage, allowed) for stage in maps}
+    maps = [stage for stage in maps if reasons[id(stage)]]
+    if not maps:
+        return None
+    told = "; ".join(sorted({reason for each in maps if (reason := reasons[id(each)])}))
+    return _in_parallel(dataset, maps, allowed, "parallel-map", blocked=told)
+
+
+def parallel_files(dataset: Dataset, allowed: Allowed) -> Change | None:
+    """Files read ahead or side by side: a serial `interleave` or `flat_map` in parallel."""
+    readers = [
+        stage
+        for stage in _unique(dataset)
+        if kind(stage) in {"Interleave", "FlatMap"}
+        and not _hindered(stage, allowed)
+        and int(inputs(stage)[0].cardinality()) != 1
+        # A serial interleave and a parallel one choose an automatic cycle length differently.
+        and (allowed.reorder or kind(stage) == "FlatMap" or int(stage._cycle_length) > 0)
+    ]
+    if not readers:
+        return None
+    return _in_parallel(dataset, readers, allowed, "parallel-files")
+
+
+def parallel_batches(dataset: Dataset, allowed: Allowed) -> Change | None:
+    """Batches put together side by side."""
+    batches = [stage for stage in _unique(dataset) if kind(stage) == "Batch"]
+    return _in_parallel(dataset, batches, allowed, "parallel-batch") if batches else None
+
+
+def prefetch(dataset: Dataset, allowed: Allowed) -> Change | None:
+    """Batches made ahead while the model trains."""
+    import tensorflow as tf
+
+    last = next((stage for stage in spine(dataset) if kind(stage) != "Options"), dataset)
+    if kind(last) != "Prefetch":
+        description = "make batches ahead: prefetch at the end"
+        return Change("prefetch", description, dataset.prefetch(tf.data.AUTOTUNE), overlaps=True)
+    if int(last._buffer_size) == tf.data.AUTOTUNE:
+        return None
+    deeper = replace(dataset, {id(last): lambda below: below[0].prefetch(tf.data.AUTOTUNE)})
+    return Change("prefetch", "prefetch as many as pays", deeper, overlaps=True)
+
+
+def any_order(dataset: Dataset, allowed: Allowed) -> Change | None:
+    """No waiting for an element that takes longer than those after it."""
+    import tensorflow as tf
+
+    if not allowed.reorder or dataset.options().deterministic is False:
+        return None
+    if not any(kind(stage).startswith("Parallel") for stage in _unique(dataset)):
+        return None
+    options = tf.data.Options()
+    options.deterministic = False
+    lines = ("options = tf.data.Options()", "options.deterministic = False")
+    changed = dataset.with_options(options)
+    return Change("any-order", "do not wait for slow elements", changed, lines)
+
+
+def more_threads(dataset: Dataset, allowed: Allowed) -> Change | None:
+    """Threads beyond the cores, for functions that wait for files or the network."""
+    import tensorflow as tf
+
+    if dataset.options().threading.private_threadpool_size:
+        return None
+    if not any(kind(stage).startswith("Parallel") for stage in _unique(dataset)):
+        return None
+    size = 4 * (os.cpu_count() or 1)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = size
+    lines = (
+        "options = tf.data.Options()",
+        f"options.threading.private_threadpool_size = {size}",
+    )
+    changed = dataset.with_options(options)
+    return Change("more-threads", f"{size} threads of its own", changed, lines)
+
+
+def autotuning(dataset: Dataset, allowed: Allowed) -> Change | None:
+    """TensorFlow's own choice of parallelism, where it was switched off."""
+    import tensorflow as tf
+
+    if dataset.options().autotune.enabled is not False:
+        return None
+    options = tf.data.Options()
+    options.autotune.enabled = True
+    lines = ("options = tf.data.Options()", "options.autotune.enabled = True")
+    return Change("autotune", "switch autotuning on", dataset.with_options(options), lines)
+
+
+def _unique(dataset: Dataset) -> list[Dataset]:
+    """The stages that may be changed: below a cache nothing would be gained but its filling."""
+    return list({id(stage): stage for stage in changeable(dataset)}.values())
+
+
+def _hindered(stage: Dataset, allowed: Allowed) -> str | None:
+    return changes_in_parallel(
+        stage, trust_python=allowed.trust_python, allow_reorder=allowed.reorder
+    )
+
+
+def _in_parallel(
+    dataset: Dataset, chosen: list[Dataset], allowed: Allowed, name: str, blocked: str = ""
+) -> Change:
+    def parallel(stage: Dataset) -> Callable[[list[Dataset]], Dataset]:
+        deterministic = "default"
+        if dataset.options().deterministic is False and not allowed.reorder:
+            deterministic = "true"
+        files = None
+        if allowed.reorder and kind(stage) in {"Interleave", "FlatMap"}:
+            files = max(4, os.cpu_count() or 1)
+        return lambda below: tf_private.in_parallel(stage, below[0], deterministic, files)
+
+    known = [stage for stage in chosen if tf_private.is_known(stage)]
+    changed = replace(dataset, {id(stage): parallel(stage) for stage in known})
+    return Change(name, _DESCRIPTIONS[name].format(_names(known)), changed, blocked=blocked)
+
+
+_DESCRIPTIONS = {
+    "parallel-map": "call {} for several elements at once",
+    "parallel-files": "read files ahead in {}",
+    "parallel-batch": "put batches together side by side",
+}
+
+
+def _names(chosen: list[Dataset]) -> str:
+    names = [tf_private.function_name(stage) for stage in chosen if tf_private.functions(stage)]
+    return ", ".join(dict.fromkeys(names))

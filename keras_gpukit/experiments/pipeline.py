@@ -1,0 +1,145 @@
+"""Tuning a `tf.data.Dataset`: the changes in the order in which they are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from keras_gpukit.experiments import caching, changes
+from keras_gpukit.experiments.advice import advice
+from keras_gpukit.experiments.chain import anew, changeable, code, stages
+from keras_gpukit.experiments.changes import Allowed, Change
+from keras_gpukit.experiments.permission import CachePermission
+from keras_gpukit.experiments.reading import Readings
+from keras_gpukit.experiments.rounds import Gain, Read
+from keras_gpukit.experiments.tf_private import Dataset, kind
+from keras_gpukit.experiments.tf_private import variables as variables_of
+from keras_gpukit.experiments.trials import Attempt, Trials
+
+# The step that prefetching is tried beside takes as long as a batch, but no longer than this.
+LONGEST_STEP_S = 0.05
+
+# What makes elements comes before what keeps them, so that the first epoch is faster too.
+_BEFORE_CACHING: tuple[changes.Proposal, ...] = (
+    changes.autotuning,
+    changes.parallel_maps,
+    changes.hindered_maps,
+    changes.parallel_files,
+    changes.parallel_batches,
+)
+_AFTER_CACHING: tuple[changes.Proposal, ...] = (
+    changes.any_order,
+    changes.more_threads,
+    changes.prefetch,
+)
+
+
+class PipelineTuning:
+    """What is tried on a `tf.data.Dataset`.
+
+    Args:
+        dataset: The pipeline.
+        allowed: What may change.
+        permission: The user's word on caching.
+        readings: Makes pipelines ready for reading.
+
+    Raises:
+        ValueError: If reading the pipeline would leave a part of a cache on disk behind.
+    """
+
+    def __init__(
+        self, dataset: Dataset, allowed: Allowed, permission: CachePermission, readings: Readings
+    ) -> None:
+        within_reach = {id(stage) for stage in changeable(dataset)}
+        for stage in stages(dataset):
+            if kind(stage) == "Cache" and stage._filename.numpy() and id(stage) not in within_reach:
+                raise ValueError(
+                    "dataset must not cache on disk below a stage that is not known: reading a "
+                    "part of it would leave a part of the cache. Tune the dataset below its "
+                    f"cache. Received: dataset={dataset!r}"
+                )
+        self._dataset = self._best = dataset
+        self._allowed = allowed
+        self._permission = permission
+        self._readings = readings
+        self._lines: list[str] = []
+
+    def read(self, dataset: Dataset) -> Read:
+        """Reads a pipeline."""
+        return self._readings.of(dataset)
+
+    def batches(self) -> Dataset:
+        """The pipeline, to take batches from."""
+        return self._readings.ready(self._dataset)
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Puts the variables that the pipeline draws from back, such as a generator's state."""
+        variables = [each for stage in stages(self._dataset) for each in variables_of(stage)]
+        values = [variable.numpy() for variable in variables]
+        try:
+            yield
+        finally:
+            for variable, value in zip(variables, values, strict=True):
+                variable.assign(value)
+
+    def tune(self, trials: Trials) -> Dataset:
+        """Tries every change.
+
+        Returns:
+            The tuned pipeline, in which nothing was read yet.
+        """
+        self._try_all(_BEFORE_CACHING, trials)
+        self._try_caching(trials)
+        self._try_all(_AFTER_CACHING, trials)
+        return self._dataset if self._best is self._dataset else anew(self._best)
+
+    def code(self, tuned: Dataset) -> str:
+        """The pipeline as it should be written."""
+        return "\n".join([*self._lines, code(self._dataset, tuned)])
+
+    def advice(self, tuned: Dataset) -> list[str]:
+        """What to change by hand."""
+        return advice(tuned, trust_python=self._allowed.trust_python)
+
+    def _try_all(self, proposals: tuple[changes.Proposal, ...], trials: Trials) -> None:
+        for propose in proposals:
+            if trials.ending:
+                return
+            change = propose(self._best, self._allowed)
+            if change is not None:
+                self._try(change, trials, lambda found, change=change: change.blocked)  # type: ignore[misc]
+
+    def _try_caching(self, trials: Trials) -> None:
+        permission = self._permission
+        if not permission.places or trials.ending:
+            return
+        change, reason = caching.propose(self._best, self._allowed, self._readings, permission)
+        if change is None:
+            trials.skip("cache", "cache elements", reason)
+            return
+        description = change.description
+        if self._try(change, trials, lambda found: permission.decide(description, found)):
+            for stage in stages(self._best):
+                if kind(stage) == "Cache":
+                    permission.make_room(stage)
+
+    def _try(self, change: Change, trials: Trials, decide: Callable[[Gain], str]) -> bool:
+        step_s = min(LONGEST_STEP_S, 1 / trials.best.median) if change.overlaps else 0.0
+        before = self._readings.of(self._best, step_s)
+        after = self._readings.of(change.dataset, step_s)
+        kept = trials.run(
+            Attempt(
+                change.name,
+                change.description,
+                before,
+                after,
+                decide,
+                change.note,
+                change.overlaps,
+            )
+        )
+        if kept:
+            self._best = change.dataset
+            self._lines += [line for line in change.lines if line not in self._lines]
+        return kept

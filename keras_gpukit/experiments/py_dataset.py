@@ -1,0 +1,127 @@
+"""Tuning a `keras.utils.PyDataset`: how many workers prepare its batches, and how far ahead."""
+
+from __future__ import annotations
+
+import copy
+import os
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from keras_gpukit.experiments.rates import within_fit
+from keras_gpukit.experiments.reading import rate
+from keras_gpukit.experiments.rounds import Read
+from keras_gpukit.experiments.sources import endless
+from keras_gpukit.experiments.trials import Attempt, Trials
+
+_THREADS_NOTE = "several threads call __getitem__"
+_PROCESSES_NOTE = "several processes call __getitem__, each with a copy of the dataset"
+
+
+class PyDatasetTuning:
+    """What is tried on a `keras.utils.PyDataset`: more workers, processes, a longer queue.
+
+    Args:
+        dataset: The dataset; it is not changed.
+        read_s: How long a reading takes, in seconds.
+        processes: Whether processes may be tried.
+    """
+
+    def __init__(self, dataset: Any, read_s: float, *, processes: bool) -> None:
+        self._read_s = read_s
+        self._dataset = dataset
+        self._best = copy.copy(dataset)
+        self._processes = processes
+
+    def read(self, dataset: Any) -> Read:
+        """Reads a dataset as `fit` does: by Keras' own workers, queue and iterator."""
+        return _reader(dataset, self._read_s)
+
+    def batches(self) -> Any:
+        """The first batch."""
+        import tensorflow as tf
+
+        return tf.data.Dataset.from_tensors(self._dataset[0])
+
+    def untouched(self) -> AbstractContextManager[None]:
+        """Nothing is to be put back."""
+        return nullcontext()
+
+    def tune(self, trials: Trials) -> Any:
+        """Tries every setting.
+
+        Returns:
+            A shallow copy with the settings that were kept.
+        """
+        for workers in _more_workers(self._best.workers):
+            settings = {"workers": workers}
+            if not self._try(settings, trials, f"{workers} workers", _THREADS_NOTE):
+                break
+        if self._processes and not self._best.use_multiprocessing:
+            workers = max(self._best.workers, os.cpu_count() or 1)
+            settings = {"workers": workers, "use_multiprocessing": True}
+            self._try(settings, trials, f"{workers} processes", _PROCESSES_NOTE)
+        queue = 4 * self._best.workers
+        if self._best.workers > 1 and queue > self._best.max_queue_size:
+            self._try({"max_queue_size": queue}, trials, f"a queue of {queue} batches", "")
+        return self._best
+
+    def code(self, tuned: Any) -> str:
+        """The settings that differ, as lines of code."""
+        return "\n".join(
+            f"dataset.{name} = {getattr(tuned, name)!r}"
+            for name in ("workers", "use_multiprocessing", "max_queue_size")
+            if getattr(tuned, name) != getattr(self._dataset, name)
+        )
+
+    def advice(self, tuned: Any) -> list[str]:
+        """What to change by hand."""
+        if tuned.use_multiprocessing or self._processes:
+            return []
+        return [
+            "Where __getitem__ computes in Python or NumPy, threads share one interpreter: "
+            "processes (use_multiprocessing=True, tried with try_processes=True) do not."
+        ]
+
+    def _try(self, settings: dict[str, Any], trials: Trials, description: str, note: str) -> bool:
+        if trials.ending:
+            return False
+        changed = copy.copy(self._best)
+        for name, value in settings.items():
+            setattr(changed, name, value)
+        name = "-".join(settings).replace("_", "-")
+        before, after = self.read(self._best), self.read(changed)
+        kept = trials.run(Attempt(name, description, before, after, lambda found: "", note))
+        if kept:
+            self._best = changed
+        return kept
+
+
+def _reader(dataset: Any, read_s: float) -> Read:
+    import keras
+
+    class Idle(keras.Model):  # type: ignore[misc]
+        def train_step(self, data: Any) -> dict[str, Any]:
+            return {}
+
+    def read() -> float:
+        model = Idle()
+        model.compile(jit_compile=False)
+        rates: list[float] = []
+
+        def experiment(step: Any, iterator: Any) -> None:
+            rates.append(rate(lambda: next(iterator), read_s))
+
+        within_fit(model, endless(dataset), experiment)
+        return rates[0]
+
+    return read
+
+
+def _more_workers(workers: int) -> list[int]:
+    """Twice as many each time, to four for each core: beyond them threads can only wait."""
+    most = 4 * (os.cpu_count() or 1)
+    steps = []
+    while 2 * max(workers, 1) <= most:
+        workers = 2 * max(workers, 1)
+        steps.append(workers)
+    return steps

@@ -1,0 +1,142 @@
+"""Whether a stage gives the same each time, as far as its graph shows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from keras_gpukit.experiments import tf_private
+from keras_gpukit.experiments.chain import stages
+from keras_gpukit.experiments.tf_private import Dataset, kind
+
+Impurity = Literal["random", "seeded", "python", "variable", "state"]
+"""What keeps a function from being one of its arguments alone: random draws without a seed, those
+with one, a Python function, a variable that is read, or any other state."""
+
+_WORDS: dict[Impurity, str] = {
+    "random": "draws random numbers",
+    "seeded": "draws random numbers in an order that a seed fixes",
+    "python": "calls a Python function, of which nothing is known",
+    "variable": "reads a variable, which may change",
+    "state": "has a state",
+}
+
+# Operations registered as stateful whose output depends on their inputs alone, as long as nobody
+# writes to the files and tables they read.
+_PURE = {
+    "Assert",
+    "Case",
+    "If",
+    "While",
+    "StatefulPartitionedCall",
+    "LookupTableFindV2",
+    "LookupTableSizeV2",
+    "TensorDataset",
+    "TensorSliceDataset",
+    "RangeDataset",
+    "GeneratorDataset",  # over functions that are looked at themselves
+    "TFRecordDataset",
+    "TFRecordDatasetV2",
+    "TextLineDataset",
+    "FixedLengthRecordDataset",
+    "FixedLengthRecordDatasetV2",
+}
+_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
+_VARIABLE = {"ReadVariableOp", "VarHandleOp", "VarIsInitializedOp", "ResourceGather"}
+
+_STEADY_KINDS = {
+    "TensorSlice",
+    "Tensor",
+    "Range",
+    "TFRecord",
+    "TextLine",
+    "FixedLengthRecord",
+    "Map",
+    "ParallelMap",
+    "FlatMap",
+    "Interleave",
+    "ParallelInterleave",
+    "Filter",
+    "Batch",
+    "ParallelBatch",
+    "PaddedBatch",
+    "Unbatch",
+    "Restructured",
+    "Prefetch",
+    "Take",
+    "Skip",
+    "Shard",
+    "Repeat",
+    "Zip",
+    "Concatenate",
+    "Options",
+    "Cache",
+}
+
+
+def impurities(stage: Dataset) -> set[Impurity]:
+    """What a stage's own functions depend on beside their arguments."""
+    return {
+        found
+        for function in tf_private.functions(stage)
+        for node in tf_private.operations(function)
+        if (found := _impurity(node)) is not None
+    }
+
+
+def _impurity(node: object) -> Impurity | None:
+    operation: str = node.op  # type: ignore[attr-defined]
+    attributes = node.attr  # type: ignore[attr-defined]
+    if operation in _PYTHON:
+        return "python"
+    if operation in _VARIABLE:
+        return "variable"
+    if operation in _PURE or not tf_private.is_stateful(operation):
+        return None
+    if "seed" in attributes and "seed2" in attributes:
+        return "seeded" if attributes["seed"].i or attributes["seed2"].i else "random"
+    return "state"
+
+
+def in_words(found: set[Impurity]) -> str:
+    """Impurities as half a sentence: "draws random numbers"."""
+    return " and ".join(_WORDS[each] for each in sorted(found))
+
+
+def changes_in_parallel(stage: Dataset, *, trust_python: bool, allow_reorder: bool) -> str | None:
+    """Why calling a stage's function for several elements at once may change them; None if not.
+
+    Random draws without a seed are other ones each time anyway; those with a seed would fall on
+    other elements.
+
+    Args:
+        stage: The stage.
+        trust_python: Whether Python functions are taken to depend on their arguments alone.
+        allow_reorder: Whether draws may fall on other elements.
+    """
+    harmless: set[Impurity] = {"random", "variable"}
+    if trust_python:
+        harmless.add("python")
+    if allow_reorder:
+        harmless |= {"seeded", "state"}
+    found = impurities(stage) - harmless
+    return f"{tf_private.function_name(stage)} {in_words(found)}" if found else None
+
+
+def varies(dataset: Dataset, *, trust_python: bool) -> str | None:
+    """Why reading a pipeline twice may give different elements; None where it cannot.
+
+    Args:
+        dataset: The pipeline, up to and including the stage in question.
+        trust_python: Whether Python functions are taken to give the same each time.
+    """
+    for stage in stages(dataset):
+        if kind(stage) == "Shuffle":
+            return "its order is shuffled"
+        if kind(stage) not in _STEADY_KINDS:
+            return f"of its stage {kind(stage)} nothing is known"
+        if getattr(stage, "_deterministic", None) == "false":
+            return "its order is not fixed"
+        found = impurities(stage) - ({"python"} if trust_python else set())
+        if found:
+            return f"{tf_private.function_name(stage)} {in_words(found)}"
+    return None

@@ -1,0 +1,161 @@
+"""Reads a pipeline to see how fast it is, in a form that shows it soon and leaves no trace.
+
+A shuffle fills its buffer before its first element, and a cache helps only from the second epoch
+on: a moment's reading would see neither as training does. So each shuffle reads into a buffer of a
+few elements, which costs the same for each element, and each cache holds only as many as are read
+in a moment, again and again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from keras_gpukit.experiments import tf_private
+from keras_gpukit.experiments.chain import changeable, replace
+from keras_gpukit.experiments.rates import run_for
+from keras_gpukit.experiments.sources import endless
+from keras_gpukit.experiments.tf_private import Dataset, inputs, kind
+
+LEAST_BATCHES = 3
+SHUFFLE_BUFFER = 16
+# Of the time for a reading, what goes before it, in which buffers are filled.
+WARM_UP = 0.25
+# How many readings' time it takes to fill a sample of a cache. Its size: enough that the
+# processor's own caches do not hold it.
+SAMPLE_READINGS = 4
+SAMPLE_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some of a pipeline's elements.
+
+    Attributes:
+        count: How many.
+        size_bytes: What they take in memory.
+        whole: Whether these are all.
+    """
+
+    count: int
+    size_bytes: int
+    whole: bool
+
+
+class Readings:
+    """Makes pipelines ready for reading, and keeps the samples that their caches hold.
+
+    Args:
+        folder: An empty folder, where samples of caches on disk may go.
+        read_s: How long a reading takes, in seconds.
+    """
+
+    def __init__(self, folder: str, read_s: float) -> None:
+        self.read_s = read_s
+        self._folder = folder
+        self._caches: dict[int, tuple[Dataset, Dataset]] = {}
+
+    def of(self, dataset: Dataset, consumer_s: float = 0.0) -> Callable[[], float]:
+        """Returns what reads a pipeline for a moment, and gives its rate in batches a second.
+
+        Args:
+            dataset: The pipeline.
+            consumer_s: Time between two fetches in which nothing is asked for, as in a train step.
+        """
+        ready = endless(self.ready(dataset))
+
+        def read() -> float:
+            iterators = [iter(ready)]
+            try:
+                return rate(lambda: next(iterators[0]), self.read_s, consumer_s)
+            finally:
+                # Else its threads would go on after an interrupt.
+                iterators.clear()
+
+        return read
+
+    def ready(self, dataset: Dataset) -> Dataset:
+        """The pipeline in the form in which it is read."""
+        changes: dict[int, Callable[[list[Dataset]], Dataset]] = {}
+        for stage in changeable(dataset):
+            if kind(stage) == "Shuffle" and tf_private.is_known(stage):
+                changes[id(stage)] = _small_shuffle(stage)
+            elif kind(stage) == "Cache":
+                cached = self._cached(stage)
+                changes[id(stage)] = lambda below, cached=cached: cached  # type: ignore[misc]
+        return replace(dataset, changes)
+
+    def sample(
+        self,
+        ready: Dataset,
+        readings: float = SAMPLE_READINGS,
+        enough_bytes: float = SAMPLE_BYTES,
+    ) -> Sample:
+        """Reads elements for a while, to see how many there are and how large they are.
+
+        Args:
+            ready: The pipeline, ready for reading.
+            readings: How many readings' time it may take.
+            enough_bytes: How much to read at most.
+        """
+        end = time.perf_counter() + readings * self.read_s
+        count = size_bytes = 0
+        for element in ready:
+            count += 1
+            size_bytes += _size(element)
+            if size_bytes >= enough_bytes or time.perf_counter() >= end:
+                return Sample(count, size_bytes, whole=False)
+        return Sample(count, size_bytes, whole=True)
+
+    def _cached(self, stage: Dataset) -> Dataset:
+        if id(stage) not in self._caches:
+            below = self.ready(inputs(stage)[0])
+            count = max(1, self.sample(below).count)
+            on_disk = bool(stage._filename.numpy())
+            name = os.path.join(self._folder, f"sample-{len(self._caches)}") if on_disk else ""
+            cached = below.take(count).cache(name)
+            for _ in cached:
+                pass
+            # The stage is kept too, so that its id stays its own.
+            self._caches[id(stage)] = stage, cached.repeat()
+        return self._caches[id(stage)][1]
+
+
+def rate(fetch: Callable[[], Any], read_s: float, consumer_s: float = 0.0) -> float:
+    """Batches a second of a pipeline that has just begun.
+
+    Args:
+        fetch: Fetches a batch.
+        read_s: How long to read.
+        consumer_s: Time between two fetches.
+    """
+
+    def step() -> None:
+        fetch()
+        if consumer_s:
+            time.sleep(consumer_s)
+
+    run_for(step, WARM_UP * read_s)
+    began = time.perf_counter()
+    batches = run_for(step, read_s, at_least=LEAST_BATCHES)
+    return batches / (time.perf_counter() - began)
+
+
+def _small_shuffle(stage: Dataset) -> Callable[[list[Dataset]], Dataset]:
+    buffer = min(int(stage._buffer_size), SHUFFLE_BUFFER)
+    return lambda below: tf_private.with_buffer(stage, below[0], buffer)
+
+
+def _size(element: Any) -> int:
+    import tensorflow as tf
+
+    total = 0
+    for part in tf.nest.flatten(element, expand_composites=True):
+        if part.dtype == tf.string:
+            total += int(tf.reduce_sum(tf.strings.length(part)))
+        else:
+            total += int(tf.size(part)) * part.dtype.size
+    return total

@@ -1,0 +1,268 @@
+"""How a `tf.data` pipeline is read and put together anew, through its private names.
+
+Seen on TensorFlow 2.21: the stages' classes and attributes in `tensorflow.python.data.ops`,
+`DatasetV2._inputs`, `._functions`, `._variant_tensor`, `._common_args`, `UnaryDataset`, and
+`op_def_registry.get`. A stage is made anew from the operation behind it, with the function that was
+traced when it was written and the seeds that it drew then: nothing is traced again, and no random
+number is drawn. Where a name is gone, the stages in question count as unknown, and are left as
+they are.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Dataset = Any
+"""A `tf.data.Dataset`."""
+
+
+def kind(stage: Dataset) -> str:
+    """A stage's kind: "Map", "ParallelMap", "Batch", "Cache", "TensorSlice" and so on."""
+    return type(stage).__name__.strip("_").removesuffix("V2").removesuffix("Dataset")
+
+
+def unwrapped(stage: Dataset) -> Dataset:
+    """The stage behind a reader of files, which is a stage over the files' names."""
+    inner = getattr(stage, "_impl", None)
+    return stage if inner is None else inner
+
+
+def inputs(stage: Dataset) -> list[Dataset]:
+    """The stages below; none where they are not known."""
+    read = getattr(stage, "_inputs", None)
+    return [] if read is None else [unwrapped(each) for each in read()]
+
+
+def functions(stage: Dataset) -> list[Any]:
+    """The traced functions that a stage calls."""
+    read = getattr(stage, "_functions", None)
+    return [] if read is None else [wrapper.function for wrapper in read()]
+
+
+def function_name(stage: Dataset) -> str:
+    """The user's name for the function that a stage calls: "decode"; "<lambda>" for a lambda."""
+    for wrapper in stage._functions():
+        name = getattr(getattr(wrapper, "_func", None), "__name__", "")
+        if name:
+            return str(name)
+    return "a function"
+
+
+def variables(stage: Dataset) -> list[Any]:
+    """The variables that a stage's functions reach, such as a random generator's state."""
+    return [variable for function in functions(stage) for variable in function.graph.variables]
+
+
+def operations(function: Any) -> Iterator[Any]:
+    """Every node of a function's graph, and of the functions it calls."""
+    graph = function.graph.as_graph_def()
+    yield from graph.node
+    for called in graph.library.function:
+        yield from called.node_def
+
+
+def is_stateful(operation: str) -> bool:
+    """Whether an operation's type is registered as one with state; an unknown one is."""
+    from tensorflow.python.framework import op_def_registry
+
+    definition = op_def_registry.get(operation)
+    return definition is None or bool(definition.is_stateful)
+
+
+def over(stage: Dataset, below: list[Dataset]) -> Dataset:
+    """The same stage over other inputs.
+
+    Raises:
+        KeyError: If the stage's kind is not known.
+    """
+    import tensorflow as tf
+    from tensorflow.python.data.util import nest
+
+    name = kind(stage)
+    if name == "Zip":
+        structure = nest.pack_sequence_as(stage._datasets, below)
+        return tf.data.Dataset.zip(structure, name=stage._name)
+    if name == "Concatenate":
+        return below[0].concatenate(below[1], name=stage._name)
+    if name == "Options":
+        return below[0].with_options(stage._options_attr, name=stage._name)
+    return _made(copy.copy(stage), below[0], *_OPERATIONS[name])
+
+
+def is_known(stage: Dataset) -> bool:
+    """Whether a stage can be put over other inputs."""
+    name = kind(stage)
+    if name in {"Zip", "Concatenate"}:
+        return hasattr(stage, "_inputs")
+    if name == "Options":
+        return hasattr(stage, "_options_attr")
+    if name not in _OPERATIONS:
+        return False
+    operation, arguments = _OPERATIONS[name]
+    try:
+        arguments(stage)
+    except AttributeError:
+        return False
+    return operation is None or hasattr(stage, "_common_args")
+
+
+def in_parallel(
+    stage: Dataset, below: Dataset, deterministic: str, cycle_length: int | None = None
+) -> Dataset:
+    """The parallel form of a serial `map`, `batch`, `interleave` or `flat_map`.
+
+    Args:
+        stage: The serial stage.
+        below: What it reads.
+        deterministic: "true", "false", or "default" for what the pipeline's options say.
+        cycle_length: Files read in turn; the stage's own where None, and one at a time for a
+            `flat_map`.
+    """
+    import tensorflow as tf
+    from tensorflow.python.data.ops import batch_op, interleave_op, map_op
+
+    autotune = tf.constant(tf.data.AUTOTUNE, tf.int64)
+    form: Any = {
+        "Map": map_op._ParallelMapDataset,
+        "Batch": batch_op._ParallelBatchDataset,
+        "Interleave": interleave_op._ParallelInterleaveDataset,
+        "FlatMap": interleave_op._ParallelInterleaveDataset,
+    }[kind(stage)]
+    parallel = object.__new__(form)
+    parallel.__dict__.update(copy.copy(stage).__dict__)
+    parallel._num_parallel_calls = autotune
+    parallel._deterministic = deterministic
+    if kind(stage) == "Map":
+        parallel._use_unbounded_threadpool = False
+    if kind(stage) in {"Interleave", "FlatMap"}:
+        parallel._buffer_output_elements = parallel._prefetch_input_elements = autotune
+        if kind(stage) == "FlatMap":
+            parallel._cycle_length = parallel._block_length = tf.constant(1, tf.int64)
+        if cycle_length is not None:
+            parallel._cycle_length = tf.constant(cycle_length, tf.int64)
+    return _made(parallel, below, *_OPERATIONS[kind(parallel)])
+
+
+def with_buffer(stage: Dataset, below: Dataset, buffer_size: int) -> Dataset:
+    """A `shuffle` with another buffer."""
+    import tensorflow as tf
+
+    shuffle = copy.copy(stage)
+    shuffle._buffer_size = tf.constant(buffer_size, tf.int64)
+    return _made(shuffle, below, *_OPERATIONS["Shuffle"])
+
+
+Arguments = Callable[[Any], dict[str, Any]]
+
+
+def _made(stage: Any, below: Dataset, operation: str | None, arguments: Arguments) -> Dataset:
+    import tensorflow as tf
+    from tensorflow.python.data.ops import dataset_ops
+
+    stage._input_dataset = below
+    variant = below._variant_tensor
+    if operation is not None:
+        made = getattr(tf.raw_ops, operation)
+        variant = made(input_dataset=variant, **arguments(stage), **stage._common_args)
+    dataset_ops.UnaryDataset.__init__(stage, below, variant)
+    return stage
+
+
+def _calls(wrapper: Any) -> dict[str, Any]:
+    return {"other_arguments": wrapper.function.captured_inputs, "f": wrapper.function}
+
+
+def _filters(stage: Any) -> dict[str, Any]:
+    function = stage._predicate.function
+    return {"other_arguments": function.captured_inputs, "predicate": function}
+
+
+def _map(stage: Any) -> dict[str, Any]:
+    return _calls(stage._map_func) | {
+        "use_inter_op_parallelism": stage._use_inter_op_parallelism,
+        "preserve_cardinality": stage._preserve_cardinality,
+        "force_synchronous": stage._force_synchronous,
+    }
+
+
+def _parallel_map(stage: Any) -> dict[str, Any]:
+    return _calls(stage._map_func) | {
+        "num_parallel_calls": stage._num_parallel_calls,
+        "deterministic": stage._deterministic,
+        "use_inter_op_parallelism": stage._use_inter_op_parallelism,
+        "preserve_cardinality": stage._preserve_cardinality,
+        "use_unbounded_threadpool": stage._use_unbounded_threadpool,
+    }
+
+
+def _batch(stage: Any) -> dict[str, Any]:
+    return {"batch_size": stage._batch_size, "drop_remainder": stage._drop_remainder}
+
+
+def _parallel_batch(stage: Any) -> dict[str, Any]:
+    return _batch(stage) | {
+        "num_parallel_calls": stage._num_parallel_calls,
+        "deterministic": stage._deterministic,
+    }
+
+
+def _interleave(stage: Any) -> dict[str, Any]:
+    return _calls(stage._map_func) | {
+        "cycle_length": stage._cycle_length,
+        "block_length": stage._block_length,
+    }
+
+
+def _parallel_interleave(stage: Any) -> dict[str, Any]:
+    return _interleave(stage) | {
+        "buffer_output_elements": stage._buffer_output_elements,
+        "prefetch_input_elements": stage._prefetch_input_elements,
+        "num_parallel_calls": stage._num_parallel_calls,
+        "deterministic": stage._deterministic,
+    }
+
+
+def _shuffle(stage: Any) -> dict[str, Any]:
+    import tensorflow as tf
+
+    return {
+        "buffer_size": stage._buffer_size,
+        "seed": stage._seed,
+        "seed2": stage._seed2,
+        "seed_generator": tf.raw_ops.DummySeedGenerator(),
+        "reshuffle_each_iteration": stage._reshuffle_each_iteration,
+    }
+
+
+def _prefetch(stage: Any) -> dict[str, Any]:
+    return {"buffer_size": stage._buffer_size, "legacy_autotune": int(stage._buffer_size) == -1}
+
+
+def _count(stage: Any) -> dict[str, Any]:
+    return {"count": stage._count}
+
+
+def _shard(stage: Any) -> dict[str, Any]:
+    return {"num_shards": stage._num_shards, "index": stage._index}
+
+
+_OPERATIONS: dict[str, tuple[str | None, Arguments]] = {
+    "Restructured": (None, lambda stage: {}),
+    "Map": ("MapDataset", _map),
+    "ParallelMap": ("ParallelMapDatasetV2", _parallel_map),
+    "Filter": ("FilterDataset", _filters),
+    "FlatMap": ("FlatMapDataset", lambda stage: _calls(stage._map_func)),
+    "Interleave": ("InterleaveDataset", _interleave),
+    "ParallelInterleave": ("ParallelInterleaveDatasetV4", _parallel_interleave),
+    "Batch": ("BatchDatasetV2", _batch),
+    "ParallelBatch": ("ParallelBatchDataset", _parallel_batch),
+    "Unbatch": ("UnbatchDataset", lambda stage: {}),
+    "Shuffle": ("ShuffleDatasetV3", _shuffle),
+    "Prefetch": ("PrefetchDataset", _prefetch),
+    "Take": ("TakeDataset", _count),
+    "Skip": ("SkipDataset", _count),
+    "Repeat": ("RepeatDataset", _count),
+    "Shard": ("ShardDataset", _shard),
+}

@@ -1,0 +1,147 @@
+"""Tries changes one after another, each against the best so far, within a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from keras_gpukit.experiments.rounds import LEAST, Gain, Read, compare
+from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.tuning import Ending, Trial
+
+THRESHOLD = 1.05
+"""The gain below which a change is not worth its line of code."""
+# Reading alone has all cores; beside a training step it is slower than was measured.
+FAST_ENOUGH = 1.1
+# One trial's share of what is left, and its longest time.
+SHARE, LONGEST_S = 0.4, 10.0
+# What is kept back to compare the tuned pipeline with the first.
+RESERVE = 0.15
+# With less than this left, no trial is begun.
+LEAST_LEFT = 0.03
+
+Decide = Callable[[Gain], str]
+"""Why a change that is faster may not be kept; "" where it may."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A change, ready to be tried.
+
+    Attributes:
+        name: Stable identifier.
+        description: The change in words.
+        before: Reads the best so far.
+        after: Reads it with the change.
+        decide: Asked about a change that is faster.
+        note: What to know of the change.
+        overlaps: Whether it is read beside a step, which reading alone would not show.
+    """
+
+    name: str
+    description: str
+    before: Read
+    after: Read
+    decide: Decide
+    note: str = ""
+    overlaps: bool = False
+
+
+class Trials:
+    """Keeps account of what was tried.
+
+    Args:
+        first: Reads the pipeline as it came.
+        seconds: Time for everything.
+        compute_rate: How fast the model trains; None without a model.
+        tell: Told what is being done, for a line of progress.
+    """
+
+    def __init__(
+        self,
+        first: Read,
+        *,
+        seconds: float,
+        compute_rate: Rate | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.done: list[Trial] = []
+        """The trials so far."""
+        self._ends = time.perf_counter() + (1 - RESERVE) * seconds
+        self._reserve_s, self._least_left_s = RESERVE * seconds, LEAST_LEFT * seconds
+        self._compute_rate = compute_rate
+        self._tell = tell
+        self._first = first
+        tell("as it is")
+        self.first_rate = Rate.of([first() for _ in range(LEAST)])
+        """Rate of the pipeline as it came."""
+        self.best = self.first_rate
+        """Rate of the best so far, read alone."""
+        self._gained = False
+
+    @property
+    def ending(self) -> Ending | None:
+        """Why nothing more is to be tried; None where there is time and reason for more."""
+        compute = self._compute_rate
+        if compute is not None and self.best.median >= FAST_ENOUGH * compute.median:
+            return "the model is no faster"
+        return "time ran out" if self._left_s < self._least_left_s else None
+
+    @property
+    def _left_s(self) -> float:
+        return self._ends - time.perf_counter()
+
+    def run(self, attempt: Attempt) -> bool:
+        """Tries a change.
+
+        Returns:
+            Whether it is to be kept.
+        """
+        self._tell(attempt.description)
+        seconds = min(LONGEST_S, SHARE * self._left_s)
+        found = compare(attempt.before, attempt.after, threshold=THRESHOLD, seconds=seconds)
+        kept, note = False, attempt.note
+        if found.low > THRESHOLD:
+            reason = attempt.decide(found)
+            kept, note = not reason, reason or note
+        else:
+            note = "no faster" if found.high < THRESHOLD else "no gain outside the noise"
+        self.done.append(
+            Trial(
+                attempt.name,
+                attempt.description,
+                found.gain,
+                found.low,
+                found.high,
+                kept,
+                note,
+            )
+        )
+        if kept and not attempt.overlaps:
+            self._gained = True
+            self.best = Rate.of(found.after)
+        return kept
+
+    def skip(self, name: str, description: str, reason: str) -> None:
+        """Notes a change that could not be tried."""
+        self.done.append(Trial(name, description, note=reason))
+
+    def confirm(self, best: Read) -> Gain | None:
+        """Compares the pipeline as it came with the tuned one.
+
+        Returns:
+            The gain; None where there is none, and no change is kept.
+        """
+        if not any(trial.kept for trial in self.done):
+            return None
+        self._tell("all changes together")
+        found = compare(self._first, best, threshold=1.0, seconds=self._reserve_s)
+        if self._gained and found.low <= 1:
+            note = "its gain did not hold"
+            self.done = [
+                replace(trial, kept=False, note=note) if trial.kept else trial
+                for trial in self.done
+            ]
+            return None
+        return found

@@ -1,0 +1,534 @@
+import gc
+import glob
+import os
+import tempfile
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_gpukit.experiments import caching, changes, tf_private
+from keras_gpukit.experiments import rounds as rounds_module
+from keras_gpukit.experiments.advice import advice
+from keras_gpukit.experiments.chain import anew, changeable, code, stages
+from keras_gpukit.experiments.changes import Allowed
+from keras_gpukit.experiments.permission import CachePermission
+from keras_gpukit.experiments.randomness import impurities, varies
+from keras_gpukit.experiments.reading import Readings
+from keras_gpukit.experiments.trials import Trials
+from keras_gpukit.experiments.tune_input import tune_input
+from keras_gpukit.records.codec import from_dict, to_dict
+from keras_gpukit.records.tuning import TuningRecord
+
+COUNT = 48
+
+
+def double(x):
+    return 2 * x
+
+
+def halve(x):
+    return x // 2
+
+
+def pair(x):
+    return {"x": x, "y": tf.cast(x, tf.float32) / 3}
+
+
+def second(element):
+    return element["y"]
+
+
+def is_even(x):
+    return x % 2 == 0
+
+
+def three(x):
+    return tf.data.Dataset.range(x, x + 3)
+
+
+def at_random(x):
+    return tf.cast(x, tf.float32) + tf.random.uniform(())
+
+
+def in_python(x):
+    return tf.numpy_function(lambda value: value + 1, [x], tf.int64)
+
+
+def numbers():
+    return tf.data.Dataset.range(COUNT)
+
+
+def zipped():
+    features = numbers().map(double)
+    return tf.data.Dataset.zip((features, numbers().map(halve))).shuffle(9, seed=4).batch(5)
+
+
+def shuffled_twice():
+    source = numbers().shuffle(8, seed=1)
+    return source.concatenate(source.map(double)).batch(7)
+
+
+def reordering_options():
+    options = tf.data.Options()
+    options.deterministic = False
+    return numbers().map(double).batch(4).with_options(options)
+
+
+def text_files():
+    folder = tempfile.mkdtemp()
+    for number in range(3):
+        with open(os.path.join(folder, f"{number}.txt"), "w") as file:
+            file.write("\n".join(f"{number}-{line}" for line in range(number, 9)))
+    return tf.data.TextLineDataset(sorted(glob.glob(f"{folder}/*.txt"))).batch(4)
+
+
+PIPELINES = {
+    "map": lambda: numbers().map(double).batch(4),
+    "map of a structure": lambda: numbers().map(pair).batch(4, drop_remainder=True),
+    "map without a parallel order": reordering_options,
+    "shuffle, then map": lambda: numbers().shuffle(10, seed=3).map(double).batch(8),
+    "shuffle once": lambda: (
+        numbers().shuffle(10, seed=3, reshuffle_each_iteration=False).map(double).batch(8)
+    ),
+    "map, then shuffle": lambda: numbers().map(double).shuffle(10, seed=3).batch(8).prefetch(1),
+    "shuffle, repeat, map": lambda: (
+        numbers().shuffle(COUNT, seed=5).repeat(2).map(double).map(halve).batch(8)
+    ),
+    "two shuffles": lambda: (
+        numbers().shuffle(6, seed=1).map(double).shuffle(6, seed=2).map(pair).batch(8)
+    ),
+    "shuffle batches": lambda: numbers().map(double).batch(4).shuffle(4, seed=7).map(pair),
+    "cache in place": lambda: numbers().map(double).cache().shuffle(9, seed=2).batch(5),
+    "cache too low": lambda: numbers().cache().map(double).map(halve).shuffle(9, seed=2).batch(5),
+    "filter": lambda: numbers().map(double).filter(is_even).map(halve).batch(4),
+    "take after shuffle": lambda: numbers().shuffle(9, seed=2).map(double).take(20).batch(4),
+    "take, skip, shard": lambda: numbers().take(40).skip(3).shard(2, 1).map(double).batch(4),
+    "flat_map": lambda: numbers().flat_map(three).map(double).batch(4),
+    "interleave": lambda: (
+        numbers().interleave(three, cycle_length=3, block_length=2).map(double).batch(4)
+    ),
+    "interleave, automatic": lambda: numbers().interleave(three).map(double).batch(4),
+    "parallel already": lambda: (
+        numbers()
+        .interleave(three, cycle_length=3, num_parallel_calls=2)
+        .map(double, num_parallel_calls=2)
+        .batch(4, num_parallel_calls=2)
+        .prefetch(2)
+    ),
+    "text files": text_files,
+    "zip": zipped,
+    "one shuffle read twice": shuffled_twice,
+    "unbatch": lambda: (
+        numbers().batch(6).map(pair).unbatch().map(second).shuffle(5, seed=1).batch(4)
+    ),
+    "enumerate": lambda: numbers().map(double).enumerate().batch(4),
+    "padded_batch": lambda: numbers().map(double).padded_batch(4).map(double),
+    "window": lambda: (
+        numbers().map(double).window(4, drop_remainder=True).flat_map(lambda part: part.batch(4))
+    ),
+    "slices": lambda: tf.data.Dataset.from_tensor_slices(np.arange(COUNT)).map(double).batch(4),
+}
+
+PROPOSALS = (
+    changes.autotuning,
+    changes.parallel_maps,
+    changes.parallel_files,
+    changes.parallel_batches,
+    changes.any_order,
+    changes.more_threads,
+    changes.prefetch,
+)
+
+
+def epochs(dataset, count=3):
+    return [
+        [tf.nest.map_structure(lambda part: np.asarray(part).tolist(), batch) for batch in epoch]
+        for epoch in ([*dataset.as_numpy_iterator()] for _ in range(count))
+    ]
+
+
+def changed_in_every_way(dataset, allowed, tmp_path, place):
+    """Every change kept, whatever it brings."""
+    names = []
+    for propose in PROPOSALS:
+        change = propose(dataset, allowed)
+        if change is not None:
+            dataset = change.dataset
+            names.append(change.name)
+    permission = CachePermission(place, tmp_path, lambda question: True)
+    change, reason = caching.propose(dataset, allowed, Readings(str(tmp_path), 0.1), permission)
+    if change is not None:
+        dataset = change.dataset
+        names.append(change.name)
+        for stage in stages(dataset):
+            if tf_private.kind(stage) == "Cache":
+                permission.make_room(stage)
+    assert change is not None or reason
+    return anew(dataset), names
+
+
+class TestSameElements:
+    @pytest.mark.parametrize("name", PIPELINES)
+    def test_a_pipeline_made_anew_gives_the_same_in_every_epoch(self, name):
+        dataset = PIPELINES[name]()
+        assert epochs(anew(dataset)) == epochs(dataset)
+
+    @pytest.mark.parametrize("name", PIPELINES)
+    def test_all_changes_together_give_the_same_in_every_epoch(self, name, tmp_path):
+        dataset = PIPELINES[name]()
+        place = "disk" if len(name) % 2 else "memory"  # each half of the time
+        changed, names = changed_in_every_way(dataset, Allowed(), tmp_path, place)
+        assert names
+        found, expected = epochs(changed), epochs(dataset)
+        if name == "map without a parallel order":
+            expected = [sorted(epoch) for epoch in expected]
+            found = [sorted(epoch) for epoch in found]
+        assert found == expected
+
+    @pytest.mark.parametrize("name", PIPELINES)
+    def test_where_order_may_change_the_elements_do_not(self, name, tmp_path):
+        def elements(dataset):
+            return [sorted(map(str, epoch)) for epoch in epochs(dataset.unbatch())]
+
+        dataset = PIPELINES[name]()
+        if name in {"take after shuffle", "enumerate", "zip", "map of a structure"}:
+            pytest.skip("which elements there are depends on their order")
+        changed, _ = changed_in_every_way(dataset, Allowed(reorder=True), tmp_path, "memory")
+        assert elements(changed) == elements(dataset)
+
+    def test_reading_a_copy_moves_no_shuffle_on(self):
+        dataset, same = (numbers().shuffle(9, seed=2).map(double).batch(4) for _ in range(2))
+        epochs(anew(dataset), 2)
+        assert epochs(dataset) == epochs(same)
+
+    def test_no_function_is_traced_anew(self, tmp_path):
+        traced = []
+
+        def counted(x):
+            traced.append(x)
+            return 2 * x
+
+        dataset = numbers().shuffle(4).map(counted).batch(4)
+        times = len(traced)
+        changed_in_every_way(dataset, Allowed(), tmp_path, "memory")
+        assert len(traced) == times
+
+
+def kinds(dataset):
+    return [tf_private.kind(stage) for stage in stages(dataset)][::-1]
+
+
+class TestCaching:
+    def place(self, dataset, tmp_path, **allowed):
+        permission = CachePermission(True, None, lambda question: True)
+        change, reason = caching.propose(
+            dataset, Allowed(**allowed), Readings(str(tmp_path), 0.1), permission
+        )
+        return reason if change is None else kinds(change.dataset)
+
+    def test_it_stands_below_the_shuffle_with_the_maps(self, tmp_path):
+        found = self.place(numbers().shuffle(9).map(double).batch(4), tmp_path)
+        assert found == ["Range", "Map", "Cache", "Shuffle", "Batch"]
+
+    def test_it_stands_below_random_augmentation(self, tmp_path):
+        found = self.place(numbers().map(double).map(at_random).batch(4), tmp_path)
+        assert found == ["Range", "Map", "Cache", "Map", "Batch"]
+
+    def test_it_is_moved_up_where_it_stands_too_low(self, tmp_path):
+        found = self.place(numbers().cache().map(double).shuffle(4).batch(4), tmp_path)
+        assert found == ["Range", "Map", "Cache", "Shuffle", "Batch"]
+
+    def test_python_functions_are_cached_only_if_they_are_trusted(self, tmp_path):
+        dataset = numbers().map(in_python).batch(4)
+        assert "Cache" not in self.place(dataset, tmp_path)
+        assert "Cache" in self.place(dataset, tmp_path, trust_python=True)
+
+    def test_an_endless_pipeline_is_cached_below_its_repeat(self, tmp_path):
+        found = self.place(numbers().map(double).repeat().batch(4), tmp_path)
+        assert found == ["Range", "Map", "Cache", "Repeat", "Batch"]
+
+    def test_none_where_reading_ends_early(self, tmp_path):
+        dataset = numbers().map(double).shuffle(9).take(4).batch(4)
+        assert "before a cache would be full" in self.place(dataset, tmp_path)
+
+    def test_none_where_it_does_not_fit(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(caching, "_free_bytes", lambda place, folder: 10)
+        dataset = numbers().map(double).batch(4)
+        assert "of disk, 10 B may be used" in self.place(dataset, tmp_path)
+
+
+class TestRandomness:
+    def test_what_the_graph_shows(self):
+        assert impurities(numbers().map(double)) == set()
+        assert impurities(numbers().map(at_random)) == {"random"}
+        assert impurities(numbers().map(in_python)) == {"python"}
+        layer = keras.layers.RandomFlip()
+        images = tf.data.Dataset.from_tensors(np.zeros((4, 4, 3), "float32"))
+        assert "variable" in impurities(images.map(layer))
+        lookup = keras.layers.StringLookup(vocabulary=["a", "b"])
+        assert impurities(tf.data.Dataset.from_tensors(["a"]).map(lookup)) == set()
+
+    def test_a_seed_is_seen(self):
+        def seeded(x):
+            return tf.random.uniform((), seed=3)
+
+        assert impurities(numbers().map(seeded)) == {"seeded"}
+
+    def test_within_functions_that_are_called(self):
+        @tf.function
+        def inner(x):
+            return tf.cond(tf.equal(x, 0), lambda: 0.0, lambda: tf.random.uniform(()))
+
+        assert "random" in impurities(numbers().map(inner))
+
+    def test_generators_and_unknown_stages_may_vary(self):
+        spec = tf.TensorSpec((), tf.int64)
+        generated = tf.data.Dataset.from_generator(lambda: range(3), output_signature=spec)
+        assert "Python" in varies(generated, trust_python=False)
+        assert varies(generated, trust_python=True) is None
+        assert "Random" in varies(tf.data.Dataset.random(), trust_python=True)
+        assert "shuffled" in varies(numbers().shuffle(3), trust_python=True)
+
+
+class TestHindrances:
+    def test_maps_that_would_change_are_measured_but_not_kept(self):
+        dataset = numbers().map(in_python).map(double).batch(4)
+        change = changes.hindered_maps(dataset, Allowed())
+        assert "Python" in change.blocked
+        assert "in_python" in change.description
+        assert changes.hindered_maps(dataset, Allowed(trust_python=True)) is None
+
+    def test_random_draws_without_a_seed_may_be_parallel(self):
+        dataset = numbers().map(at_random).batch(4)
+        assert changes.parallel_maps(dataset, Allowed()) is not None
+
+    def test_stages_below_an_unknown_one_stay(self):
+        dataset = numbers().map(double).window(4)
+        assert changes.parallel_maps(dataset, Allowed()) is None
+
+
+class TestPrivateNames:
+    def test_every_stage_that_is_known_can_be_made_anew(self):
+        found = {
+            tf_private.kind(stage)
+            for make in PIPELINES.values()
+            for stage in stages(make())
+            if tf_private.is_known(stage)
+        }
+        parallel = changes.parallel_files(PIPELINES["flat_map"](), Allowed()).dataset
+        found |= {tf_private.kind(stage) for stage in stages(parallel)}
+        assert found >= set(tf_private._OPERATIONS) | {"Zip", "Concatenate", "Options"}
+
+    def test_where_a_name_is_gone_a_stage_counts_as_unknown(self):
+        dataset = numbers().map(double).batch(4)
+        del dataset.__dict__["_batch_size"]
+        assert not tf_private.is_known(dataset)
+        assert changeable(dataset) == [dataset]
+        change = changes.prefetch(dataset, Allowed())
+        assert kinds(change.dataset)[-1] == "Prefetch"
+
+
+class TestCode:
+    def test_what_differs_is_marked(self, tmp_path):
+        dataset = numbers().shuffle(9, seed=1).map(double).batch(4)
+        changed, _ = changed_in_every_way(dataset, Allowed(), tmp_path, "memory")
+        assert code(dataset, changed).splitlines() == [
+            "dataset = (",
+            "    tf.data.Dataset.range(...)",
+            "        .map(double, num_parallel_calls=tf.data.AUTOTUNE)  # new",
+            "        .cache()  # new",
+            "        .shuffle(9, seed=...)",
+            "        .batch(4, num_parallel_calls=tf.data.AUTOTUNE)  # changed",
+            "        .with_options(options)  # changed",
+            "        .prefetch(tf.data.AUTOTUNE)  # changed",
+            ")",
+        ]
+
+
+class TestAdvice:
+    def test_a_cache_that_freezes_what_should_vary(self):
+        dataset = numbers().map(at_random).cache().batch(32)
+        assert "cache before" in advice(dataset, trust_python=False)[0]
+
+    def test_small_batches_and_calls_for_each_element(self):
+        lines = advice(numbers().map(double).batch(2), trust_python=False)
+        assert "Batches of 2" in lines[0]
+        assert "double" in lines[1]
+
+    def test_shuffling_what_a_map_makes(self):
+        lines = advice(numbers().map(double).shuffle(30).batch(32), trust_python=False)
+        assert "Shuffle before double" in lines[0]
+
+
+def slow_in_python(x):
+    def wait(value):
+        time.sleep(0.004)
+        return value
+
+    return tf.numpy_function(wait, [x], tf.int64)
+
+
+def slow_dataset():
+    return tf.data.Dataset.range(400).map(slow_in_python).batch(4)
+
+
+QUIETLY = {"verbose": False}
+
+
+class TestTuneInput:
+    def test_a_slow_map_becomes_parallel(self):
+        tuned = tune_input(slow_dataset(), seconds=4, cache=False, trust_python=True, **QUIETLY)
+        trial = next(each for each in tuned.trials if each.change == "parallel-map")
+        assert trial.kept
+        assert trial.low > 1.05
+        assert tuned.record.gain > 1.3
+        assert ".map(slow_in_python, num_parallel_calls=tf.data.AUTOTUNE)  # changed" in tuned.code
+        assert "slow_in_python" in str(tuned)
+
+    def test_what_may_not_be_kept_is_told_with_its_gain(self):
+        dataset = slow_dataset()
+        tuned = tune_input(dataset, seconds=4, cache=False, **QUIETLY)
+        trial = tuned.trials[0]
+        assert trial.gain > 1.3
+        assert not trial.kept
+        assert "Python" in trial.note
+        assert "parallel" not in tuned.code
+
+    def test_without_a_terminal_nothing_is_cached(self):
+        tuned = tune_input(slow_dataset(), seconds=6, trust_python=True, **QUIETLY)
+        trial = next(each for each in tuned.trials if each.change == "cache-memory")
+        assert trial.gain > 2
+        assert not trial.kept
+        assert "cache=True" in trial.note
+        assert "Cache" not in kinds(tuned.dataset)
+
+    def test_a_cache_on_disk_goes_with_its_dataset(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        tuned = tune_input(slow_dataset(), seconds=6, cache="disk", trust_python=True, **QUIETLY)
+        assert any(trial.change == "cache-disk" and trial.kept for trial in tuned.trials)
+        assert [len(epoch) for epoch in epochs(tuned.dataset, 2)] == [100, 100]
+        assert len(list(tmp_path.glob("keras_gpukit-cache-*/*"))) > 0
+        del tuned
+        gc.collect()
+        assert list(tmp_path.iterdir()) == []
+
+    def test_nothing_is_claimed_where_nothing_helps(self):
+        dataset = tf.data.Dataset.from_tensors(np.zeros((8, 4))).repeat(64).prefetch(4)
+        tuned = tune_input(dataset, seconds=4, **QUIETLY)
+        if not any(trial.kept for trial in tuned.trials):
+            assert tuned.dataset is dataset
+            assert tuned.code == ""
+            assert tuned.record.gain == 1.0
+
+    def test_it_stops_at_the_models_rate(self):
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", run_eagerly=True)
+        weights = [np.array(weight) for weight in model.get_weights()]
+        data = np.zeros((64, 8), "float32"), np.zeros((64, 1), "float32")
+        dataset = tf.data.Dataset.from_tensor_slices(data).batch(4)
+        tuned = tune_input(dataset, model, seconds=3, **QUIETLY)
+        assert tuned.record.ending == "the model is no faster"
+        assert tuned.record.compute_rate.median > 0
+        assert tuned.dataset is dataset
+        assert all(map(np.array_equal, weights, model.get_weights()))
+        assert not model.optimizer.built
+
+    def test_a_py_dataset_gets_workers(self):
+        class Slow(keras.utils.PyDataset):
+            def __len__(self):
+                return 50
+
+            def __getitem__(self, index):
+                time.sleep(0.01)
+                return np.full((2, 3), index, "float32"), np.zeros(2)
+
+        dataset = Slow()
+        tuned = tune_input(dataset, seconds=5, **QUIETLY)
+        assert tuned.dataset.workers > 1
+        assert dataset.workers == 1
+        assert f"dataset.workers = {tuned.dataset.workers}" in tuned.code
+
+    def test_nothing_is_left_behind_after_an_interrupt(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        generator = tf.random.Generator.from_seed(1)
+        state, numpy_state = generator.state.numpy(), np.random.get_state()[1].copy()
+        runs = []
+
+        def interrupted(self, attempt, **arguments):
+            attempt.after()
+            runs.append(attempt)
+            if len(runs) == 3:
+                raise KeyboardInterrupt
+            return True
+
+        def drawn(x):
+            return tf.cast(x, tf.float32) + generator.uniform(())
+
+        def in_numpy(x):
+            return tf.numpy_function(lambda value: value + np.random.rand(), [x], tf.float64)
+
+        dataset = tf.data.Dataset.range(40).map(drawn).map(lambda x: tf.cast(x, tf.float64))
+        dataset = dataset.map(in_numpy).batch(4)
+        monkeypatch.setattr(Trials, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tune_input(dataset, seconds=4, cache="disk", trust_python=True, **QUIETLY)
+        assert list(tmp_path.glob("keras_gpukit*")) == []
+        assert np.array_equal(generator.state.numpy(), state)
+        assert np.array_equal(np.random.get_state()[1], numpy_state)
+
+    def test_time_runs_out(self):
+        tuned = tune_input(slow_dataset(), seconds=0.5, **QUIETLY)
+        assert tuned.record.ending == "time ran out"
+
+    def test_the_record_survives_json(self):
+        tuned = tune_input(slow_dataset(), seconds=0.5, **QUIETLY)
+        assert from_dict(to_dict(tuned.record), TuningRecord) == tuned.record
+
+    def test_it_prints(self, capsys):
+        tune_input(slow_dataset(), seconds=0.5)
+        assert "nothing tried made it faster" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("arguments", "error"),
+        [
+            ({"dataset": [1, 2]}, TypeError),
+            ({"seconds": 0}, ValueError),
+            ({"cache": "ram"}, ValueError),
+            ({"cache_folder": "/does/not/exist"}, ValueError),
+            ({"dataset": tf.data.Dataset.range(0).batch(2)}, ValueError),
+        ],
+    )
+    def test_wrong_arguments_are_named(self, arguments, error):
+        with pytest.raises(error, match=rf"{next(iter(arguments))}.*Received"):
+            tune_input(**{"dataset": numbers().batch(4), **QUIETLY, **arguments})
+
+    def test_a_cache_on_disk_that_cannot_be_left_out_is_refused(self, tmp_path):
+        dataset = numbers().cache(str(tmp_path / "file")).window(4)
+        with pytest.raises(ValueError, match="cache on disk"):
+            tune_input(dataset, **QUIETLY)
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestGain:
+    def test_a_gain_within_the_noise_is_not_clear(self):
+        noisy = iter([1.0, 1.2, 0.8, 1.1, 0.9] * 4)
+        found = rounds_module.compare(lambda: 1.0, lambda: next(noisy), threshold=1.05, seconds=60)
+        assert found.low < 1 < found.high
+        assert len(found.before) == rounds_module.MOST or found.high < 1.05
+
+    def test_a_clear_gain_ends_early(self):
+        exact = iter([2.0, 2.01, 1.99])
+        found = rounds_module.compare(lambda: 1.0, lambda: next(exact), threshold=1.05, seconds=60)
+        assert len(found.after) == rounds_module.LEAST
+        assert found.low > 1.05
+        assert found.gain == pytest.approx(2.0, rel=0.01)
+
+
+def test_the_table_shows_intervals_and_notes():
+    tuned = tune_input(slow_dataset(), seconds=4, cache=False, **QUIETLY)
+    text = str(tuned)
+    assert "95 %" in text
+    assert "slow_in_python" in text
