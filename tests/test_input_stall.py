@@ -55,7 +55,7 @@ def test_a_cached_pipeline_does_not_stall():
 @pytest.mark.parametrize("options", [{"jit_compile": True}, {"run_eagerly": True}])
 def test_jit_and_eager_steps(options):
     model = sleeping_model(0, **options)
-    assert stall(slow_dataset(20, 0.1), model).stall_fraction > 0.5
+    assert stall(slow_dataset(20, 0.1), model).stall_fraction > 0.3
     assert stall(fast_dataset(BATCHES), model, epochs=2).stall_fraction < 0.1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from typing import Any
 
@@ -10,6 +9,7 @@ import keras
 
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.sensors.devices import visible_gpus
+from keras_gpukit.sensors.interpreter import usable_cores
 from keras_gpukit.version import __version__
 
 
@@ -46,10 +46,3 @@ def _strategy_name(strategy: Any) -> str | None:
     """The strategy's class; none for the one that TensorFlow has where nobody asked for any."""
     name = type(strategy).__name__
     return None if strategy is None or name.startswith("_") else name
-
-
-def usable_cores() -> int | None:
-    """Cores this process may use, which may be fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()

@@ -8,7 +8,8 @@ from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.totals import StepTotals
-from keras_gpukit.records.steps import InputRecord, StepWindow, TimeBreakdown
+from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, TimeBreakdown
+from keras_gpukit.sensors.interpreter import ContentionSensor
 
 
 class InputStall(StepWatchingCallback[InputRecord]):
@@ -17,6 +18,9 @@ class InputStall(StepWatchingCallback[InputRecord]):
     Keras fetches batches inside its train function, where callbacks cannot see the wait, so it is
     read from tf.data itself. Writes `input/wait_ms`, `input/stall_percent` and
     `input/buffered_batches`.
+
+    With the wait come its spread and its course, what else the time went to, what the stages of
+    the pipeline cost and which of them holds the run up.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
@@ -29,6 +33,13 @@ class InputStall(StepWatchingCallback[InputRecord]):
         TypeError: If `log_dir` is no path.
         ValueError: If `log_dir` is empty or a file.
     """
+
+    def begin(self, session: Session, phase: Phase) -> None:
+        """Starts or goes on measuring."""
+        super().begin(session, phase)
+        if phase == session.phase:
+            self._contention = ContentionSensor()
+            session.sampler.add("threads that wait", self._contention.read)
 
     def tags(self, window: StepWindow) -> dict[str, float | None]:
         """Wait, stall and buffer fill, where they are known."""
@@ -48,12 +59,16 @@ class InputStall(StepWatchingCallback[InputRecord]):
             clock.meter.confidence if clock.meter else None,
             clock.unknown_because,
         )
-        is_broken_down = totals.phase == session.phase and totals.phase != "predict"
+        pipeline = session.step_functions.pipelines.get(totals.phase)
+        is_of_the_call = totals.phase == session.phase
+        is_broken_down = is_of_the_call and totals.phase != "predict"
         return replace(
             record,
             spread=clock.spread.record(),
             pipeline_start=clock.starts.record(),
             breakdown=_breakdown(session, clock, record.wait_s) if is_broken_down else None,
+            pipeline=None if pipeline is None else pipeline.record(record.stall_fraction),
+            contention=self._contention.record() if is_of_the_call else None,
         )
 
 

@@ -12,6 +12,7 @@ from keras_gpukit.input_wait.choice import MeterChoice
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import Meter
+from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.input_wait.tap import make_measurable
 from keras_gpukit.input_wait.tf_private import host_iterator
 from keras_gpukit.input_wait.timed_fetch import RequestMeter
@@ -80,6 +81,7 @@ class StepFunctions:
         wall: WallTime,
     ) -> None:
         self.clocks: dict[Phase, StepClock] = {}
+        self.pipelines: dict[Phase, PipelineWatch] = {}
         self.request_meter = RequestMeter()
         self.first_call = FirstStepWatch()
         self._model = model
@@ -158,9 +160,16 @@ class StepFunctions:
 
     def _make_clock(self, phase: Phase, step_function: Any) -> StepClock:
         steps_per_execution = self._model.steps_per_execution
+        choose: Callable[[Any], Meter | str]
+        if phase == "predict":
 
-        def choose_request_meter(source: Any) -> Meter:
-            return self.request_meter
+            def choose(source: Any) -> Meter:
+                return self.request_meter
+        else:
+            choose = MeterChoice(
+                step_function, steps_per_execution, overlaps=not self._model.run_eagerly
+            )
+            self.pipelines[phase] = choose.pipeline
 
         def on_window(window: StepWindow) -> None:
             for tell in (self._on_window, *self._watchers.get(phase, ())):
@@ -173,11 +182,7 @@ class StepFunctions:
             on_window=on_window,
             examples=ExampleCounter(self._model) if phase != "predict" else None,
             around_first_call=self.first_call if phase == self._phase else None,
-            choose=choose_request_meter
-            if phase == "predict"
-            else MeterChoice(
-                step_function, steps_per_execution, overlaps=not self._model.run_eagerly
-            ),
+            choose=choose,
             wall=self._wall if phase == self._phase else None,
             accepts=self._accepts,
         )

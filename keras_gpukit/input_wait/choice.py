@@ -8,6 +8,7 @@ from keras_gpukit.input_wait.fetch_latency import FetchLatencyMeter
 from keras_gpukit.input_wait.hidden_wait import HiddenWait
 from keras_gpukit.input_wait.meters import Meter
 from keras_gpukit.input_wait.pipeline_model import PipelineModelMeter
+from keras_gpukit.input_wait.stages.watch import PipelineWatch
 
 
 class MeterChoice:
@@ -17,10 +18,14 @@ class MeterChoice:
         step_function: What the iterators are handed to.
         steps_per_execution: Steps in one call of it.
         overlaps: Whether a call of several steps fetches while it computes. Eager ones do not.
+
+    Attributes:
+        pipeline: What the meters see of the pipeline's stages.
     """
 
     def __init__(self, step_function: Any, steps_per_execution: int, *, overlaps: bool) -> None:
         self._steps_per_execution = steps_per_execution
+        self.pipeline = PipelineWatch()
         # One for all iterators: what it learns of the step holds for the whole run.
         self._hidden = HiddenWait(step_function) if overlaps and steps_per_execution > 1 else None
 
@@ -28,7 +33,14 @@ class MeterChoice:
         """Returns a meter for an iterator from which nothing was fetched, or why none fits."""
         reasons = []
         try:
-            return PipelineModelMeter(iterator, self._steps_per_execution, self._hidden)
+            meter = PipelineModelMeter(
+                iterator,
+                self._steps_per_execution,
+                on_model=self.pipeline.read,
+                hidden=self._hidden,
+            )
+            self.pipeline.follow(iterator)
+            return meter
         except Exception as error:
             reasons.append(f"{PipelineModelMeter.mechanism}: {error or type(error).__name__}")
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ class PipelineModelMeter:
     Args:
         iterator: What Keras hands to its step function.
         steps_per_execution: Steps in one call.
+        on_model: Is given each reading of the model.
         hidden: Tells which part of the fetching hid behind compute; None where none can, since the
             steps of a call run strictly one after the other.
 
@@ -35,7 +37,12 @@ class PipelineModelMeter:
     mechanism = "pipeline model"
 
     def __init__(
-        self, iterator: Any, steps_per_execution: int, hidden: HiddenWait | None = None
+        self,
+        iterator: Any,
+        steps_per_execution: int,
+        *,
+        on_model: Callable[[Any], None] = lambda model: None,
+        hidden: HiddenWait | None = None,
     ) -> None:
         import tensorflow as tf
 
@@ -43,14 +50,15 @@ class PipelineModelMeter:
         self._steps_per_execution = steps_per_execution
         self._hidden = hidden
         self._source = weakref.ref(iterator)
-        self._read_model = tf.data.experimental.get_model_proto
+        self._get_model = tf.data.experimental.get_model_proto
+        self._on_model = on_model
         # Not kept alive: a pipeline takes its time to go, which would look like ours.
         host = host_iterator(iterator)
         if not has_model(host):
             raise ValueError("autotuning is off")
         self._iterator = weakref.ref(host)
         self._fetched = 0
-        self._read_model(self._iterator())
+        self._get_model(host)
 
     def start(self, first: Stretch) -> PipelineStart | None:
         """Begins a stretch."""
@@ -88,6 +96,11 @@ class PipelineModelMeter:
         share = stretch.calls / len(gaps_s)
         wait_s = float(stretch.durations_s.sum() - share * gaps_s.sum())
         return Reading(_within(wait_s, stretch), None, buffered)
+
+    def _read_model(self, iterator: Any) -> Any:
+        model = self._get_model(iterator)
+        self._on_model(model)
+        return model
 
     def _calibrate(self, hidden: HiddenWait) -> None:
         try:

@@ -1,10 +1,11 @@
 """TensorFlow's private names that the input wait is read through.
 
-Seen on TensorFlow 2.21: `DistributedIterator._iterators` and what makes one anew, their `_iterator`,
-`OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset`, `DatasetV2._variant_tensor`,
-`DatasetV2._flat_structure`,
-`_OptionsDataset._input_dataset`, `dataset_ops.UnaryUnchangedStructureDataset`, and the kernels of
-`LatencyStatsDataset`. Where one is gone, the mechanism that needs it is not chosen.
+Seen on TensorFlow 2.21: `DistributedIterator._iterators` and what makes one anew, the workers'
+`_iterator`, `OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset`,
+`DatasetV2._variant_tensor` and `._flat_structure`, `_OptionsDataset._input_dataset`,
+`dataset_ops.UnaryUnchangedStructureDataset`, and the kernels of `LatencyStatsDataset`; on Keras
+3.12 to 3.15 the module of its step functions.
+Where one is gone, the mechanism that needs it is not chosen.
 """
 
 from __future__ import annotations

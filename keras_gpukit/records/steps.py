@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord
+
 Phase = Literal["fit", "evaluate", "predict"]
 Confidence = Literal["exact", "sampled", "upper bound"]
 
@@ -162,6 +164,8 @@ class InputRecord:
         trend: The course of the run, at most 64 stretches of alike many windows.
         pipeline_start: The wait for the first batches of epochs.
         breakdown: Where the wall time went; of `fit` and `evaluate`, and of no validation.
+        pipeline: What the stages of the tf.data pipeline cost, and which one holds training up.
+        contention: How much threads were in each other's way; of no validation.
     """
 
     phase: Phase
@@ -176,3 +180,5 @@ class InputRecord:
     trend: tuple[TrendPoint, ...] = ()
     pipeline_start: PipelineStartRecord | None = None
     breakdown: TimeBreakdown | None = None
+    pipeline: PipelineRecord | None = None
+    contention: ContentionRecord | None = None
