@@ -407,7 +407,7 @@ def run(case: Case) -> tuple[PipelineRecord, Watching, float]:
         if isinstance(data, tf.data.Dataset):
             data = data.take(STEPS)
         targets = {"y": data[:, :1], "batch_size": BATCH} if isinstance(data, np.ndarray) else {}
-        model.fit(data, **targets, epochs=1, verbose=0, callbacks=[watching])
+        model.fit(data, **targets, epochs=1, steps_per_epoch=STEPS if not hasattr(data,"shape") and not isinstance(data,(tf.data.Dataset,keras.utils.PyDataset)) else None, verbose=0, callbacks=[watching])
     began = time.perf_counter()
     record = watching.watch.record(watching.stall_fraction)
     return record, watching, time.perf_counter() - began

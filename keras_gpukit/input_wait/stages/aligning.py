@@ -7,12 +7,13 @@ in the same order.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from keras_gpukit.input_wait.stages.kinds import kind_of
 from keras_gpukit.input_wait.stages.naming import NamedStage
 from keras_gpukit.input_wait.stages.readings import MeasuredNode
 
-# What a fused stage was written as, the last one first; it is called after the first that has a
-# function or a name.
+# What a fused stage was written as, the last one first. It is called after the other.
 FUSED = {"MapAndBatch": ("Batch", "Map"), "ShuffleAndRepeat": ("Repeat", "Shuffle")}
 
 # By the identity of a measured stage: two may be equal.
@@ -38,17 +39,24 @@ def _best(written: NamedStage, running: MeasuredNode, known: dict[tuple[int, int
 def _here(written: NamedStage, running: MeasuredNode, known: dict[tuple[int, int], Names]) -> Names:
     """The most names if these two are the same stage."""
     kind = kind_of(running.kind)
-    called = written
     if kind in FUSED:
         last, first = FUSED[kind]
-        if written.kind != last or [stage.kind for stage in written.inputs] != [first]:
+        parts = [stage for stage in _line(written) if stage.kind == first]
+        if written.kind != last or not parts:
             return {}
-        called = written.inputs[0]
-        written = called
+        written = parts[0]
     elif kind != written.kind:
         return {}
-    names = {id(running): called}
+    names = {id(running): written}
     for ours, theirs in ((written.inputs, running.inputs), (written.nested, running.nested)):
         for stage, place in zip(ours, theirs, strict=False):
             names |= _best(stage, place, known)
     return names
+
+
+def _line(written: NamedStage) -> Iterator[NamedStage]:
+    """Returns a stage and those before it, as far as they stand in one line."""
+    yield written
+    while len(written.inputs) == 1:
+        written = written.inputs[0]
+        yield written

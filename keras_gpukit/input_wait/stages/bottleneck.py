@@ -1,9 +1,9 @@
 """Which stage limits a pipeline.
 
 Asynchronous stages cut a pipeline into segments, which run beside each other. In a segment one
-thing is done after the other: its time for a batch is the sum of its stages' own times, over the
-threads that share them. The slowest segment sets the pace, and the dearest of its stages is what to
-change.
+thing is done after the other: its time for a batch is the sum of its stages' own times, each over
+the threads that share it. The slowest segment sets the pace, and the dearest of its stages is what
+to change.
 """
 
 from __future__ import annotations
@@ -11,6 +11,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from keras_gpukit.input_wait.stages.readings import MeasuredNode
+
+
+@dataclass(frozen=True)
+class Member:
+    """A stage in its segment.
+
+    Attributes:
+        stage: The stage.
+        threads: How many threads work on its elements at once.
+    """
+
+    stage: MeasuredNode
+    threads: float
+
+    @property
+    def time_s(self) -> float:
+        """What it adds to the segment's time for a batch."""
+        return self.stage.cost_per_batch_s / self.threads
 
 
 @dataclass
@@ -21,18 +39,22 @@ class Segment:
         threads: How many threads do so at once.
         buffered_after: Mean elements in the buffer that the segment fills.
         buffered_before: The same of the buffer that it takes from.
-        stages: Its stages, the last one first.
+        members: Its stages, the last one first.
     """
 
     threads: float
     buffered_after: float | None
     buffered_before: float | None = None
-    stages: list[MeasuredNode] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)
 
     @property
-    def time_per_batch_s(self) -> float:
+    def time_s(self) -> float:
         """Time that it takes to work for one batch."""
-        return sum(stage.cost_per_batch_s for stage in self.stages) / self.threads
+        return sum(member.time_s for member in self.members)
+
+    def dearest(self) -> Member:
+        """The stage that takes the most of it."""
+        return max(self.members, key=lambda member: member.time_s)
 
 
 def cut(output: MeasuredNode) -> list[Segment]:
@@ -43,45 +65,45 @@ def cut(output: MeasuredNode) -> list[Segment]:
     """
     segments = [Segment(1.0, None)]
     _cut(output, segments[0], 1.0, segments)
-    return segments
-
-
-def _cut(stage: MeasuredNode, segment: Segment, copies: float, segments: list[Segment]) -> None:
-    """Puts a stage into the segment that asks it, or cuts there.
-
-    Args:
-        stage: The stage.
-        segment: The segment that asks it.
-        copies: How often what stands here is there at once, each with threads of its own.
-        segments: All segments.
-    """
-    nested_in = segment
-    if stage.buffered is None:
-        segment.stages.append(stage)
-        source = segment
-    else:
-        if segment.buffered_before is None:
-            segment.buffered_before = stage.buffered
-        # What calls the function in several threads asks for its elements in one.
-        work = Segment(stage.parallelism * copies, stage.buffered, None, [stage])
-        segments.append(work)
-        nested_in = work
-        if stage.parallelism > 1:
-            source = Segment(copies, stage.buffered)
-            segments.append(source)
-        else:
-            source = work
-    for child in stage.inputs:
-        _cut(child, source, copies, segments)
-    for child in stage.nested:
-        _cut(child, nested_in, max(copies, child.copies), segments)
+    return [segment for segment in segments if segment.members]
 
 
 def slowest(segments: list[Segment]) -> Segment:
     """Returns the segment that sets the pace."""
-    return max(segments, key=lambda segment: segment.time_per_batch_s)
+    return max(segments, key=lambda segment: segment.time_s)
 
 
-def dearest(segment: Segment) -> MeasuredNode:
-    """Returns the stage that takes the most of a segment's time."""
-    return max(segment.stages, key=lambda stage: stage.cost_per_batch_s)
+def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Segment]) -> None:
+    """Puts a stage into the segment that asks it, or cuts there.
+
+    Args:
+        stage: The stage.
+        asking: The segment that asks it.
+        copies: How often what stands here is there at once, each with threads of its own.
+        segments: All segments, added to.
+    """
+    if stage.buffered is None:
+        asking.members.append(Member(stage, asking.threads))
+        source = nested = asking
+    else:
+        if asking.buffered_before is None:
+            asking.buffered_before = stage.buffered
+        source = nested = Segment(copies, stage.buffered)
+        segments.append(source)
+        threads = stage.parallelism * copies
+        if stage.nested:
+            # Its threads take turns to ask the source and to begin what its function returns, and
+            # tf.data counts their waiting for that as work. There are twice as many as work on
+            # elements: as many begin the next ones ahead.
+            nested = Segment(threads, stage.buffered)
+            segments.append(nested)
+            source.members.append(Member(stage, 2 * threads))
+        elif stage.parallelism > 1:
+            # One thread asks the source, others run the function.
+            segments.append(Segment(threads, stage.buffered, None, [Member(stage, threads)]))
+        else:
+            source.members.append(Member(stage, threads))
+    for each in stage.inputs:
+        _cut(each, source, copies, segments)
+    for each in stage.nested:
+        _cut(each, nested, max(copies, each.copies), segments)

@@ -18,6 +18,8 @@ CALLER = "wrapper_helper"
 
 KERAS_ADAPTERS = os.path.join("keras", "src", "trainers", "data_adapters")
 TENSORFLOW_DATA = os.path.join("tensorflow", "python", "data")
+# Functions of these go by their names, but nobody would look at where they stand.
+LIBRARIES = (os.path.join("tensorflow", "python"), os.path.join("keras", "src"))
 # What Keras makes of arrays that are given to `fit`.
 KERAS_OWN = {
     "permutation": "Keras' own shuffling of arrays",
@@ -90,6 +92,8 @@ def _in_code(name: str, filename: str, line: int) -> tuple[str | None, str | Non
         return KERAS_OWN.get(name, f"Keras' own {name}"), None
     if TENSORFLOW_DATA in filename:
         return None, None
+    if any(library in filename for library in LIBRARIES):
+        return name, None
     location = f"{os.path.basename(filename)}:{line}"
     return (f"lambda at {location}" if name == "<lambda>" else name), location
 

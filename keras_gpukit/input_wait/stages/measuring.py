@@ -113,7 +113,8 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
         per_batch, cost_per_batch_s = elements / batches, work_s / batches
     else:
         # A stage that makes iterators hands their elements on, one for one.
-        per_asked = 1.0 if asker.lasting else elements / max(asker.elements, 1)
+        seen = not asker.lasting and asker.elements > 0
+        per_asked = elements / asker.elements if seen else 1.0
         per_batch = asker.per_batch * per_asked
         cost_per_batch_s = per_batch * (cost_s or 0.0)
     newest = lives[-1].nodes[-1]
@@ -126,6 +127,7 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
     return MeasuredNode(
         kind=newest.kind,
         cost_s=cost_s,
+        per_batch=per_batch,
         cost_per_batch_s=cost_per_batch_s,
         parallelism=newest.parallelism,
         buffered=statistics.fmean(buffered) if buffered else None,

@@ -86,7 +86,8 @@ def _stages_behind(operation: Any, called: dict[str, Any], depth: int) -> Iterat
     if not _is_dataset(operation):
         yield from before
         return
-    function, nested = None, ()
+    function: Function | None = None
+    nested: tuple[NamedStage, ...] = ()
     graphs = [called[name] for name in _function_names(operation) if name in called]
     if graphs:
         work = work_of(_operations(graphs[0], called))
@@ -108,11 +109,8 @@ def _is_dataset(operation: Any) -> bool:
 
 
 def _function_names(operation: Any) -> list[str]:
-    names = []
-    for attribute in operation.op_def.attr:
-        if attribute.type == "func":
-            names.append(operation.get_attr(attribute.name).name)
-    return names
+    attributes = operation.op_def.attr
+    return [operation.get_attr(each.name).name for each in attributes if each.type == "func"]
 
 
 def _operations(graph: Any, called: dict[str, Any]) -> Iterator[str]:

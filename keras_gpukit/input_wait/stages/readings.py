@@ -67,7 +67,8 @@ class MeasuredNode:
 
     Attributes:
         kind: As of `Node`.
-        cost_s: Own time for each element; None where none was produced.
+        cost_s: Own time for each element; None where none was seen to be produced.
+        per_batch: Elements for each one that left the pipeline.
         cost_per_batch_s: Own time for each element that left the pipeline.
         parallelism: As of `Node`.
         buffered: Mean elements in its buffer; None where it is no asynchronous stage.
@@ -78,6 +79,7 @@ class MeasuredNode:
 
     kind: str
     cost_s: float | None
+    per_batch: float
     cost_per_batch_s: float
     parallelism: int = 1
     buffered: float | None = None
@@ -117,4 +119,4 @@ def read_model(model: Any) -> Reading:
 
 def _whole(setting: Any) -> int:
     # What autotuning tries out is `value`; what holds is `state_value`, where it keeps one.
-    return max(1, round(setting.state_value or setting.value))
+    return max(1, int(setting.state_value or setting.value))

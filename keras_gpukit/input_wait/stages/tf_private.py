@@ -56,9 +56,10 @@ def functions_of(dataset: Any) -> list[tuple[Callable[..., Any], Any]]:
     """Returns the functions of a dataset, each as the user's function and its graph."""
     found = []
     for value in vars(dataset).values():
-        function, concrete = getattr(value, "_func", None), getattr(value, "_function", None)
-        if callable(function) and hasattr(concrete, "graph"):
-            found.append((function, concrete.graph))
+        function = getattr(value, "_func", None)
+        graph = getattr(getattr(value, "_function", None), "graph", None)
+        if callable(function) and graph is not None:
+            found.append((function, graph))
     return found
 
 
@@ -87,7 +88,7 @@ def generator_behind(function: Callable[..., Any]) -> Any:
 def _users_own(state: Any) -> Any:
     """Looks through Keras' adapters, and through a lambda that calls the user's function."""
     generator = state._generator
-    adapter = getattr(generator, "__self__", None) or _closed_over(generator).get("self")
+    adapter: Any = getattr(generator, "__self__", None) or _closed_over(generator).get("self")
     if hasattr(adapter, "py_dataset"):
         return type(adapter.py_dataset).__getitem__
     if hasattr(adapter, "_first_batches"):

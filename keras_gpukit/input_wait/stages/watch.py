@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.stages import tf_private
 from keras_gpukit.input_wait.stages.aligning import Names, align
-from keras_gpukit.input_wait.stages.bottleneck import Segment, cut, dearest, slowest
+from keras_gpukit.input_wait.stages.bottleneck import Member, Segment, cut, slowest
+from keras_gpukit.input_wait.stages.completing import complete
 from keras_gpukit.input_wait.stages.kinds import kind_of, spoken, work_of_kind
 from keras_gpukit.input_wait.stages.measuring import measure
 from keras_gpukit.input_wait.stages.naming import NamedStage, name_stages
@@ -22,8 +24,8 @@ STALLED_FRACTION = 0.05
 MOST_READINGS = 32
 MOST_PASSES = 16
 SOURCE = "tf.data's live model"
-# What tf.data puts in by itself, and does no work of its own.
-SILENT = {"Root", "Model", "Options", "MaxIntraOpParallelism", "PrivateThreadPool"}
+# What tf.data puts on top by itself, and does no work of its own.
+SILENT = {"Root"}
 
 
 class PipelineWatch:
@@ -37,10 +39,15 @@ class PipelineWatch:
     watch.read(tf.data.experimental.get_model_proto(iterator))        # now and then
     watch.record(stall_fraction=0.4).bottleneck
     ```
+
+    Args:
+        now: The clock, in seconds.
     """
 
-    def __init__(self) -> None:
-        self._passes: list[list[Any]] = []
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
+        # Of each pass its readings, with when they were taken.
+        self._passes: list[list[tuple[float, Any]]] = []
         self._every = 1
         self._until_next = 0
         self._dataset: Any = None
@@ -52,28 +59,29 @@ class PipelineWatch:
         Args:
             iterator: A `tf.data.Iterator`.
         """
-        self._passes = [*self._passes[-MOST_PASSES + 1 :], []]
+        self._passes = [*self._passes[1 - MOST_PASSES :], []]
         self._every, self._until_next = 1, 0
         if self._written is None and self._dataset is None:
             self._dataset = tf_private.dataset_of(iterator)
 
     def read(self, model: Any) -> None:
-        """Takes in a reading of the iterator followed.
+        """Takes in a reading of the iterator followed, soon after it was made.
 
         Args:
             model: What `tf.data.experimental.get_model_proto` returned; not to be changed.
         """
         readings = self._passes[-1]
+        reading = self._now(), model
         if self._until_next and len(readings) > 1:
-            # The last reading is always the newest: costs are the difference to it.
-            readings[-1] = model
+            # The last one is always the newest: costs are what counters grew by until then.
+            readings[-1] = reading
             self._until_next -= 1
             return
-        readings.append(model)
-        self._until_next = self._every - 1
+        readings.append(reading)
         if len(readings) > MOST_READINGS:
-            readings[1:-1:2] = []
+            del readings[1:-1:2]
             self._every *= 2
+        self._until_next = self._every - 1
 
     def record(self, stall_fraction: float | None) -> PipelineRecord:
         """Returns what the stages cost, and which one training waits for.
@@ -84,30 +92,43 @@ class PipelineWatch:
             stall_fraction: Part of the steps' time spent waiting for batches, 0 to 1; None where it
                 is unknown.
         """
-        measured = measure([[read_model(model) for model in each] for each in self._passes])
+        measured = measure([[read_model(model) for _, model in each] for each in self._passes])
         if measured is None:
             return PipelineRecord(unknown_because="the pipeline's model was not read twice")
         output, batches = measured
+        if stall_fraction is None:
+            record, _ = self._costs(output, batches)
+            return replace(record, unknown_because="how long steps wait for batches is unknown")
+        if stall_fraction < STALLED_FRACTION:
+            record, _ = self._costs(output, batches)
+            because = f"steps wait for batches only {stall_fraction:.1%} of their time"
+            return replace(record, balanced_because=because)
+        wait_s = stall_fraction * self._duration_s() / batches
+        completed = complete(output, wait_s)
+        if completed is None:
+            record, dearest = self._costs(output, batches)
+            because = (
+                f"a step waits {wait_s * 1e3:.1f} ms for its batch, and of that tf.data accounts "
+                f"for {dearest * 1e3:.1f} ms"
+            )
+            return replace(record, unknown_because=because)
+        record, _ = self._costs(completed, batches)
+        return replace(record, bottleneck=max(record.stages, key=lambda stage: stage.share))
+
+    def _duration_s(self) -> float:
+        return sum(each[-1][0] - each[0][0] for each in self._passes if len(each) > 1)
+
+    def _costs(self, output: MeasuredNode, batches: int) -> tuple[PipelineRecord, float]:
+        """Returns all stages, and the time of the slowest segment for a batch."""
         names = self._names(output)
         segments = cut(output)
         critical = slowest(segments)
-        limiting = dearest(critical)
-        stages, bottleneck = [], None
-        for segment, node in _in_order(output, segments):
-            stage = _stage(node, segment, critical, names)
-            if node.kind in SILENT:
-                continue
-            stages.append(stage)
-            if node is limiting:
-                bottleneck = stage
-        record = PipelineRecord(stages=tuple(stages), batches=batches, source=SOURCE)
-        if stall_fraction is None:
-            because = "how long steps wait for batches is unknown"
-            return replace(record, unknown_because=because)
-        if stall_fraction < STALLED_FRACTION:
-            because = f"steps wait for batches only {stall_fraction:.1%} of their time"
-            return replace(record, balanced_because=because)
-        return replace(record, bottleneck=bottleneck)
+        stages = tuple(
+            _stage(member, segment, critical, names)
+            for segment, member in _in_order(output, segments)
+            if member.stage.kind not in SILENT
+        )
+        return PipelineRecord(stages, batches=batches, source=SOURCE), critical.time_s
 
     def _names(self, output: MeasuredNode) -> Names:
         try:
@@ -120,19 +141,18 @@ class PipelineWatch:
             return {}
 
 
-def _in_order(
-    output: MeasuredNode, segments: list[Segment]
-) -> Iterator[tuple[Segment, MeasuredNode]]:
+def _in_order(output: MeasuredNode, segments: list[Segment]) -> Iterator[tuple[Segment, Member]]:
     """Returns all stages with their segments, from the one that training asks to the sources."""
-    segment_of = {id(stage): segment for segment in segments for stage in segment.stages}
+    found = {id(member.stage): (each, member) for each in segments for member in each.members}
     ahead = [output]
     while ahead:
         stage = ahead.pop(0)
-        yield segment_of[id(stage)], stage
+        yield found[id(stage)]
         ahead = [*stage.nested, *stage.inputs, *ahead]
 
 
-def _stage(node: MeasuredNode, segment: Segment, critical: Segment, names: Names) -> StageRecord:
+def _stage(member: Member, segment: Segment, critical: Segment, names: Names) -> StageRecord:
+    node = member.stage
     kind = kind_of(node.kind)
     written = names.get(id(node))
     function = written.function if written is not None else None
@@ -140,9 +160,7 @@ def _stage(node: MeasuredNode, segment: Segment, critical: Segment, names: Names
     work = work_of_kind(kind)
     if function is not None and function.work != "mapping":
         work = function.work
-    share = 0.0
-    if segment is critical and critical.time_per_batch_s > 0:
-        share = node.cost_per_batch_s / segment.threads / critical.time_per_batch_s
+    is_critical = segment is critical and critical.time_s > 0
     return StageRecord(
         name=given_name or (function and function.name) or spoken(kind),
         kind=spoken(kind),
@@ -150,8 +168,8 @@ def _stage(node: MeasuredNode, segment: Segment, critical: Segment, names: Names
         location=function.location if function is not None else None,
         cost_s=node.cost_s,
         cost_per_batch_s=node.cost_per_batch_s,
-        parallelism=max(1, round(segment.threads)),
+        parallelism=max(node.parallelism, round(segment.threads)),
         buffered_before=segment.buffered_before,
         buffered_after=segment.buffered_after,
-        share=share,
+        share=member.time_s / critical.time_s if is_critical else 0.0,
     )

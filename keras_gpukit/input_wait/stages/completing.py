@@ -1,0 +1,91 @@
+"""Adds what tf.data does not time to what its stages cost.
+
+Two things take a pipeline's time and appear in no node of its model: calling a function, which is
+the same for each call however little the function does; and the work on an element that is not
+finished, which is all that can be seen of a nested pipeline that gives a single element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from keras_gpukit.input_wait.stages.bottleneck import cut, slowest
+from keras_gpukit.input_wait.stages.readings import MeasuredNode
+
+# Stages that call a function for each element they take, or make where they take none.
+CALLING = {"Map", "ParallelMap", "MapAndBatch", "Filter", "ParallelFilter", "Scan", "Generator"}
+# The most that a call can cost beside its operations: on a busy machine of two cores it is 20 to
+# 50 µs (benchmarks/stage_naming.py, "tiny functions").
+LONGEST_CALL_S = 100e-6
+# What must be accounted for of the time that steps wait.
+ACCOUNTED = 0.5
+
+
+def complete(output: MeasuredNode, wait_s: float) -> MeasuredNode | None:
+    """Returns a pipeline with costs that account for the time that training waits for it.
+
+    Args:
+        output: The stage that training asks, as tf.data timed it.
+        wait_s: How long a step waits for its batch.
+
+    Returns:
+        None where the wait cannot be accounted for.
+    """
+    if slowest(cut(output)).time_s >= ACCOUNTED * wait_s:
+        return output
+    call_s = _call_s(output, wait_s)
+    if call_s <= LONGEST_CALL_S:
+        return _with_calls(output, call_s)
+    unseen = [stage for stage in _all(output) if stage.cost_s is None and stage.per_batch > 0]
+    if unseen:
+        # Those nearer to training wait for the one that is nearest to the sources.
+        return _with_cost(output, unseen[-1], wait_s)
+    return None
+
+
+def calls_per_batch(stage: MeasuredNode) -> float:
+    """Returns how often a stage calls its function for each batch."""
+    if stage.kind not in CALLING:
+        return 0.0
+    return stage.inputs[0].per_batch if stage.inputs else stage.per_batch
+
+
+def _call_s(output: MeasuredNode, wait_s: float) -> float:
+    """What a call must cost for the slowest segment to take the whole wait."""
+    costs = [float("inf")]
+    for segment in cut(output):
+        # Calls are begun by one thread, also where several run them.
+        calls = sum(calls_per_batch(member.stage) for member in segment.members)
+        if calls > 0:
+            costs.append((wait_s - segment.time_s) / calls)
+    return min(costs)
+
+
+def _with_calls(stage: MeasuredNode, call_s: float) -> MeasuredNode:
+    added_s = calls_per_batch(stage) * call_s * stage.parallelism
+    return replace(
+        stage,
+        cost_s=None if stage.cost_s is None else stage.cost_s + added_s / stage.per_batch,
+        cost_per_batch_s=stage.cost_per_batch_s + added_s,
+        inputs=tuple(_with_calls(each, call_s) for each in stage.inputs),
+        nested=tuple(_with_calls(each, call_s) for each in stage.nested),
+    )
+
+
+def _with_cost(stage: MeasuredNode, chosen: MeasuredNode, cost_per_batch_s: float) -> MeasuredNode:
+    if stage is chosen:
+        return replace(
+            stage, cost_s=cost_per_batch_s / stage.per_batch, cost_per_batch_s=cost_per_batch_s
+        )
+    return replace(
+        stage,
+        inputs=tuple(_with_cost(each, chosen, cost_per_batch_s) for each in stage.inputs),
+        nested=tuple(_with_cost(each, chosen, cost_per_batch_s) for each in stage.nested),
+    )
+
+
+def _all(stage: MeasuredNode) -> Iterator[MeasuredNode]:
+    yield stage
+    for each in (*stage.nested, *stage.inputs):
+        yield from _all(each)

@@ -1,0 +1,88 @@
+"""Whether threads wait for each other: for Python's lock, or for a core."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+from keras_gpukit.records.pipeline import Cause, ContentionRecord
+
+# A thread that sleeps has to take the interpreter's lock again when it wakes. Nobody holds the
+# lock longer than `sys.getswitchinterval()` when somebody waits, unless in C code.
+NAPS = 5
+NAP_S = 0.001
+# Waking takes 0.1 ms on an idle machine; a fifth of the switch interval is no accident.
+LATE_SWITCHES = 0.2
+BUSY_FRACTION = 0.9
+
+
+class ContentionSensor:
+    """Takes short naps and notes how late it wakes; and what processor time went by meanwhile.
+
+    Args:
+        sleep: Sleeps for seconds, without the lock.
+        now: The clock, in seconds.
+        process_s: Processor time of this process, in seconds.
+        cores: Cores that this process may use; None for what the system says.
+    """
+
+    def __init__(
+        self,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.perf_counter,
+        process_s: Callable[[], float] = time.process_time,
+        cores: int | None = None,
+    ) -> None:
+        self._sleep = sleep
+        self._now = now
+        self._process_s = process_s
+        self._cores = cores or usable_cores()
+        self._began_s, self._process_began_s = now(), process_s()
+        self._late_s: list[float] = []
+
+    def read(self) -> None:
+        """Takes the naps of one tick: five of a millisecond."""
+        late = []
+        for _ in range(NAPS):
+            lay_down_s = self._now()
+            self._sleep(NAP_S)
+            late.append(max(self._now() - lay_down_s - NAP_S, 0.0))
+        # One that was merely unlucky does not count.
+        self._late_s.append(statistics.median(late))
+
+    def record(self) -> ContentionRecord:
+        """Returns the contention since the sensor was made."""
+        wall_s = self._now() - self._began_s
+        process_s = self._process_s() - self._process_began_s
+        return contention(
+            gil_wait_s=statistics.median(self._late_s) if self._late_s else None,
+            cores_busy_fraction=process_s / (wall_s * self._cores) if wall_s > 0 else None,
+        )
+
+
+def contention(gil_wait_s: float | None, cores_busy_fraction: float | None) -> ContentionRecord:
+    """Returns what of two things is so high that it slows the stages of a pipeline down.
+
+    Args:
+        gil_wait_s: How late a sleeping Python thread gets going again.
+        cores_busy_fraction: Processor time over what the cores have, 0 to 1.
+    """
+    if gil_wait_s is None and cores_busy_fraction is None:
+        return ContentionRecord()
+    causes: list[Cause] = []
+    if gil_wait_s is not None and gil_wait_s >= LATE_SWITCHES * sys.getswitchinterval():
+        causes.append("interpreter lock")
+    if cores_busy_fraction is not None and cores_busy_fraction >= BUSY_FRACTION:
+        causes.append("all cores busy")
+    return ContentionRecord(gil_wait_s, cores_busy_fraction, tuple(causes))
+
+
+def usable_cores() -> int:
+    """Returns how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
