@@ -19,9 +19,17 @@ from keras_gpukit.records.machine import (
     MemoryRecord,
     UtilizationRecord,
 )
+from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, StageRecord
 from keras_gpukit.records.placement import Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.records.steps import (
+    InputRecord,
+    PipelineStartRecord,
+    ThroughputRecord,
+    TimeBreakdown,
+    TrendPoint,
+    WaitSpread,
+)
 from keras_gpukit.rules import RULES, judge
 
 GIB = 2**30
@@ -43,6 +51,35 @@ def stall(fraction, confidence="exact", steps=1000, **rest):
         stall_fraction=fraction,
         **rest,
     )
+
+
+def held_up_by(work="mapping", name="augment", causes=(), **stage):
+    record = StageRecord(name, "map", work, "train.py:12", 0.0, 0.02, **stage)
+    contention = ContentionRecord(0.0, 0.5, causes)
+    return stall(0.5, pipeline=PipelineRecord((record,), record), contention=contention)
+
+
+def spent(wall_s=100.0, steps=1000, start=None, **parts):
+    """A run whose time went to some parts, and for the rest to compute."""
+    known = {
+        "input_s": 0.0,
+        "callbacks_s": 0.0,
+        "epoch_start_s": 0.0,
+        "first_step_s": 0.0,
+        "validation_s": 0.0,
+        "other_s": 0.0,
+        **parts,
+    }
+    breakdown = TimeBreakdown(wall_s, compute_s=wall_s - sum(known.values()), **known)
+    record = InputRecord("fit", breakdown=breakdown, pipeline_start=start)
+    return run(input=record, throughput=throughput(0.01, steps))
+
+
+def course(*stalls):
+    return run(input=InputRecord("fit", trend=tuple(TrendPoint(1, 1, 1.0, s) for s in stalls)))
+
+
+SHUFFLES = PipelineStartRecord(4, mean_s=2.5, shuffle_s=2.0)
 
 
 def throughput(step_time_s, steps=1000):
@@ -92,6 +129,33 @@ FIRES = [
         run(input=stall(0.9, "upper bound", buffered_batches=0.4)),
         Figure("input stall, at most", 90.0, "%"),
     ),
+    (
+        "input-bound",
+        "warning",
+        run(input=stall(0.151, "sampled")),
+        Figure("input stall", 15.1, "%"),
+    ),
+    ("input-bound", "critical", run(input=held_up_by()), Figure("augment per batch", 20.0, "ms")),
+    (
+        "input-bound",
+        "critical",
+        run(input=stall(0.5, spread=WaitSpread(0, 0, 0, 0.1, 9, 1, 10.0))),
+        Figure("a stall every", 10.0, "steps"),
+    ),
+    (
+        "input-slows-down",
+        "warning",
+        course(*[0.1] * 8, *[0.31] * 2),
+        Figure("in the end", 31.0, "%"),
+    ),
+    (
+        "slow-epoch-start",
+        "warning",
+        spent(epoch_start_s=10.0, start=SHUFFLES),
+        Figure("of it filling the shuffle buffer", 2.0, "s"),
+    ),
+    ("slow-callbacks", "warning", spent(callbacks_s=10.26), Figure("in callbacks", 10.26, "s")),
+    ("long-validation", "info", spent(validation_s=30.0), Figure("of the time", 30.0, "%")),
     (
         "cpu-fallback",
         "warning",
@@ -209,6 +273,11 @@ QUIET = [
     ("input-bound", run(input=stall(0.099))),
     ("input-bound", run(input=replace(stall(0.5), wait_s=0.00024))),
     ("input-bound", run(input=stall(0.099, "upper bound"))),
+    ("input-bound", run(input=stall(0.149, "sampled"))),
+    ("input-slows-down", course(*[0.1] * 8, *[0.29] * 2)),
+    ("slow-epoch-start", spent(epoch_start_s=9.9, start=SHUFFLES)),
+    ("slow-callbacks", spent(callbacks_s=10.24)),
+    ("long-validation", spent(validation_s=29.9)),
     ("cpu-fallback", run((A100,), operations=placed("host memory"))),
     ("cpu-fallback", run((A100,), operations=placed("requested"))),
     ("low-utilization", run((A100,), input=QUICK, utilization=gpu(utilization_percent=50.0))),
@@ -238,6 +307,11 @@ ABSTAINS = [
     ("input-bound", run(input=stall(0.9, steps=9)), "at least 10 steps"),
     ("input-bound", run(input=stall(0.9, "upper bound")), "upper bound"),
     ("input-bound", run(input=stall(0.9, "upper bound", buffered_batches=1.5)), "upper bound"),
+    ("input-slows-down", course(*[0.0] * 5, *[1.0] * 4), "10 points"),
+    ("slow-epoch-start", spent(epoch_start_s=90.0), "after the first"),
+    ("slow-epoch-start", spent(4.9, epoch_start_s=4.0, start=SHUFFLES), "5 s"),
+    ("slow-callbacks", spent(4.9, callbacks_s=4.0), "5 s"),
+    ("long-validation", spent(4.9, validation_s=4.0), "5 s"),
     ("cpu-fallback", run(operations=PlacementRecord(unknown_because="no graph")), "no graph"),
     ("cpu-fallback", run(operations=PlacementRecord({"CPU:0": {"MatMul": 9}})), "no GPU"),
     ("low-utilization", run((A100,), utilization=gpu(4, utilization_percent=1.0)), "readings"),
@@ -285,6 +359,33 @@ def test_the_gain_of_input_is_what_is_left_without_the_stall(fraction, gain):
     found = finding("input-bound", run(input=stall(fraction)))
     assert found is not None
     assert found.gain == pytest.approx(gain)
+
+
+def test_advice_is_for_the_stage_that_holds_the_run_up():
+    serial = finding("input-bound", run(input=held_up_by()))
+    assert serial is not None
+    assert serial.title == "Steps wait for input, held up by augment (train.py:12)"
+    assert "give augment num_parallel_calls" in serial.advice[0]
+    parallel = finding("input-bound", run(input=held_up_by(parallelism=4)))
+    assert parallel is not None
+    assert not any("give augment" in line for line in parallel.advice)
+    generator = finding("input-bound", run(input=held_up_by("python", "rows")))
+    assert generator is not None
+    assert "rows in TensorFlow operations" in generator.advice[0]
+    locked = finding("input-bound", run(input=held_up_by(causes=("interpreter lock",))))
+    assert locked is not None
+    assert "wait for each other" in locked.advice[0]
+
+
+def test_a_slow_epoch_start_is_blamed_on_the_shuffle_buffer_only_if_it_was():
+    shuffled = finding("slow-epoch-start", spent(epoch_start_s=20.0, start=SHUFFLES))
+    other = PipelineStartRecord(4, mean_s=2.5, shuffle_s=0.1)
+    opened = finding("slow-epoch-start", spent(epoch_start_s=20.0, start=other))
+    assert shuffled is not None
+    assert opened is not None
+    assert "shuffle buffer" in shuffled.advice[0]
+    assert not any("shuffle" in line for line in opened.advice)
+    assert opened.gain == pytest.approx(1.25)
 
 
 def test_findings_come_worst_first_and_greatest_gain_first():

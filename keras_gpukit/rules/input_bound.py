@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.evidence import percent
+from keras_gpukit.rules.input_advice import GENERAL, advice_for, bottleneck
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule
 
 WARNING_FRACTION = 0.10
 CRITICAL_FRACTION = 0.20
 MINIMUM_STEPS = 10
 STARVED_BATCHES = 0.5
+SAMPLED_MARGIN = 0.05
 SHORTEST_WAIT_S = 0.25e-3
 # A run that does nothing but wait would promise an infinite gain.
 HIGHEST_FRACTION = 0.99
-
-ADVICE = (
-    "ds.map(f, num_parallel_calls=tf.data.AUTOTUNE): use every core",
-    "ds.cache() after costly steps without randomness, before shuffle",
-    "ds.interleave(f, num_parallel_calls=tf.data.AUTOTUNE) to read files",
-    "ds.batch(n) before a map whose function takes whole batches",
-    "ds.prefetch(tf.data.AUTOTUNE) last: prepare while the model trains",
-    "with keras.utils.PyDataset: workers=4 or more, use_multiprocessing=True",
-)
 
 
 class InputBound(Rule):
@@ -36,7 +29,8 @@ class InputBound(Rule):
     Where the wait is only an upper bound, part of it may hide behind the device's work. It is then
     believed only if the pipeline's buffer was empty as well: starved pipelines were measured to
     hold 0 to 0.2 batches, others 1.4 and more; the line between is our choice. So is the least
-    number of steps, without which the first batch, which always takes longer, would decide.
+    number of steps, without which the first batch, which always takes longer, would decide. A
+    sampled stall must pass the thresholds by five points, which is how far it may be off.
 
     A fetch of a batch that is there already was measured to take 0.1 to 0.15 ms, which no pipeline
     can save. Waits of under 0.25 ms a step are therefore none, whatever share of a tiny step they
@@ -54,21 +48,22 @@ class InputBound(Rule):
             return self.abstain(record.unknown_because if record else None)
         if record.measured_steps < MINIMUM_STEPS:
             return self.abstain()
-        if record.stall_fraction < WARNING_FRACTION:
+        stall = record.stall_fraction
+        certain = stall - SAMPLED_MARGIN if record.confidence == "sampled" else stall
+        if certain < WARNING_FRACTION:
             return None
         if record.wait_s is not None and record.wait_s < SHORTEST_WAIT_S:
             return None
-        if record.confidence == "exact":
-            return self._exactly(record, record.stall_fraction)
-        return self._at_most(record, record.stall_fraction)
-
-    def _exactly(self, record: InputRecord, stall: float) -> Finding:
+        if record.confidence == "upper bound":
+            return self._at_most(record, stall)
         return self.find(
-            "critical" if stall >= CRITICAL_FRACTION else "warning",
+            "critical" if certain >= CRITICAL_FRACTION else "warning",
             percent("input stall", stall),
             *_wait(record),
-            advice=ADVICE,
+            *_stage(record),
+            advice=advice_for(record),
             gain=gain(stall),
+            title=_title(record),
         )
 
     def _at_most(self, record: InputRecord, stall: float) -> Outcome:
@@ -81,7 +76,7 @@ class InputBound(Rule):
             "warning",
             percent("input stall, at most", stall),
             Figure("batches in the buffer", filled),
-            advice=("compile(steps_per_execution=1) for a run: its wait is exact", *ADVICE),
+            advice=("compile(steps_per_execution=1) for a run: its wait is exact", *GENERAL),
             gain=gain(stall),
             title="Steps may wait for input",
         )
@@ -99,4 +94,27 @@ def is_input_bound(summary: RunSummary) -> bool | None:
 
 
 def _wait(record: InputRecord) -> tuple[Figure, ...]:
-    return () if record.wait_s is None else (Figure("wait per step", 1000 * record.wait_s, "ms"),)
+    figures = []
+    if record.wait_s is not None:
+        figures.append(Figure("wait per step", 1000 * record.wait_s, "ms"))
+    if record.spread is not None and record.spread.burst_period_steps is not None:
+        figures.append(Figure("a stall every", record.spread.burst_period_steps, "steps"))
+    return tuple(figures)
+
+
+def _stage(record: InputRecord) -> tuple[Figure, ...]:
+    stage = bottleneck(record)
+    if stage is None or stage.cost_per_batch_s is None:
+        return ()
+    figures = [Figure(f"{stage.name} per batch", 1000 * stage.cost_per_batch_s, "ms")]
+    if stage.parallelism > 1:
+        figures.append(Figure("at once", stage.parallelism))
+    return tuple(figures)
+
+
+def _title(record: InputRecord) -> str:
+    stage = bottleneck(record)
+    if stage is None:
+        return InputBound.title
+    where = f" ({stage.location})" if stage.location else ""
+    return f"Steps wait for input, held up by {stage.name}{where}"

@@ -7,17 +7,22 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.cpu_fallback import CPUFallback
 from keras_gpukit.rules.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.input_bound import InputBound
+from keras_gpukit.rules.input_slows_down import InputSlowsDown
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.no_gpu import NoGPU
 from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.precision import Float32OnTensorCores
 from keras_gpukit.rules.rule import NotApplicable, Rule
 from keras_gpukit.rules.throttling import Throttled
+from keras_gpukit.rules.time_parts import LongValidation, SlowCallbacks, SlowEpochStart
 from keras_gpukit.rules.tiny_steps import TinySteps
 from keras_gpukit.rules.utilization import LowUtilization
 
 RULES: tuple[Rule, ...] = (
     InputBound(),
+    InputSlowsDown(),
+    SlowEpochStart(),
+    SlowCallbacks(),
     CPUFallback(),
     LowUtilization(),
     HostCPUSaturated(),
@@ -27,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     MemoryMostlyUnused(),
     Throttled(),
     OtherProcessesOnGPU(),
+    LongValidation(),
     NoGPU(),
 )
 """In the order in which findings of equal weight are told."""

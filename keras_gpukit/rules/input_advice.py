@@ -1,0 +1,87 @@
+"""What to change in a pipeline that holds training up, by the stage that does."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.pipeline import StageRecord, Work
+from keras_gpukit.records.steps import InputRecord
+
+GENERAL = (
+    "ds.map(f, num_parallel_calls=tf.data.AUTOTUNE): use every core",
+    "ds.cache() after costly steps without randomness, before shuffle",
+    "ds.interleave(f, num_parallel_calls=tf.data.AUTOTUNE) to read files",
+    "ds.batch(n) before a map whose function takes whole batches",
+    "ds.prefetch(tf.data.AUTOTUNE) last: prepare while the model trains",
+    "with keras.utils.PyDataset: workers=4 or more, use_multiprocessing=True",
+)
+"""Where the stage is not known."""
+
+MEASURE = "keras_gpukit.tune_input(ds, model) tries such changes, and measures each"
+PARALLEL = "give {name} num_parallel_calls=tf.data.AUTOTUNE: use every core"
+CACHE = "ds.cache() right after {name}, if it draws nothing at random: do it once, not each epoch"
+
+BY_WORK: dict[Work, tuple[str, ...]] = {
+    "reading": (
+        "read several files at once: ds.interleave(f, num_parallel_calls=tf.data.AUTOTUNE)",
+        "ds.cache() after the files are read, if they fit into memory",
+        "fewer and larger files, nearer to the machine",
+    ),
+    "decoding": (
+        PARALLEL,
+        CACHE,
+        "store the images smaller, or decode to the size that is trained on: "
+        "tf.io.decode_jpeg(image, ratio=2)",
+    ),
+    "mapping": (
+        PARALLEL,
+        CACHE,
+        "ds.batch(n) before {name}, with a function that takes whole batches",
+    ),
+    "filtering": (
+        "filter once and ds.cache() the rest, or write the rest to files of its own",
+        "filter early: what is thrown away later has been read and decoded in vain",
+    ),
+    "batching": (
+        "ds.batch(n, num_parallel_calls=tf.data.AUTOTUNE)",
+        "ds.batch earlier in the pipeline, so that fewer elements pass through its stages",
+    ),
+    "shuffling": (
+        "shuffle what is small: file names or indices, before they are read and decoded",
+        "a smaller shuffle buffer",
+    ),
+    "caching": (
+        "a cache on disk is read anew each epoch: cache in memory, if it fits",
+        "cache what is small: before decoding or before a map that makes it larger",
+    ),
+    "python": (
+        "write {name} in TensorFlow operations: Python runs on one core at a time",
+        "or as a keras.utils.PyDataset with workers=4, use_multiprocessing=True",
+        "have {name} make whole batches with NumPy, not single examples",
+    ),
+}
+
+LOCKED = "Python threads wait for each other: use processes, or TensorFlow operations"
+
+
+def advice_for(record: InputRecord) -> tuple[str, ...]:
+    """Returns what to change, the most rewarding first.
+
+    Args:
+        record: The input of a run that waits for it.
+    """
+    lines: tuple[str, ...]
+    stage = bottleneck(record)
+    if stage is None or stage.work not in BY_WORK:
+        lines = GENERAL
+    else:
+        lines = tuple(line.format(name=stage.name) for line in BY_WORK[stage.work])
+        if stage.parallelism > 1:
+            # It has that already.
+            lines = tuple(line for line in lines if line != PARALLEL.format(name=stage.name))
+    causes = record.contention.causes if record.contention else None
+    locked = (LOCKED,) if causes and "interpreter lock" in causes else ()
+    return (*locked, *lines, MEASURE)
+
+
+def bottleneck(record: InputRecord) -> StageRecord | None:
+    """The stage that holds the pipeline up, if it is known."""
+    return record.pipeline.bottleneck if record.pipeline else None
