@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Sequence
 
 from keras_gpukit.records.diagnosis import Cause, Contention, Diagnosis, Rate, Round
+from keras_gpukit.sensors.interpreter import contention
 
 # Below these it is not worth telling, and a replayed batch is not quite a fetched one.
 SMALLEST_GAIN = 1.05
 SMALLEST_SHORTFALL = 0.10
-# Of a switch interval, after which a waiting Python thread may ask for the lock; see `_cause`.
-LATE_SHARE = 0.5
-ALL_CORES_BUSY = 0.9
 # How well two rates must agree to be called the same.
 SAME = 0.10
 
@@ -48,30 +45,27 @@ def _contention(rounds: Sequence[Round]) -> Contention | None:
     )
     if shortfall.low <= 0 or shortfall.median < SMALLEST_SHORTFALL:
         return None
-    cores_busy = _median([each.cores_busy for each in rounds])
-    delay_s = _median([each.interpreter_delay_s for each in rounds])
+    cores_busy = _median([each.cores_busy_fraction for each in rounds])
+    gil_wait_s = _median([each.gil_wait_s for each in rounds])
     # Of a batch and a step one after the other; 1 where nothing overlaps.
     one_by_one = statistics.median(
         each.actual * (1 / each.data_only + 1 / each.compute_only) for each in rounds
     )
-    return Contention(shortfall, _cause(cores_busy, delay_s, one_by_one), cores_busy, delay_s)
+    return Contention(shortfall, _cause(cores_busy, gil_wait_s, one_by_one), cores_busy, gil_wait_s)
 
 
-def _cause(cores_busy: float | None, delay_s: float | None, one_by_one: float) -> Cause | None:
+def _cause(cores_busy: float | None, gil_wait_s: float | None, one_by_one: float) -> Cause | None:
     """Recognises a cause; the most particular one first.
 
-    A Python thread that needs the interpreter's lock asks its holder to let go after
-    `sys.getswitchinterval()`, 5 ms by default. Without a holder it goes on within a fraction of a
-    millisecond, busy cores or not. Two things that share all cores take as long as one after the
-    other, so that pattern alone says that nothing is prepared ahead only if cores were free.
+    Two things that share all cores, or the interpreter's lock, take as long as one after the
+    other. So that pattern says that nothing is prepared ahead only if neither was the case.
     """
-    if delay_s is not None and delay_s >= LATE_SHARE * sys.getswitchinterval():
-        return "interpreter"
-    if cores_busy is not None and cores_busy >= ALL_CORES_BUSY:
-        return "cores"
-    if abs(one_by_one - 1) <= SAME:
-        return "nothing ahead"
-    return None
+    seen = contention(gil_wait_s, cores_busy).causes or ()
+    if "interpreter lock" in seen:
+        return "interpreter lock"
+    if "all cores busy" in seen:
+        return "all cores busy"
+    return "nothing ahead" if abs(one_by_one - 1) <= SAME else None
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from keras_gpukit.experiments.host_load import HostLoad, wait_until_quiet
+from keras_gpukit.experiments.processor_time import own_cpu_s, wait_until_quiet
 from keras_gpukit.experiments.rates import ROUNDS, Step, hold, rate_of, run_for
 from keras_gpukit.records.diagnosis import Round
+from keras_gpukit.sensors.interpreter import ContentionSensor
+from keras_gpukit.sensors.sampling import SamplingThread
 
 # Where a step takes seconds, fewer rounds have to do.
 FEWEST_ROUNDS = 3
@@ -17,6 +20,8 @@ KINDS = ("data alone", "together", "compute alone")
 STRETCHES = ROUNDS * len(KINDS)
 # Of the time, for what is slow only at the beginning, when tf.data tunes itself.
 WARM_UP = 0.1
+# Naps of 5 ms in all: some ten readings even in short stretches.
+NAP_EVERY_S = 0.02
 
 Tell = Callable[[str, int], None]
 
@@ -85,17 +90,31 @@ class Turns:
         self._announce(0)
         data_only = rate_of(fetch, stretch_s)
         self._announce(1)
-        with HostLoad() as load:
+        with _watched() as sensor:
             actual = rate_of(train, stretch_s, batches=batches)
+            contention = sensor.record()
         self._announce(2)
         wait_until_quiet(stretch_s)
         compute_only = rate_of(replay, stretch_s, batches=batches)
-        return Round(data_only, actual, compute_only, load.cores_busy, load.interpreter_delay_s)
+        return Round(
+            data_only, actual, compute_only, contention.cores_busy_fraction, contention.gil_wait_s
+        )
 
     def _announce(self, kind: int) -> None:
         self._tell(
             f"round {len(self.rounds) + 1}: {KINDS[kind]}", len(self.rounds) * len(KINDS) + kind
         )
+
+
+@contextmanager
+def _watched() -> Iterator[ContentionSensor]:
+    sensor, thread = ContentionSensor(process_s=own_cpu_s), SamplingThread(NAP_EVERY_S)
+    thread.add("contention", sensor.read)
+    thread.start()
+    try:
+        yield sensor
+    finally:
+        thread.stop()
 
 
 def _mean_examples(held: Any) -> float | None:

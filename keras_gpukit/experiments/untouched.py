@@ -121,4 +121,7 @@ def _remember_random_numbers() -> Iterator[Restore]:
     seeds = private_state.eager_seeds()
     if seeds is not None:
         seeds_state = seeds.getstate()
+        # TensorFlow keeps the operations made with a seed, each with a count of its own: with the
+        # same seeds as later, the experiment would use up their first numbers.
+        seeds.seed()
         yield lambda: seeds.setstate(seeds_state)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Cause = Literal["interpreter", "cores", "nothing ahead"]
+Cause = Literal["interpreter lock", "all cores busy", "nothing ahead"]
 
 # From so many rounds on, one odd round on either side is left out of the interval.
 TRIMMED_FROM = 8
@@ -50,16 +50,16 @@ class Round:
         data_only: Batches a second that the pipeline gives when nothing is done with them.
         actual: Batches a second that the model trains on from the pipeline.
         compute_only: Batches a second that the model trains on from memory.
-        cores_busy: Share of the usable cores that worked during `actual`, 0 to 1.
-        interpreter_delay_s: How much later than it asked to, in the median, a Python thread got
-            going again during `actual`.
+        cores_busy_fraction: Processor time of this process and its children during `actual` over
+            what its cores have, 0 to 1.
+        gil_wait_s: How late, in the median, a Python thread that slept got going again then.
     """
 
     data_only: float
     actual: float
     compute_only: float
-    cores_busy: float | None = None
-    interpreter_delay_s: float | None = None
+    cores_busy_fraction: float | None = None
+    gil_wait_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,19 @@ class Contention:
     Attributes:
         shortfall: How far the actual rate is below the lower one of the two alone, as a share of
             that, with its interval.
-        cause: "interpreter": Python code that makes batches holds the interpreter's lock, which
-            the training thread needs as well. "cores": all cores are busy. "nothing ahead": no
-            batch is prepared while the model trains. None: none of these was recognised.
-        cores_busy: Share of the usable cores that worked, 0 to 1.
-        interpreter_delay_s: How late a Python thread got going again.
+        cause: What holds them up; None where none of these was recognised. "interpreter lock":
+            Python code that makes batches holds the lock that the training thread needs too.
+            "all cores busy": as it says. "nothing ahead": no batch is prepared while the model
+            trains.
+        cores_busy_fraction: Processor time of this process and its children over what its cores
+            have, 0 to 1.
+        gil_wait_s: How late a Python thread that slept got going again.
     """
 
     shortfall: Rate
     cause: Cause | None
-    cores_busy: float | None
-    interpreter_delay_s: float | None
+    cores_busy_fraction: float | None
+    gil_wait_s: float | None
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from keras_gpukit.records.diagnosis import Contention, Diagnosis, Rate
 from keras_gpukit.reports import units
 
 _CAUSES = {
-    "interpreter": (
+    "interpreter lock": (
         "Python code that makes batches holds the interpreter's lock, which training needs too: "
         "do it with TensorFlow operations, or in other processes."
     ),
-    "cores": "All cores are busy: do less for each example, or find more cores.",
+    "all cores busy": "All cores are busy: do less for each example, or find more cores.",
     "nothing ahead": (
         "No batch is prepared while the model trains: end the pipeline with "
         "prefetch(tf.data.AUTOTUNE)."
@@ -84,10 +84,10 @@ def _ceiling(diagnosis: Diagnosis) -> str:
 def _contention(contention: Contention) -> str:
     share = units.percentage(contention.shortfall.median)
     evidence = []
-    if contention.cores_busy is not None:
-        evidence.append(f"cores {units.percentage(contention.cores_busy)} busy")
-    if contention.interpreter_delay_s is not None:
-        evidence.append(f"Python {units.duration(contention.interpreter_delay_s)} late")
+    if contention.cores_busy_fraction is not None:
+        evidence.append(f"cores {units.percentage(contention.cores_busy_fraction)} busy")
+    if contention.gil_wait_s is not None:
+        evidence.append(f"Python {units.duration(contention.gil_wait_s)} late")
     return (
         f"Together they are {share} slower than the slower one alone. "
         f"{_CAUSES[contention.cause]}" + (f" ({', '.join(evidence)})" if evidence else "")
