@@ -17,9 +17,15 @@ from keras_gpukit.records.machine import (
     MemoryRecord,
     UtilizationRecord,
 )
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.placement import Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.records.steps import (
+    InputRecord,
+    ThroughputRecord,
+    TimeBreakdown,
+    WaitSpread,
+)
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown, placement_markdown
@@ -106,7 +112,7 @@ def test_the_panel_tells_figures_and_findings():
 
 def test_each_advice_on_input_fits_a_line():
     advice = [line for line in printed(TROUBLED).splitlines() if "│   - " in line]
-    assert [line[6:-1].strip() for line in advice[:6]] == list(TROUBLED.findings[0].advice)
+    assert [line[6:-1].strip() for line in advice[:7]] == list(TROUBLED.findings[0].advice)
 
 
 def test_a_healthy_run_is_told_so():
@@ -184,3 +190,40 @@ def test_placement_markdown_shows_only_the_commonest():
 )
 def test_units(text, expected):
     assert text == expected
+
+
+DECODE = StageRecord("decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, None, 0.1, 0.97)
+WATCHED = judged(
+    replace(
+        HEALTHY,
+        input=replace(
+            TROUBLED.input,
+            confidence="sampled",
+            spread=WaitSpread(0.018, 0.025, 0.31, 0.9, 40, 3.0, 25.0),
+            breakdown=TimeBreakdown(200.0, 120.0, 60.0, 4.0, 16.0, 0.1, 0.0, 0.0),
+            pipeline=PipelineRecord((DECODE, replace(DECODE, name="read", share=0.0)), DECODE),
+        ),
+    )
+)
+
+
+def test_a_sampled_stall_is_told_as_about():
+    assert "input stall about 78 %" in printed(WATCHED)
+
+
+def test_where_the_time_went_comes_largest_first_without_what_is_nothing():
+    text = printed(WATCHED)
+    assert "3.33 min in all: input 60 %, compute 30 %, epoch starts 8.0 %" in text
+    assert "validation" not in text
+    assert "in all" not in printed(HEALTHY)
+
+
+def test_the_stage_that_holds_the_run_up_stands_out():
+    text = markdown(WATCHED)
+    assert "held up by decode (train.py:12)" in text
+    assert "| **decode** | train.py:12 | 16 ms | 2 | 0.1 |" in text
+    assert "| read | train.py:12 |" in text
+    assert "| a stall every | 25 steps |" in text
+    balanced = replace(WATCHED.input.pipeline, bottleneck=None, balanced_because="it keeps up")
+    text = markdown(replace(WATCHED, input=replace(WATCHED.input, pipeline=balanced)))
+    assert "None is to blame: it keeps up." in text

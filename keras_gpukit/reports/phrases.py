@@ -8,6 +8,9 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
 
+_HEDGES = {"sampled": "about ", "upper bound": "at most "}
+_LEAST_SHARE = 0.005
+
 
 def headline(summary: RunSummary) -> tuple[str, ...]:
     """The run in a few figures; only those that are known."""
@@ -21,6 +24,27 @@ def headline(summary: RunSummary) -> tuple[str, ...]:
         once = "" if summary.startup_s is None else f" and {units.duration(summary.startup_s)} once"
         parts.append(f"watching cost {units.duration(summary.overhead_s)} a step{once}")
     return tuple(parts)
+
+
+def time_spent(summary: RunSummary) -> str | None:
+    """Where the wall time went, the largest part first; None where that is not known."""
+    parts = summary.breakdown
+    if parts is None or not parts.wall_s:
+        return None
+    named = {
+        "compute": parts.compute_s,
+        "input": parts.input_s,
+        "callbacks": parts.callbacks_s,
+        "epoch starts": parts.epoch_start_s,
+        "the first step": parts.first_step_s,
+        "validation": parts.validation_s,
+    }
+    known = {name: spent_s / parts.wall_s for name, spent_s in named.items() if spent_s is not None}
+    largest = sorted(known.items(), key=lambda part: -part[1])
+    shares = [
+        f"{name} {units.percentage(share)}" for name, share in largest if share > _LEAST_SHARE
+    ]
+    return f"{units.duration(parts.wall_s)} in all: {', '.join(shares)}" if shares else None
 
 
 def conclusion(summary: RunSummary) -> str | None:
@@ -55,8 +79,8 @@ def _speed(throughput: ThroughputRecord) -> list[str]:
 def _input(record: InputRecord) -> list[str]:
     if record.stall_fraction is None:
         return ["input stall unknown"]
-    bound = "" if record.confidence == "exact" else "at most "
-    return [f"input stall {bound}{units.percentage(record.stall_fraction)}"]
+    share = units.percentage(record.stall_fraction)
+    return [f"input stall {_HEDGES.get(record.confidence or '', '')}{share}"]
 
 
 def _gpus(record: UtilizationRecord) -> list[str]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from keras_gpukit.records.finding import Verdict
+from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.reports.phrases import conclusion, evidence, headline
+from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.reports import units
+from keras_gpukit.reports.phrases import conclusion, evidence, headline, time_spent
 
 _OPERATIONS_SHOWN = 30
 
@@ -20,8 +23,10 @@ def markdown(summary: RunSummary) -> str:
     """
     parts = (
         ", ".join(headline(summary)) or "Nothing was measured.",
+        time_spent(summary),
         conclusion(summary),
         findings_markdown(summary.verdict),
+        _input_markdown(summary.input) if summary.input else None,
     )
     return "\n\n".join(part for part in parts if part)
 
@@ -71,6 +76,42 @@ def placement_markdown(record: PlacementRecord) -> str:
         if len(operations) > len(most):
             blocks.append(f"And {len(operations) - len(most)} other types of operation.")
     return "\n\n".join(blocks)
+
+
+def _input_markdown(record: InputRecord) -> str:
+    """How the wait spreads over steps, and the stages of the pipeline."""
+    blocks = []
+    spread = record.spread
+    if spread is not None:
+        waits = (("median", spread.median_s), ("95 %", spread.p95_s), ("worst", spread.worst_s))
+        rows = [(name, units.duration(wait_s)) for name, wait_s in waits]
+        rows.append(("steps stalled", units.percentage(spread.stalled_fraction)))
+        if spread.burst_period_steps is not None:
+            rows.append(("a stall every", f"{units.number(spread.burst_period_steps)} steps"))
+        blocks += ["### Wait of a step", _table(("", ""), rows)]
+    if record.pipeline is not None and record.pipeline.stages:
+        blocks += ["### Stages of the pipeline", _stages_table(record.pipeline)]
+        unnamed = record.pipeline.balanced_because or record.pipeline.unknown_because
+        if unnamed:
+            blocks.append(f"None is to blame: {unnamed}.")
+    return "\n\n".join(blocks)
+
+
+def _stages_table(pipeline: PipelineRecord) -> str:
+    rows = []
+    for stage in pipeline.stages:
+        cost_s = stage.cost_per_batch_s
+        name = f"**{stage.name}**" if stage == pipeline.bottleneck else stage.name
+        rows.append(
+            (
+                name,
+                stage.location or "",
+                "unknown" if cost_s is None else units.duration(cost_s),
+                stage.parallelism,
+                "" if stage.buffered_after is None else units.number(stage.buffered_after),
+            )
+        )
+    return _table(("stage", "where", "time per batch", "at once", "buffered after"), rows)
 
 
 def _table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
