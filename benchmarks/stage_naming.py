@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import functools
 import gzip
+import itertools
 import json
 import os
 import platform
@@ -269,6 +270,63 @@ def mapping_before_batch(folder: str) -> tf.data.Dataset:
     return examples().shuffle(32).map(normalize, num_parallel_calls=2).batch(BATCH).map(to_pair)
 
 
+def slow_source_of_an_interleave(folder: str) -> tf.data.Dataset:
+    def find_files() -> Iterator[int]:
+        for number in itertools.count():
+            time.sleep(0.005)
+            yield number
+
+    def open_file(number: tf.Tensor) -> tf.data.Dataset:
+        return Data.from_tensors(number).repeat(4)
+
+    files = Data.from_generator(find_files, output_signature=tf.TensorSpec([], tf.int64))
+    opened = files.interleave(open_file, cycle_length=4, num_parallel_calls=2)
+    return trained_on(opened.map(to_features))
+
+
+def one_element_of_each(folder: str) -> tf.data.Dataset:
+    def load_one(x: tf.Tensor) -> tf.Tensor:
+        return sleep_then(x, 0.002)
+
+    def as_dataset(x: tf.Tensor) -> tf.data.Dataset:
+        return Data.from_tensors(x).map(load_one)
+
+    return trained_on(Data.range(10**9).flat_map(as_dataset).map(to_features))
+
+
+def windows(folder: str) -> tf.data.Dataset:
+    def blur(x: tf.Tensor) -> tf.Tensor:
+        return sleep_then(x, 0.001)
+
+    def joined(window: tf.data.Dataset) -> tf.data.Dataset:
+        return window.map(blur).batch(BATCH)
+
+    return examples().window(BATCH).flat_map(joined).map(to_pair).prefetch(2)
+
+
+def two_slow_ones(folder: str) -> tf.data.Dataset:
+    """As dear as each other, but one of them works in two threads."""
+
+    def alone(x: tf.Tensor) -> tf.Tensor:
+        return sort_then(x, 20_000)[0] > -1.0
+
+    def in_parallel(x: tf.Tensor) -> tf.Tensor:
+        return sort_then(x, 20_000)
+
+    return trained_on(examples().filter(alone).map(in_parallel, num_parallel_calls=2))
+
+
+def tiny_functions(folder: str) -> tf.data.Dataset:
+    """Calling the function takes longer than what it does."""
+
+    def double(x: tf.Tensor) -> tf.Tensor:
+        return 2.0 * x
+
+    small = tf.data.Dataset.from_tensors(tf.ones([FEATURES])).repeat().shuffle(32)
+    batches = small.map(double, num_parallel_calls=2).batch(2048)
+    return batches.map(lambda x: to_pair(x[:BATCH])).prefetch(2)
+
+
 class SlowFiles(keras.utils.PyDataset):
     def __len__(self) -> int:
         return STEPS
@@ -337,6 +395,11 @@ CASES = [
     Case("map with a name", named_lambda, "augmentation"),
     Case("PyDataset", lambda folder: SlowFiles(), "SlowFiles.__getitem__"),
     Case("map and batch", mapping_before_batch, "normalize"),
+    Case("slow source of an interleave", slow_source_of_an_interleave, "find_files"),
+    Case("one element of each dataset", one_element_of_each, "load_one"),
+    Case("window", windows, "blur"),
+    Case("two slow stages", two_slow_ones, "alone"),
+    Case("tiny functions", tiny_functions, "double"),
     Case("evenly cheap", evenly_cheap),
     Case("hidden behind the step", hidden_behind_the_step),
     Case("from a cache", from_a_cache),
@@ -359,6 +422,7 @@ class Watching(keras.callbacks.Callback):
         super().__init__()
         self.watch = PipelineWatch()
         self.wait_s = self.steps_s = 0.0
+        self.steps = 0
         self.longest_read_s = 0.0
         self._iterator: Any = None
         self._calls = 0
@@ -389,6 +453,7 @@ class Watching(keras.callbacks.Callback):
             elapsed_s = entered_s - self._entered_s
             self.wait_s += max(elapsed_s - sum(model.gap_times[-READ_EVERY:]) * 1e-6, 0.0)
             self.steps_s += elapsed_s
+            self.steps += READ_EVERY
         self._entered_s = entered_s
 
     @property
@@ -407,9 +472,11 @@ def run(case: Case) -> tuple[PipelineRecord, Watching, float]:
         if isinstance(data, tf.data.Dataset):
             data = data.take(STEPS)
         targets = {"y": data[:, :1], "batch_size": BATCH} if isinstance(data, np.ndarray) else {}
-        model.fit(data, **targets, epochs=1, steps_per_epoch=STEPS if not hasattr(data,"shape") and not isinstance(data,(tf.data.Dataset,keras.utils.PyDataset)) else None, verbose=0, callbacks=[watching])
+        model.fit(data, **targets, verbose=0, callbacks=[watching])
     began = time.perf_counter()
-    record = watching.watch.record(watching.stall_fraction)
+    record = watching.watch.record(
+        watching.stall_fraction, watching.wait_s / watching.steps if watching.steps else None
+    )
     return record, watching, time.perf_counter() - began
 
 
@@ -436,7 +503,7 @@ def main() -> int:
                 "bottleneck": asdict(record.bottleneck) if record.bottleneck else None,
                 "unknown_because": record.unknown_because,
                 "stall_fraction": watching.stall_fraction,
-                "step_ms": watching.steps_s / max(record.batches, 1) * 1e3,
+                "step_ms": watching.steps_s / watching.steps * 1e3,
                 "longest_read_us": watching.longest_read_s * 1e6,
                 "record_ms": record_s * 1e3,
             }

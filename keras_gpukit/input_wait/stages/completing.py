@@ -37,10 +37,11 @@ def complete(output: MeasuredNode, wait_s: float) -> MeasuredNode | None:
     call_s = _call_s(output, wait_s)
     if call_s <= LONGEST_CALL_S:
         return _with_calls(output, call_s)
+    threads = {id(each.stage): each.threads for part in cut(output) for each in part.members}
     unseen = [stage for stage in _all(output) if stage.cost_s is None and stage.per_batch > 0]
     if unseen:
         # Those nearer to training wait for the one that is nearest to the sources.
-        return _with_cost(output, unseen[-1], wait_s)
+        return _with_cost(output, unseen[-1], wait_s * threads[id(unseen[-1])])
     return None
 
 

@@ -53,7 +53,8 @@ class _Stretch:
 
     def inputs(self, number: int) -> list[int]:
         """All inputs that an iterator ever had, oldest first."""
-        return sorted({each for node in self.lives[number].nodes for each in node.inputs})
+        known = {each for node in self.lives[number].nodes for each in node.inputs}
+        return sorted(known & self.lives.keys())
 
 
 _Place = list[tuple[_Stretch, int]]

@@ -3,6 +3,8 @@
 Seen on TensorFlow 2.21 and Keras 3.15:
 
 - `OwnedIterator._dataset`, `DatasetV2._inputs`, `._metadata` and `._impl`: the Python datasets.
+- `_PerDeviceGenerator` and `_ReincarnatedPerDeviceGenerator`: what each replica fetches from
+  under a mirrored strategy.
 - `StructuredFunctionWrapper._func` and `._function`, and `FuncGraph._functions`: their functions,
   and the functions that those call.
 - The closures of `from_generator`'s function, down to `_GeneratorState._generator` and
@@ -22,6 +24,13 @@ from typing import Any
 def dataset_of(iterator: Any) -> Any:
     """Returns the Python dataset that an iterator runs over, or None."""
     return getattr(iterator, "_dataset", None)
+
+
+def is_fed_by_another(dataset: Any) -> bool:
+    """Whether a dataset only fetches for one of several replicas what another one makes."""
+    return "PerDeviceGenerator" in type(dataset).__name__ or any(
+        is_fed_by_another(source) for source in sources(dataset)
+    )
 
 
 def unwrapped(dataset: Any) -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +23,7 @@ STALLED_FRACTION = 0.05
 MOST_READINGS = 32
 MOST_PASSES = 16
 SOURCE = "tf.data's live model"
+OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data shows no model of a shared one"
 # What tf.data puts on top by itself, and does no work of its own.
 SILENT = {"Root"}
 
@@ -37,17 +37,12 @@ class PipelineWatch:
     watch = PipelineWatch()
     watch.follow(iterator)                                            # at each new iterator
     watch.read(tf.data.experimental.get_model_proto(iterator))        # now and then
-    watch.record(stall_fraction=0.4).bottleneck
+    watch.record(stall_fraction=0.4, wait_s=0.01).bottleneck
     ```
-
-    Args:
-        now: The clock, in seconds.
     """
 
-    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
-        self._now = now
-        # Of each pass its readings, with when they were taken.
-        self._passes: list[list[tuple[float, Any]]] = []
+    def __init__(self) -> None:
+        self._passes: list[list[Any]] = []
         self._every = 1
         self._until_next = 0
         self._dataset: Any = None
@@ -62,28 +57,28 @@ class PipelineWatch:
         self._passes = [*self._passes[1 - MOST_PASSES :], []]
         self._every, self._until_next = 1, 0
         if self._written is None and self._dataset is None:
+            # Keras holds the dataset itself, for as long as it trains on it.
             self._dataset = tf_private.dataset_of(iterator)
 
     def read(self, model: Any) -> None:
-        """Takes in a reading of the iterator followed, soon after it was made.
+        """Takes in a reading of the iterator followed.
 
         Args:
             model: What `tf.data.experimental.get_model_proto` returned; not to be changed.
         """
         readings = self._passes[-1]
-        reading = self._now(), model
         if self._until_next and len(readings) > 1:
             # The last one is always the newest: costs are what counters grew by until then.
-            readings[-1] = reading
+            readings[-1] = model
             self._until_next -= 1
             return
-        readings.append(reading)
+        readings.append(model)
         if len(readings) > MOST_READINGS:
             del readings[1:-1:2]
             self._every *= 2
         self._until_next = self._every - 1
 
-    def record(self, stall_fraction: float | None) -> PipelineRecord:
+    def record(self, stall_fraction: float | None, wait_s: float | None) -> PipelineRecord:
         """Returns what the stages cost, and which one training waits for.
 
         The first call names the stages, which takes milliseconds.
@@ -91,32 +86,36 @@ class PipelineWatch:
         Args:
             stall_fraction: Part of the steps' time spent waiting for batches, 0 to 1; None where it
                 is unknown.
+            wait_s: How long a step waits for its batch; None where it is unknown.
         """
-        measured = measure([[read_model(model) for _, model in each] for each in self._passes])
+        if self._dataset is not None and self._is_out_of_sight():
+            return PipelineRecord(unknown_because=OUT_OF_SIGHT)
+        measured = measure([[read_model(model) for model in each] for each in self._passes])
         if measured is None:
             return PipelineRecord(unknown_because="the pipeline's model was not read twice")
         output, batches = measured
-        if stall_fraction is None:
-            record, _ = self._costs(output, batches)
+        record, accounted_s = self._costs(output, batches)
+        if stall_fraction is None or wait_s is None:
             return replace(record, unknown_because="how long steps wait for batches is unknown")
         if stall_fraction < STALLED_FRACTION:
-            record, _ = self._costs(output, batches)
             because = f"steps wait for batches only {stall_fraction:.1%} of their time"
             return replace(record, balanced_because=because)
-        wait_s = stall_fraction * self._duration_s() / batches
         completed = complete(output, wait_s)
         if completed is None:
-            record, dearest = self._costs(output, batches)
             because = (
                 f"a step waits {wait_s * 1e3:.1f} ms for its batch, and of that tf.data accounts "
-                f"for {dearest * 1e3:.1f} ms"
+                f"for {accounted_s * 1e3:.1f} ms"
             )
             return replace(record, unknown_because=because)
-        record, _ = self._costs(completed, batches)
+        if completed is not output:
+            record, _ = self._costs(completed, batches)
         return replace(record, bottleneck=max(record.stages, key=lambda stage: stage.share))
 
-    def _duration_s(self) -> float:
-        return sum(each[-1][0] - each[0][0] for each in self._passes if len(each) > 1)
+    def _is_out_of_sight(self) -> bool:
+        try:
+            return tf_private.is_fed_by_another(self._dataset)
+        except Exception:  # stages then go by their kinds, of which there are few
+            return False
 
     def _costs(self, output: MeasuredNode, batches: int) -> tuple[PipelineRecord, float]:
         """Returns all stages, and the time of the slowest segment for a batch."""
