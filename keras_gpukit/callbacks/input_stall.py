@@ -6,8 +6,11 @@ from dataclasses import replace
 
 from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
+from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.clock import StepClock
+from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.input_wait.totals import StepTotals
+from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, TimeBreakdown
 from keras_gpukit.sensors.interpreter import ContentionSensor
 
@@ -67,7 +70,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
             spread=clock.spread.record(),
             pipeline_start=clock.starts.record(),
             breakdown=_breakdown(session, clock, record.wait_s) if is_broken_down else None,
-            pipeline=None if pipeline is None else pipeline.record(record.stall_fraction),
+            pipeline=None if pipeline is None else _stages(pipeline, record),
             contention=self._contention.record() if is_of_the_call else None,
         )
 
@@ -78,3 +81,12 @@ def _breakdown(session: Session, clock: StepClock, wait_s: float | None) -> Time
     executions_apart = 1 + clock.starts.epochs
     steps = max(clock.steps - executions_apart * session.model.steps_per_execution, 0)
     return session.wall.breakdown(None if wait_s is None else wait_s * steps)
+
+
+def _stages(pipeline: PipelineWatch, record: InputRecord) -> PipelineRecord:
+    """The pipeline's stages; what fails in naming them must not take the wait with it."""
+    try:
+        return pipeline.record(record.stall_fraction, record.wait_s)
+    except Exception as error:
+        give_up("Naming the stages of the pipeline", error, "They are unknown.")
+        return PipelineRecord(unknown_because=f"{type(error).__name__}: {error}")

@@ -22,6 +22,7 @@ from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.sensors.heartbeat import Heartbeat
 from keras_gpukit.sensors.sampling import SamplingThread
 from keras_gpukit.writers.run_log import RunLog
 
@@ -48,8 +49,15 @@ class Session:
         self.sampler = SamplingThread(SAMPLE_EVERY_S)
         self._call = RunningCall(phase)
         self.wall = WallTime("callbacks" if phase == "fit" else "epoch start")
+        heartbeat = Heartbeat(SAMPLE_EVERY_S)
         self.step_functions = StepFunctions(
-            model, phase, self.first_step, self._record_window, lambda: self._call.over, self.wall
+            model,
+            phase,
+            self.first_step,
+            self._record_window,
+            lambda: self._call.over,
+            self.wall,
+            heartbeat.stopped_since,
         )
         self._members: list[Callable[[Session], None]] = []
         self._recurring_s = 0.0
@@ -57,6 +65,7 @@ class Session:
         self._lock = threading.RLock()
         self._open = True
         self.sampler.add("whether the run goes on", lambda: self.end_if_over(wait=False))
+        self.sampler.add("whether the process stood still", heartbeat.beat)
         self.sampler.start()
         self.add_cost(time.perf_counter() - began, once=True)
 

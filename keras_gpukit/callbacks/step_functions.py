@@ -69,6 +69,7 @@ class StepFunctions:
         on_window: Called with each finished window of steps, before those who watch.
         is_over: Whether the call has ended.
         wall: Is told which part of the call's wall time begins.
+        stood_still_since: Whether the process stood still since a moment.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class StepFunctions:
         on_window: OnWindow,
         is_over: Callable[[], bool],
         wall: WallTime,
+        stood_still_since: Callable[[float], bool],
     ) -> None:
         self.clocks: dict[Phase, StepClock] = {}
         self.pipelines: dict[Phase, PipelineWatch] = {}
@@ -90,6 +92,7 @@ class StepFunctions:
         self._on_window = on_window
         self._is_over = is_over
         self._wall = wall
+        self._stood_still_since = stood_still_since
         self._watchers: dict[Phase, list[OnWindow]] = {}
         self._unwrapped: dict[Phase, tuple[Any, Any]] = {}
 
@@ -185,6 +188,7 @@ class StepFunctions:
             choose=choose,
             wall=self._wall if phase == self._phase else None,
             accepts=self._accepts,
+            stood_still_since=self._stood_still_since,
         )
 
     def _accepts(self, source: Any) -> bool:

@@ -45,6 +45,8 @@ class StepClock:
         examples: Counts examples; None where they are not counted.
         around_first_call: Entered around the first call.
         accepts: Whether steps fed from a source are timed; others are only passed on.
+        stood_still_since: Whether the process stood still since a moment of the clock; then nobody
+            can tell what waited for what.
         now: The clock, in seconds.
     """
 
@@ -60,6 +62,7 @@ class StepClock:
         examples: ExampleCounter | None = None,
         around_first_call: AbstractContextManager[Any] | None = None,
         accepts: Callable[[Any], bool] = lambda source: True,
+        stood_still_since: Callable[[float], bool] = lambda moment_s: False,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.calls = 0
@@ -80,6 +83,7 @@ class StepClock:
         self._examples = examples
         self._around_first_call = around_first_call or nullcontext()
         self._accepts = accepts
+        self._stood_still_since = stood_still_since
         self._now = now
         self._calls_to_a_reading = max(1, READ_EVERY_STEPS // steps_per_execution)
         self._given_up = False
@@ -259,6 +263,8 @@ class StepClock:
     def _read(self) -> None:
         stretch = self._take_stretch()
         reading = Reading(None) if self.meter is None else self.meter.read(stretch)
+        if self._stood_still_since(stretch.entries_s[0]):
+            reading = Reading(None)
         # Unknown for a part is unknown for the whole.
         if self._wait_s is None or reading.wait_s is None:
             self._wait_s = None

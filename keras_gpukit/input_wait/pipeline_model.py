@@ -85,7 +85,7 @@ class PipelineModelMeter:
         before, self._fetched = self._fetched, model.nodes[model.output].num_elements
         buffered = _buffered(model)
         gaps_s = self._gaps_between(stretch, self._fetched - before, _gaps_s(model))
-        if gaps_s is None or stretch.durations_s.sum() >= LONGEST_GAP_S:
+        if gaps_s is None or stretch.durations_s.max() >= LONGEST_GAP_S:
             return Reading(None, buffered_batches=buffered)
         if self._hidden is not None:
             return self._hidden.read(stretch, gaps_s, buffered)
@@ -123,7 +123,7 @@ class PipelineModelMeter:
             spare += 1
             if an_execution == 1 and fetched_after == 2:
                 fetched_after, spare = 1, 1
-        if not 1 <= fetched_after <= an_execution or stretch.calls == 0:
+        if not 1 <= fetched_after <= an_execution:
             return None
         if fetched_after < an_execution:
             spare += 1  # the loop within the call looked for one more
