@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import random
 import threading
+import time
 
 import keras
 import numpy as np
@@ -26,7 +27,7 @@ from training import (
 from keras_gpukit.experiments import private_state
 from keras_gpukit.experiments.diagnose import diagnose
 from keras_gpukit.experiments.judging import judge
-from keras_gpukit.experiments.rates import hold
+from keras_gpukit.experiments.rates import compute_rate, data_rate, hold
 from keras_gpukit.experiments.untouched import untouched
 from keras_gpukit.records.diagnosis import Rate, Round
 from keras_gpukit.reports.diagnosis import conclusions, print_diagnosis
@@ -261,20 +262,32 @@ def test_nothing_prepared_ahead_is_recognised():
     assert diagnosis.contention.shortfall.median > 0.15
 
 
-def test_a_held_lock_is_recognised():
+def test_a_held_lock_is_noticed():
     def burn(inputs):
-        total = 0
-        for number in range(300_000):
-            total += number
+        end = time.thread_time() + 0.01
+        while time.thread_time() < end:
+            sum(range(100))
         return inputs
 
     def call(inputs, targets):
         changed = tf.numpy_function(burn, [inputs], tf.float32)
         return tf.ensure_shape(changed, inputs.shape), targets
 
-    dataset = fast_dataset(40).map(call).prefetch(2)
-    diagnosis = diagnose(sleeping_model(0.01), dataset, seconds=3, verbose=False)
-    assert diagnosis.contention.cause == "interpreter lock"
+    waits_s = []
+    for dataset in (fast_dataset(40).map(call), slow_dataset(40, 0.01)):
+        diagnosis = diagnose(sleeping_model(0.008), dataset, seconds=2, verbose=False)
+        waits_s.append(np.median([each.gil_wait_s for each in diagnosis.rounds]))
+    assert waits_s[0] > 0.001 > waits_s[1]
+
+
+def test_rates_can_be_measured_one_by_one():
+    dataset, model = slow_dataset(40, 0.02), sleeping_model(0.02)
+    assert data_rate(dataset, seconds=1).median == pytest.approx(50, rel=0.15)
+    before = find_variables(model)
+    with untouched(model):
+        batches = hold(iter(dataset), dataset.element_spec)
+        assert compute_rate(model, batches, seconds=1).median <= 51
+    assert_same_variables(before, find_variables(model))
 
 
 def test_arrays_are_fed_in_batches(capsys):
@@ -355,9 +368,11 @@ def test_contention_has_the_most_particular_cause_that_fits():
     assert judge(rounds(100, 97, 300)).contention is None
 
 
-def test_one_disturbed_round_does_not_widen_the_interval():
+def test_disturbed_rounds_do_not_widen_the_interval():
     assert Rate.of([10, 11, 12]) == Rate(11, 10, 12)
-    assert Rate.of([1, 10, 10, 11, 11, 12, 12, 90]) == Rate(11, 10, 12)
+    assert Rate.of([1, 1, 1, *range(10, 19), 90, 90, 90]) == Rate(14, 10, 18)
+    # The textbook's ranks of a 95 % interval of the median: the 6th and the 15th of 20.
+    assert Rate.of(range(1, 21)) == Rate(10.5, 6, 15)
 
 
 def test_says_in_words_what_there_is_to_gain():

@@ -1,12 +1,30 @@
-"""Processor time of this process and its children."""
+"""Processor time that was spent, and when nothing is being done."""
 
 from __future__ import annotations
 
 import time
 
+from keras_gpukit.sensors.interpreter import usable_cores
+
 # Of one core; below it, nothing is left to do but to look now and then.
 QUIET_SHARE = 0.1
 LOOK_EVERY_S = 0.02
+
+
+def busy_cpu_s() -> float:
+    """Returns the time that the cores which this process may use have worked, in seconds.
+
+    Where it may use all of them, what others do on them counts too; where it may not, as in some
+    containers, only its own and its children's work does.
+    """
+    import psutil
+
+    if usable_cores() != psutil.cpu_count():
+        return own_cpu_s()
+    times = psutil.cpu_times()
+    # Linux counts time spent on guests as user time too.
+    aside = ("idle", "iowait", "guest", "guest_nice")
+    return float(sum(times) - sum(getattr(times, name, 0.0) for name in aside))
 
 
 def own_cpu_s() -> float:

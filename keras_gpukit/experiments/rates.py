@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.experiments.sources import endless
-from keras_gpukit.records.diagnosis import TRIMMED_FROM, Rate
+from keras_gpukit.records.diagnosis import Rate
 
-# So many that one that was disturbed can be left out on either side.
-ROUNDS = TRIMMED_FROM
+# Of so many, three that were disturbed are left out of the interval on either side.
+ROUNDS = 15
 # Of each stretch, what is not counted: buffers are emptied or filled, idle cores wake up.
 SETTLING = 0.25
 # Fewer say nothing, however long they take.
@@ -67,20 +67,21 @@ def compute_rate(model: Any, batches: Any, *, seconds: float, rounds: int = ROUN
     return Rate.of(rates)
 
 
-def rate_of(call: Call, seconds: float, *, batches: int = 1) -> float:
-    """Measures how often something can be done, after a quarter of the time in which it settles.
+def rate_of(call: Call, seconds: float, *, batches: int = 1, settling: float = SETTLING) -> float:
+    """Measures how often something can be done once it has settled.
 
     Args:
         call: What is done.
         seconds: How long, the settling included.
         batches: Batches in one call.
+        settling: The share of the time that is not counted.
 
     Returns:
         Batches a second.
     """
-    run_for(call, SETTLING * seconds)
+    run_for(call, settling * seconds)
     began = time.perf_counter()
-    calls = run_for(call, (1 - SETTLING) * seconds, at_least=MINIMUM_CALLS)
+    calls = run_for(call, (1 - settling) * seconds, at_least=MINIMUM_CALLS)
     return calls * batches / (time.perf_counter() - began)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from keras_gpukit.experiments.processor_time import own_cpu_s, wait_until_quiet
+from keras_gpukit.experiments.processor_time import busy_cpu_s, wait_until_quiet
 from keras_gpukit.experiments.rates import ROUNDS, Step, hold, rate_of, run_for
 from keras_gpukit.records.diagnosis import Round
 from keras_gpukit.sensors.interpreter import ContentionSensor
@@ -18,6 +18,10 @@ from keras_gpukit.sensors.sampling import SamplingThread
 FEWEST_ROUNDS = 3
 KINDS = ("data alone", "together", "compute alone")
 STRETCHES = ROUNDS * len(KINDS)
+# Training has half of a round. The first half of that is not counted: where computing limits, the
+# buffers fill again, and making more batches than are used takes cores.
+SHARES = (1 / 4, 1 / 2, 1 / 4)
+TRAINING_SETTLES = 0.5
 # Of the time, for what is slow only at the beginning, when tf.data tunes itself.
 WARM_UP = 0.1
 # Naps of 5 ms in all: some ten readings even in short stretches.
@@ -86,16 +90,17 @@ class Turns:
 
     def _round(self, *calls: Callable[[], Any]) -> Round:
         fetch, train, replay = calls
-        stretch_s, batches = self._rounds_s / STRETCHES, self._model.steps_per_execution
+        data_s, actual_s, compute_s = (share * self._rounds_s / ROUNDS for share in SHARES)
+        batches = self._model.steps_per_execution
         self._announce(0)
-        data_only = rate_of(fetch, stretch_s)
+        data_only = rate_of(fetch, data_s)
         self._announce(1)
         with _watched() as sensor:
-            actual = rate_of(train, stretch_s, batches=batches)
+            actual = rate_of(train, actual_s, batches=batches, settling=TRAINING_SETTLES)
             contention = sensor.record()
         self._announce(2)
-        wait_until_quiet(stretch_s)
-        compute_only = rate_of(replay, stretch_s, batches=batches)
+        wait_until_quiet(compute_s)
+        compute_only = rate_of(replay, compute_s, batches=batches)
         return Round(
             data_only, actual, compute_only, contention.cores_busy_fraction, contention.gil_wait_s
         )
@@ -108,7 +113,7 @@ class Turns:
 
 @contextmanager
 def _watched() -> Iterator[ContentionSensor]:
-    sensor, thread = ContentionSensor(process_s=own_cpu_s), SamplingThread(NAP_EVERY_S)
+    sensor, thread = ContentionSensor(process_s=busy_cpu_s), SamplingThread(NAP_EVERY_S)
     thread.add("contention", sensor.read)
     thread.start()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,18 +10,17 @@ from typing import Literal
 
 Cause = Literal["interpreter lock", "all cores busy", "nothing ahead"]
 
-# From so many rounds on, one odd round on either side is left out of the interval.
-TRIMMED_FROM = 8
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Rate:
     """A rate that was measured in several rounds.
 
-    The interval is one of the true median: each round is as likely above that as below, so of
-    eight rounds at least seven lie on one side of it in 18 cases of 256 (the sign test, which
-    assumes nothing of the noise). From eight rounds on it reaches from the second lowest to the
-    second highest, which is a 93 % interval; of fewer rounds it is the whole range, 75 % at three.
+    The interval holds the true median with a probability of at least 95 %, whatever the noise is
+    like (sign test: a round is as likely above the true median as below it, so how many are on one
+    side follows the binomial distribution). Of five rounds or fewer it is their whole range, which
+    is less sure: 75 % at three.
 
     Attributes:
         median: The median of the rounds.
@@ -38,8 +38,18 @@ class Rate:
     def of(cls, rounds: Sequence[float], unit: str = "batches/s") -> Rate:
         """Sums rounds up."""
         ordered = sorted(rounds)
-        trimmed = 1 if len(ordered) >= TRIMMED_FROM else 0
-        return cls(statistics.median(ordered), ordered[trimmed], ordered[-1 - trimmed], unit)
+        outside = _outside(len(ordered))
+        return cls(statistics.median(ordered), ordered[outside], ordered[-1 - outside], unit)
+
+
+def _outside(count: int) -> int:
+    """How many rounds on each side may be left out of the interval."""
+    outside, tail = 0, 1 / 2**count
+    while True:
+        tail += math.comb(count, outside + 1) / 2**count
+        if 2 * tail > 1 - CONFIDENCE:
+            return outside
+        outside += 1
 
 
 @dataclass(frozen=True)
@@ -50,8 +60,8 @@ class Round:
         data_only: Batches a second that the pipeline gives when nothing is done with them.
         actual: Batches a second that the model trains on from the pipeline.
         compute_only: Batches a second that the model trains on from memory.
-        cores_busy_fraction: Processor time of this process and its children during `actual` over
-            what its cores have, 0 to 1.
+        cores_busy_fraction: Share of the time that this process' cores worked during `actual`, 0
+            to 1.
         gil_wait_s: How late, in the median, a Python thread that slept got going again then.
     """
 
@@ -73,8 +83,7 @@ class Contention:
             Python code that makes batches holds the lock that the training thread needs too.
             "all cores busy": as it says. "nothing ahead": no batch is prepared while the model
             trains.
-        cores_busy_fraction: Processor time of this process and its children over what its cores
-            have, 0 to 1.
+        cores_busy_fraction: Share of the time that this process' cores worked, 0 to 1.
         gil_wait_s: How late a Python thread that slept got going again.
     """
 
