@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from keras_gpukit.callbacks.utilization import Utilization
     from keras_gpukit.configure.api import configure_gpus
     from keras_gpukit.configure.setup import GPUSetup
+    from keras_gpukit.experiments.diagnose import diagnose
+    from keras_gpukit.experiments.tune_input import tune_input
 
 __all__ = [
     "DevicePlacement",
@@ -32,7 +34,9 @@ __all__ = [
     "Utilization",
     "__version__",
     "configure_gpus",
+    "diagnose",
     "errors",
+    "tune_input",
 ]
 
 _HOMES = {
@@ -44,6 +48,8 @@ _HOMES = {
     "Throughput": "keras_gpukit.callbacks.throughput",
     "Utilization": "keras_gpukit.callbacks.utilization",
     "configure_gpus": "keras_gpukit.configure.api",
+    "diagnose": "keras_gpukit.experiments.diagnose",
+    "tune_input": "keras_gpukit.experiments.tune_input",
 }
 
 
