@@ -380,13 +380,18 @@ QUIETLY = {"verbose": False}
 
 class TestTuneInput:
     def test_a_slow_map_becomes_parallel(self):
-        tuned = tune_input(slow_dataset(), seconds=4, cache=False, trust_python=True, **QUIETLY)
+        dataset = slow_dataset()
+        dataset.class_names = ["a", "b"]  # as Keras' own loaders do
+        tuned = tune_input(dataset, seconds=4, cache=False, trust_python=True, **QUIETLY)
+        assert tuned.dataset.class_names == ["a", "b"]
         trial = next(each for each in tuned.trials if each.change == "parallel-map")
         assert trial.kept
         assert trial.low > 1.05
         assert tuned.record.gain > 1.3
         assert ".map(slow_in_python, num_parallel_calls=tf.data.AUTOTUNE)  # changed" in tuned.code
-        assert "slow_in_python" in str(tuned)
+        text = str(tuned)
+        assert "95 %" in text
+        assert "slow_in_python" in text
 
     def test_what_may_not_be_kept_is_told_with_its_gain(self):
         dataset = slow_dataset()
@@ -479,22 +484,34 @@ class TestTuneInput:
         assert np.array_equal(generator.state.numpy(), state)
         assert np.array_equal(np.random.get_state()[1], numpy_state)
 
-    def test_time_runs_out(self):
-        tuned = tune_input(slow_dataset(), seconds=0.5, **QUIETLY)
+    def test_without_the_private_names_only_the_top_is_tried(self, monkeypatch):
+        monkeypatch.setattr(tf_private, "is_readable", lambda stage: False)
+        dataset = tf.data.Dataset.range(400).map(double).batch(4)
+        tuned = tune_input(dataset, seconds=2, cache=True, **QUIETLY)
+        assert {trial.change for trial in tuned.trials} <= {"cache", "prefetch"}
+        assert epochs(tuned.dataset, 1) == epochs(dataset, 1)
+
+    def test_in_a_terminal_it_asks_before_it_caches(self, monkeypatch):
+        questions = []
+        monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+        gain = rounds_module.compare(lambda: 1.0, lambda: 2.0, threshold=1.0, seconds=1)
+        for answer, reason in ((True, ""), (False, "not wanted")):
+            ask = CachePermission("ask", None, lambda q, a=answer: questions.append(q) or a)
+            assert ask.decide("cache what comes from load", gain) == reason
+        assert questions[0] == "2.0 times as fast: cache what comes from load?"
+
+    def test_time_runs_out(self, capsys):
+        tuned = tune_input(slow_dataset(), seconds=0.5)
         assert tuned.record.ending == "time ran out"
-
-    def test_the_record_survives_json(self):
-        tuned = tune_input(slow_dataset(), seconds=0.5, **QUIETLY)
-        assert from_dict(to_dict(tuned.record), TuningRecord) == tuned.record
-
-    def test_it_prints(self, capsys):
-        tune_input(slow_dataset(), seconds=0.5)
         assert "nothing tried made it faster" in capsys.readouterr().out
+        assert from_dict(to_dict(tuned.record), TuningRecord) == tuned.record
 
     @pytest.mark.parametrize(
         ("arguments", "error"),
         [
             ({"dataset": [1, 2]}, TypeError),
+            ({"model": keras.Sequential([keras.layers.Dense(1)])}, ValueError),
             ({"seconds": 0}, ValueError),
             ({"cache": "ram"}, ValueError),
             ({"cache_folder": "/does/not/exist"}, ValueError),
@@ -525,10 +542,3 @@ class TestGain:
         assert len(found.after) == rounds_module.LEAST
         assert found.low > 1.05
         assert found.gain == pytest.approx(2.0, rel=0.01)
-
-
-def test_the_table_shows_intervals_and_notes():
-    tuned = tune_input(slow_dataset(), seconds=4, cache=False, **QUIETLY)
-    text = str(tuned)
-    assert "95 %" in text
-    assert "slow_in_python" in text

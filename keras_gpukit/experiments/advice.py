@@ -28,6 +28,8 @@ def advice(dataset: Dataset, *, trust_python: bool) -> list[str]:
 
 def _about(stage: Dataset, trust_python: bool) -> Iterator[str]:
     below = inputs(stage)
+    if not below:
+        return
     if kind(stage) == "Cache":
         frozen = varies(below[0], trust_python=trust_python)
         if frozen:
@@ -35,7 +37,7 @@ def _about(stage: Dataset, trust_python: bool) -> Iterator[str]:
                 f"The cache holds what should differ from epoch to epoch ({frozen}): cache before "
                 "that stage."
             )
-    if kind(stage) in _BATCHES:
+    if kind(stage) in _BATCHES and tf_private.is_known(stage):
         size = int(stage._batch_size)
         if size < SMALL_BATCH:
             yield (
@@ -48,7 +50,8 @@ def _about(stage: Dataset, trust_python: bool) -> Iterator[str]:
                 f"If {name} can take whole batches, call it after batch(): one call for each batch "
                 "in place of one for each element."
             )
-    if kind(stage) == "Shuffle" and kind(below[0]) in _MAPS and not impurities(below[0]):
+    is_shuffle = kind(stage) == "Shuffle" and tf_private.is_known(stage)
+    if is_shuffle and kind(below[0]) in _MAPS and not impurities(below[0]):
         name = tf_private.function_name(below[0])
         yield (
             f"Shuffle before {name}: the order is the same, and the buffer of "

@@ -55,7 +55,7 @@ def points(dataset: Dataset, allowed: Allowed) -> tuple[list[Point], str]:
         if kind(stage) != "Cache":
             continue
         below = inputs(stage)[0]
-        if stage._filename.numpy() or varies(below, trust_python=allowed.trust_python):
+        if tf_private.cache_file(stage) or varies(below, trust_python=allowed.trust_python):
             return [], "it has a cache already"
         uncached = replace(dataset, {id(stage): lambda _, below=below: below})  # type: ignore[misc]
         found, reason = points(uncached, allowed)

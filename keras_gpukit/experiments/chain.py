@@ -148,7 +148,7 @@ def _arguments(name: str, stage: Any) -> list[str]:
     told: list[str] = []
     if tf_private.functions(stage):
         name_of_function = tf_private.function_name(stage)
-        told.append(name_of_function if name_of_function.isidentifier() else "...")
+        told.append("..." if name_of_function == "<lambda>" else name_of_function)
     if name in {"Interleave", "ParallelInterleave"}:
         told.append(f"cycle_length={_number(stage._cycle_length)}")
         if int(stage._block_length) != 1:
@@ -172,8 +172,8 @@ def _arguments(name: str, stage: Any) -> list[str]:
             told.append("reshuffle_each_iteration=False")
     if name == "Shard":
         told += [_number(stage._num_shards), _number(stage._index)]
-    if name == "Cache" and stage._filename.numpy():
-        told.append(repr(stage._filename.numpy().decode()))
+    if name == "Cache" and tf_private.cache_file(stage):
+        told.append(repr(tf_private.cache_file(stage)))
     if name == "Options":
         told.append("options")
     return told

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from keras_gpukit.experiments import tf_private
 from keras_gpukit.experiments.chain import changeable, replace, spine
-from keras_gpukit.experiments.randomness import changes_in_parallel
+from keras_gpukit.experiments.randomness import changes_in_parallel, impurities
 from keras_gpukit.experiments.tf_private import Dataset, inputs, kind
 
 
@@ -57,19 +57,21 @@ Proposal = Callable[[Dataset, Allowed], Change | None]
 
 def parallel_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
     """Every serial map whose elements stay the same, in parallel."""
-    maps = [stage for stage in _unique(dataset) if kind(stage) == "Map"]
-    maps = [stage for stage in maps if not _hindered(stage, allowed)]
+    maps = [stage for stage in _serial(dataset, "Map") if not _hindered(stage, allowed)]
     return _in_parallel(dataset, maps, allowed, "parallel-map") if maps else None
 
 
 def hindered_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
     """The other serial maps in parallel, to tell what that would bring."""
-    maps = [stage for stage in _unique(dataset) if kind(stage) == "Map"]
+    maps = _serial(dataset, "Map")
     reasons = {id(stage): _hindered(stage, allowed) for stage in maps}
     maps = [stage for stage in maps if reasons[id(stage)]]
     if not maps:
         return None
     told = "; ".join(sorted({reason for each in maps if (reason := reasons[id(each)])}))
+    of_python = any("python" in impurities(stage) for stage in maps)
+    remedy = "trust_python=True" if of_python else "allow_reorder=True"
+    told += f" ({remedy} would allow it)"
     return _in_parallel(dataset, maps, allowed, "parallel-map", blocked=told)
 
 
@@ -77,9 +79,8 @@ def parallel_files(dataset: Dataset, allowed: Allowed) -> Change | None:
     """Files read ahead or side by side: a serial `interleave` or `flat_map` in parallel."""
     readers = [
         stage
-        for stage in _unique(dataset)
-        if kind(stage) in {"Interleave", "FlatMap"}
-        and not _hindered(stage, allowed)
+        for stage in _serial(dataset, "Interleave", "FlatMap")
+        if not _hindered(stage, allowed)
         and int(inputs(stage)[0].cardinality()) != 1
         # A serial interleave and a parallel one choose an automatic cycle length differently.
         and (allowed.reorder or kind(stage) == "FlatMap" or int(stage._cycle_length) > 0)
@@ -91,7 +92,7 @@ def parallel_files(dataset: Dataset, allowed: Allowed) -> Change | None:
 
 def parallel_batches(dataset: Dataset, allowed: Allowed) -> Change | None:
     """Batches put together side by side."""
-    batches = [stage for stage in _unique(dataset) if kind(stage) == "Batch"]
+    batches = _serial(dataset, "Batch")
     return _in_parallel(dataset, batches, allowed, "parallel-batch") if batches else None
 
 
@@ -100,7 +101,7 @@ def prefetch(dataset: Dataset, allowed: Allowed) -> Change | None:
     import tensorflow as tf
 
     last = next((stage for stage in spine(dataset) if kind(stage) != "Options"), dataset)
-    if kind(last) != "Prefetch":
+    if kind(last) != "Prefetch" or not tf_private.is_known(last):
         description = "make batches ahead: prefetch at the end"
         return Change("prefetch", description, dataset.prefetch(tf.data.AUTOTUNE), overlaps=True)
     if int(last._buffer_size) == tf.data.AUTOTUNE:
@@ -156,8 +157,19 @@ def autotuning(dataset: Dataset, allowed: Allowed) -> Change | None:
 
 
 def _unique(dataset: Dataset) -> list[Dataset]:
-    """The stages that may be changed: below a cache nothing would be gained but its filling."""
     return list({id(stage): stage for stage in changeable(dataset)}.values())
+
+
+def _serial(dataset: Dataset, *kinds: str) -> list[Dataset]:
+    """The stages of some kinds that can be made anew in their parallel form.
+
+    Those below a cache are not among them: nothing would be gained but its filling.
+    """
+    return [
+        stage
+        for stage in _unique(dataset)
+        if kind(stage) in kinds and tf_private.is_known(stage) and tf_private.parallel_form(stage)
+    ]
 
 
 def _hindered(stage: Dataset, allowed: Allowed) -> str | None:
@@ -178,9 +190,8 @@ def _in_parallel(
             files = max(4, os.cpu_count() or 1)
         return lambda below: tf_private.in_parallel(stage, below[0], deterministic, files)
 
-    known = [stage for stage in chosen if tf_private.is_known(stage)]
-    changed = replace(dataset, {id(stage): parallel(stage) for stage in known})
-    return Change(name, _DESCRIPTIONS[name].format(_names(known)), changed, blocked=blocked)
+    changed = replace(dataset, {id(stage): parallel(stage) for stage in chosen})
+    return Change(name, _DESCRIPTIONS[name].format(_names(chosen)), changed, blocked=blocked)
 
 
 _DESCRIPTIONS = {

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Literal
 
+from keras_gpukit.experiments import tf_private
 from keras_gpukit.experiments.rounds import Gain
 from keras_gpukit.experiments.tf_private import Dataset
 
@@ -61,7 +62,7 @@ class CachePermission:
 
     def make_room(self, cache: Dataset) -> None:
         """Makes the folder of a cache on disk; a temporary one goes with the dataset."""
-        if not cache._filename.numpy():
+        if not tf_private.cache_file(cache):
             return
         folder = os.path.dirname(self.path)
         os.makedirs(folder, exist_ok=True)

@@ -12,7 +12,7 @@ from keras_gpukit.experiments.changes import Allowed, Change
 from keras_gpukit.experiments.permission import CachePermission
 from keras_gpukit.experiments.reading import Readings
 from keras_gpukit.experiments.rounds import Gain, Read
-from keras_gpukit.experiments.tf_private import Dataset, kind
+from keras_gpukit.experiments.tf_private import Dataset, cache_file, kind
 from keras_gpukit.experiments.tf_private import variables as variables_of
 from keras_gpukit.experiments.trials import Attempt, Trials
 
@@ -52,7 +52,7 @@ class PipelineTuning:
     ) -> None:
         within_reach = {id(stage) for stage in changeable(dataset)}
         for stage in stages(dataset):
-            if kind(stage) == "Cache" and stage._filename.numpy() and id(stage) not in within_reach:
+            if kind(stage) == "Cache" and id(stage) not in within_reach and cache_file(stage):
                 raise ValueError(
                     "dataset must not cache on disk below a stage that is not known: reading a "
                     "part of it would leave a part of the cache. Tune the dataset below its "
@@ -92,7 +92,13 @@ class PipelineTuning:
         self._try_all(_BEFORE_CACHING, trials)
         self._try_caching(trials)
         self._try_all(_AFTER_CACHING, trials)
-        return self._dataset if self._best is self._dataset else anew(self._best)
+        if self._best is self._dataset:
+            return self._dataset
+        tuned = anew(self._best)
+        for name, value in vars(self._dataset).items():
+            if not name.startswith("_"):  # such as Keras' `class_names`
+                setattr(tuned, name, value)
+        return tuned
 
     def code(self, tuned: Dataset) -> str:
         """The pipeline as it should be written."""

@@ -40,7 +40,8 @@ class PyDatasetTuning:
         """The first batch."""
         import tensorflow as tf
 
-        return tf.data.Dataset.from_tensors(self._dataset[0])
+        batch = self._dataset[0]
+        return tf.data.Dataset.from_tensors(tuple(batch) if isinstance(batch, list) else batch)
 
     def untouched(self) -> AbstractContextManager[None]:
         """Nothing is to be put back."""

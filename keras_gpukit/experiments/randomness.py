@@ -17,7 +17,7 @@ _WORDS: dict[Impurity, str] = {
     "seeded": "draws random numbers in an order that a seed fixes",
     "python": "calls a Python function, of which nothing is known",
     "variable": "reads a variable, which may change",
-    "state": "has a state",
+    "state": "has a state, such as a random generator's",
 }
 
 # Operations registered as stateful whose output depends on their inputs alone, as long as nobody
@@ -75,6 +75,8 @@ _STEADY_KINDS = {
 
 def impurities(stage: Dataset) -> set[Impurity]:
     """What a stage's own functions depend on beside their arguments."""
+    if not tf_private.is_readable(stage):
+        return {"state"}
     return {
         found
         for function in tf_private.functions(stage)
@@ -132,7 +134,7 @@ def varies(dataset: Dataset, *, trust_python: bool) -> str | None:
     for stage in stages(dataset):
         if kind(stage) == "Shuffle":
             return "its order is shuffled"
-        if kind(stage) not in _STEADY_KINDS:
+        if kind(stage) not in _STEADY_KINDS or not tf_private.is_readable(stage):
             return f"of its stage {kind(stage)} nothing is known"
         if getattr(stage, "_deterministic", None) == "false":
             return "its order is not fixed"

@@ -114,7 +114,7 @@ class Readings:
         if id(stage) not in self._caches:
             below = self.ready(inputs(stage)[0])
             count = max(1, self.sample(below).count)
-            on_disk = bool(stage._filename.numpy())
+            on_disk = bool(tf_private.cache_file(stage))
             name = os.path.join(self._folder, f"sample-{len(self._caches)}") if on_disk else ""
             cached = below.take(count).cache(name)
             for _ in cached:
@@ -154,6 +154,8 @@ def _size(element: Any) -> int:
 
     total = 0
     for part in tf.nest.flatten(element, expand_composites=True):
+        if part is None:
+            continue
         if part.dtype == tf.string:
             total += int(tf.reduce_sum(tf.strings.length(part)))
         else:

@@ -29,25 +29,42 @@ def unwrapped(stage: Dataset) -> Dataset:
     return stage if inner is None else inner
 
 
+def is_readable(stage: Dataset) -> bool:
+    """Whether it can be seen what a stage reads and which functions it calls."""
+    if not (hasattr(stage, "_inputs") and hasattr(stage, "_functions")):
+        return False
+    return all(hasattr(wrapper, "function") for wrapper in stage._functions())
+
+
 def inputs(stage: Dataset) -> list[Dataset]:
     """The stages below; none where they are not known."""
-    read = getattr(stage, "_inputs", None)
-    return [] if read is None else [unwrapped(each) for each in read()]
+    return [unwrapped(each) for each in stage._inputs()] if is_readable(stage) else []
 
 
 def functions(stage: Dataset) -> list[Any]:
-    """The traced functions that a stage calls."""
-    read = getattr(stage, "_functions", None)
-    return [] if read is None else [wrapper.function for wrapper in read()]
+    """The traced functions that a stage calls; none where they are not known."""
+    if not is_readable(stage):
+        return []
+    return [wrapper.function for wrapper in stage._functions()]
 
 
 def function_name(stage: Dataset) -> str:
-    """The user's name for the function that a stage calls: "decode"; "<lambda>" for a lambda."""
+    """The name of the function that a stage calls: "decode", "tf.data.TFRecordDataset"."""
     for wrapper in stage._functions():
+        for node in wrapper.function.graph.as_graph_def().node:
+            if node.op in _READERS:
+                return _READERS[node.op]
         name = getattr(getattr(wrapper, "_func", None), "__name__", "")
         if name:
             return str(name)
     return "a function"
+
+
+_READERS = {
+    "TFRecordDataset": "tf.data.TFRecordDataset",
+    "TFRecordDatasetV2": "tf.data.TFRecordDataset",
+    "TextLineDataset": "tf.data.TextLineDataset",
+}
 
 
 def variables(stage: Dataset) -> list[Any]:
@@ -91,21 +108,48 @@ def over(stage: Dataset, below: list[Dataset]) -> Dataset:
     return _made(copy.copy(stage), below[0], *_OPERATIONS[name])
 
 
+def cache_file(stage: Dataset) -> str:
+    """Where a `cache` is on disk; "" for one in memory, and "unknown" where that is not known."""
+    name = getattr(stage, "_filename", None)
+    return "unknown" if name is None else str(name.numpy().decode())
+
+
 def is_known(stage: Dataset) -> bool:
     """Whether a stage can be put over other inputs."""
+    import tensorflow as tf
+
     name = kind(stage)
+    if not is_readable(stage):
+        return False
     if name in {"Zip", "Concatenate"}:
-        return hasattr(stage, "_inputs")
+        return name == "Concatenate" or hasattr(stage, "_datasets")
     if name == "Options":
         return hasattr(stage, "_options_attr")
-    if name not in _OPERATIONS:
+    if name not in _OPERATIONS or not hasattr(stage, "_input_dataset"):
         return False
     operation, arguments = _OPERATIONS[name]
     try:
         arguments(stage)
     except AttributeError:
         return False
-    return operation is None or hasattr(stage, "_common_args")
+    if operation is None:
+        return True
+    return hasattr(tf.raw_ops, operation) and hasattr(stage, "_common_args")
+
+
+def parallel_form(stage: Dataset) -> Any | None:
+    """The class of a serial stage's parallel form; None where there is none."""
+    try:
+        from tensorflow.python.data.ops import batch_op, interleave_op, map_op
+    except ImportError:
+        return None
+    module, name = {
+        "Map": (map_op, "_ParallelMapDataset"),
+        "Batch": (batch_op, "_ParallelBatchDataset"),
+        "Interleave": (interleave_op, "_ParallelInterleaveDataset"),
+        "FlatMap": (interleave_op, "_ParallelInterleaveDataset"),
+    }.get(kind(stage), (None, ""))
+    return getattr(module, name, None)
 
 
 def in_parallel(
@@ -121,15 +165,9 @@ def in_parallel(
             `flat_map`.
     """
     import tensorflow as tf
-    from tensorflow.python.data.ops import batch_op, interleave_op, map_op
 
     autotune = tf.constant(tf.data.AUTOTUNE, tf.int64)
-    form: Any = {
-        "Map": map_op._ParallelMapDataset,
-        "Batch": batch_op._ParallelBatchDataset,
-        "Interleave": interleave_op._ParallelInterleaveDataset,
-        "FlatMap": interleave_op._ParallelInterleaveDataset,
-    }[kind(stage)]
+    form: Any = parallel_form(stage)
     parallel = object.__new__(form)
     parallel.__dict__.update(copy.copy(stage).__dict__)
     parallel._num_parallel_calls = autotune

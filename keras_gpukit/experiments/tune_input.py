@@ -106,10 +106,10 @@ def tune_input(
 
     Raises:
         TypeError: If `dataset` is neither kind of dataset.
-        ValueError: If an argument is out of range, the dataset is empty, or it writes a cache
-            on disk that cannot be left out of the trials.
+        ValueError: If an argument is out of range, the model is not compiled, the dataset is
+            empty, or it writes a cache on disk that cannot be left out of the trials.
     """
-    _check(dataset, seconds, cache, cache_folder)
+    _check(dataset, model, seconds, cache, cache_folder)
     console = Console()
     with (
         _progress(console, verbose) as (tell, ask),
@@ -167,7 +167,7 @@ def _run(
     )
 
 
-def _check(dataset: Any, seconds: Any, cache: Any, cache_folder: Any) -> None:
+def _check(dataset: Any, model: Any, seconds: Any, cache: Any, cache_folder: Any) -> None:
     import tensorflow as tf
 
     if not isinstance(dataset, tf.data.Dataset) and not _is_py_dataset(dataset):
@@ -175,6 +175,8 @@ def _check(dataset: Any, seconds: Any, cache: Any, cache_folder: Any) -> None:
             "dataset must be a tf.data.Dataset or a keras.utils.PyDataset; tune it before it is "
             f"distributed. Received: dataset={dataset!r}"
         )
+    if model is not None and not getattr(model, "compiled", False):
+        raise ValueError(f"model must be a compiled Keras model. Received: model={model!r}")
     if not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
         raise ValueError(f"seconds must be a positive number. Received: seconds={seconds!r}")
     if not isinstance(cache, bool) and cache not in ("ask", "memory", "disk"):
