@@ -20,8 +20,8 @@ from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 # Below this share of waiting there is no bottleneck worth a name.
 STALLED_FRACTION = 0.05
 # Readings kept of one pass over the pipeline, and passes kept; more are thinned out.
-MOST_READINGS = 32
-MOST_PASSES = 16
+MOST_READINGS = 16
+MOST_PASSES = 8
 SOURCE = "tf.data's live model"
 OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data shows no model of a shared one"
 # What tf.data puts on top by itself, and does no work of its own.
