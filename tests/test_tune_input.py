@@ -447,11 +447,11 @@ class TestTuneInput:
                 return 50
 
             def __getitem__(self, index):
-                time.sleep(0.01)
+                time.sleep(0.03)
                 return np.full((2, 3), index, "float32"), np.zeros(2)
 
         dataset = Slow()
-        tuned = tune_input(dataset, seconds=5, **QUIETLY)
+        tuned = tune_input(dataset, seconds=8, **QUIETLY)
         assert tuned.dataset.workers > 1
         assert dataset.workers == 1
         assert f"dataset.workers = {tuned.dataset.workers}" in tuned.code

@@ -1,0 +1,106 @@
+"""Where in a pipeline a cache gives the same elements in the same order as before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from keras_gpukit.experiments import tf_private
+from keras_gpukit.experiments.chain import changeable, replace, spine, stack, stages
+from keras_gpukit.experiments.changes import Allowed
+from keras_gpukit.experiments.randomness import impurities, varies
+from keras_gpukit.experiments.tf_private import Dataset, inputs, kind
+
+_MAPS = {"Map", "ParallelMap"}
+# They give elements whole, whatever these are: a map below them gives the same as one above.
+_COMMUTE_WITH_MAPS = {"Shuffle", "Repeat", "Prefetch", "Options"}
+_PASS_ON = {"Prefetch", "Options"}
+# Over a cache they may end an epoch before the cache has seen everything: it would never be used.
+_END_EARLY = {"Take", "TakeWhile"}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A pipeline cut in two.
+
+    Attributes:
+        below: What would be cached.
+        above: The stages over it, the lowest first.
+    """
+
+    below: Dataset
+    above: list[Dataset]
+
+
+def places(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
+    """Finds where a cache may stand, the place that saves most first.
+
+    It stands below every shuffle and every stage that may vary. Maps that depend on their
+    arguments alone are moved below a shuffle, so that their results can be cached too: a shuffle
+    draws places, whatever stands in them. A cache in memory that stands lower than it could is
+    moved.
+
+    Args:
+        dataset: The pipeline.
+        allowed: What the user allows.
+
+    Returns:
+        The places, and, where there are none, why.
+    """
+    for stage in changeable(dataset):
+        if kind(stage) == "Cache":
+            return _higher_than(stage, dataset, allowed)
+    return _uncached(dataset, allowed)
+
+
+def _higher_than(cache: Dataset, dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
+    below = inputs(cache)[0]
+    if tf_private.cache_file(cache) or varies(below, trust_python=allowed.trust_python):
+        return [], "it has a cache already"
+    found, reason = places(replace(dataset, {id(cache): lambda nothing: below}), allowed)
+    if found and found[0].below is below:
+        return [], "its cache stands where it should"
+    return found[:1], reason
+
+
+def _uncached(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
+    steady, above, reason = _divided(spine(dataset)[::-1], allowed)
+    if not steady:
+        return [], reason
+    if any(kind(stage) in _END_EARLY for stage in above):
+        return [], "a stage above ends before a cache would be full"
+    moved = _maps_to_move(above, allowed)
+    cuts = [Cut(below, steady[count:] + above) for count, below in enumerate(steady, 1)]
+    for number, stage in enumerate(moved, 1):
+        left = [each for each in above if not any(each is gone for gone in moved[:number])]
+        cuts.append(Cut(stack(cuts[-1].below, [stage]), left))
+    worth_it = [cut for cut in reversed(cuts) if _computes(cut.below)]
+    return worth_it, reason or "nothing is computed before its elements are shuffled"
+
+
+def _divided(rising: list[Dataset], allowed: Allowed) -> tuple[list[Dataset], list[Dataset], str]:
+    """The stages that give the same in each epoch, those above, and why these do not."""
+    steady: list[Dataset] = []
+    reason = ""
+    for stage in rising:
+        reason = varies(stage, trust_python=allowed.trust_python) or ""
+        if reason or kind(stage) == "Repeat":
+            break
+        steady.append(stage)
+    while len(steady) > 1 and kind(steady[-1]) in _PASS_ON:
+        steady.pop()
+    return steady, rising[len(steady) :], reason
+
+
+def _maps_to_move(above: list[Dataset], allowed: Allowed) -> list[Dataset]:
+    harmless = {"python"} if allowed.trust_python else set[str]()
+    moved = []
+    for stage in above:
+        if kind(stage) in _MAPS and not impurities(stage) - harmless:
+            moved.append(stage)
+        elif kind(stage) not in _COMMUTE_WITH_MAPS:
+            break
+    return moved
+
+
+def _computes(dataset: Dataset) -> bool:
+    return any(tf_private.functions(stage) for stage in stages(dataset))
