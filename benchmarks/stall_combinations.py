@@ -1,9 +1,9 @@
 """Pipelines, steps and devices whose input stall is known from how they are made.
 
-One group of combinations is measured in a process of its own, since devices are settled when
+Those of one way of running share a process, and no others, since devices are settled when
 TensorFlow starts:
 
-    python benchmarks/stall_combinations.py serial/graph/spe1/one 0 50
+    python benchmarks/stall_combinations.py serial/graph/spe1/one/0 generator/graph/spe1/one/50
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -30,12 +29,12 @@ import keras_gpukit as gpukit
 BATCH, FEATURES = 16, 8
 STEP_S = 0.03
 # Long enough to tell two points of a hundred, short enough for a profile.
-STRETCH_S = 2.0
+STRETCH_S = 1.5
 WORKERS = 2
 BURST = 8
 LONGEST_CAPTURE = 48
 AGREE = 0.02
-ATTEMPTS = 3
+ATTEMPTS = 2
 
 
 class Sleep(keras.layers.Layer):
@@ -293,18 +292,18 @@ class BusyTime(keras.callbacks.Callback):
         self.durations_s.append(time.perf_counter() - self._began_s)
 
 
-class Group:
-    """Combinations that share a model.
+class Way:
+    """A way of running, and a model to run.
 
     Args:
-        name: Pipeline, mode, steps per execution and devices, as in "serial/graph/spe1/one".
+        mode: A name in `MODES`.
+        an_execution: Steps in an execution.
+        devices: "one" or "two".
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        pipeline, self.mode, executed, devices = name.split("/")
-        self.pipeline = PIPELINES[pipeline]
-        self.an_execution = int(executed.removeprefix("spe"))
+    def __init__(self, mode: str, an_execution: int, devices: str) -> None:
+        self.an_execution = an_execution
+        self.overlaps = an_execution > 1 and mode != "eager"
         strategy = tf.distribute.get_strategy()
         if devices == "two":
             [cpu] = tf.config.list_physical_devices("CPU")
@@ -316,9 +315,9 @@ class Group:
                 ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
             )
         with strategy.scope():
-            busy = Sort() if self.mode == "jit" else Sleep()
+            busy = Sort() if mode == "jit" else Sleep()
             self.model = keras.Sequential([keras.Input((FEATURES,)), busy, keras.layers.Dense(1)])
-            options = {"steps_per_execution": self.an_execution, **MODES[self.mode]}
+            options = {"steps_per_execution": an_execution, **MODES[mode]}
             self.model.compile(keras.optimizers.SGD(1e-6), "mse", **options)
 
     def fit(self, data: object, *callbacks: keras.callbacks.Callback) -> None:
@@ -330,41 +329,43 @@ class Group:
     def step_s(self, idle_s: float) -> float:
         """Time of a step that never waits."""
         busy = BusyTime(idle_s)
-        executions = 6 if self.an_execution == 1 else 3
+        executions = 5 if self.an_execution == 1 else 3
         self.fit(unmodelled(ready(executions * self.an_execution).cache()), busy)
         return statistics.fmean(busy.durations_s[1:]) / self.an_execution
 
-    def measure(self, percent: int) -> dict[str, object]:
+    def measure(self, pipeline: Pipeline, percent: int) -> dict[str, object]:
         """Fits with a pipeline so slow that a given part of the step is stalled.
 
         Where the machine was disturbed what is known contradicts itself: then it is done again.
 
         Args:
+            pipeline: What makes batches.
             percent: The part, in percent; for 0 the pipeline takes half as long as the step.
         """
-        self.fit(self.pipeline.make(4 * self.an_execution, 0.0))  # traces
-        for attempt in range(1, ATTEMPTS + 1):
+        self.fit(pipeline.make(2 * self.an_execution, 0.0))  # traces
+        for _ in range(ATTEMPTS):
             step_s = self.step_s(0.0)
-            row = self.measure_once(step_s / (1 - percent / 100) if percent else step_s / 2)
+            batch_s = step_s / (1 - percent / 100) if percent else step_s / 2
+            row = self.measure_once(pipeline, batch_s)
             if row["constructed"] is None or abs(row["constructed"] - row["profile"]) <= AGREE:
                 break
-        return {"name": f"{self.name}/{percent}", **row, "attempts": attempt}
+        return row
 
-    def measure_once(self, batch_s: float) -> dict[str, object]:
+    def measure_once(self, pipeline: Pipeline, batch_s: float) -> dict[str, object]:
         wanted = round(STRETCH_S / batch_s / self.an_execution)
         steps = min(max(wanted * self.an_execution, 12, 5 * self.an_execution), LONGEST_CAPTURE)
         # Cores that were idle take some time to wake up, in what is compared too.
         idle_s = max(0.0, batch_s - STEP_S) if self.an_execution == 1 else 0.0
         steps_s = [self.step_s(idle_s)]
         stall, capture = gpukit.InputStall(None), Capture()
-        self.fit(self.pipeline.make(steps, batch_s), stall, capture)
+        self.fit(pipeline.make(steps, batch_s), stall, capture)
         steps_s.append(self.step_s(idle_s))
         record, step_s = stall.summary, statistics.fmean(steps_s)
-        made_s = self.pipeline.made_s(batch_s)
+        made_s = pipeline.made_s(batch_s)
         return {
             "reported": record.stall_fraction,
-            "profile": capture.stall(overlapping=self.an_execution > 1 and self.mode != "eager"),
-            "constructed": expected_stall(self.pipeline, made_s, step_s, steps, self.an_execution),
+            "profile": capture.stall(overlapping=self.overlaps),
+            "constructed": expected_stall(pipeline, made_s, step_s, steps, self.an_execution),
             "confidence": record.confidence,
             "mechanism": record.mechanism,
             "unknown_because": record.unknown_because,
@@ -375,13 +376,13 @@ class Group:
 
 
 def main() -> None:
-    group = Group(sys.argv[1])
-    for percent in sys.argv[2:]:
-        row = group.measure(int(percent))
-        print(
-            json.dumps({**row, "tensorflow": tf.__version__, "keras": keras.__version__}),
-            flush=True,
-        )
+    _, mode, execution, devices, _ = sys.argv[1].split("/")
+    way = Way(mode, int(execution.removeprefix("spe")), devices)
+    versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
+    for name in sys.argv[1:]:
+        pipeline, *_, percent = name.split("/")
+        row = way.measure(PIPELINES[pipeline], int(percent))
+        print(json.dumps({"name": name, **row, **versions}), flush=True)
     # Some pipelines would keep the interpreter from ending.
     os._exit(0)
 
