@@ -537,7 +537,7 @@ class TestGain:
         assert len(found.before) == rounds_module.MOST or found.high < 1.05
 
     def test_a_clear_gain_ends_early(self):
-        exact = iter([2.0, 2.01, 1.99])
+        exact = iter([2.0, 2.01, 1.99, 2.0])
         found = rounds_module.compare(lambda: 1.0, lambda: next(exact), threshold=1.05, seconds=60)
         assert len(found.after) == rounds_module.LEAST
         assert found.low > 1.05

@@ -10,7 +10,7 @@ from collections.abc import Callable
 Read = Callable[[], float]
 """Begins a pipeline, reads it for a moment, and returns its rate in batches a second."""
 
-LEAST, MOST = 3, 10
+LEAST, MOST = 4, 10
 """Rounds at least, and at most."""
 
 # Student's t for a two-sided 95 % interval, by degrees of freedom.
