@@ -12,7 +12,8 @@ import tensorflow as tf
 from keras_gpukit.experiments import caching, changes, tf_private
 from keras_gpukit.experiments import rounds as rounds_module
 from keras_gpukit.experiments.advice import advice
-from keras_gpukit.experiments.chain import anew, changeable, code, stages
+from keras_gpukit.experiments.as_code import code
+from keras_gpukit.experiments.chain import anew, changeable, stages
 from keras_gpukit.experiments.changes import Allowed
 from keras_gpukit.experiments.permission import CachePermission
 from keras_gpukit.experiments.randomness import impurities, varies

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from keras_gpukit.experiments import caching, changes
 from keras_gpukit.experiments.advice import advice
-from keras_gpukit.experiments.chain import anew, changeable, code, stages
+from keras_gpukit.experiments.as_code import code
+from keras_gpukit.experiments.chain import anew, changeable, stages
 from keras_gpukit.experiments.changes import Allowed, Change
 from keras_gpukit.experiments.permission import CachePermission
 from keras_gpukit.experiments.reading import Readings

@@ -1,0 +1,104 @@
+"""A pipeline as the code that would make it."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from keras_gpukit.experiments import tf_private
+from keras_gpukit.experiments.tf_private import Dataset, inputs, kind, unwrapped
+
+
+def code(before: Dataset, after: Dataset) -> str:
+    """The pipeline as it should be written, with what differs marked."""
+    old, new = _lines(before), _lines(after)
+    marked: list[str] = []
+    for step, first, last, start, end in difflib.SequenceMatcher(None, old, new).get_opcodes():
+        added = [(line, _MOVED if line in old else _MARKS[step]) for line in new[start:end]]
+        gone = [line for line in old[first:last] if line not in new]
+        marked += [line + ("" if step == "equal" else mark) for line, mark in added]
+        if step == "delete":
+            marked += [f"    # without {line.strip()}" for line in gone]
+    return "\n".join(["dataset = (", *(f"    {line}" for line in marked), ")"])
+
+
+_MARKS = {"equal": "", "insert": "  # new", "replace": "  # changed"}
+_MOVED = "  # moved here"
+
+
+def _lines(dataset: Dataset) -> list[str]:
+    dataset = unwrapped(dataset)
+    below = inputs(dataset)
+    if kind(dataset) == "Restructured":  # with the map below it, a part of unbatch()
+        return _lines(inputs(below[0])[0])
+    if len(below) == 1:
+        return [*_lines(below[0]), f"    .{_call(dataset)}"]
+    if not below:
+        return [f"tf.data.Dataset.{_SOURCES.get(kind(dataset), kind(dataset))}(...)"]
+    inner = [[f"    {line}" for line in _lines(each)] for each in below]
+    for lines in inner:
+        lines[-1] += ","
+    return [f"# {kind(dataset).lower()} of", *(line for lines in inner for line in lines)]
+
+
+_SOURCES = {"TensorSlice": "from_tensor_slices", "Tensor": "from_tensors", "Range": "range"}
+
+
+def _call(stage: Dataset) -> str:
+    name = kind(stage)
+    method = _METHODS.get(name, name.lower())
+    arguments = [str(each) for each in _arguments(name, stage)] if _is_told(stage) else ["..."]
+    return f"{method}({', '.join(arguments)})"
+
+
+_METHODS = {
+    "ParallelMap": "map",
+    "FlatMap": "flat_map",
+    "ParallelInterleave": "interleave",
+    "ParallelBatch": "batch",
+    "PaddedBatch": "padded_batch",
+    "Options": "with_options",
+}
+
+
+def _is_told(stage: Dataset) -> bool:
+    return tf_private.is_known(stage) or kind(stage) == "Cache"
+
+
+def _arguments(name: str, stage: Any) -> list[str]:
+    told: list[str] = []
+    if tf_private.functions(stage):
+        name_of_function = tf_private.function_name(stage)
+        told.append("..." if name_of_function == "<lambda>" else name_of_function)
+    if name in {"Interleave", "ParallelInterleave"}:
+        told.append(f"cycle_length={_number(stage._cycle_length)}")
+        if int(stage._block_length) != 1:
+            told.append(f"block_length={int(stage._block_length)}")
+    if name in {"Batch", "ParallelBatch"}:
+        told.append(_number(stage._batch_size))
+        if bool(stage._drop_remainder):
+            told.append("drop_remainder=True")
+    if name.startswith("Parallel"):
+        told.append(f"num_parallel_calls={_number(stage._num_parallel_calls)}")
+        if stage._deterministic != "default":
+            told.append(f"deterministic={stage._deterministic == 'true'}")
+    if name in {"Shuffle", "Prefetch"}:
+        told.append(_number(stage._buffer_size))
+    if name in {"Take", "Skip", "Repeat"} and int(stage._count) != -1:
+        told.append(_number(stage._count))
+    if name == "Shuffle":
+        if int(stage._seed) or int(stage._seed2):
+            told.append("seed=...")
+        if not stage._reshuffle_each_iteration:
+            told.append("reshuffle_each_iteration=False")
+    if name == "Shard":
+        told += [_number(stage._num_shards), _number(stage._index)]
+    if name == "Cache" and tf_private.cache_file(stage):
+        told.append(repr(tf_private.cache_file(stage)))
+    if name == "Options":
+        told.append("options")
+    return told
+
+
+def _number(value: Any) -> str:
+    return "tf.data.AUTOTUNE" if int(value) == -1 else str(int(value))
