@@ -2,10 +2,10 @@
 
     python benchmarks/stall_accuracy.py --json benchmarks/results/stall_accuracy.json
 
-Real fits, of pipelines and steps that take known times (`stall_combinations.py`). What is reported
-of each is compared with a profile of the very same steps (`xplane_truth.py`), and that with what
-follows from how pipeline and step are made. The two share neither clock nor code with each other,
-nor with keras_gpukit.
+Real fits, of pipelines and steps that take known times (`stall_pipelines.py` and
+`stall_combinations.py`). What is reported of each is compared with a profile of the very same steps
+(`xplane_truth.py`), and that with what follows from how pipeline and step are made. The two share
+neither clock nor code with each other, nor with keras_gpukit.
 
 A combination's name is pipeline/mode/steps per execution/devices/stall aimed at in percent.
 """

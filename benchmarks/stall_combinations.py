@@ -1,4 +1,4 @@
-"""Pipelines, steps and devices whose input stall is known from how they are made.
+"""Fits in several ways of running, whose input stall is known in two other ways.
 
 Those of one way of running share a process, and no others, since devices are settled when
 TensorFlow starts:
@@ -12,29 +12,38 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
-import numpy as np
 import tensorflow as tf
+from stall_pipelines import (
+    BATCH,
+    FEATURES,
+    PIPELINES,
+    Pipeline,
+    expected_stall,
+    ready,
+    sleep,
+    unmodelled,
+)
 from xplane_truth import Capture
 
 import keras_gpukit as gpukit
 
-BATCH, FEATURES = 16, 8
 STEP_S = 0.03
 # Long enough to tell two points of a hundred, short enough for a profile.
 STRETCH_S = 1.5
-WORKERS = 2
-BURST = 8
 LONGEST_CAPTURE = 48
 AGREE = 0.02
 ATTEMPTS = 2
+
+MODES = {
+    "graph": {"jit_compile": False},
+    "jit": {"jit_compile": True},
+    "eager": {"jit_compile": False, "run_eagerly": True},
+}
 
 
 class Sleep(keras.layers.Layer):
@@ -58,222 +67,6 @@ class Sort(keras.layers.Layer):
     def call(self, inputs):
         least = keras.ops.sort(self.numbers + tf.reduce_sum(inputs))[0]
         return inputs + tf.stop_gradient(least)
-
-
-def sleep(seconds: float) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
-    """Sleeps before each element, without Python."""
-    from tensorflow.python.data.experimental.ops.testing import sleep as sleep_us
-
-    return sleep_us(round(seconds * 1e6))
-
-
-def arrays(batches: int) -> tuple[np.ndarray, np.ndarray]:
-    inputs = np.random.default_rng(0).normal(size=(batches * BATCH, FEATURES)).astype("float32")
-    return inputs, inputs.sum(axis=1, keepdims=True)
-
-
-def ready(batches: int) -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensor_slices(arrays(batches)).batch(BATCH, drop_remainder=True)
-
-
-def unmodelled(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.with_options(options)
-
-
-def serial(batches: int, seconds: float) -> tf.data.Dataset:
-    return ready(batches).apply(sleep(seconds))
-
-
-def prefetched(batches: int, seconds: float) -> tf.data.Dataset:
-    return serial(batches, seconds).prefetch(4)
-
-
-def bursty(batches: int, seconds: float) -> tf.data.Dataset:
-    """All of the time of eight batches goes into one of them."""
-    slow = ready(batches).apply(sleep(BURST * seconds)).repeat()
-    choice = tf.data.Dataset.range(batches).map(
-        lambda index: tf.cast(index % BURST == BURST - 1, tf.int64)
-    )
-    return tf.data.Dataset.choose_from_datasets([ready(batches).repeat(), slow], choice).prefetch(4)
-
-
-def cached(batches: int, seconds: float) -> tf.data.Dataset:
-    """Slow when it is first read, and slow after the cache where there is a time to take."""
-    dataset = ready(batches).apply(sleep(0.002)).cache()
-    for _ in dataset:
-        pass
-    return dataset.apply(sleep(seconds)) if seconds else dataset
-
-
-def pause(seconds: float) -> Callable:
-    def paused(inputs, targets):
-        time.sleep(seconds)
-        return inputs, targets
-
-    def on_batch(inputs, targets):
-        outputs = tf.numpy_function(paused, (inputs, targets), (tf.float32, tf.float32))
-        for output, like in zip(outputs, (inputs, targets), strict=True):
-            output.set_shape(like.shape)
-        return tuple(outputs)
-
-    return on_batch
-
-
-def parallel(batches: int, seconds: float) -> tf.data.Dataset:
-    return ready(batches).map(pause(WORKERS * seconds), num_parallel_calls=WORKERS)
-
-
-def autotuned(batches: int, seconds: float) -> tf.data.Dataset:
-    return ready(batches).map(pause(WORKERS * seconds), num_parallel_calls=tf.data.AUTOTUNE)
-
-
-def interleaved(batches: int, seconds: float) -> tf.data.Dataset:
-    """Two files are read at a time, an example a record."""
-    folder = tempfile.mkdtemp()
-    inputs, targets = arrays(batches)
-    for index in range(WORKERS):
-        with tf.io.TFRecordWriter(f"{folder}/{index}.tfrecord") as writer:
-            for record in np.hstack([inputs, targets])[index::WORKERS]:
-                writer.write(record.tobytes())
-
-    def parse(record):
-        values = tf.ensure_shape(tf.io.decode_raw(record, tf.float32), (FEATURES + 1,))
-        return values[:FEATURES], values[FEATURES:]
-
-    paths = tf.data.Dataset.list_files(f"{folder}/*.tfrecord", shuffle=False)
-    record_s = WORKERS * seconds / BATCH
-    records = paths.interleave(
-        lambda path: tf.data.TFRecordDataset(path).apply(sleep(record_s)),
-        cycle_length=WORKERS,
-        num_parallel_calls=WORKERS,
-    )
-    return records.map(parse).batch(BATCH, drop_remainder=True)
-
-
-def without_autotuning(batches: int, seconds: float) -> tf.data.Dataset:
-    return unmodelled(serial(batches, seconds).prefetch(2))
-
-
-def shuffled_without_autotuning(batches: int, seconds: float) -> tf.data.Dataset:
-    return without_autotuning(batches, seconds).shuffle(2)
-
-
-class Batches(keras.utils.PyDataset):
-    def __init__(self, batches: int, seconds: float, **options) -> None:
-        super().__init__(**options)
-        self.seconds = seconds
-        self.inputs, self.targets = arrays(batches)
-
-    def __len__(self) -> int:
-        return len(self.inputs) // BATCH
-
-    def __getitem__(self, index: int):
-        time.sleep(self.seconds)
-        rows = slice(index * BATCH, (index + 1) * BATCH)
-        return self.inputs[rows], self.targets[rows]
-
-
-def generator(batches: int, seconds: float):
-    data = Batches(batches, seconds)
-    for index in range(batches):
-        yield data[index]
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """A kind of pipeline.
-
-    Attributes:
-        make: Makes one from the number of batches and the mean time to make a batch.
-        workers: Batches made at a time; None where that is not settled.
-        buffer: Batches made ahead.
-        bursty: Whether all of the time goes into some of the batches.
-    """
-
-    make: Callable[[int, float], object]
-    workers: int | None = 1
-    buffer: int = 2
-    bursty: bool = False
-
-    def made_s(self, batch_s: float) -> float:
-        """Mean time from one batch to the next; sleeping takes somewhat longer than it should."""
-        data = self.make(BURST, batch_s)
-        if not isinstance(data, tf.data.Dataset):
-            return batch_s
-        began_s = time.perf_counter()
-        # Not to the iterator's end, which waits for tf.data's autotuning.
-        *_, ended_s = (time.perf_counter() for _ in data)
-        return (ended_s - began_s) / BURST
-
-
-PIPELINES = {
-    "arrays": Pipeline(lambda batches, seconds: arrays(batches)),
-    "autotuned": Pipeline(autotuned, workers=None),
-    "bursty": Pipeline(bursty, buffer=4, bursty=True),
-    "cached": Pipeline(cached),
-    "generator": Pipeline(generator),
-    "interleaved": Pipeline(interleaved),
-    "no-autotune": Pipeline(without_autotuning),
-    "no-autotune-shuffled": Pipeline(shuffled_without_autotuning),
-    "parallel": Pipeline(parallel, workers=WORKERS),
-    "prefetched": Pipeline(prefetched, buffer=4),
-    "pydataset": Pipeline(Batches),
-    "pydataset-processes": Pipeline(
-        lambda batches, seconds: Batches(
-            batches, WORKERS * seconds, workers=WORKERS, use_multiprocessing=True
-        ),
-        workers=WORKERS,
-        buffer=10,
-    ),
-    "pydataset-threads": Pipeline(
-        lambda batches, seconds: Batches(batches, WORKERS * seconds, workers=WORKERS),
-        workers=WORKERS,
-        buffer=10,
-    ),
-    "serial": Pipeline(serial),
-}
-MODES = {
-    "graph": {"jit_compile": False},
-    "jit": {"jit_compile": True},
-    "eager": {"jit_compile": False, "run_eagerly": True},
-}
-
-
-def expected_stall(
-    pipeline: Pipeline, batch_s: float, step_s: float, steps: int, an_execution: int
-) -> float | None:
-    """Plays the making and the taking of batches through.
-
-    Args:
-        pipeline: What makes them.
-        batch_s: Mean time from one batch to the next.
-        step_s: Time of a step.
-        steps: Steps of the fit; the first execution and the last are left out, as they are when
-            it is measured.
-        an_execution: Steps in an execution.
-    """
-    if pipeline.workers is None:
-        return None
-    takes_s = [pipeline.workers * batch_s] * steps
-    if pipeline.bursty:
-        takes_s = [BURST * batch_s if n % BURST == BURST - 1 else 0.0 for n in range(steps)]
-    free_s = [0.0] * pipeline.workers
-    taken_s: list[float] = []
-    waits_s, ready_s, now_s, requests_s = [], 0.0, 0.0, []
-    for step, make_s in enumerate(takes_s):
-        ahead = step - pipeline.buffer - pipeline.workers
-        worker = step % pipeline.workers
-        free_s[worker] = max(free_s[worker], taken_s[ahead] if ahead >= 0 else 0.0) + make_s
-        ready_s = max(ready_s, free_s[worker])
-        requests_s.append(now_s)
-        waits_s.append(max(0.0, ready_s - now_s))
-        now_s = max(now_s, ready_s)
-        taken_s.append(now_s)
-        now_s += step_s
-    inner = slice(an_execution, steps - an_execution)
-    return sum(waits_s[inner]) / (requests_s[steps - an_execution] - requests_s[an_execution])
 
 
 class BusyTime(keras.callbacks.Callback):
