@@ -8,6 +8,8 @@ and without the cause in turns. Predicted and reached gain are compared. Two pip
 up by more than their slowness, one by burning all cores and one by holding the interpreter's lock:
 that must be recognised, and must not be said of the others, which leave cores free.
 
+Other programs make both estimates worse: `others` says how many cores they took meanwhile.
+
 `--only NAME ...` measures some pipelines alone, and adds them to the file.
 """
 
@@ -32,6 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from keras_gpukit.experiments.diagnose import diagnose
+from keras_gpukit.experiments.processor_time import busy_cpu_s, own_cpu_s
 
 BATCH, FEATURES, BATCHES = 64, 256, 48
 WITHIN = 0.10
@@ -243,6 +246,7 @@ def fit_rate(model: keras.Model, dataset, seconds: float) -> float:
 
 
 def measure(name: str, seconds: float, pairs: int) -> dict:
+    began, busy_s, own_s = time.perf_counter(), busy_cpu_s(), own_cpu_s()
     model, planted = build_model(), PIPELINES[name]()
     removed = in_memory(planted)
     trained_on = planted.repeat() if isinstance(planted, tf.data.Dataset) else planted
@@ -255,6 +259,7 @@ def measure(name: str, seconds: float, pairs: int) -> dict:
     reached = statistics.median(a / b for a, b in zip(without, with_it, strict=True))
     ceiling, contention = diagnosis.ceiling_interval, diagnosis.contention
     cause = contention.cause if contention else None
+    others_s = (busy_cpu_s() - busy_s) - (own_cpu_s() - own_s)
     return {
         "data_only": diagnosis.data_only.median,
         "compute_only": diagnosis.compute_only.median,
@@ -263,6 +268,8 @@ def measure(name: str, seconds: float, pairs: int) -> dict:
         "predicted_low": ceiling.low,
         "predicted_high": ceiling.high,
         "told": diagnosis.ceiling_gain is not None,
+        "fit_with": statistics.median(with_it),
+        "fit_without": statistics.median(without),
         "reached": reached,
         "error": ceiling.median / reached - 1,
         "shortfall": contention.shortfall.median if contention else None,
@@ -274,13 +281,14 @@ def measure(name: str, seconds: float, pairs: int) -> dict:
         * statistics.median(each.gil_wait_s for each in diagnosis.rounds),
         "recognised": name not in CONTENDED or cause == CONTENDED[name],
         "spent_s": diagnosis.spent_s,
+        "others_cores": others_s / (time.perf_counter() - began),
     }
 
 
 def tabulate(rows: dict[str, dict]) -> Table:
     table = Table(title=f"two estimates of the gain, within {WITHIN:.0%} or not")
     headings = ("pipeline", "data", "compute", "together", "predicted", "reached", "error")
-    for heading in (*headings, "short", "cause", "busy", "late ms"):
+    for heading in (*headings, "short", "cause", "busy", "late ms", "others"):
         table.add_column(heading)
     for name, row in rows.items():
         short = row["shortfall"]
@@ -294,6 +302,7 @@ def tabulate(rows: dict[str, dict]) -> Table:
             row["cause"] or "",
             f"{row['cores_busy_fraction']:.2f}",
             f"{row['interpreter_delay_ms']:.2f}",
+            f"{row['others_cores']:.2f}",
         )
     return table
 

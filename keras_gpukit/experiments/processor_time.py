@@ -49,7 +49,7 @@ def wait_until_quiet(limit_s: float) -> None:
     """
     end = time.perf_counter() + limit_s
     while time.perf_counter() < end:
-        before_s, began = own_cpu_s(), time.perf_counter()
+        before_s = time.process_time()
         time.sleep(LOOK_EVERY_S)
-        if own_cpu_s() - before_s < QUIET_SHARE * (time.perf_counter() - began):
+        if time.process_time() - before_s < QUIET_SHARE * LOOK_EVERY_S:
             return

@@ -9,23 +9,28 @@ from contextlib import contextmanager
 from typing import Any
 
 from keras_gpukit.experiments.processor_time import busy_cpu_s, wait_until_quiet
-from keras_gpukit.experiments.rates import ROUNDS, Step, hold, rate_of, run_for
+from keras_gpukit.experiments.rates import Call, Step, hold, rate_of, run_for
 from keras_gpukit.records.diagnosis import Round
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.sampling import SamplingThread
 
-# Where a step takes seconds, fewer rounds have to do.
+# Their range is a 94 % interval of the median. Not more: each time a round empties a buffer that
+# was full, tf.data may double it, and filling it takes ever longer.
+ROUNDS = 5
+# Where a step takes seconds, fewer have to do.
 FEWEST_ROUNDS = 3
 KINDS = ("data alone", "together", "compute alone")
 STRETCHES = ROUNDS * len(KINDS)
-# Training has half of a round. The first half of that is not counted: where computing limits, the
-# buffers fill again, and making more batches than are used takes cores.
+# Training has half of a round. Where computing limits, the buffers fill again at its beginning,
+# and making more batches than are used takes cores.
 SHARES = (1 / 4, 1 / 2, 1 / 4)
-TRAINING_SETTLES = 0.5
+TRAINING_SETTLES = 0.4
 # Of the time, for what is slow only at the beginning, when tf.data tunes itself.
 WARM_UP = 0.1
-# Naps of 5 ms in all: some ten readings even in short stretches.
-NAP_EVERY_S = 0.02
+# Buffers may hold many batches; whatever never comes to rest costs this much in each round.
+REST_S = 2.0
+# Naps of 5 ms in all: seldom enough not to slow training down, often enough for a median.
+NAP_EVERY_S = 0.05
 
 Tell = Callable[[str, int], None]
 
@@ -88,8 +93,7 @@ class Turns:
                 break
             self.rounds.append(self._round(fetch, train, replay))
 
-    def _round(self, *calls: Callable[[], Any]) -> Round:
-        fetch, train, replay = calls
+    def _round(self, fetch: Call, train: Call, replay: Call) -> Round:
         data_s, actual_s, compute_s = (share * self._rounds_s / ROUNDS for share in SHARES)
         batches = self._model.steps_per_execution
         self._announce(0)
@@ -99,7 +103,7 @@ class Turns:
             actual = rate_of(train, actual_s, batches=batches, settling=TRAINING_SETTLES)
             contention = sensor.record()
         self._announce(2)
-        wait_until_quiet(compute_s)
+        wait_until_quiet(REST_S)
         compute_only = rate_of(replay, compute_s, batches=batches)
         return Round(
             data_only, actual, compute_only, contention.cores_busy_fraction, contention.gil_wait_s
