@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from keras_gpukit.callbacks.frames import epoch_iterator
 from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.clock import StepClock
+from keras_gpukit.input_wait.python_source import PythonSource, python_source
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.input_wait.totals import StepTotals
-from keras_gpukit.records.pipeline import PipelineRecord
+from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, TimeBreakdown
 from keras_gpukit.sensors.interpreter import ContentionSensor
+from keras_gpukit.sensors.python_time import PythonTimeSensor
 
 
 class InputStall(StepWatchingCallback[InputRecord]):
@@ -43,6 +46,14 @@ class InputStall(StepWatchingCallback[InputRecord]):
         if phase == session.phase:
             self._contention = ContentionSensor()
             session.sampler.add("threads that wait", self._contention.read)
+            self._begin_python(session, phase)
+
+    def _begin_python(self, session: Session, phase: Phase) -> None:
+        self._python: PythonSource | None = python_source(epoch_iterator(phase))
+        self._python_time: PythonTimeSensor | None = None
+        if self._python is not None and not self._python.in_processes:
+            self._python_time = PythonTimeSensor(self._python.code)
+            session.sampler.add("the code that makes batches", self._python_time.read)
 
     def tags(self, window: StepWindow) -> dict[str, float | None]:
         """Wait, stall and buffer fill, where they are known."""
@@ -71,7 +82,22 @@ class InputStall(StepWatchingCallback[InputRecord]):
             pipeline_start=clock.starts.record(),
             breakdown=_breakdown(session, clock, record.wait_s) if is_broken_down else None,
             pipeline=None if pipeline is None else _stages(pipeline, record),
+            python=self._python_record(totals) if is_of_the_call else None,
             contention=self._contention.record() if is_of_the_call else None,
+        )
+
+    def _python_record(self, totals: StepTotals) -> PythonSourceRecord | None:
+        if self._python is None:
+            return None
+        busy = self._python_time.mean_threads() if self._python_time else None
+        step_time_s = totals.step_time_s
+        return PythonSourceRecord(
+            name=self._python.name,
+            location=self._python.location,
+            workers=self._python.workers,
+            in_processes=self._python.in_processes,
+            busy_workers=busy,
+            time_per_batch_s=None if busy is None or step_time_s is None else busy * step_time_s,
         )
 
 

@@ -48,6 +48,11 @@ class StepTotals:
             self._readings += 1
             self._buffered += window.buffered_batches
 
+    @property
+    def step_time_s(self) -> float | None:
+        """Mean time of a step."""
+        return self._duration_s / self._steps if self._steps else None
+
     def throughput(self, steps: int, wall_s: float | None) -> ThroughputRecord:
         """Returns step times and rates.
 
@@ -59,7 +64,7 @@ class StepTotals:
             phase=self.phase,
             steps=steps,
             measured_steps=self._steps,
-            step_time_s=self._duration_s / self._steps if self._steps else None,
+            step_time_s=self.step_time_s,
             examples_per_s=self._examples / self._counted_s if self._counted_s else None,
             wall_s=wall_s,
         )

@@ -74,6 +74,31 @@ class PipelineRecord:
 
 
 @dataclass(frozen=True)
+class PythonSourceRecord:
+    """The user's own Python code that makes batches: a `PyDataset`, or a generator.
+
+    What a step waits beyond the code's own time is queueing: batches that are made one after the
+    other, or handed from worker to worker.
+
+    Attributes:
+        name: Such as "Photographs.__getitem__".
+        location: "file.py:12".
+        workers: Threads or processes that Keras has for it.
+        in_processes: Whether it runs in processes of its own.
+        busy_workers: Threads inside it on average, from a look at their stacks each second; None
+            where it runs in other processes, or the run was too short.
+        time_per_batch_s: Time inside it for each batch: busy workers over batches a second.
+    """
+
+    name: str
+    location: str | None = None
+    workers: int = 1
+    in_processes: bool = False
+    busy_workers: float | None = None
+    time_per_batch_s: float | None = None
+
+
+@dataclass(frozen=True)
 class ContentionRecord:
     """How much a run's threads were in each other's way.
 

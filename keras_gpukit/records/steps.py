@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord
+from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, PythonSourceRecord
 
 Phase = Literal["fit", "evaluate", "predict"]
 Confidence = Literal["exact", "sampled", "upper bound"]
@@ -165,6 +165,7 @@ class InputRecord:
         pipeline_start: The wait for the first batches of epochs.
         breakdown: Where the wall time went; of `fit` and `evaluate`, and of no validation.
         pipeline: What the stages of the tf.data pipeline cost, and which one holds training up.
+        python: The Python code that makes the batches, where it is the user's own.
         contention: How much threads were in each other's way; of no validation.
     """
 
@@ -181,4 +182,5 @@ class InputRecord:
     pipeline_start: PipelineStartRecord | None = None
     breakdown: TimeBreakdown | None = None
     pipeline: PipelineRecord | None = None
+    python: PythonSourceRecord | None = None
     contention: ContentionRecord | None = None

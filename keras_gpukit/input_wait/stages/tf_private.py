@@ -87,8 +87,8 @@ def generator_behind(function: Callable[..., Any]) -> Any:
         A generator, a function that makes one, or any object that is iterated over; of a
         `PyDataset` its `__getitem__`.
     """
-    for nested in _closed_over(function).values():
-        for state in _closed_over(nested).values():
+    for nested in closed_over(function).values():
+        for state in closed_over(nested).values():
             if hasattr(state, "_generator"):
                 return _users_own(state)
     return None
@@ -97,18 +97,19 @@ def generator_behind(function: Callable[..., Any]) -> Any:
 def _users_own(state: Any) -> Any:
     """Looks through Keras' adapters, and through a lambda that calls the user's function."""
     generator = state._generator
-    adapter: Any = getattr(generator, "__self__", None) or _closed_over(generator).get("self")
+    adapter: Any = getattr(generator, "__self__", None) or closed_over(generator).get("self")
     if hasattr(adapter, "py_dataset"):
         return type(adapter.py_dataset).__getitem__
     if hasattr(adapter, "_first_batches"):
-        return _closed_over(adapter.generator).get("generator", generator)
+        return closed_over(adapter.generator).get("generator", generator)
     if getattr(generator, "__name__", None) == "<lambda>":
         live = [each for each in state._iterators.values() if inspect.isgenerator(each)]
         return live[-1] if live else generator
     return generator
 
 
-def _closed_over(function: Any) -> dict[str, Any]:
+def closed_over(function: Any) -> dict[str, Any]:
+    """Returns what a function uses of the functions around it, by name; {} of anything else."""
     if not inspect.isfunction(function) or not function.__closure__:
         return {}
     try:
