@@ -19,7 +19,12 @@ from keras_gpukit.records.machine import (
     MemoryRecord,
     UtilizationRecord,
 )
-from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, StageRecord
+from keras_gpukit.records.pipeline import (
+    ContentionRecord,
+    PipelineRecord,
+    PythonSourceRecord,
+    StageRecord,
+)
 from keras_gpukit.records.placement import Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import (
@@ -375,6 +380,19 @@ def test_advice_is_for_the_stage_that_holds_the_run_up():
     locked = finding("input-bound", run(input=held_up_by(causes=("interpreter lock",))))
     assert locked is not None
     assert "wait for each other" in locked.advice[0]
+
+
+def test_a_py_dataset_is_advised_by_its_workers():
+    def found(**source):
+        code = PythonSourceRecord("Photos.__getitem__", "train.py:9", **source)
+        return finding("input-bound", run(input=stall(0.5, python=code)))
+
+    assert found().advice[0].startswith("Photos(workers=4)")
+    threads = found(workers=2, busy_workers=1.9, time_per_batch_s=0.038)
+    assert threads.advice[0].startswith("Photos(workers=2, use_multiprocessing=True")
+    assert Figure("Photos.__getitem__ per batch", 38.0, "ms") in threads.evidence
+    assert Figure("busy of 2 workers", 1.9) in threads.evidence
+    assert found(workers=2, in_processes=True).advice[0].startswith("Photos(workers=4), if cores")
 
 
 def test_a_slow_epoch_start_is_blamed_on_the_shuffle_buffer_only_if_it_was():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.pipeline import StageRecord, Work
+from keras_gpukit.records.pipeline import PythonSourceRecord, StageRecord, Work
 from keras_gpukit.records.steps import InputRecord
 
 GENERAL = (
@@ -59,6 +59,7 @@ BY_WORK: dict[Work, tuple[str, ...]] = {
     ),
 }
 
+PY_DATASET = ".__getitem__"
 LOCKED = "Python threads wait for each other: use processes, or TensorFlow operations"
 
 
@@ -70,7 +71,9 @@ def advice_for(record: InputRecord) -> tuple[str, ...]:
     """
     lines: tuple[str, ...]
     stage = bottleneck(record)
-    if stage is None or stage.work not in BY_WORK:
+    if record.python is not None and record.python.name.endswith(PY_DATASET):
+        lines = _for_py_dataset(record.python)
+    elif stage is None or stage.work not in BY_WORK:
         lines = GENERAL
     else:
         lines = tuple(line.format(name=stage.name) for line in BY_WORK[stage.work])
@@ -80,6 +83,21 @@ def advice_for(record: InputRecord) -> tuple[str, ...]:
     causes = record.contention.causes if record.contention else None
     locked = (LOCKED,) if causes and "interpreter lock" in causes else ()
     return (*locked, *lines, MEASURE)
+
+
+def _for_py_dataset(source: PythonSourceRecord) -> tuple[str, ...]:
+    dataset, workers = source.name.removesuffix(PY_DATASET), source.workers
+    whole = f"have {source.name} make the whole batch with NumPy, not row by row"
+    if source.in_processes:
+        return f"{dataset}(workers={2 * workers}), if cores are free", whole
+    processes = "use_multiprocessing=True, where Python's lock holds threads up"
+    if workers > 1:
+        return f"{dataset}(workers={workers}, {processes})", whole
+    return (
+        f"{dataset}(workers=4): four batches at once",
+        f"{dataset}(workers=4, {processes})",
+        whole,
+    )
 
 
 def bottleneck(record: InputRecord) -> StageRecord | None:

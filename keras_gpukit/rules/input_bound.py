@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.pipeline import PythonSourceRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.evidence import percent
@@ -103,12 +104,21 @@ def _wait(record: InputRecord) -> tuple[Figure, ...]:
 
 
 def _stage(record: InputRecord) -> tuple[Figure, ...]:
+    if record.python is not None and record.python.time_per_batch_s is not None:
+        return _python(record.python, record.python.time_per_batch_s)
     stage = bottleneck(record)
     if stage is None or stage.cost_per_batch_s is None:
         return ()
     figures = [Figure(f"{stage.name} per batch", 1000 * stage.cost_per_batch_s, "ms")]
     if stage.parallelism > 1:
         figures.append(Figure("at once", stage.parallelism))
+    return tuple(figures)
+
+
+def _python(source: PythonSourceRecord, time_s: float) -> tuple[Figure, ...]:
+    figures = [Figure(f"{source.name} per batch", 1000 * time_s, "ms")]
+    if source.busy_workers is not None and source.workers > 1:
+        figures.append(Figure(f"busy of {source.workers} workers", source.busy_workers))
     return tuple(figures)
 
 
