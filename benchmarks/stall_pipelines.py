@@ -155,13 +155,13 @@ class Pipeline:
 
     def made_s(self, batch_s: float) -> float:
         """Mean time from one batch to the next; sleeping takes somewhat longer than it should."""
-        data = self.make(BURST, batch_s)
+        data = self.make(WORKERS + BURST, batch_s)
         if not isinstance(data, tf.data.Dataset):
             return batch_s
-        began_s = time.perf_counter()
-        # Not to the iterator's end, which waits for tf.data's autotuning.
-        *_, ended_s = (time.perf_counter() for _ in data)
-        return (ended_s - began_s) / BURST
+        # Not to the iterator's end, which waits for tf.data's autotuning; and not from its begin,
+        # where workers start up.
+        arrivals_s = [time.perf_counter() for _ in data]
+        return (arrivals_s[-1] - arrivals_s[WORKERS - 1]) / BURST
 
 
 PIPELINES = {
