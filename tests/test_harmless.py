@@ -28,9 +28,11 @@ def shuffled():
 
 
 def shuffled_without_autotuning():
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return shuffled().with_options(options)
+    return without_autotuning(shuffled())
+
+
+def tuned_without_autotuning():
+    return without_autotuning(shuffled().map(lambda *batch: batch, tf.data.AUTOTUNE))
 
 
 def numpy_arrays():
@@ -68,7 +70,10 @@ def test_losses_weights_and_slots_are_bit_identical(tmp_path, options):
     assert_same(train([], **options), train([gpukit.Monitor(tmp_path)], **options))
 
 
-@pytest.mark.parametrize("data", [shuffled_without_autotuning, numpy_arrays, several_workers])
+@pytest.mark.parametrize(
+    "data",
+    [shuffled_without_autotuning, tuned_without_autotuning, numpy_arrays, several_workers],
+)
 def test_every_kind_of_input_stays_bit_identical(tmp_path, data):
     assert_same(train([], data), train([gpukit.Monitor(tmp_path)], data))
 

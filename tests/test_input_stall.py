@@ -107,12 +107,40 @@ def without_autotuning(data):
     return data.with_options(options)
 
 
-def test_without_autotuning_a_shuffled_pipeline_is_measured():
-    record = stall(without_autotuning(slow_dataset(BATCHES, PIPELINE_S).shuffle(4)))
-    assert record.mechanism == "fetch latency"
+def asking_to_be_tuned(data):
+    return data.map(lambda *batch: batch, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+@pytest.mark.parametrize(
+    ("change", "mechanism"),
+    [(lambda data: data.shuffle(4), "pipeline model"), (asking_to_be_tuned, "fetch latency")],
+    ids=["nothing to tune", "something to tune"],
+)
+def test_without_autotuning_a_pipeline_is_measured(change, mechanism):
+    record = stall(without_autotuning(change(slow_dataset(BATCHES, PIPELINE_S))))
+    assert record.mechanism == mechanism
     assert record.stall_fraction >= 0.6
-    record = stall(without_autotuning(fast_dataset(BATCHES)), sleeping_model(0.005), epochs=2)
-    assert record.stall_fraction < 0.05
+    fast = without_autotuning(change(fast_dataset(BATCHES)))
+    assert stall(fast, sleeping_model(0.005), epochs=2).stall_fraction < 0.05
+
+
+def test_batches_that_come_in_pairs_are_seen_through():
+    # Two maps at once that wait: every other fetch finds its batch, in step with the executions.
+    def wait(*batch):
+        with tf.control_dependencies([tf.py_function(lambda: time.sleep(0.16), [], [])]):
+            return tf.nest.map_structure(tf.identity, batch)
+
+    data = fast_dataset(64).map(wait, num_parallel_calls=2, deterministic=True)
+    record = stall(data, sleeping_model(0.02, steps_per_execution=8))
+    # A batch each 80 ms for a step of some 40.
+    assert record.confidence == "sampled"
+    assert record.stall_fraction == pytest.approx(0.5, abs=0.12)
+
+
+def test_two_steps_an_execution_are_an_upper_bound():
+    record = stall(slow_dataset(24, PIPELINE_S), small_model(steps_per_execution=2))
+    assert record.confidence == "upper bound"
+    assert record.stall_fraction >= 0.6
 
 
 def test_a_pipeline_that_is_out_of_reach_is_unknown_and_says_why(monkeypatch):

@@ -27,7 +27,11 @@ class MeterChoice:
         self._steps_per_execution = steps_per_execution
         self.pipeline = PipelineWatch()
         # One for all iterators: what it learns of the step holds for the whole run.
-        self._hidden = HiddenWait(step_function) if overlaps and steps_per_execution > 1 else None
+        self._hidden = (
+            HiddenWait(step_function, steps_per_execution)
+            if overlaps and steps_per_execution > 1
+            else None
+        )
 
     def __call__(self, iterator: Any) -> Meter | str:
         """Returns a meter for an iterator from which nothing was fetched, or why none fits."""

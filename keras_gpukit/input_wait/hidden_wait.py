@@ -9,8 +9,11 @@ after a fetch is
 - after the last one also the whole last step, beside which nothing is fetched, and the way out of
   the call, back to Python and into the next call.
 
-So each call shows one step's compute bare. What its other steps compute is taken to be alike on
-average: the stall is what remains of the calls' time.
+So each call shows one step's compute nearly bare: only what that compute's predecessor took longer
+than the last fetch must come off. Fetches often alternate, as when two are made side by side, and
+may do so in step with the calls. So the last fetch is taken to be like the one before it at the
+distance at which fetches resemble each other most. What the call's other steps compute is taken to
+be alike on average: the stall is what remains of the calls' time.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ from keras_gpukit.input_wait.meters import Reading, Stretch, Times
 from keras_gpukit.input_wait.tf_private import empty_iterator, is_made_by_keras
 
 EMPTY_CALLS = 4
+# With fewer there is no step within a call that tells what its last fetch was like.
+FEWEST_STEPS = 3
+LONGEST_PERIOD = 16
 
 
 class HiddenWait:
@@ -31,13 +37,20 @@ class HiddenWait:
 
     Args:
         step_function: Keras' own, compiled for several steps a call.
+        steps_per_execution: How many.
     """
 
-    def __init__(self, step_function: Any) -> None:
+    def __init__(self, step_function: Any, steps_per_execution: int) -> None:
         self._step_function = step_function
+        self._steps_per_execution = steps_per_execution
         self._empty_call_s: float | None = None
+        # Sums over the run: a single call shows a single step.
         self._calls = 0
-        self._compute_s = 0.0
+        self._last_s = 0.0
+        self._longest_s = 0.0
+        self._longer_s = np.zeros(LONGEST_PERIOD)
+        self._unlike_s = np.zeros(LONGEST_PERIOD)
+        self._periods = 1
 
     def calibrate(self, iterator: Any) -> None:
         """Times the way into a call and out of it, once: calls that find no data run no step.
@@ -46,10 +59,12 @@ class HiddenWait:
             iterator: One that the step function was traced for.
 
         Raises:
-            Exception: If that cannot be done without a trace.
+            Exception: If that cannot be done without a trace, or a call has too few steps.
         """
         if self._empty_call_s is not None:
             return
+        if self._steps_per_execution < FEWEST_STEPS:
+            raise ValueError(f"an execution has fewer than {FEWEST_STEPS} steps")
         if not is_made_by_keras(self._step_function):
             raise ValueError("the step function is not Keras' own")
         empty = empty_iterator(iterator)
@@ -68,7 +83,7 @@ class HiddenWait:
         Args:
             stretch: Calls.
             gaps_s: After each fetch, a row each of the stretch's last calls. Shape
-                (calls, steps per execution), at least two steps.
+                (calls, steps per execution), at least `FEWEST_STEPS` steps.
             buffered: Fill of the pipeline's last buffer.
         """
         assert self._empty_call_s is not None
@@ -76,14 +91,10 @@ class HiddenWait:
         durations_s = stretch.durations_s[-calls:]
         outside_s = stretch.entries_s[-calls:] - stretch.exits_s[-calls:]
         overhead_s = gaps_s[:, 0]
-        inner_s = gaps_s[:, 1:-1].mean(axis=1) if steps > 2 else overhead_s
-        longer_s = np.maximum(inner_s - overhead_s, 0.0)
-        self._calls += calls
-        self._compute_s += float((gaps_s[:, -1] - outside_s - self._empty_call_s - longer_s).sum())
-        # Averaged over the run: a single call shows a single step.
-        step_s = max(self._compute_s / self._calls, 0.0)
+        longer_s = np.maximum(gaps_s[:, 1:-1] - overhead_s[:, None], 0.0)
+        self._add(gaps_s[:, -1] - outside_s - self._empty_call_s, longer_s)
         fetching_s = np.maximum(durations_s - gaps_s.sum(axis=1), 0.0)
-        busy_s = outside_s + self._empty_call_s + steps * (overhead_s + step_s)
+        busy_s = outside_s + self._empty_call_s + steps * (overhead_s + self._step_s())
         stalls_s = np.minimum(durations_s - busy_s, fetching_s)
         share = stretch.calls / calls
         return Reading(
@@ -91,3 +102,23 @@ class HiddenWait:
             waits_s=stalls_s if calls == stretch.calls else None,
             buffered_batches=buffered,
         )
+
+    def _add(self, last_s: Times, longer_s: Times) -> None:
+        """Takes calls in: their gaps after the last fetch, and by how much steps took longer."""
+        self._calls += len(last_s)
+        self._last_s += float(last_s.sum())
+        self._longest_s += float(longer_s.max(axis=1).sum())
+        for period in range(1, min(LONGEST_PERIOD, longer_s.shape[1]) + 1):
+            unlike_s = np.abs(longer_s[:, period:] - longer_s[:, :-period])
+            # With nothing to compare at that distance, it is the last choice.
+            unlike = unlike_s.mean() if unlike_s.size else longer_s.max()
+            self._unlike_s[period - 1] += len(last_s) * unlike
+            self._longer_s[period - 1] += longer_s[:, -period].sum()
+        self._periods = min(LONGEST_PERIOD, longer_s.shape[1])
+
+    def _step_s(self) -> float:
+        """Compute of a step."""
+        likest = int(np.argmin(self._unlike_s[: self._periods]))
+        step_s = (self._last_s - self._longer_s[likest]) / self._calls
+        # No step took longer than its fetch by more than it took itself.
+        return float(max(step_s, self._longest_s / self._calls, 0.0))

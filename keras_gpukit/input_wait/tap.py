@@ -4,7 +4,7 @@ Keras makes an iterator of its dataset anew each epoch, after it told callbacks 
 Until then another stage, or another option, changes neither the elements nor their order.
 
 Private names, seen on Keras 3.12 to 3.15: `TFEpochIterator._distributed_dataset`,
-`._distribute_strategy`, `.data_adapter` and the latter's `enqueuer`. Where one is gone, a pipeline
+`._distribute_strategy` and `.data_adapter`. Where one is gone, a pipeline
 without a model stays unknown.
 """
 
@@ -21,9 +21,9 @@ _MARK = "_gpukit_measurable"
 def make_measurable(epoch_iterator: Any) -> None:
     """Gives a pipeline whose autotuning is off what its wait can be read from.
 
-    Keras itself turns autotuning off for a `PyDataset` with several workers. Its pipeline is a
-    single stage in which there is nothing to tune, so there it is left on, for the model's sake.
-    Where the user turned it off it stays off.
+    Where no stage asks to be tuned there is nothing to autotune, so it is turned on for its model's
+    sake; that is so of a `PyDataset` with several workers, for which Keras itself turns it off.
+    Else its fetches are timed.
 
     Args:
         epoch_iterator: What Keras' `fit` or `evaluate` takes its iterators from.
@@ -42,14 +42,17 @@ def make_measurable(epoch_iterator: Any) -> None:
 
 def _measurable(epoch_iterator: Any) -> Any:
     """The dataset to take instead, or None."""
-    replicas = epoch_iterator._distribute_strategy.num_replicas_in_sync
-    adapter = epoch_iterator.data_adapter
-    if getattr(adapter, "enqueuer", None) is not None:
-        dataset = with_model(adapter.get_tf_dataset())
-        if replicas > 1:
-            strategy = epoch_iterator._distribute_strategy
-            dataset = strategy.experimental_distribute_dataset(dataset)
-        return dataset
-    if replicas == 1 and epoch_iterator._distributed_dataset.options().autotune.enabled is False:
-        return with_timed_fetches(epoch_iterator._distributed_dataset)
-    return None
+    import tensorflow as tf
+
+    given = epoch_iterator._distributed_dataset
+    is_distributed = not isinstance(given, tf.data.Dataset)
+    dataset = epoch_iterator.data_adapter.get_tf_dataset() if is_distributed else given
+    if dataset.options().autotune.enabled is not False:
+        return None
+    try:
+        modelled = with_model(dataset)
+    except Exception:
+        return None if is_distributed else with_timed_fetches(dataset)
+    if is_distributed:
+        return epoch_iterator._distribute_strategy.experimental_distribute_dataset(modelled)
+    return modelled

@@ -2,7 +2,9 @@
 
 Seen on TensorFlow 2.21: `DistributedIterator._iterators` and what makes one anew, the workers'
 `_iterator`, `OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset`,
-`DatasetV2._variant_tensor` and `._flat_structure`, `_OptionsDataset._input_dataset`,
+`DatasetV2._variant_tensor`, `._flat_structure` and `._inputs`, `_OptionsDataset._input_dataset` and
+`._options_attr`, `Options._set_mutable`, stages' `_num_parallel_calls` and `_buffer_size`,
+`StructuredFunctionWrapper._function`,
 `dataset_ops.UnaryUnchangedStructureDataset`, and the kernels of `LatencyStatsDataset`; on Keras
 3.12 to 3.15 the module of its step functions.
 Where one is gone, the mechanism that needs it is not chosen.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+AUTOTUNE = -1
 _FETCH_TIME = "gpukit_fetch_time"
 
 
@@ -73,19 +76,44 @@ def empty_iterator(iterator: Any) -> Any:
 
 
 def with_model(dataset: Any) -> Any:
-    """Returns a dataset that Keras set the options of, with autotuning left on.
-
-    Setting it on top of Keras' options would have TensorFlow log a warning.
+    """Returns a dataset whose autotuning is off with it on, and nothing in it that would be tuned.
 
     Raises:
-        AttributeError: If the dataset's last stage is not its options.
+        ValueError: If a stage asks to be tuned, or the dataset's last stage is not its options.
     """
     import tensorflow as tf
 
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = dataset.options().threading.private_threadpool_size
+    # Set on top of the options that turn it off, TensorFlow would log a warning.
+    if not hasattr(dataset, "_options_attr") or _asks_to_be_tuned(dataset):
+        raise ValueError("a stage asks to be tuned")
+    options = tf.data.Options().merge(dataset.options())
+    options._set_mutable(True)
+    options.autotune.enabled = True
+    # What autotuning brings about by itself.
     options.experimental_optimization.inject_prefetch = False
+    options.experimental_optimization.map_parallelization = False
     return dataset._input_dataset.with_options(options)
+
+
+def _asks_to_be_tuned(dataset: Any) -> bool:
+    """Whether a stage, or one within it, leaves a number of its own to `tf.data.AUTOTUNE`."""
+    numbers = (getattr(dataset, name, None) for name in ("_num_parallel_calls", "_buffer_size"))
+    wrapped = (getattr(value, "_function", None) for value in vars(dataset).values())
+    return (
+        any(number is not None and int(number) == AUTOTUNE for number in numbers)
+        or any(_holds_autotune(function.graph) for function in wrapped if function is not None)
+        or any(_asks_to_be_tuned(source) for source in dataset._inputs())
+    )
+
+
+def _holds_autotune(graph: Any) -> bool:
+    """Whether a function that makes datasets has the number; in another place it does no harm."""
+    operations = graph.get_operations()
+    return any("Dataset" in operation.type for operation in operations) and any(
+        list(operation.get_attr("value").int64_val) == [AUTOTUNE]
+        for operation in operations
+        if operation.type == "Const"
+    )
 
 
 def with_timed_fetches(dataset: Any) -> Any:
