@@ -17,7 +17,6 @@ import random
 import statistics
 import subprocess
 import sys
-import time
 import tracemalloc
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -26,7 +25,7 @@ import keras
 import numpy as np
 import psutil
 import tensorflow as tf
-from overhead import median_interval
+from overhead import epoch_s, median_interval
 from rich.console import Console
 from rich.table import Table
 
@@ -51,26 +50,13 @@ def build(devices: str, steps: int) -> tuple[keras.Model, tf.data.Dataset]:
     return model, dataset.repeat().take(steps).prefetch(4)
 
 
-class EpochTime(keras.callbacks.Callback):
-    """Times an epoch. The whole of `fit` would not do: it ends when tf.data's autotuning next wakes
-    up, which it does at intervals that double."""
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._began_s = time.perf_counter()
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.duration_s = time.perf_counter() - self._began_s
-
-
 def cost_of_a_step(devices: str, steps: int, rounds: int) -> dict[str, float]:
     """Interleaves bare epochs with watched ones, each round in an order of its own."""
     model, dataset = build(devices, steps)
 
     def epoch_us(watched: bool) -> float:
-        clock = EpochTime()
-        callbacks = [gpukit.InputStall(None), clock] if watched else [clock]
-        model.fit(dataset, verbose=0, callbacks=callbacks)
-        return clock.duration_s / steps * 1e6
+        callbacks = [gpukit.InputStall(None)] if watched else []
+        return epoch_s(model, dataset, *callbacks) / steps * 1e6
 
     variants = {"bare": False, "bare again": False, "watched": True}
     for watched in variants.values():
