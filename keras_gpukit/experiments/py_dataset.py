@@ -53,10 +53,14 @@ class PyDatasetTuning:
         Returns:
             A shallow copy with the settings that were kept.
         """
+        in_vain = 0
         for workers in _more_workers(self._best.workers):
-            settings = {"workers": workers}
-            if not self._try(settings, trials, f"{workers} workers", _THREADS_NOTE):
+            # One may be lost in the noise where twice as many is not.
+            if in_vain == 2:
                 break
+            settings = {"workers": workers}
+            kept = self._try(settings, trials, f"{workers} workers", _THREADS_NOTE)
+            in_vain = 0 if kept else in_vain + 1
         if self._processes and not self._best.use_multiprocessing:
             workers = max(self._best.workers, os.cpu_count() or 1)
             settings = {"workers": workers, "use_multiprocessing": True}
