@@ -28,6 +28,8 @@ _BEFORE_CACHING: tuple[changes.Proposal, ...] = (
     changes.parallel_files,
     changes.parallel_batches,
 )
+# With what is cached gone from each epoch, the rest weighs more.
+_ABOVE_A_CACHE: tuple[changes.Proposal, ...] = (changes.parallel_maps, changes.parallel_batches)
 _AFTER_CACHING: tuple[changes.Proposal, ...] = (
     changes.any_order,
     changes.more_threads,
@@ -91,7 +93,8 @@ class PipelineTuning:
             The tuned pipeline, in which nothing was read yet.
         """
         self._try_all(_BEFORE_CACHING, trials)
-        self._try_caching(trials)
+        if self._try_caching(trials):
+            self._try_all(_ABOVE_A_CACHE, trials)
         self._try_all(_AFTER_CACHING, trials)
         if self._best is self._dataset:
             return self._dataset
@@ -117,19 +120,21 @@ class PipelineTuning:
             if change is not None:
                 self._try(change, trials, lambda found, change=change: change.blocked)  # type: ignore[misc]
 
-    def _try_caching(self, trials: Trials) -> None:
+    def _try_caching(self, trials: Trials) -> bool:
         permission = self._permission
         if not permission.places or trials.ending:
-            return
+            return False
         change, reason = caching.propose(self._best, self._allowed, self._readings, permission)
         if change is None:
             trials.skip("cache", "cache elements", reason)
-            return
+            return False
         description = change.description
-        if self._try(change, trials, lambda found: permission.decide(description, found)):
+        kept = self._try(change, trials, lambda found: permission.decide(description, found))
+        if kept:
             for stage in stages(self._best):
                 if kind(stage) == "Cache":
                     permission.make_room(stage)
+        return kept
 
     def _try(self, change: Change, trials: Trials, decide: Callable[[Gain], str]) -> bool:
         step_s = min(LONGEST_STEP_S, 1 / trials.best.median) if change.overlaps else 0.0
