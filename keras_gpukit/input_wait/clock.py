@@ -14,15 +14,15 @@ import numpy as np
 
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.examples import ExampleCounter
-from keras_gpukit.input_wait.meters import Meter, Reading, Stretch
+from keras_gpukit.input_wait.meters import Meter, Reading, Stretch, Times
 from keras_gpukit.input_wait.spread import Spread
 from keras_gpukit.input_wait.starts import PipelineStarts
 from keras_gpukit.input_wait.timed_fetch import RequestMeter
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
 
-# tf.data remembers the last 100 fetches: a reading at least every 64 misses none.
-READ_EVERY_STEPS = 64
+# tf.data remembers the last 100 gaps between fetches: a reading at least so often misses none.
+READ_EVERY_STEPS = 96
 # A finer course than this nobody reads, and writing it would cost.
 WINDOW_S = 1.0
 
@@ -85,7 +85,9 @@ class StepClock:
         self._accepts = accepts
         self._stood_still_since = stood_still_since
         self._now = now
-        self._calls_to_a_reading = max(1, READ_EVERY_STEPS // steps_per_execution)
+        # Of several steps in a call, all but the first belong to the call after the stretch.
+        steps = READ_EVERY_STEPS - (steps_per_execution - 1)
+        self._calls_to_a_reading = max(1, steps // steps_per_execution)
         self._given_up = False
         # What steps are fed from, not kept alive. One that comes again keeps its meter: choosing
         # another may only be done before anything was fetched.
@@ -103,6 +105,7 @@ class StepClock:
         self._started_calls = 0
         self._wait_s: float | None = None
         self._buffered: float | None = None
+        self._waits: list[tuple[Times, Times]] = []
 
     @property
     def steps(self) -> int:
@@ -271,7 +274,7 @@ class StepClock:
         else:
             self._wait_s += reading.wait_s
         if reading.waits_s is not None:
-            self.spread.add(reading.waits_s, stretch.durations_s)
+            self._waits.append((reading.waits_s, stretch.durations_s))
         self._buffered = reading.buffered_batches
 
     def _end_window(self) -> None:
@@ -281,6 +284,10 @@ class StepClock:
 
     def _close(self, entry_s: float) -> None:
         assert self._started_s is not None
+        if self._waits:
+            waits_s, durations_s = map(np.concatenate, zip(*self._waits, strict=True))
+            self.spread.add(waits_s, durations_s)
+            self._waits = []
         window = StepWindow(
             phase=self._phase,
             time_s=time.time(),

@@ -6,6 +6,7 @@ when the step function was entered and left, and says how much of that time was 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,7 +37,7 @@ class Stretch:
         """Calls in the stretch."""
         return len(self.exits_s)
 
-    @property
+    @functools.cached_property
     def durations_s(self) -> Times:
         """From each call's entry to the next. Shape (calls,)."""
         return np.diff(self.entries_s)

@@ -58,6 +58,7 @@ class PipelineModelMeter:
             raise ValueError("autotuning is off")
         self._iterator = weakref.ref(host)
         self._fetched = 0
+        self._buffer: int | None = None
         self._get_model(host)
 
     def start(self, first: Stretch) -> PipelineStart | None:
@@ -66,6 +67,7 @@ class PipelineModelMeter:
             self._calibrate(self._hidden)
         model = self._read_model(self._iterator())
         self._fetched = model.nodes[model.output].num_elements
+        self._buffer = _last_buffer(model)
         gaps_s = _gaps_s(model)
         inner = self._steps_per_execution - 1
         if len(gaps_s) < 2 * inner + 1:
@@ -83,7 +85,9 @@ class PipelineModelMeter:
             return Reading(None)
         model = self._read_model(iterator)
         before, self._fetched = self._fetched, model.nodes[model.output].num_elements
-        buffered = _buffered(model)
+        buffered = None
+        if self._buffer is not None:
+            buffered = float(model.nodes[self._buffer].buffered_elements)
         gaps_s = self._gaps_between(stretch, self._fetched - before, _gaps_s(model))
         if gaps_s is None or stretch.durations_s.max() >= LONGEST_GAP_S:
             return Reading(None, buffered_batches=buffered)
@@ -142,14 +146,10 @@ def _within(wait_s: float, stretch: Stretch) -> float:
     return float(min(max(wait_s, 0.0), stretch.durations_s.sum()))
 
 
-def _buffered(model: Any) -> float | None:
-    """Fill of the buffer nearest to training."""
-    fills = (
-        float(node.buffered_elements)
-        for _, node in sorted(model.nodes.items())
-        if node.name.startswith("Prefetch")
-    )
-    return next(fills, None)
+def _last_buffer(model: Any) -> int | None:
+    """The node of the buffer nearest to training."""
+    nodes = (key for key, node in model.nodes.items() if node.name.startswith("Prefetch"))
+    return min(nodes, default=None)
 
 
 def _shuffle_fraction(model: Any) -> float:
