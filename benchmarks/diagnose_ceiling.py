@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from keras_gpukit.experiments.diagnose import diagnose
-from keras_gpukit.experiments.processor_time import busy_cpu_s, own_cpu_s
+from keras_gpukit.experiments.diagnosing.processor_time import busy_cpu_s, own_cpu_s
 
 BATCH, FEATURES, BATCHES = 64, 256, 48
 WITHIN = 0.10

@@ -34,10 +34,10 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
-from keras_gpukit.experiments.py_dataset import PyDatasetTuning
 from keras_gpukit.experiments.rates import compute_rate, hold
 from keras_gpukit.experiments.sources import endless
 from keras_gpukit.experiments.tune_input import tune_input
+from keras_gpukit.experiments.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.experiments.untouched import untouched
 
 GOAL = 0.9

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from keras_gpukit.configure.api import configure_gpus
     from keras_gpukit.configure.setup import GPUSetup
     from keras_gpukit.experiments.diagnose import diagnose
-    from keras_gpukit.experiments.tune_input import tune_input
+    from keras_gpukit.experiments.tune_input import TunedInput, tune_input
 
 __all__ = [
     "DevicePlacement",
@@ -31,6 +31,7 @@ __all__ = [
     "InputStall",
     "Monitor",
     "Throughput",
+    "TunedInput",
     "Utilization",
     "__version__",
     "configure_gpus",
@@ -46,6 +47,7 @@ _HOMES = {
     "InputStall": "keras_gpukit.callbacks.input_stall",
     "Monitor": "keras_gpukit.callbacks.monitor",
     "Throughput": "keras_gpukit.callbacks.throughput",
+    "TunedInput": "keras_gpukit.experiments.tune_input",
     "Utilization": "keras_gpukit.callbacks.utilization",
     "configure_gpus": "keras_gpukit.configure.api",
     "diagnose": "keras_gpukit.experiments.diagnose",

@@ -26,7 +26,7 @@ from training import (
 
 from keras_gpukit.experiments import private_state
 from keras_gpukit.experiments.diagnose import diagnose
-from keras_gpukit.experiments.judging import judge
+from keras_gpukit.experiments.diagnosing.judging import judge
 from keras_gpukit.experiments.rates import compute_rate, data_rate, hold
 from keras_gpukit.experiments.untouched import untouched
 from keras_gpukit.records.diagnosis import Rate, Round

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_gpukit.experiments import caching, changes, tf_private
-from keras_gpukit.experiments import rounds as rounds_module
-from keras_gpukit.experiments.advice import advice
-from keras_gpukit.experiments.as_code import code
-from keras_gpukit.experiments.chain import anew, changeable, stages
-from keras_gpukit.experiments.changes import Allowed
-from keras_gpukit.experiments.permission import CachePermission
-from keras_gpukit.experiments.randomness import impurities, varies
-from keras_gpukit.experiments.reading import Readings
-from keras_gpukit.experiments.trials import Trials
 from keras_gpukit.experiments.tune_input import tune_input
+from keras_gpukit.experiments.tuning import caching, changes, tf_private
+from keras_gpukit.experiments.tuning import rounds as rounds_module
+from keras_gpukit.experiments.tuning.advice import advice
+from keras_gpukit.experiments.tuning.as_code import code
+from keras_gpukit.experiments.tuning.chain import anew, changeable, stages
+from keras_gpukit.experiments.tuning.changes import Allowed
+from keras_gpukit.experiments.tuning.permission import CachePermission
+from keras_gpukit.experiments.tuning.randomness import impurities, varies
+from keras_gpukit.experiments.tuning.reading import Readings
+from keras_gpukit.experiments.tuning.trials import Trials
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.tuning import TuningRecord
 

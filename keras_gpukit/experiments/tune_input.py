@@ -14,14 +14,14 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from keras_gpukit.experiments.changes import Allowed
-from keras_gpukit.experiments.permission import CachePermission, Choice
-from keras_gpukit.experiments.pipeline import PipelineTuning
-from keras_gpukit.experiments.py_dataset import PyDatasetTuning
 from keras_gpukit.experiments.rates import compute_rate, hold
-from keras_gpukit.experiments.reading import Readings
 from keras_gpukit.experiments.sources import endless
-from keras_gpukit.experiments.trials import Trials
+from keras_gpukit.experiments.tuning.changes import Allowed
+from keras_gpukit.experiments.tuning.permission import CachePermission, Choice
+from keras_gpukit.experiments.tuning.pipeline import PipelineTuning
+from keras_gpukit.experiments.tuning.py_dataset import PyDatasetTuning
+from keras_gpukit.experiments.tuning.reading import Readings
+from keras_gpukit.experiments.tuning.trials import Trials
 from keras_gpukit.experiments.untouched import untouched
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.tuning import Trial, TuningRecord

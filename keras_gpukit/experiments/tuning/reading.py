@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from keras_gpukit.experiments import tf_private
-from keras_gpukit.experiments.chain import changeable, replace
 from keras_gpukit.experiments.rates import run_for
 from keras_gpukit.experiments.sources import endless
-from keras_gpukit.experiments.tf_private import Dataset, inputs, kind
+from keras_gpukit.experiments.tuning import tf_private
+from keras_gpukit.experiments.tuning.chain import changeable, replace
+from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
 
 LEAST_BATCHES = 3
 SHUFFLE_BUFFER = 16

@@ -10,10 +10,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from keras_gpukit.experiments import tf_private
-from keras_gpukit.experiments.chain import changeable, replace, spine
-from keras_gpukit.experiments.randomness import changes_in_parallel, impurities
-from keras_gpukit.experiments.tf_private import Dataset, inputs, kind
+from keras_gpukit.experiments.tuning import tf_private
+from keras_gpukit.experiments.tuning.chain import changeable, replace, spine
+from keras_gpukit.experiments.tuning.randomness import changes_in_parallel, impurities
+from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
 
 
 @dataclass(frozen=True)

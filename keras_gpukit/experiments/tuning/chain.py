@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from keras_gpukit.experiments import tf_private
-from keras_gpukit.experiments.tf_private import Dataset, inputs, unwrapped
+from keras_gpukit.experiments.tuning import tf_private
+from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, unwrapped
 
 Change = Callable[[list[Dataset]], Dataset]
 """Makes a stage's successor from its inputs, which may have changed themselves."""

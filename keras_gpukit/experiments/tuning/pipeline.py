@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from keras_gpukit.experiments import caching, changes
-from keras_gpukit.experiments.advice import advice
-from keras_gpukit.experiments.as_code import code
-from keras_gpukit.experiments.chain import anew, changeable, stages
-from keras_gpukit.experiments.changes import Allowed, Change
-from keras_gpukit.experiments.permission import CachePermission
-from keras_gpukit.experiments.reading import Readings
-from keras_gpukit.experiments.rounds import Gain, Read
-from keras_gpukit.experiments.tf_private import Dataset, cache_file, kind
-from keras_gpukit.experiments.tf_private import variables as variables_of
-from keras_gpukit.experiments.trials import Attempt, Trials
+from keras_gpukit.experiments.tuning import caching, changes
+from keras_gpukit.experiments.tuning.advice import advice
+from keras_gpukit.experiments.tuning.as_code import code
+from keras_gpukit.experiments.tuning.chain import anew, changeable, stages
+from keras_gpukit.experiments.tuning.changes import Allowed, Change
+from keras_gpukit.experiments.tuning.permission import CachePermission
+from keras_gpukit.experiments.tuning.reading import Readings
+from keras_gpukit.experiments.tuning.rounds import Gain, Read
+from keras_gpukit.experiments.tuning.tf_private import Dataset, cache_file, kind
+from keras_gpukit.experiments.tuning.tf_private import variables as variables_of
+from keras_gpukit.experiments.tuning.trials import Attempt, Trials
 
 # The step that prefetching is tried beside takes as long as a batch, but no longer than this.
 LONGEST_STEP_S = 0.05

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from keras_gpukit.experiments import tf_private
-from keras_gpukit.experiments.chain import changeable, replace, spine, stack, stages
-from keras_gpukit.experiments.changes import Allowed
-from keras_gpukit.experiments.randomness import impurities, varies
-from keras_gpukit.experiments.tf_private import Dataset, inputs, kind
+from keras_gpukit.experiments.tuning import tf_private
+from keras_gpukit.experiments.tuning.chain import changeable, replace, spine, stack, stages
+from keras_gpukit.experiments.tuning.changes import Allowed
+from keras_gpukit.experiments.tuning.randomness import impurities, varies
+from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
 
 _MAPS = {"Map", "ParallelMap"}
 # They give elements whole, whatever these are: a map below them gives the same as one above.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from keras_gpukit.experiments.processor_time import busy_cpu_s, wait_until_quiet
+from keras_gpukit.experiments.diagnosing.processor_time import busy_cpu_s, wait_until_quiet
 from keras_gpukit.experiments.rates import Call, Step, hold, rate_of, run_for
 from keras_gpukit.records.diagnosis import Round
 from keras_gpukit.sensors.interpreter import ContentionSensor

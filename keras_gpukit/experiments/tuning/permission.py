@@ -11,9 +11,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Literal
 
-from keras_gpukit.experiments import tf_private
-from keras_gpukit.experiments.rounds import Gain
-from keras_gpukit.experiments.tf_private import Dataset
+from keras_gpukit.experiments.tuning import tf_private
+from keras_gpukit.experiments.tuning.rounds import Gain
+from keras_gpukit.experiments.tuning.tf_private import Dataset
 
 Place = Literal["memory", "disk"]
 Choice = Literal["ask", "memory", "disk"] | bool

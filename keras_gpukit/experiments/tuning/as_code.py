@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from keras_gpukit.experiments import tf_private
-from keras_gpukit.experiments.tf_private import Dataset, inputs, kind, unwrapped
+from keras_gpukit.experiments.tuning import tf_private
+from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind, unwrapped
 
 
 def code(before: Dataset, after: Dataset) -> str:

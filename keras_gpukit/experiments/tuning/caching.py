@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import shutil
 
-from keras_gpukit.experiments import tf_private
-from keras_gpukit.experiments.cache_places import places
-from keras_gpukit.experiments.chain import stack
-from keras_gpukit.experiments.changes import Allowed, Change
-from keras_gpukit.experiments.permission import CachePermission, Place
-from keras_gpukit.experiments.reading import Readings
-from keras_gpukit.experiments.tf_private import Dataset, inputs, kind
+from keras_gpukit.experiments.tuning import tf_private
+from keras_gpukit.experiments.tuning.cache_places import places
+from keras_gpukit.experiments.tuning.chain import stack
+from keras_gpukit.experiments.tuning.changes import Allowed, Change
+from keras_gpukit.experiments.tuning.permission import CachePermission, Place
+from keras_gpukit.experiments.tuning.reading import Readings
+from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
 from keras_gpukit.reports.units import size
 
 # The rest is for training, and for what grows until the first epoch has filled the cache.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from keras_gpukit.experiments import tf_private
-from keras_gpukit.experiments.chain import stages
-from keras_gpukit.experiments.randomness import impurities, varies
-from keras_gpukit.experiments.tf_private import Dataset, inputs, kind
+from keras_gpukit.experiments.tuning import tf_private
+from keras_gpukit.experiments.tuning.chain import stages
+from keras_gpukit.experiments.tuning.randomness import impurities, varies
+from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
 
 # Fetching a batch and starting a step cost the same for one example as for a hundred.
 SMALL_BATCH = 16

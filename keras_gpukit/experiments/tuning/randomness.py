@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from keras_gpukit.experiments import tf_private
-from keras_gpukit.experiments.chain import stages
-from keras_gpukit.experiments.tf_private import Dataset, kind
+from keras_gpukit.experiments.tuning import tf_private
+from keras_gpukit.experiments.tuning.chain import stages
+from keras_gpukit.experiments.tuning.tf_private import Dataset, kind
 
 Impurity = Literal["random", "seeded", "python", "variable", "state"]
 """What keeps a function from being one of its arguments alone: random draws without a seed, those

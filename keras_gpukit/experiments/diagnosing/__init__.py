@@ -1,0 +1,1 @@
+"""What `diagnose` is made of: measuring in turns, and judging the rounds."""
