@@ -94,6 +94,20 @@ def test_a_stall_within_an_execution_of_several_steps():
     assert record.stall_fraction >= 0.6
 
 
+@pytest.mark.parametrize("steps", [40, 100])
+def test_long_executions_are_measured(steps):
+    model = small_model(steps_per_execution=steps)
+    record = stall(slow_dataset(4 * steps, 0.005), model)
+    assert record.stall_fraction >= 0.5
+    assert stall(fast_dataset(4 * steps), model).stall_fraction < 0.2
+
+
+def test_executions_longer_than_tf_data_remembers_are_unknown_and_say_so():
+    record = stall(fast_dataset(404), small_model(steps_per_execution=101))
+    assert record.stall_fraction is None
+    assert "more than 100 steps" in record.unknown_because
+
+
 def test_eager_executions_hide_nothing():
     model = small_model(steps_per_execution=4, run_eagerly=True)
     record = stall(slow_dataset(24, 0.1), model)

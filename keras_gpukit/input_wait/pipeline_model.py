@@ -13,8 +13,9 @@ from keras_gpukit.input_wait.meters import PipelineStart, Reading, Stretch, Time
 from keras_gpukit.input_wait.tf_private import has_model, host_iterator
 from keras_gpukit.records.steps import Confidence
 
-# tf.data drops longer gaps from its list (tensorflow/core/framework/model.cc).
+# tf.data drops longer gaps from its list, and keeps so many (tensorflow/core/framework/model.cc).
 LONGEST_GAP_S = 10.0
+GAPS_KEPT = 100
 
 
 class PipelineModelMeter:
@@ -31,7 +32,8 @@ class PipelineModelMeter:
             steps of a call run strictly one after the other.
 
     Raises:
-        Exception: If the pipeline has no model, as when its autotuning is off.
+        Exception: If the pipeline has no model, as when its autotuning is off, or an execution has
+            more steps than gaps are kept.
     """
 
     mechanism = "pipeline model"
@@ -46,6 +48,8 @@ class PipelineModelMeter:
     ) -> None:
         import tensorflow as tf
 
+        if steps_per_execution > GAPS_KEPT:
+            raise ValueError(f"an execution has more than {GAPS_KEPT} steps")
         self.confidence: Confidence = "exact" if hidden is None else "sampled"
         self._steps_per_execution = steps_per_execution
         self._hidden = hidden
@@ -134,7 +138,10 @@ class PipelineModelMeter:
         end = len(gaps_s) - spare
         calls = min(stretch.calls, end // an_execution)
         if calls <= 0:
-            return None
+            # Of a long call tf.data has forgotten the first gaps. The call after it stands for it,
+            # which began with the gap that ended it.
+            alike = stretch.calls == 1 and fetched_after == an_execution <= len(gaps_s)
+            return np.roll(gaps_s[-an_execution:], -1)[None] if alike else None
         return gaps_s[end - calls * an_execution : end].reshape(calls, an_execution)
 
 
