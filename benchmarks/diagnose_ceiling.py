@@ -230,13 +230,16 @@ class Pace(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None) -> None:
         self.ends.append(time.perf_counter())
-        if self.ends[-1] - self.ends[0] > self.seconds:
+        if self.ends[-1] - self.ends[0] > self.seconds and len(self.settled) >= 5:
             self.model.stop_training = True
 
     @property
+    def settled(self) -> list[float]:
+        return [end for end in self.ends if end - self.ends[0] >= 0.3 * self.seconds]
+
+    @property
     def rate(self) -> float:
-        settled = [end for end in self.ends if end - self.ends[0] >= 0.3 * self.seconds]
-        return (len(settled) - 1) / (settled[-1] - settled[0])
+        return (len(self.settled) - 1) / (self.settled[-1] - self.settled[0])
 
 
 def fit_rate(model: keras.Model, dataset, seconds: float) -> float:

@@ -13,6 +13,8 @@ SMALLEST_GAIN = 1.05
 SMALLEST_SHORTFALL = 0.10
 # How well two rates must agree to be called the same.
 SAME = 0.10
+# Training and making batches by turns leaves cores idle now and then; our choice.
+CORES_BUSY = 0.80
 
 
 def judge(rounds: Sequence[Round], *, examples_per_batch: float | None = None) -> Diagnosis:
@@ -60,10 +62,9 @@ def _cause(cores_busy: float | None, gil_wait_s: float | None, one_by_one: float
     Two things that share all cores, or the interpreter's lock, take as long as one after the
     other. So that pattern says that nothing is prepared ahead only if neither was the case.
     """
-    seen = contention(gil_wait_s, cores_busy).causes or ()
-    if "interpreter lock" in seen:
+    if "interpreter lock" in (contention(gil_wait_s, None).causes or ()):
         return "interpreter lock"
-    if "all cores busy" in seen:
+    if cores_busy is not None and cores_busy >= CORES_BUSY:
         return "all cores busy"
     return "nothing ahead" if abs(one_by_one - 1) <= SAME else None
 
