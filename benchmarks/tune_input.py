@@ -335,6 +335,12 @@ def cases(files: Files) -> list[Case]:
                 .batch(BATCH, num_parallel_calls=AUTOTUNE)
                 .prefetch(AUTOTUNE)
             ),
+            advised=lambda: (
+                tf.data.Dataset.from_tensor_slices(files.images)
+                .map(load_unlabelled, num_parallel_calls=AUTOTUNE)
+                .map(augment)
+                .batch(BATCH)
+            ),
             arguments=(("cache", False),),
         ),
     ]

@@ -63,7 +63,7 @@ def test_jit_and_eager_steps(options):
     ("data", "mechanism"),
     [
         (lambda: SlowPyDataset(BATCHES, PIPELINE_S), "pipeline model"),
-        (lambda: SlowPyDataset(BATCHES, 2 * PIPELINE_S, workers=2), "pipeline model"),
+        (lambda: SlowPyDataset(BATCHES, 2 * PIPELINE_S, workers=2), "fetch latency"),
         (lambda: slow_generator(BATCHES, PIPELINE_S), "pipeline model"),
     ],
     ids=["PyDataset", "PyDataset, two workers", "generator"],
@@ -97,7 +97,8 @@ def test_a_stall_within_an_execution_of_several_steps():
 @pytest.mark.parametrize("steps", [40, 100])
 def test_long_executions_are_measured(steps):
     model = small_model(steps_per_execution=steps)
-    record = stall(slow_dataset(4 * steps, 0.005), model)
+    record = stall(slow_dataset(4 * steps, 0.01), model)
+    assert record.measured_steps == 2 * steps
     assert record.stall_fraction >= 0.5
     assert stall(fast_dataset(4 * steps), model).stall_fraction < 0.2
 
@@ -125,17 +126,25 @@ def asking_to_be_tuned(data):
     return data.map(lambda *batch: batch, num_parallel_calls=tf.data.AUTOTUNE)
 
 
-@pytest.mark.parametrize(
-    ("change", "mechanism"),
-    [(lambda data: data.shuffle(4), "pipeline model"), (asking_to_be_tuned, "fetch latency")],
-    ids=["nothing to tune", "something to tune"],
-)
-def test_without_autotuning_a_pipeline_is_measured(change, mechanism):
+@pytest.mark.parametrize("change", [lambda data: data.shuffle(4), asking_to_be_tuned])
+def test_without_autotuning_a_pipeline_is_measured(change):
     record = stall(without_autotuning(change(slow_dataset(BATCHES, PIPELINE_S))))
-    assert record.mechanism == mechanism
+    assert record.mechanism == "fetch latency"
     assert record.stall_fraction >= 0.6
     fast = without_autotuning(change(fast_dataset(BATCHES)))
     assert stall(fast, sleeping_model(0.005), epochs=2).stall_fraction < 0.05
+
+
+@pytest.mark.parametrize(
+    ("change", "confidence"),
+    [(lambda data: data.shuffle(4), "sampled"), (asking_to_be_tuned, "upper bound")],
+    ids=["nothing to tune", "something to tune"],
+)
+def test_without_autotuning_what_hides_is_told_where_nothing_asks_to_be_tuned(change, confidence):
+    data = without_autotuning(change(slow_dataset(64, PIPELINE_S)))
+    record = stall(data, small_model(steps_per_execution=8))
+    assert record.confidence == confidence
+    assert record.stall_fraction >= 0.6
 
 
 def test_batches_that_come_in_pairs_are_seen_through():
@@ -186,7 +195,7 @@ def test_an_endless_python_pipeline_without_autotuning_is_not_begun_anew():
     watched, seen = seen, []
     small_model().fit(Counts(12, 0.0, workers=2), epochs=3, steps_per_epoch=4, verbose=0)
     assert set(watched) == set(seen)
-    assert callback.summary.mechanism == "pipeline model"
+    assert callback.summary.mechanism == "fetch latency"
 
 
 def test_evaluate_and_predict_are_measured():
@@ -357,6 +366,13 @@ def test_windows_leave_out_the_first_step_of_a_pipeline_and_the_last():
     assert sum(window.input_wait_s for window in windows) == pytest.approx(0.025)
     assert clock.steps == 12
     assert clock.step == 112
+
+
+@pytest.mark.parametrize("calls", [96, 97, 98, 99, 100])
+def test_no_step_is_lost_where_the_last_one_ends_a_reading(calls):
+    windows, _ = clocked([0.001] * calls)
+    assert sum(window.steps for window in windows) == calls - 2
+    assert sum(window.duration_s for window in windows) == pytest.approx((calls - 2) * 0.001)
 
 
 def test_the_time_between_epochs_is_no_steps_time():

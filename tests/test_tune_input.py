@@ -359,6 +359,16 @@ class TestAdvice:
         assert "Batches of 2" in lines[0]
         assert "double" in lines[1]
 
+    def test_a_dataset_for_each_element(self):
+        def one(x):
+            return tf.data.Dataset.from_tensors(x).map(double)
+
+        def several(x):
+            return tf.data.Dataset.from_tensors(x).map(double).repeat(2)
+
+        assert "one makes a dataset" in advice(numbers().flat_map(one), trust_python=False)[0]
+        assert advice(numbers().flat_map(several), trust_python=False) == []
+
     def test_shuffling_what_a_map_makes(self):
         lines = advice(numbers().map(double).shuffle(30).batch(32), trust_python=False)
         assert "Shuffle before double" in lines[0]

@@ -146,7 +146,7 @@ class StepClock:
 
     def pause(self) -> None:
         """Ends the window: what follows until the next step is no step's time."""
-        if self._started_s is not None and len(self._exits_s) > 1:
+        if self._started_s is not None and self.calls > self._started_calls:
             self._guarded(self._end_window)
         if self._exits_s and self._wall is not None:
             self._wall.add_inside(self._exits_s[-1] - self._entries_s[-1])
@@ -279,7 +279,8 @@ class StepClock:
 
     def _end_window(self) -> None:
         entry_s = self._entries_s[-1]
-        self._read()
+        if len(self._exits_s) > 1:  # else the latest call ended a reading
+            self._read()
         self._close(entry_s)
 
     def _close(self, entry_s: float) -> None:

@@ -27,6 +27,7 @@ from keras_gpukit.input_wait.meters import Reading, Stretch, Times
 from keras_gpukit.input_wait.tf_private import empty_iterator, is_made_by_keras
 
 EMPTY_CALLS = 4
+IDLE_S = 0.005
 # With fewer there is no step within a call that tells what its last fetch was like.
 FEWEST_STEPS = 3
 LONGEST_PERIOD = 16
@@ -70,6 +71,8 @@ class HiddenWait:
         empty = empty_iterator(iterator)
         durations_s = []
         for _ in range(EMPTY_CALLS):
+            # A call that waited for data wakes up idle cores, and so must this one.
+            time.sleep(IDLE_S)
             began = time.perf_counter()
             try:
                 self._step_function(empty)
@@ -90,8 +93,8 @@ class HiddenWait:
         calls, steps = gaps_s.shape
         durations_s = stretch.durations_s[-calls:]
         outside_s = stretch.entries_s[-calls:] - stretch.exits_s[-calls:]
-        overhead_s = gaps_s[:, 0]
-        longer_s = np.maximum(gaps_s[:, 1:-1] - overhead_s[:, None], 0.0)
+        overhead_s = float(np.median(gaps_s[:, 0]))
+        longer_s = np.maximum(gaps_s[:, 1:-1] - overhead_s, 0.0)
         self._add(gaps_s[:, -1] - outside_s - self._empty_call_s, longer_s)
         fetching_s = np.maximum(durations_s - gaps_s.sum(axis=1), 0.0)
         busy_s = outside_s + self._empty_call_s + steps * (overhead_s + self._step_s())

@@ -4,7 +4,7 @@ Keras makes an iterator of its dataset anew each epoch, after it told callbacks 
 Until then another stage, or another option, changes neither the elements nor their order.
 
 Private names, seen on Keras 3.12 to 3.15: `TFEpochIterator._distributed_dataset`,
-`._distribute_strategy` and `.data_adapter`. Where one is gone, a pipeline
+`._distribute_strategy`, `.data_adapter` and `.steps_per_execution`. Where one is gone, a pipeline
 without a model stays unknown.
 """
 
@@ -21,9 +21,10 @@ _MARK = "_gpukit_measurable"
 def make_measurable(epoch_iterator: Any) -> None:
     """Gives a pipeline whose autotuning is off what its wait can be read from.
 
-    Where no stage asks to be tuned there is nothing to autotune, so it is turned on for its model's
-    sake; that is so of a `PyDataset` with several workers, for which Keras itself turns it off.
-    Else its fetches are timed.
+    Keras itself turns it off for a `PyDataset` with several workers. How long fetches take is all
+    that must be known where nothing hides behind compute and there is one device. Else autotuning
+    is turned on for its model's sake, if no stage asks to be tuned: then it has nothing to do but
+    to wake up now and then, for which TensorFlow may wait at an epoch's end.
 
     Args:
         epoch_iterator: What Keras' `fit` or `evaluate` takes its iterators from.
@@ -49,10 +50,12 @@ def _measurable(epoch_iterator: Any) -> Any:
     dataset = epoch_iterator.data_adapter.get_tf_dataset() if is_distributed else given
     if dataset.options().autotune.enabled is not False:
         return None
-    try:
-        modelled = with_model(dataset)
-    except Exception:
-        return None if is_distributed else with_timed_fetches(dataset)
     if is_distributed:
-        return epoch_iterator._distribute_strategy.experimental_distribute_dataset(modelled)
-    return modelled
+        strategy = epoch_iterator._distribute_strategy
+        return strategy.experimental_distribute_dataset(with_model(dataset))
+    if epoch_iterator.steps_per_execution > 1:
+        try:
+            return with_model(dataset)
+        except ValueError:
+            pass  # some of the wait may hide, but all of it can be told
+    return with_timed_fetches(dataset)

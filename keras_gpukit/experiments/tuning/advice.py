@@ -12,6 +12,9 @@ from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
 # Fetching a batch and starting a step cost the same for one example as for a hundred.
 SMALL_BATCH = 16
 _MAPS = {"Map", "ParallelMap"}
+_NESTS = {"FlatMap", "Interleave", "ParallelInterleave"}
+# A dataset that is made of these alone has one element.
+_ONE_ELEMENT = {"TensorDataset", "MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2"}
 _BATCHES = {"Batch", "ParallelBatch"}
 
 
@@ -50,6 +53,12 @@ def _about(stage: Dataset, trust_python: bool) -> Iterator[str]:
                 f"If {name} can take whole batches, call it after batch(): one call for each batch "
                 "in place of one for each element."
             )
+    if kind(stage) in _NESTS and _nests_one_element(stage):
+        name = tf_private.function_name(stage)
+        yield (
+            f"{name} makes a dataset of a single element each time: call what it does in map() "
+            "with num_parallel_calls instead."
+        )
     is_shuffle = kind(stage) == "Shuffle" and tf_private.is_known(stage)
     if is_shuffle and kind(below[0]) in _MAPS and not impurities(below[0]):
         name = tf_private.function_name(below[0])
@@ -62,6 +71,16 @@ def _about(stage: Dataset, trust_python: bool) -> Iterator[str]:
             f"{_whose(stage)} runs in Python, one call at a time: write it with TensorFlow's "
             "operations, or make it a keras.utils.PyDataset with several workers."
         )
+
+
+def _nests_one_element(stage: Dataset) -> bool:
+    made = {
+        node.op
+        for function in tf_private.functions(stage)
+        for node in function.graph.as_graph_def().node
+        if node.op.endswith(("Dataset", "DatasetV2", "DatasetV3", "DatasetV4"))
+    }
+    return "TensorDataset" in made and made <= _ONE_ELEMENT
 
 
 def _whose(stage: Dataset) -> str:
