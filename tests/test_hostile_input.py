@@ -195,7 +195,7 @@ def test_a_process_that_was_stopped_has_not_waited_for_input(tmp_path):
 
 def test_a_heart_that_stopped_is_noticed_before_and_after_its_next_beat():
     now_s = 0.0
-    heartbeat = Heartbeat(1.0, now=lambda: now_s)
+    heartbeat = Heartbeat(1.0, now=lambda: now_s, process_s=lambda: 0.0)
     for tick_s in (1.0, 2.0, 3.1):
         now_s = tick_s
         heartbeat.beat()
@@ -205,6 +205,15 @@ def test_a_heart_that_stopped_is_noticed_before_and_after_its_next_beat():
     heartbeat.beat()
     assert heartbeat.stopped_since(3.0)
     assert not heartbeat.stopped_since(9.1)
+
+
+def test_a_heart_that_waits_for_pythons_lock_has_not_stopped():
+    now_s = 0.0
+    heartbeat = Heartbeat(1.0, now=lambda: now_s, process_s=lambda: now_s)
+    now_s = 9.0
+    assert not heartbeat.stopped_since(0.0)
+    heartbeat.beat()
+    assert not heartbeat.stopped_since(0.0)
 
 
 LONG_STEPS = """

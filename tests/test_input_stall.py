@@ -230,6 +230,13 @@ def test_throughput_counts_every_example_and_step():
     # 155 examples: nine batches of 16 and one of 11, in three executions.
     model.fit(inputs[:155], targets[:155], batch_size=BATCH, verbose=0, callbacks=[callback])
     assert callback.summary.steps == 10
+    several = gpukit.Throughput(None)
+    # Three epochs of ten steps each, the last execution of each a shorter one.
+    model = small_model(steps_per_execution=4)
+    model.fit(
+        inputs[:155], targets[:155], epochs=3, verbose=0, callbacks=[several], batch_size=BATCH
+    )
+    assert several.summary.steps == 30
     slow = gpukit.Throughput(None)
     small_model().fit(slow_dataset(30, PIPELINE_S), verbose=0, callbacks=[slow])
     rate = slow.summary.examples_per_s

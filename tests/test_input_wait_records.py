@@ -8,7 +8,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from training import BATCH, fast_dataset, sleeping_model, slow_dataset, small_model
+from training import (
+    BATCH,
+    SlowPyDataset,
+    fast_dataset,
+    sleeping_model,
+    slow_dataset,
+    small_model,
+)
 
 import keras_gpukit as gpukit
 from keras_gpukit.input_wait.spread import Spread
@@ -64,6 +71,40 @@ def test_slow_callbacks_are_told_apart_from_input():
     slept_s = 3 * (BATCHES * STEP_PAUSE_S + EPOCH_PAUSE_S)
     assert slept_s <= breakdown.callbacks_s <= 1.3 * slept_s
     assert breakdown.input_s < 0.1 * slept_s
+
+
+def test_what_keras_does_at_an_epochs_end_is_no_callbacks_time():
+    class EndsSlowly(SlowPyDataset):
+        def on_epoch_end(self):
+            time.sleep(EPOCH_PAUSE_S)
+
+    breakdown = watched(EndsSlowly(BATCHES, 0.0)).breakdown
+    assert breakdown.callbacks_s < 0.5 * EPOCH_PAUSE_S
+    assert sum(parts(breakdown)) == pytest.approx(breakdown.wall_s, rel=0.02)
+
+
+def test_a_run_whose_steps_were_not_all_seen_has_no_breakdown():
+    class MakesAnew(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 10:
+                self.model.make_train_function(force=True)
+
+    record = watched(fast_dataset(BATCHES), others=[MakesAnew()])
+    assert record.breakdown is None
+    assert "replaced" in record.unknown_because
+
+
+def test_an_evaluation_by_a_callback_does_not_end_the_runs_time():
+    class Evaluates(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.evaluate(fast_dataset(5), verbose=0, callbacks=[gpukit.InputStall(None)])
+
+    model = small_model()
+    model.fit(fast_dataset(5), verbose=0)
+    began = time.perf_counter()
+    breakdown = watched(slow_dataset(BATCHES, 0.02), model, others=[Evaluates()]).breakdown
+    assert breakdown.wall_s >= 0.8 * (time.perf_counter() - began)
+    assert sum(parts(breakdown)) == pytest.approx(breakdown.wall_s, rel=0.02)
 
 
 def test_validation_is_a_part_of_its_own():

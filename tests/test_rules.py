@@ -81,10 +81,29 @@ def spent(wall_s=100.0, steps=1000, start=None, **parts):
 
 
 def course(*stalls):
-    return run(input=InputRecord("fit", trend=tuple(TrendPoint(1, 1, 1.0, s) for s in stalls)))
+    return run(input=InputRecord("fit", trend=tuple(TrendPoint(1, 10, 1.0, s) for s in stalls)))
+
+
+def changed(summary, **record):
+    return replace(summary, input=replace(summary.input, **record))
+
+
+def replaced_waits(summary, wait_s):
+    """A course whose stalls are of tiny waits."""
+    points = (replace(p, wait_s=wait_s * p.wait_s, duration_s=1.0) for p in summary.input.trend)
+    return changed(summary, trend=tuple(points))
+
+
+def of_steps(summary, steps):
+    return changed(summary, trend=tuple(replace(p, steps=steps) for p in summary.input.trend))
+
+
+def bounded(summary):
+    return changed(summary, confidence="upper bound")
 
 
 SHUFFLES = PipelineStartRecord(4, mean_s=2.5, shuffle_s=2.0)
+QUICKER = replace(SHUFFLES, mean_s=2.4)
 
 
 def throughput(step_time_s, steps=1000):
@@ -156,7 +175,7 @@ FIRES = [
     (
         "slow-epoch-start",
         "warning",
-        spent(epoch_start_s=10.0, start=SHUFFLES),
+        spent(epoch_start_s=10.1, start=SHUFFLES),
         Figure("of it filling the shuffle buffer", 2.0, "s"),
     ),
     ("slow-callbacks", "warning", spent(callbacks_s=10.26), Figure("in callbacks", 10.26, "s")),
@@ -280,7 +299,8 @@ QUIET = [
     ("input-bound", run(input=stall(0.099, "upper bound"))),
     ("input-bound", run(input=stall(0.149, "sampled"))),
     ("input-slows-down", course(*[0.1] * 8, *[0.29] * 2)),
-    ("slow-epoch-start", spent(epoch_start_s=9.9, start=SHUFFLES)),
+    ("slow-epoch-start", spent(epoch_start_s=90.0, start=QUICKER)),
+    ("input-slows-down", replaced_waits(course(*[0.0] * 8, *[1.0] * 2), 0.0024)),
     ("slow-callbacks", spent(callbacks_s=10.24)),
     ("long-validation", spent(validation_s=29.9)),
     ("cpu-fallback", run((A100,), operations=placed("host memory"))),
@@ -313,6 +333,8 @@ ABSTAINS = [
     ("input-bound", run(input=stall(0.9, "upper bound")), "upper bound"),
     ("input-bound", run(input=stall(0.9, "upper bound", buffered_batches=1.5)), "upper bound"),
     ("input-slows-down", course(*[0.0] * 5, *[1.0] * 4), "10 points"),
+    ("input-slows-down", of_steps(course(*[0.0] * 8, *[1.0] * 2), 4), "10 steps"),
+    ("input-slows-down", bounded(course(*[0.0] * 8, *[1.0] * 2)), "known input wait"),
     ("slow-epoch-start", spent(epoch_start_s=90.0), "after the first"),
     ("slow-epoch-start", spent(4.9, epoch_start_s=4.0, start=SHUFFLES), "5 s"),
     ("slow-callbacks", spent(4.9, callbacks_s=4.0), "5 s"),
@@ -396,9 +418,9 @@ def test_a_py_dataset_is_advised_by_its_workers():
 
 
 def test_a_slow_epoch_start_is_blamed_on_the_shuffle_buffer_only_if_it_was():
-    shuffled = finding("slow-epoch-start", spent(epoch_start_s=20.0, start=SHUFFLES))
-    other = PipelineStartRecord(4, mean_s=2.5, shuffle_s=0.1)
-    opened = finding("slow-epoch-start", spent(epoch_start_s=20.0, start=other))
+    shuffled = finding("slow-epoch-start", spent(start=SHUFFLES))
+    other = PipelineStartRecord(4, mean_s=5.0, shuffle_s=0.1)
+    opened = finding("slow-epoch-start", spent(start=other))
     assert shuffled is not None
     assert opened is not None
     assert "shuffle buffer" in shuffled.advice[0]

@@ -88,6 +88,12 @@ class WatchingCallback(keras.callbacks.Callback):
         """Ends the window of steps."""
         if self._session is not None:
             self.guard(self._session.step_functions.pause, "fit", once=False)
+            self._session.wall.turn("callbacks")
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Notes when: what comes between the last batch and the epoch's end is Keras' own."""
+        if self._session is not None:
+            self._session.wall.batch_ended_s = time.perf_counter()
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session, or notes a validation inside it."""
@@ -111,6 +117,8 @@ class WatchingCallback(keras.callbacks.Callback):
         self._exit("predict")
 
     def _enter(self, phase: Phase) -> None:
+        if self._session is not None:
+            self._session.end_if_over()
         if self._session is not None and phase == self._outer:
             # The call before ended without a word.
             self._session.abort()
@@ -118,11 +126,12 @@ class WatchingCallback(keras.callbacks.Callback):
             self.revive()
             self._outer = phase
             self.guard(self._join, phase)
-        if self._session is not None:
-            if phase != self._outer:
-                self._session.step_functions.pause(self._outer)
-                self._session.wall.turn("validation")
-            self.guard(self.begin, self._session, phase)
+        session = self._session
+        if session is not None:
+            if phase != session.phase:
+                session.step_functions.pause(session.phase)
+                session.wall.turn("validation")
+            self.guard(self.begin, session, phase, once=phase == session.phase)
 
     def _join(self, phase: Phase) -> None:
         if keras.backend.backend() != "tensorflow":
@@ -140,12 +149,15 @@ class WatchingCallback(keras.callbacks.Callback):
         if phase == self._outer:
             self._leave(session)
         else:
-            self.guard(self.end, session, phase)
-            session.wall.turn("callbacks")
+            self.guard(self.end, session, phase, once=False)
+            session.wall.turn("other")
 
     def _leave(self, session: Session) -> None:
         self._session = None
-        session.wall.end()
+        if self._outer == session.phase:
+            session.wall.end()
+        else:
+            session.wall.turn("callbacks")
         self.guard(session.step_functions.unwatch, self._outer)
         self.guard(self.end, session, self._outer)
         session.leave(self._leave)

@@ -52,8 +52,13 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self._python: PythonSource | None = python_source(epoch_iterator(phase))
         self._python_time: PythonTimeSensor | None = None
         if self._python is not None and not self._python.in_processes:
-            self._python_time = PythonTimeSensor(self._python.code)
-            session.sampler.add("the code that makes batches", self._python_time.read)
+            self._python_time = sensor = PythonTimeSensor(self._python.code)
+
+            def look() -> None:
+                if session.wall.part == "steps":
+                    sensor.read()
+
+            session.sampler.add("the code that makes batches", look)
 
     def tags(self, window: StepWindow) -> dict[str, float | None]:
         """Wait, stall and buffer fill, where they are known."""
@@ -101,11 +106,14 @@ class InputStall(StepWatchingCallback[InputRecord]):
         )
 
 
-def _breakdown(session: Session, clock: StepClock, wait_s: float | None) -> TimeBreakdown:
-    """The call's wall time by what it went to, from the mean wait of a step."""
+def _breakdown(session: Session, clock: StepClock, wait_s: float | None) -> TimeBreakdown | None:
+    """The call's wall time by what it went to, from the mean wait of a step; if all were seen."""
+    if not clock.saw_every_step:
+        return None
     # The first step of the run, and those whose wait is known to be their epoch's start.
     executions_apart = 1 + clock.starts.epochs
-    steps = max(clock.steps - executions_apart * session.model.steps_per_execution, 0)
+    steps_apart = executions_apart * session.model.steps_per_execution
+    steps = max(session.steps(session.phase) - steps_apart, 0)
     return session.wall.breakdown(None if wait_s is None else wait_s * steps)
 
 

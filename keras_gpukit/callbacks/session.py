@@ -85,11 +85,11 @@ class Session:
         clock = self.step_functions.clocks.get(phase)
         if clock is None:
             return 0
-        # The last execution of several steps may have been a shorter one: the optimizer knows,
+        # The last execution over a pipeline may have been a shorter one: the optimizer knows,
         # unless it counts something else.
         updates = _global_step(self.model) - self.first_step
-        an_execution = self.model.steps_per_execution
-        fits = phase == "fit" and clock.steps - an_execution < updates <= clock.steps
+        spare_steps = (self.model.steps_per_execution - 1) * clock.pipelines
+        fits = phase == "fit" and 0 <= clock.steps - updates <= spare_steps
         return updates if fits else clock.steps
 
     @property

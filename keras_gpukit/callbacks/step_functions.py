@@ -137,6 +137,7 @@ class StepFunctions:
         else:
             # Somebody else wrapped or replaced the function since; it is theirs now.
             wrapped.gpukit_left = original
+            self.clocks[phase].stop("the step function was replaced while it was watched")
 
     def set_back(self) -> None:
         """Every phase is over."""

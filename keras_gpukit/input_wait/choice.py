@@ -9,6 +9,7 @@ from keras_gpukit.input_wait.hidden_wait import HiddenWait
 from keras_gpukit.input_wait.meters import Meter
 from keras_gpukit.input_wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
+from keras_gpukit.input_wait.tf_private import host_iterator
 
 
 class MeterChoice:
@@ -43,7 +44,7 @@ class MeterChoice:
                 on_model=self.pipeline.read,
                 hidden=self._hidden,
             )
-            self.pipeline.follow(iterator)
+            self.pipeline.follow(host_iterator(iterator))
             return meter
         except Exception as error:
             reasons.append(f"{PipelineModelMeter.mechanism}: {error or type(error).__name__}")

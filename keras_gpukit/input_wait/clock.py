@@ -66,6 +66,8 @@ class StepClock:
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.calls = 0
+        self.pipelines = 0
+        """How often steps began anew, over another pipeline or after a pause."""
         self.overhead_s = 0.0
         """What choosing and reading meters cost on the training thread so far."""
         self.startup_s = 0.0
@@ -144,6 +146,22 @@ class StepClock:
 
         return timed
 
+    @property
+    def saw_every_step(self) -> bool:
+        """Whether steps ran and all of them were timed."""
+        return self.calls > 0 and not self._given_up
+
+    def stop(self, because: str) -> None:
+        """Times no more: from here on each call is only passed on, and counted.
+
+        Args:
+            because: Why.
+        """
+        self._given_up = True
+        self._source = lambda: None
+        self._no_window()
+        self.meter, self.unknown_because = None, because
+
     def pause(self) -> None:
         """Ends the window: what follows until the next step is no step's time."""
         if self._started_s is not None and self.calls > self._started_calls:
@@ -151,7 +169,7 @@ class StepClock:
         if self._exits_s and self._wall is not None:
             self._wall.add_inside(self._exits_s[-1] - self._entries_s[-1])
             if not self._raised:
-                self._wall.turn("callbacks", self._exits_s[-1])
+                self._wall.end_steps(self._exits_s[-1])
         self._paused = True
         self._no_window()
 
@@ -185,6 +203,7 @@ class StepClock:
             return self._untimed_call(step_function, source, argument)
         self._no_window()
         self._paused = self._raised = False
+        self.pipelines += 1
         self._guarded(self._take_up, source)
         if self._wall is not None:
             self._wall.turn("steps" if self.calls else "first step", entry_s)
@@ -206,7 +225,7 @@ class StepClock:
         if self._wall is not None:
             # Mostly the end of the data, which was looked for.
             self._wall.turn("epoch start", entry_s)
-            self._wall.turn("callbacks")
+            self._wall.turn("other")
 
     def _no_window(self) -> None:
         self._started_s = None
@@ -255,7 +274,10 @@ class StepClock:
     def _take_stretch(self) -> Stretch:
         """The calls since the last reading, but the latest, which begins the next stretch."""
         stretch = Stretch(
-            np.array(self._entries_s), np.array(self._exits_s[:-1]), raised=self._raised
+            np.array(self._entries_s),
+            np.array(self._exits_s[:-1]),
+            self._exits_s[-1],
+            raised=self._raised,
         )
         self._entries_s, self._exits_s = self._entries_s[-1:], self._exits_s[-1:]
         if self._wall is not None:
@@ -267,7 +289,9 @@ class StepClock:
         stretch = self._take_stretch()
         reading = Reading(None) if self.meter is None else self.meter.read(stretch)
         if self._stood_still_since(stretch.entries_s[0]):
-            reading = Reading(None)
+            reading = Reading(None, unknown_because="the process stood still")
+        if reading.unknown_because is not None:
+            self.unknown_because = reading.unknown_because
         # Unknown for a part is unknown for the whole.
         if self._wait_s is None or reading.wait_s is None:
             self._wait_s = None
@@ -307,11 +331,7 @@ class StepClock:
         try:
             action(*args)
         except Exception as error:
-            self._given_up = True
-            # From here on each call is only passed on, and counted.
-            self._source = lambda: None
-            self._no_window()
-            self.meter, self.unknown_because = None, f"{type(error).__name__}: {error}"
+            self.stop(f"{type(error).__name__}: {error}")
             give_up("Timing steps", error, "Step times are unknown from here on.")
         spent_s = self._now() - began
         self.overhead_s += spent_s

@@ -25,11 +25,13 @@ class Stretch:
     Attributes:
         entries_s: When each call was entered, and the call after them. Shape (calls + 1,).
         exits_s: When each call returned. Shape (calls,).
+        next_exit_s: When the call after them returned.
         raised: Whether one more call raised since, as at the end of the data.
     """
 
     entries_s: Times
     exits_s: Times
+    next_exit_s: float
     raised: bool = False
 
     @property
@@ -52,11 +54,13 @@ class Reading:
         waits_s: Of each call, where each is known; a single one may be off by microseconds and
             below zero. Shape (calls,).
         buffered_batches: Fill of the pipeline's last buffer.
+        unknown_because: Why the wait is None, where it is.
     """
 
     wait_s: float | None
     waits_s: Times | None = None
     buffered_batches: float | None = None
+    unknown_because: str | None = None
 
 
 @dataclass(frozen=True)

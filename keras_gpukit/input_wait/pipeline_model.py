@@ -86,15 +86,18 @@ class PipelineModelMeter:
         """Ends the stretch and begins the next one."""
         iterator = self._iterator()
         if iterator is None:
-            return Reading(None)
+            return Reading(None, unknown_because="the pipeline was gone before it was read")
         model = self._read_model(iterator)
         before, self._fetched = self._fetched, model.nodes[model.output].num_elements
         buffered = None
         if self._buffer is not None:
             buffered = float(model.nodes[self._buffer].buffered_elements)
         gaps_s = self._gaps_between(stretch, self._fetched - before, _gaps_s(model))
-        if gaps_s is None or stretch.durations_s.max() >= LONGEST_GAP_S:
-            return Reading(None, buffered_batches=buffered)
+        if stretch.durations_s.max() >= LONGEST_GAP_S:
+            return Reading(None, None, buffered, "executions took ten seconds or more")
+        if gaps_s is None:
+            because = "other batches were fetched from the same iterator than were trained on"
+            return Reading(None, None, buffered, because)
         if self._hidden is not None:
             return self._hidden.read(stretch, gaps_s, buffered)
         if len(gaps_s) == stretch.calls:

@@ -4,7 +4,8 @@ Keras makes an iterator of its dataset anew each epoch, after it told callbacks 
 Until then another stage, or another option, changes neither the elements nor their order.
 
 Private names, seen on Keras 3.12 to 3.15: `TFEpochIterator._distributed_dataset`,
-`._distribute_strategy`, `.data_adapter` and `.steps_per_execution`. Where one is gone, a pipeline
+`._distribute_strategy`, `.data_adapter` and `.steps_per_execution`, `PyDatasetAdapter.py_dataset`
+and `TFDatasetAdapter._dataset`. Where one is gone, a pipeline
 without a model stays unknown.
 """
 
@@ -45,9 +46,11 @@ def _measurable(epoch_iterator: Any) -> Any:
     """The dataset to take instead, or None."""
     import tensorflow as tf
 
-    given = epoch_iterator._distributed_dataset
+    given, adapter = epoch_iterator._distributed_dataset, epoch_iterator.data_adapter
     is_distributed = not isinstance(given, tf.data.Dataset)
-    dataset = epoch_iterator.data_adapter.get_tf_dataset() if is_distributed else given
+    if is_distributed and not (hasattr(adapter, "py_dataset") or hasattr(adapter, "_dataset")):
+        return None  # of arrays it would make a copy, and their autotuning is on
+    dataset = adapter.get_tf_dataset() if is_distributed else given
     if dataset.options().autotune.enabled is not False:
         return None
     if is_distributed:

@@ -12,6 +12,7 @@ Where one is gone, the mechanism that needs it is not chosen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 AUTOTUNE = -1
@@ -145,13 +146,14 @@ def with_timed_fetches(dataset: Any) -> Any:
     return dataset
 
 
-def fetch_time(iterator: Any) -> Any:
+def fetch_time(iterator: Any) -> Callable[[], float]:
     """Returns the function that tells how long an iterator's fetches took so far, in seconds.
 
     Raises:
         ValueError: If they are not timed.
     """
-    total_s = getattr(getattr(iterator, "_dataset", None), _FETCH_TIME, None)
+    dataset = getattr(iterator, "_dataset", None)
+    total_s: Callable[[], float] | None = getattr(dataset, _FETCH_TIME, None)
     if total_s is None:
         raise ValueError("its fetches are not timed")
     return total_s

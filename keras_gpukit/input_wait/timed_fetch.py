@@ -35,6 +35,7 @@ class RequestMeter:
         """The batches are there."""
         if self._requested_s is not None:
             self._waited_s += self._now() - self._requested_s
+            self._requested_s = None
 
     def start(self, first: Stretch) -> PipelineStart | None:
         """Begins a stretch."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from keras_gpukit.records.steps import TimeBreakdown
 
-Part = Literal["callbacks", "epoch start", "first step", "steps", "validation"]
+Part = Literal["callbacks", "epoch start", "first step", "steps", "validation", "other"]
 
 
 class WallTime:
@@ -29,11 +29,18 @@ class WallTime:
         self._ended_s: float | None = None
         self._spent_s: dict[Part, float] = {}
         self._inside_s = 0.0
+        self.batch_ended_s = 0.0
+        """When the callback that is told of it was told that a batch ended."""
 
     @property
     def total_s(self) -> float:
         """The call's time so far, or all of it."""
         return (self._now() if self._ended_s is None else self._ended_s) - self._began_s
+
+    @property
+    def part(self) -> Part | None:
+        """The part under way."""
+        return self._part
 
     def turn(self, part: Part, at_s: float | None = None) -> None:
         """The part under way ends and another begins.
@@ -45,6 +52,16 @@ class WallTime:
         if self._ended_s is None:
             self._close(self._now() if at_s is None else at_s)
             self._part = part
+
+    def end_steps(self, at_s: float) -> None:
+        """The steps of an epoch ended; what callbacks do with its last batch is theirs.
+
+        Args:
+            at_s: When the step function returned for the last time.
+        """
+        self.turn("callbacks", at_s)
+        if self.batch_ended_s > at_s:
+            self.turn("other", self.batch_ended_s)
 
     def add_inside(self, seconds: float) -> None:
         """Counts time of the part "steps" that was inside the step function."""

@@ -126,13 +126,14 @@ class TimeBreakdown:
         wall_s: From the phase's begin to its end.
         input_s: Steps waiting for their batches, epochs' first batches not included.
         compute_s: The rest of the step function's time.
-        callbacks_s: Between steps and between epochs: callbacks of all kinds, checkpoints among
-            them, and Keras' own loop.
+        callbacks_s: Between steps, with Keras' own loop, and between epochs: callbacks of all
+            kinds, checkpoints among them.
         epoch_start_s: Beginning the pipeline of each epoch, its first batch included, and finding
             its end.
         first_step_s: The run's very first step: tracing, compiling and the first batch.
         validation_s: Validation within `fit`.
-        other_s: What is left.
+        other_s: What Keras does at an epoch's end, and what callbacks do there that stand before
+            the one that tells this.
     """
 
     wall_s: float

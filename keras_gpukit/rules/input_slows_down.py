@@ -5,9 +5,12 @@ from __future__ import annotations
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TrendPoint
 from keras_gpukit.rules.evidence import percent
+from keras_gpukit.rules.input_bound import SHORTEST_WAIT_S
 from keras_gpukit.rules.rule import Outcome, Rule
 
 MINIMUM_POINTS = 10
+MINIMUM_STEPS = 10
+MINIMUM_S = 1.0
 RISE = 0.20
 
 
@@ -15,21 +18,28 @@ class InputSlowsDown(Rule):
     """The stall in the last fifth of a run against that in the first.
 
     A rise of twenty points, as much as makes a run highly input-bound, is our choice; so are the
-    ten points of the course below which a fifth is too little to compare.
+    ten points of the course, ten steps and one second below which a fifth is too little to compare.
+    Waits of under 0.25 ms a step are none, and an upper bound may rise while the stall does not.
     """
 
     code = "input-slows-down"
     title = "Steps wait longer for input as the run goes on"
-    requires = f"the course of the input wait in at least {MINIMUM_POINTS} points"
+    requires = (
+        f"the course of a known input wait in at least {MINIMUM_POINTS} points, of {MINIMUM_STEPS} "
+        "steps each fifth"
+    )
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the end with the beginning."""
-        trend = summary.input.trend if summary.input else ()
-        if len(trend) < MINIMUM_POINTS:
+        record = summary.input
+        if record is None or record.confidence == "upper bound":
             return self.abstain()
-        fifth = len(trend) // 5
-        first, last = _stall(trend[:fifth]), _stall(trend[-fifth:])
-        if last - first < RISE:
+        trend, fifth = record.trend, len(record.trend) // 5
+        ends = trend[:fifth], trend[-fifth:]
+        if len(trend) < MINIMUM_POINTS or not all(map(_is_enough, ends)):
+            return self.abstain()
+        first, last = map(_stall, ends)
+        if last - first < RISE or _wait_s(ends[1]) < SHORTEST_WAIT_S:
             return None
         return self.find(
             "warning",
@@ -43,6 +53,14 @@ class InputSlowsDown(Rule):
         )
 
 
+def _is_enough(points: tuple[TrendPoint, ...]) -> bool:
+    steps, duration_s = sum(p.steps for p in points), sum(p.duration_s for p in points)
+    return steps >= MINIMUM_STEPS and duration_s >= MINIMUM_S
+
+
 def _stall(points: tuple[TrendPoint, ...]) -> float:
-    duration_s = sum(point.duration_s for point in points)
-    return sum(point.wait_s for point in points) / duration_s if duration_s > 0 else 0.0
+    return sum(point.wait_s for point in points) / sum(point.duration_s for point in points)
+
+
+def _wait_s(points: tuple[TrendPoint, ...]) -> float:
+    return sum(point.wait_s for point in points) / sum(point.steps for point in points)

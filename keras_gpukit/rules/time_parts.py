@@ -6,6 +6,7 @@ from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.evidence import percent
+from keras_gpukit.rules.input_bound import gain
 from keras_gpukit.rules.rule import Outcome, Rule
 
 MINIMUM_WALL_S = 5.0
@@ -25,7 +26,7 @@ def long_enough(summary: RunSummary) -> TimeBreakdown | None:
 
 
 class SlowEpochStart(Rule):
-    """The share of the time that goes on beginning each epoch's pipeline.
+    """The share of the time that goes on waiting for epochs' first batches.
 
     Keras makes a new iterator each epoch: buffers are filled anew, and steps wait meanwhile. A
     tenth is our choice, as for other waits. The first epoch cannot be told from tracing, so at
@@ -42,7 +43,7 @@ class SlowEpochStart(Rule):
         start = summary.input.pipeline_start if summary.input else None
         if parts is None or start is None:
             return self.abstain()
-        share = parts.epoch_start_s / parts.wall_s
+        share = start.epochs * start.mean_s / parts.wall_s
         if share < NOTABLE_FRACTION:
             return None
         figures = [
@@ -58,7 +59,7 @@ class SlowEpochStart(Rule):
                 "a smaller shuffle buffer, or shuffle file names instead of examples",
                 *advice,
             )
-        return self.find("warning", *figures, advice=advice, gain=1 / (1 - share))
+        return self.find("warning", *figures, advice=advice, gain=gain(share))
 
 
 class SlowCallbacks(Rule):
@@ -89,7 +90,7 @@ class SlowCallbacks(Rule):
                 "keras.callbacks.ModelCheckpoint: save less often, or only the weights",
                 "your own callbacks: work every hundredth batch, not in each",
             ),
-            gain=1 / (1 - share),
+            gain=gain(share),
         )
 
 
