@@ -27,8 +27,9 @@ from training import (
 from keras_gpukit.experiments import private_state
 from keras_gpukit.experiments.diagnose import diagnose
 from keras_gpukit.experiments.diagnosing.judging import judge
-from keras_gpukit.experiments.rates import compute_rate, data_rate, hold
-from keras_gpukit.experiments.untouched import untouched
+from keras_gpukit.experiments.rates import compute_rate, hold, within_fit
+from keras_gpukit.experiments.sources import endless
+from keras_gpukit.experiments.untouched import put_back, untouched
 from keras_gpukit.records.diagnosis import Rate, Round
 from keras_gpukit.reports.diagnosis import conclusions, print_diagnosis
 
@@ -188,6 +189,42 @@ def test_passes_on_what_the_dataset_raises():
     assert find_state(model) == state
 
 
+def test_a_restore_that_fails_stops_no_other_and_hides_no_error():
+    restored = []
+
+    def fail():
+        raise RuntimeError("a restore failed")
+
+    restores = [fail, lambda: restored.append("second")]
+    with pytest.raises(RuntimeError, match="a restore failed"), put_back(restores):
+        pass
+    with pytest.raises(KeyError, match="the user's"), put_back(restores):
+        raise KeyError("the user's")
+    assert restored == ["second", "second"]
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, RuntimeError])
+def test_workers_end_with_an_experiment_that_fails(failure):
+    def experiment(step, iterator):
+        next(iterator)
+        raise failure
+
+    model, before = small_model(), threading.active_count()
+    dataset = SlowPyDataset(8, 0.001, workers=2)
+    with pytest.raises(failure), untouched(model):
+        within_fit(model, endless(dataset), experiment)
+    end = time.monotonic() + 20
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+def test_batches_may_have_parts_that_are_none():
+    batches = tf.data.Dataset.from_tensors((*arrays(1), None)).repeat(4)
+    diagnosis = diagnose(small_model(), batches, seconds=0.2, verbose=False)
+    assert diagnosis.examples_per_batch == BATCH
+
+
 @pytest.mark.slow
 def test_leaves_a_mirrored_model_untouched(run_script):
     run_script("""
@@ -281,9 +318,8 @@ def test_a_held_lock_is_noticed():
     assert waits_s[0] > 0.001 > waits_s[1]
 
 
-def test_rates_can_be_measured_one_by_one():
+def test_computing_can_be_measured_alone():
     dataset, model = slow_dataset(40, 0.02), sleeping_model(0.02)
-    assert data_rate(dataset, seconds=1).median == pytest.approx(50, rel=0.15)
     before = find_variables(model)
     with untouched(model):
         batches = hold(iter(dataset), dataset.element_spec)
@@ -315,6 +351,9 @@ def test_held_batches_keep_what_tracing_depends_on():
         (lambda: SlowPyDataset(0, 0.0), ValueError, "at least one batch"),
         (lambda: (np.zeros((4, FEATURES)), np.zeros((3, 1))), ValueError, "same number of rows"),
         (lambda: (np.zeros((0, FEATURES)), np.zeros((0, 1))), ValueError, "at least one"),
+        (lambda: ([1.0, 2.0], [1.0, 2.0]), TypeError, "convert lists.*Received: float"),
+        (lambda: (np.zeros((4, 1)), None, np.ones(4)), TypeError, "Received: NoneType"),
+        (lambda: (np.zeros((4, 1)), np.array(1.0)), ValueError, r"Received: .*shape \(\)"),
     ],
 )
 def test_refuses_what_it_cannot_iterate(dataset, error, message):
@@ -337,6 +376,12 @@ def test_refuses_what_it_cannot_iterate(dataset, error, message):
 def test_refuses_wrong_arguments(arguments, error):
     with pytest.raises(error, match="Received: "):
         diagnose(small_model(), fast_dataset(4), **arguments)
+
+
+@pytest.mark.parametrize("batch_size", [0, 2.5, True])
+def test_refuses_a_batch_size_that_is_none(batch_size):
+    with pytest.raises(ValueError, match=r"batch_size must be .*Received: "):
+        diagnose(small_model(), arrays(1), batch_size=batch_size)
 
 
 def test_refuses_what_is_no_compiled_model():

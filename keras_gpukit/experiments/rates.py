@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.experiments.sources import endless
+from keras_gpukit.experiments.sources import has_ended
 from keras_gpukit.records.diagnosis import Rate
 
 # Of so many, three that were disturbed are left out of the interval on either side.
@@ -23,23 +23,6 @@ HELD_BYTES = 2**29
 Call = Callable[[], Any]
 Step = Callable[[Any], Any]
 Experiment = Callable[[Step, Any], None]
-
-
-def data_rate(dataset: Any, *, seconds: float, rounds: int = ROUNDS) -> Rate:
-    """Measures how fast a pipeline gives batches when nothing is done with them.
-
-    Args:
-        dataset: A `tf.data.Dataset` of batches; it is begun anew whenever it ends.
-        seconds: How long to measure. Filling buffers and making the first batches come on top.
-        rounds: Stretches that this time is divided into.
-    """
-    iterator = iter(endless(dataset))
-
-    def fetch() -> Any:
-        return next(iterator)
-
-    run_for(fetch, seconds / rounds)
-    return Rate.of([rate_of(fetch, seconds / rounds) for _ in range(rounds)])
 
 
 def compute_rate(model: Any, batches: Any, *, seconds: float, rounds: int = ROUNDS) -> Rate:
@@ -115,18 +98,26 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
 
     Raises:
         ValueError: If the source ran out of batches.
+        BaseException: What the experiment raised, once Keras has stopped a PyDataset's workers.
     """
     import keras
+    import tensorflow as tf
 
     finished = False
+    failure: BaseException | None = None
 
     def take_over(logs: Any = None) -> None:
         step = model.train_function
 
         def once(iterator: Any) -> None:
-            nonlocal finished
-            experiment(step, iterator)
-            finished = True
+            nonlocal finished, failure
+            try:
+                experiment(step, iterator)
+                finished = True
+            except (StopIteration, tf.errors.OutOfRangeError):
+                pass  # the source ran out
+            except BaseException as error:
+                failure = error
             # As at an epoch's end, where Keras stops the workers of a PyDataset.
             raise StopIteration
 
@@ -137,9 +128,16 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
         warnings.filterwarnings("ignore", "Your input ran out of data")
         warnings.filterwarnings("ignore", ".*shuffle=True. was passed")
         begin = keras.callbacks.LambdaCallback(on_train_begin=take_over)
-        model.fit(source, epochs=1, verbose=0, callbacks=[begin])
+        try:
+            model.fit(source, epochs=1, verbose=0, callbacks=[begin])
+        except Exception:
+            # An epoch without a step may be one that Keras cannot sum up.
+            if failure is None:
+                raise
+    if failure is not None:
+        raise failure
     if not finished:
-        raise ValueError("dataset must have at least one batch; it ended without giving any.")
+        raise has_ended()
 
 
 def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> Any:
@@ -159,7 +157,10 @@ def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> 
     held: Any = None
     size = 0
     for _ in range(count):
-        batch = tf.nest.map_structure(_put_together, next(iterator))
+        try:
+            batch = tf.nest.map_structure(_put_together, next(iterator))
+        except StopIteration:
+            raise has_ended() from None
         one = tf.data.Dataset.from_tensors(batch)
         held = one if held is None else held.concatenate(one)
         size += _size(batch)
@@ -190,4 +191,5 @@ def _size(batch: Any) -> int:
     import tensorflow as tf
 
     tensors = tf.nest.flatten(batch, expand_composites=True)
-    return sum(int(tf.size(tensor)) * tensor.dtype.size for tensor in tensors)
+    known = [tensor for tensor in tensors if tensor is not None]
+    return sum(int(tf.size(tensor)) * tensor.dtype.size for tensor in known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 DEFAULT_BATCH_SIZE = 32  # Keras' own
@@ -20,7 +21,7 @@ def endless(dataset: Any, batch_size: int | None = None) -> Any:
 
     Raises:
         TypeError: If it is none of these, or an iterator, which cannot be begun again.
-        ValueError: If it is empty, or `batch_size` is given with batches.
+        ValueError: If it is empty, or `batch_size` is below 1 or given with batches.
     """
     import keras
     import tensorflow as tf
@@ -47,6 +48,14 @@ def endless(dataset: Any, batch_size: int | None = None) -> Any:
     raise TypeError(
         "dataset must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of "
         f"arrays (x, y).{hint} Received: dataset={dataset!r}"
+    )
+
+
+def has_ended() -> ValueError:
+    """What to raise where a dataset that should be endless ended."""
+    return ValueError(
+        "dataset must have at least one batch, and it must be possible to begin it again: a "
+        "generator that is used up cannot be. Received: a dataset that ended"
     )
 
 
@@ -77,6 +86,8 @@ def _from_arrays(arrays: tuple[Any, ...], batch_size: int) -> Any:
     import keras
     import tensorflow as tf
 
+    _check_arrays(tf.nest.flatten(arrays), batch_size)
+
     def on_host(array: Any) -> Any:
         floating = keras.backend.is_float_dtype(keras.backend.standardize_dtype(array.dtype))
         return tf.convert_to_tensor(array, keras.config.floatx() if floating else None)
@@ -94,3 +105,22 @@ def _from_arrays(arrays: tuple[Any, ...], batch_size: int) -> Any:
         lambda chosen: tf.nest.map_structure(lambda tensor: tf.gather(tensor, chosen), tensors),
         num_parallel_calls=tf.data.AUTOTUNE,
     ).repeat()
+
+
+def _check_arrays(arrays: list[Any], batch_size: Any) -> None:
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+        raise ValueError(
+            f"batch_size must be a whole number above 0. Received: batch_size={batch_size!r}"
+        )
+    for array in arrays:
+        if not (hasattr(array, "dtype") and hasattr(array, "shape")):
+            raise TypeError(
+                "dataset must be a tuple of NumPy arrays or tensors, (x, y) or (x, y, "
+                "sample_weight): convert lists and data frames, and leave out None. "
+                f"Received: {type(array).__name__} in it"
+            )
+        if not len(array.shape):
+            raise ValueError(
+                "dataset must be a tuple of arrays with a row for each example. "
+                f"Received: an array of shape {tuple(array.shape)} in it"
+            )

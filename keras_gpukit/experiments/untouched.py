@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from keras_gpukit.experiments import private_state
 # An OrderedDict emptied as a mere dict would keep its old order.
 CONTAINERS: tuple[Any, ...] = (OrderedDict, dict, list, set, deque)
 
-Restore = Callable[[], None]
+Restore = Callable[[], object]
 
 
 @contextmanager
@@ -35,12 +35,38 @@ def untouched(model: Any) -> Iterator[None]:
     Args:
         model: A Keras model.
     """
-    restores = [*_remember(model), *_remember_random_numbers()]
+    with put_back([*_remember(model), *_remember_random_numbers()]):
+        yield
+
+
+@contextmanager
+def put_back(restores: Iterable[Restore]) -> Iterator[None]:
+    """Runs every restore on every way out, also after one that fails.
+
+    Args:
+        restores: What puts a part of the state back.
+
+    Raises:
+        BaseException: What the body raised; else what the first failing restore did.
+    """
     try:
         yield
-    finally:
-        for restore in restores:
+    except BaseException:
+        _run_all(restores)
+        raise
+    failure = _run_all(restores)
+    if failure is not None:
+        raise failure
+
+
+def _run_all(restores: Iterable[Restore]) -> BaseException | None:
+    first = None
+    for restore in restores:
+        try:
             restore()
+        except BaseException as failure:
+            first = first or failure
+    return first
 
 
 def _remember(model: Any) -> Iterator[Restore]:

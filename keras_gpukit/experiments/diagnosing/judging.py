@@ -20,7 +20,7 @@ CORES_BUSY = 0.70
 LOCK_WAIT_S = 0.4e-3
 
 
-def judge(rounds: Sequence[Round], *, examples_per_batch: float | None = None) -> Diagnosis:
+def judge(rounds: Sequence[Round]) -> Diagnosis:
     """Sums rounds up and draws the conclusions.
 
     A gain or a shortfall counts if its whole interval is on one side, and if it is large enough
@@ -28,7 +28,6 @@ def judge(rounds: Sequence[Round], *, examples_per_batch: float | None = None) -
 
     Args:
         rounds: What was measured.
-        examples_per_batch: Mean number of examples in a batch.
     """
     ceiling = Rate.of([each.compute_only / each.actual for each in rounds], "times")
     told = ceiling.low > 1 and ceiling.median >= SMALLEST_GAIN
@@ -40,7 +39,6 @@ def judge(rounds: Sequence[Round], *, examples_per_batch: float | None = None) -
         ceiling_interval=ceiling,
         contention=_contention(rounds),
         rounds=tuple(rounds),
-        examples_per_batch=examples_per_batch,
     )
 
 

@@ -129,6 +129,6 @@ def _watched() -> Iterator[ContentionSensor]:
 def _mean_examples(held: Any) -> float | None:
     import tensorflow as tf
 
-    firsts = [tf.nest.flatten(batch)[0] for batch in held]
+    firsts = [next(part for part in tf.nest.flatten(batch) if part is not None) for batch in held]
     lengths = [int(tf.shape(first)[0]) for first in firsts if first.shape.rank]
     return statistics.fmean(lengths) if lengths else None
