@@ -17,7 +17,7 @@ _WORDS: dict[Impurity, str] = {
     "seeded": "draws random numbers in an order that a seed fixes",
     "python": "calls a Python function, of which nothing is known",
     "variable": "reads a variable, which may change",
-    "state": "has a state, such as a random generator's",
+    "state": "has a state, such as a random generator's or another dataset's",
 }
 
 # Operations registered as stateful whose output depends on their inputs alone, as long as nobody
@@ -77,12 +77,17 @@ def impurities(stage: Dataset) -> set[Impurity]:
     """What a stage's own functions depend on beside their arguments."""
     if not tf_private.is_readable(stage):
         return {"state"}
-    return {
-        found
-        for function in tf_private.functions(stage)
+    called = tf_private.functions(stage)
+    found = {
+        impurity
+        for function in called
         for node in tf_private.operations(function)
-        if (found := _impurity(node)) is not None
+        if (impurity := _impurity(node)) is not None
     }
+    # Of a dataset made outside, the graph shows nothing.
+    if any(tf_private.captures_a_dataset(function) for function in called):
+        found.add("state")
+    return found
 
 
 def _impurity(node: object) -> Impurity | None:

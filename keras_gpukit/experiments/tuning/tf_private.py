@@ -80,6 +80,13 @@ def operations(function: Any) -> Iterator[Any]:
         yield from called.node_def
 
 
+def captures_a_dataset(function: Any) -> bool:
+    """Whether a function reaches a dataset, or another object of that type, made outside it."""
+    import tensorflow as tf
+
+    return any(tensor.dtype == tf.variant for tensor in function.captured_inputs)
+
+
 def is_stateful(operation: str) -> bool:
     """Whether an operation's type is registered as one with state; an unknown one is."""
     from tensorflow.python.framework import op_def_registry
@@ -106,6 +113,14 @@ def over(stage: Dataset, below: list[Dataset]) -> Dataset:
     if name == "Options":
         return below[0].with_options(stage._options_attr, name=stage._name)
     return _made(copy.copy(stage), below[0], *_OPERATIONS[name])
+
+
+def draws_orders(stage: Dataset) -> bool:
+    """Whether a stage is a shuffle with a seed that goes on to another order with each reading."""
+    if kind(stage) != "Shuffle" or not is_known(stage):
+        return False
+    seeded = int(stage._seed) or int(stage._seed2)
+    return bool(seeded and stage._reshuffle_each_iteration)
 
 
 def cache_file(stage: Dataset) -> str:
@@ -203,7 +218,10 @@ def _made(stage: Any, below: Dataset, operation: str | None, arguments: Argument
     variant = below._variant_tensor
     if operation is not None:
         made = getattr(tf.raw_ops, operation)
-        variant = made(input_dataset=variant, **arguments(stage), **stage._common_args)
+        common = dict(stage._common_args)
+        if operation == "PaddedBatchDatasetV2":  # the one that knows its types itself
+            del common["output_types"]
+        variant = made(input_dataset=variant, **arguments(stage), **common)
     dataset_ops.UnaryDataset.__init__(stage, below, variant)
     return stage
 
@@ -243,6 +261,15 @@ def _parallel_batch(stage: Any) -> dict[str, Any]:
     return _batch(stage) | {
         "num_parallel_calls": stage._num_parallel_calls,
         "deterministic": stage._deterministic,
+    }
+
+
+def _padded_batch(stage: Any) -> dict[str, Any]:
+    from tensorflow.python.data.util import nest
+
+    return _batch(stage) | {
+        "padded_shapes": nest.flatten(stage._padded_shapes),
+        "padding_values": nest.flatten(stage._padding_values),
     }
 
 
@@ -296,6 +323,7 @@ _OPERATIONS: dict[str, tuple[str | None, Arguments]] = {
     "ParallelInterleave": ("ParallelInterleaveDatasetV4", _parallel_interleave),
     "Batch": ("BatchDatasetV2", _batch),
     "ParallelBatch": ("ParallelBatchDataset", _parallel_batch),
+    "PaddedBatch": ("PaddedBatchDatasetV2", _padded_batch),
     "Unbatch": ("UnbatchDataset", lambda stage: {}),
     "Shuffle": ("ShuffleDatasetV3", _shuffle),
     "Prefetch": ("PrefetchDataset", _prefetch),
