@@ -17,9 +17,11 @@ from keras_gpukit.experiments.tuning.as_code import code
 from keras_gpukit.experiments.tuning.chain import anew, changeable, stages
 from keras_gpukit.experiments.tuning.changes import Allowed
 from keras_gpukit.experiments.tuning.permission import CachePermission
+from keras_gpukit.experiments.tuning.pipeline import PipelineTuning
+from keras_gpukit.experiments.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.experiments.tuning.randomness import impurities, varies
 from keras_gpukit.experiments.tuning.reading import Readings
-from keras_gpukit.experiments.tuning.trials import Trials
+from keras_gpukit.experiments.tuning.trials import Attempt, Trials
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.tuning import TuningRecord
 
@@ -52,6 +54,10 @@ def three(x):
 
 def at_random(x):
     return tf.cast(x, tf.float32) + tf.random.uniform(())
+
+
+def seeded(x):
+    return tf.random.uniform((), seed=3)
 
 
 def in_python(x):
@@ -127,6 +133,9 @@ PIPELINES = {
     ),
     "enumerate": lambda: numbers().map(double).enumerate().batch(4),
     "padded_batch": lambda: numbers().map(double).padded_batch(4).map(double),
+    "padded_batch of a structure": lambda: (
+        numbers().map(pair).shuffle(9, seed=2).padded_batch(5, drop_remainder=True)
+    ),
     "window": lambda: (
         numbers().map(double).window(4, drop_remainder=True).flat_map(lambda part: part.batch(4))
     ),
@@ -255,10 +264,58 @@ class TestCaching:
         dataset = numbers().map(double).shuffle(9).take(4).batch(4)
         assert "before a cache would be full" in self.place(dataset, tmp_path)
 
+    def test_on_disk_only_where_the_shuffle_over_it_fits_into_memory(self, tmp_path, monkeypatch):
+        def large(x):
+            return tf.fill((1000,), x)
+
+        free = {"memory": 100_000, "disk": 1e9}
+        monkeypatch.setattr(caching, "_free_bytes", lambda place, folder: free[place])
+        for buffer, expected in (
+            (4, ["Range", "Map", "Cache", "Shuffle", "Batch"]),
+            (COUNT, "shuffling what is cached"),
+        ):
+            found = self.place(numbers().shuffle(buffer).map(large).batch(4), tmp_path)
+            assert expected == found or expected in found
+
+    def test_on_disk_only_so_many_elements(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(caching, "MOST_ON_DISK", COUNT - 1)
+        permission = CachePermission("disk", None, lambda question: True)
+        arguments = (Allowed(), Readings(str(tmp_path), 0.1), permission)
+        assert "too many" in caching.propose(numbers().map(double).shuffle(3), *arguments)[1]
+        assert caching.propose(numbers().map(double).take(9), *arguments)[0] is not None
+
+    def test_elements_are_counted_once_for_all_places(self, tmp_path, monkeypatch):
+        sampled, sample = [], Readings.sample
+
+        def noted(self, ready, *arguments):
+            sampled.append(arguments)
+            return sample(self, ready, *arguments)
+
+        monkeypatch.setattr(Readings, "sample", noted)
+        monkeypatch.setattr(caching, "_free_bytes", lambda place, folder: 10)
+        even = tf.data.Dataset.range(2**40).filter(is_even)
+        assert "not known" in self.place(even.map(double).map(halve).map(pair), tmp_path)
+        assert len([arguments for arguments in sampled if arguments]) == 1
+
+    def test_none_once_the_time_is_over(self, tmp_path):
+        permission = CachePermission(True, None, lambda question: True)
+        readings = Readings(str(tmp_path), 0.1)
+        found = caching.propose(
+            numbers().map(double), Allowed(), readings, permission, lambda: True
+        )
+        assert found == (None, "time ran out")
+
     def test_none_where_it_does_not_fit(self, tmp_path, monkeypatch):
         monkeypatch.setattr(caching, "_free_bytes", lambda place, folder: 10)
         dataset = numbers().map(double).batch(4)
         assert "of disk, 10 B may be used" in self.place(dataset, tmp_path)
+
+
+class TestSizes:
+    def test_what_tensors_and_strings_take_beside_their_values_counts(self, tmp_path):
+        readings = Readings(str(tmp_path), 1.0)
+        texts = tf.data.Dataset.from_tensors((["ab", "cde"], tf.zeros((3,))))
+        assert readings.sample(texts).size_bytes == (128 + 2 * 24 + 5) + (128 + 12)
 
 
 class TestRandomness:
@@ -273,9 +330,6 @@ class TestRandomness:
         assert impurities(tf.data.Dataset.from_tensors(["a"]).map(lookup)) == set()
 
     def test_a_seed_is_seen(self):
-        def seeded(x):
-            return tf.random.uniform((), seed=3)
-
         assert impurities(numbers().map(seeded)) == {"seeded"}
 
     def test_within_functions_that_are_called(self):
@@ -284,6 +338,13 @@ class TestRandomness:
             return tf.cond(tf.equal(x, 0), lambda: 0.0, lambda: tf.random.uniform(()))
 
         assert "random" in impurities(numbers().map(inner))
+
+    def test_another_dataset_that_is_read_may_be_random(self):
+        other = numbers().shuffle(COUNT)
+
+        drawing = numbers().flat_map(lambda x: other.take(2))
+        assert impurities(drawing) == {"state"}
+        assert "another dataset" in varies(drawing, trust_python=True)
 
     def test_generators_and_unknown_stages_may_vary(self):
         spec = tf.TensorSpec((), tf.int64)
@@ -296,11 +357,19 @@ class TestRandomness:
 
 class TestHindrances:
     def test_maps_that_would_change_are_measured_but_not_kept(self):
-        dataset = numbers().map(in_python).map(double).batch(4)
+        dataset = numbers().map(seeded).map(double).batch(4)
         change = changes.hindered_maps(dataset, Allowed())
-        assert "Python" in change.blocked
-        assert "in_python" in change.description
-        assert changes.hindered_maps(dataset, Allowed(trust_python=True)) is None
+        assert "allow_reorder=True" in change.blocked
+        assert "seeded" in change.description
+        assert changes.hindered_maps(dataset, Allowed(reorder=True)) is None
+
+    def test_python_functions_that_are_not_trusted_are_only_told(self):
+        dataset = numbers().map(in_python).map(double).batch(4)
+        assert changes.hindered_maps(dataset, Allowed()) is None
+        description, reason = changes.untrusted_maps(dataset, Allowed())
+        assert "in_python" in description
+        assert "trust_python=True" in reason
+        assert changes.untrusted_maps(dataset, Allowed(trust_python=True)) is None
 
     def test_random_draws_without_a_seed_may_be_parallel(self):
         dataset = numbers().map(at_random).batch(4)
@@ -343,10 +412,18 @@ class TestCode:
             "        .cache()  # new",
             "        .shuffle(9, seed=...)",
             "        .batch(4, num_parallel_calls=tf.data.AUTOTUNE)  # changed",
-            "        .with_options(options)  # changed",
+            "        .with_options(tuning_options)  # changed",
             "        .prefetch(tf.data.AUTOTUNE)  # changed",
             ")",
         ]
+
+    def test_options_of_the_users_own_keep_their_name(self):
+        dataset = reordering_options()
+        change = changes.more_threads(changes.parallel_maps(dataset, Allowed()).dataset, Allowed())
+        lines = code(dataset, anew(change.dataset))
+        assert ".with_options(options)\n" in lines
+        assert ".with_options(tuning_options)" in lines
+        assert all(line.startswith("tuning_options") for line in change.lines)
 
 
 class TestAdvice:
@@ -404,14 +481,26 @@ class TestTuneInput:
         assert "95 %" in text
         assert "slow_in_python" in text
 
-    def test_what_may_not_be_kept_is_told_with_its_gain(self):
-        dataset = slow_dataset()
-        tuned = tune_input(dataset, seconds=4, cache=False, **QUIETLY)
-        trial = tuned.trials[0]
-        assert trial.gain > 1.3
+    def test_python_that_is_not_trusted_never_runs_twice_at_once(self):
+        running, most = [], []
+
+        def alone(value):
+            running.append(value)
+            most.append(len(running))
+            time.sleep(0.002)
+            running.remove(value)
+            return value
+
+        def call(x):
+            return tf.numpy_function(alone, [x], tf.int64)
+
+        dataset = tf.data.Dataset.range(400).map(call).batch(4)
+        tuned = tune_input(dataset, seconds=2, cache=False, **QUIETLY)
+        trial = next(each for each in tuned.trials if each.change == "parallel-map")
+        assert trial.gain is None
         assert not trial.kept
-        assert "Python" in trial.note
-        assert "parallel" not in tuned.code
+        assert "trust_python=True" in trial.note
+        assert max(most) == 1
 
     def test_without_a_terminal_nothing_is_cached(self):
         tuned = tune_input(slow_dataset(), seconds=6, trust_python=True, **QUIETLY)
@@ -430,6 +519,60 @@ class TestTuneInput:
         del tuned
         gc.collect()
         assert list(tmp_path.iterdir()) == []
+
+    def test_a_folder_given_for_caches_is_tried_and_left_empty_in_vain(self, tmp_path, monkeypatch):
+        seen = []
+
+        def kept(self, attempt):
+            seen.extend([attempt.name, *os.listdir(tmp_path)])
+            return True
+
+        monkeypatch.setattr(Trials, "run", kept)
+        monkeypatch.setattr(Trials, "confirm", lambda self, best: None)
+        dataset = numbers().map(double).batch(4)
+        tune_input(dataset, seconds=2, cache="disk", cache_folder=tmp_path, **QUIETLY)
+        assert "cache-disk" in seen
+        assert any(name.startswith("keras_gpukit-") for name in seen)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_the_code_names_no_temporary_folder(self, tmp_path):
+        permission = CachePermission("disk", None, lambda question: True)
+        dataset = numbers().map(double).batch(4)
+        tuning = PipelineTuning(dataset, Allowed(), permission, Readings(str(tmp_path), 0.1))
+        lines = tuning.code(numbers().map(double).cache(permission.path).batch(4)).splitlines()
+        assert lines[0].startswith("#")
+        assert '        .cache("cache/elements")  # new' in lines
+
+    def test_a_shuffle_that_reading_moves_on_is_told(self, tmp_path):
+        def told(dataset):
+            permission = CachePermission(False, None, lambda question: True)
+            tuning = PipelineTuning(dataset, Allowed(), permission, Readings(str(tmp_path), 0.1))
+            return any("moved it on" in line for line in tuning.advice(dataset))
+
+        def seeded_shuffle():
+            return numbers().shuffle(9, seed=1)
+
+        assert told(seeded_shuffle().window(4))
+        assert not told(numbers().shuffle(9).window(4))
+        assert not told(seeded_shuffle().padded_batch(4))
+        assert not told(seeded_shuffle().cache().batch(4))
+
+    def test_what_cannot_be_begun_again_is_refused(self):
+        once = iter(range(40))
+        spec = tf.TensorSpec((), tf.int64)
+        used_up = tf.data.Dataset.from_generator(lambda: once, output_signature=spec).batch(4)
+        for dataset in (used_up, numbers().filter(lambda x: x < 0).batch(4)):
+            with pytest.raises(ValueError, match="begin it again"):
+                tune_input(dataset, seconds=1, **QUIETLY)
+
+    def test_waiting_for_an_answer_takes_no_time_from_the_trials(self):
+        def answer(gain):
+            time.sleep(0.6)
+            return ""
+
+        trials = Trials(lambda: 1.0, seconds=0.5, compute_rate=None, tell=lambda what: None)
+        assert trials.run(Attempt("cache", "", lambda: 1.0, lambda: 2.0, answer))
+        assert trials.ending is None
 
     def test_nothing_is_claimed_where_nothing_helps(self):
         dataset = tf.data.Dataset.from_tensors(np.zeros((8, 4))).repeat(64).prefetch(4)
@@ -466,6 +609,16 @@ class TestTuneInput:
         assert tuned.dataset.workers > 1
         assert dataset.workers == 1
         assert f"dataset.workers = {tuned.dataset.workers}" in tuned.code
+
+    def test_a_py_datasets_lists_are_structures(self):
+        class Lists(keras.utils.PyDataset):
+            def __getitem__(self, index):
+                return [[np.zeros((2, 3)), np.zeros((2, 1))], {"y": [np.zeros(2)]}]
+
+        batches = PyDatasetTuning(Lists(), 0.1, processes=False).batches()
+        (first, second_input), targets = batches.element_spec
+        assert (first.shape, second_input.shape) == ((2, 3), (2, 1))
+        assert targets["y"][0].shape == (2,)
 
     def test_nothing_is_left_behind_after_an_interrupt(self, tmp_path, monkeypatch):
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -524,6 +677,7 @@ class TestTuneInput:
             ({"dataset": [1, 2]}, TypeError),
             ({"model": keras.Sequential([keras.layers.Dense(1)])}, ValueError),
             ({"seconds": 0}, ValueError),
+            ({"seconds": True}, ValueError),
             ({"cache": "ram"}, ValueError),
             ({"cache_folder": "/does/not/exist"}, ValueError),
             ({"dataset": tf.data.Dataset.range(0).batch(2)}, ValueError),
@@ -532,6 +686,11 @@ class TestTuneInput:
     def test_wrong_arguments_are_named(self, arguments, error):
         with pytest.raises(error, match=rf"{next(iter(arguments))}.*Received"):
             tune_input(**{"dataset": numbers().batch(4), **QUIETLY, **arguments})
+
+    def test_another_backend_is_refused(self, monkeypatch):
+        monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+        with pytest.raises(ValueError, match=r"backend.*Received"):
+            tune_input(numbers().batch(4), **QUIETLY)
 
     def test_a_cache_on_disk_that_cannot_be_left_out_is_refused(self, tmp_path):
         dataset = numbers().cache(str(tmp_path / "file")).window(4)

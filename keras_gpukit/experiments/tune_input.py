@@ -99,7 +99,7 @@ def tune_input(
         allow_reorder: Whether elements may come in another order, and random draws with a seed may
             fall on other elements.
         trust_python: Whether Python functions in the pipeline (`py_function`, generators) depend
-            on their arguments alone, and may run several at once.
+            on their arguments alone, and may run several at once. Without it, no trial does that.
         try_processes: Whether worker processes of a `PyDataset` may be tried. They are forked while
             TensorFlow's threads run, which can hang.
         verbose: Whether to show progress, and the result.
@@ -107,14 +107,16 @@ def tune_input(
     Raises:
         TypeError: If `dataset` is neither kind of dataset.
         ValueError: If an argument is out of range, the model is not compiled, the dataset is
-            empty, or it writes a cache on disk that cannot be left out of the trials.
+            empty or cannot be begun again, it writes a cache on disk that cannot be left out of the
+            trials, or Keras' backend is not TensorFlow.
     """
     _check(dataset, model, seconds, cache, cache_folder)
     console = Console()
     with (
         _progress(console, verbose) as (tell, ask),
         untouched(model),
-        tempfile.TemporaryDirectory(prefix="keras_gpukit-") as scratch,
+        # On the disk that a cache would be on.
+        tempfile.TemporaryDirectory(prefix="keras_gpukit-", dir=cache_folder) as scratch,
     ):
         read_s = min(READ_SHARE * seconds, READ_S)
         tuning: PyDatasetTuning | PipelineTuning
@@ -150,6 +152,8 @@ def _run(
     tuned = tuning.tune(trials)
     ending = trials.ending or "nothing left to try"
     gain = trials.confirm(tuning.read(tuned))
+    if gain:
+        tuning.accept(tuned)
     record = TuningRecord(
         trials=tuple(trials.done),
         rate=Rate.of(gain.before) if gain else trials.first_rate,
@@ -158,7 +162,7 @@ def _run(
         gain=gain.gain if gain else 1.0,
         low=gain.low if gain else 1.0,
         high=gain.high if gain else 1.0,
-        advice=tuple(tuning.advice(tuned)),
+        advice=tuple(tuning.advice(tuned if gain else dataset)),
         ending=ending,
         duration_s=time.perf_counter() - began,
     )
@@ -168,8 +172,14 @@ def _run(
 
 
 def _check(dataset: Any, model: Any, seconds: Any, cache: Any, cache_folder: Any) -> None:
+    import keras
     import tensorflow as tf
 
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            "tune_input needs Keras with TensorFlow as its backend. "
+            f"Received: backend={keras.backend.backend()!r}"
+        )
     if not isinstance(dataset, tf.data.Dataset) and not _is_py_dataset(dataset):
         raise TypeError(
             "dataset must be a tf.data.Dataset or a keras.utils.PyDataset; tune it before it is "
@@ -177,7 +187,8 @@ def _check(dataset: Any, model: Any, seconds: Any, cache: Any, cache_folder: Any
         )
     if model is not None and not getattr(model, "compiled", False):
         raise ValueError(f"model must be a compiled Keras model. Received: model={model!r}")
-    if not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if not is_number or not 0 < seconds < math.inf:
         raise ValueError(f"seconds must be a positive number. Received: seconds={seconds!r}")
     if not isinstance(cache, bool) and cache not in ("ask", "memory", "disk"):
         raise ValueError(

@@ -45,7 +45,8 @@ class TuningRecord:
         gain: The tuned rate over the first; 1.0 where nothing was kept.
         low: Lower end of the gain's 95 % interval.
         high: Upper end.
-        advice: What was not changed, but could be by hand, one thing a line.
+        advice: What was not changed, but could be by hand, and what tuning could not leave as it
+            was, one thing a line.
         ending: Why tuning ended.
         duration_s: How long it took.
     """

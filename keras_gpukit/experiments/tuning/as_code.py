@@ -8,6 +8,9 @@ from typing import Any
 from keras_gpukit.experiments.tuning import tf_private
 from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind, unwrapped
 
+TUNING_OPTIONS = "tuning_options"
+"""What options that tuning adds are called, as the user may have `options` of their own."""
+
 
 def code(before: Dataset, after: Dataset) -> str:
     """The pipeline as it should be written, with what differs marked."""
@@ -74,8 +77,10 @@ def _arguments(name: str, stage: Any) -> list[str]:
         told.append(f"cycle_length={_number(stage._cycle_length)}")
         if int(stage._block_length) != 1:
             told.append(f"block_length={int(stage._block_length)}")
-    if name in {"Batch", "ParallelBatch"}:
+    if name in {"Batch", "ParallelBatch", "PaddedBatch"}:
         told.append(_number(stage._batch_size))
+        if name == "PaddedBatch":
+            told.append("...")
         if bool(stage._drop_remainder):
             told.append("drop_remainder=True")
     if name.startswith("Parallel"):
@@ -96,7 +101,7 @@ def _arguments(name: str, stage: Any) -> list[str]:
     if name == "Cache" and tf_private.cache_file(stage):
         told.append(repr(tf_private.cache_file(stage)))
     if name == "Options":
-        told.append("options")
+        told.append(TUNING_OPTIONS if stage._name == TUNING_OPTIONS else "options")
     return told
 
 

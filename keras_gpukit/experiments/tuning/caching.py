@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from keras_gpukit.experiments.tuning import tf_private
 from keras_gpukit.experiments.tuning.cache_places import places
 from keras_gpukit.experiments.tuning.chain import stack
 from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission, Place
-from keras_gpukit.experiments.tuning.reading import Readings
+from keras_gpukit.experiments.tuning.reading import Readings, Sample
 from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
 from keras_gpukit.reports.units import size
 
@@ -20,11 +22,27 @@ DISK_SHARE = 0.8
 # How many readings' time counting may take: what is only counted is read raw, fast.
 COUNTING_READINGS = 12
 
+# A cache on disk keeps an index, with an entry for each tensor. Our choice.
+MOST_ON_DISK = 10_000_000
+
 _SAME_COUNT = {"Map", "ParallelMap", "Prefetch", "Options"}
+_BATCHES = {"Batch", "ParallelBatch", "PaddedBatch"}
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """What a cache would hold: how many elements, and their size in bytes."""
+
+    count: float
+    size_bytes: float
 
 
 def propose(
-    dataset: Dataset, allowed: Allowed, readings: Readings, permission: CachePermission
+    dataset: Dataset,
+    allowed: Allowed,
+    readings: Readings,
+    permission: CachePermission,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> tuple[Change | None, str]:
     """Proposes the highest cache that fits.
 
@@ -33,20 +51,37 @@ def propose(
         allowed: What the user allows.
         readings: Makes pipelines ready for reading.
         permission: Where caches may be.
+        is_over: Whether the time for looking is.
 
     Returns:
         The change, and, where there is none, why.
     """
     candidates, reason = places(dataset, allowed)
+    counts: dict[int, Sample] = {}
     for cut in candidates:
-        needed = _size_bytes(cut.below, readings)
-        if needed is None:
+        if is_over():
+            return None, "time ran out"
+        extent = _extent(cut.below, readings, counts)
+        if extent is None:
             reason = "how much it would hold is not known"
             continue
+        needed = extent.size_bytes
         for place in permission.places:
             free = _free_bytes(place, permission.folder)
             if needed > free:
                 reason = f"it needs {size(needed)}; of {place}, {size(free)} may be used"
+                continue
+            if place == "disk" and extent.count > MOST_ON_DISK:
+                reason = f"its {extent.count:.0f} elements are too many for a cache on disk"
+                continue
+            # In memory, a shuffle holds the very tensors that the cache does.
+            shuffled = _shuffled_bytes(cut.above, extent) if place == "disk" else 0.0
+            allowance = _free_bytes("memory", permission.folder)
+            if shuffled > allowance:
+                reason = (
+                    f"shuffling what is cached needs {size(shuffled)}; "
+                    f"of memory, {size(allowance)} may be used"
+                )
                 continue
             name = "" if place == "memory" else permission.path
             changed = stack(cut.below.cache(name), cut.above)
@@ -64,28 +99,46 @@ def _called(stage: Dataset) -> bool:
     return bool(tf_private.functions(stage))
 
 
-def _size_bytes(dataset: Dataset, readings: Readings) -> float | None:
+def _extent(dataset: Dataset, readings: Readings, counts: dict[int, Sample]) -> _Extent | None:
     some = readings.sample(readings.ready(dataset))
     if some.whole:
-        return some.size_bytes
-    count = _count(dataset, readings)
-    return None if count is None else some.size_bytes / some.count * count
+        return _Extent(some.count, some.size_bytes)
+    count = _count(dataset, readings, counts)
+    return None if count is None else _Extent(count, some.size_bytes / some.count * count)
 
 
-def _count(dataset: Dataset, readings: Readings) -> float | None:
-    """Number of elements, counted where they are cheapest to make."""
+def _shuffled_bytes(above: list[Dataset], cached: _Extent) -> float:
+    """What the shuffles over a cache hold, in bytes."""
+    count = cached.count
+    each_bytes = cached.size_bytes / count if count else 0.0
+    held_bytes = 0.0
+    for stage in above:
+        if kind(stage) in _BATCHES:
+            count, each_bytes = count / int(stage._batch_size), each_bytes * int(stage._batch_size)
+        elif kind(stage) == "Repeat":
+            count = math.inf
+        elif kind(stage) == "Shuffle":
+            held_bytes += each_bytes * min(int(stage._buffer_size), count)
+    return held_bytes
+
+
+def _count(dataset: Dataset, readings: Readings, counts: dict[int, Sample]) -> float | None:
+    """Number of elements, counted where they are cheapest to make, and there only once."""
     known = int(dataset.cardinality())
     if known >= 0:
         return known
     divisor = 1
     stage = dataset
     while len(inputs(stage)) == 1:
-        if kind(stage) in {"Batch", "ParallelBatch"}:
+        if kind(stage) in _BATCHES:
             divisor *= int(stage._batch_size)
         elif kind(stage) not in _SAME_COUNT:
             break
         stage = inputs(stage)[0]
-    counted = readings.sample(readings.ready(stage), COUNTING_READINGS, math.inf)
+    if id(stage) not in counts:
+        ready = readings.ready(stage)
+        counts[id(stage)] = readings.sample(ready, COUNTING_READINGS, math.inf)
+    counted = counts[id(stage)]
     return counted.count / divisor if counted.whole else None
 
 

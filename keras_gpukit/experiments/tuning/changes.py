@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from keras_gpukit.experiments.tuning import tf_private
+from keras_gpukit.experiments.tuning.as_code import TUNING_OPTIONS
 from keras_gpukit.experiments.tuning.chain import changeable, replace, spine
 from keras_gpukit.experiments.tuning.randomness import changes_in_parallel, impurities
 from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
@@ -62,17 +63,29 @@ def parallel_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
 
 
 def hindered_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
-    """The other serial maps in parallel, to tell what that would bring."""
-    maps = _serial(dataset, "Map")
-    reasons = {id(stage): _hindered(stage, allowed) for stage in maps}
-    maps = [stage for stage in maps if reasons[id(stage)]]
+    """Serial maps whose elements would change in parallel, to tell what that would bring."""
+    maps = [
+        stage
+        for stage in _serial(dataset, "Map")
+        if _hindered(stage, allowed) and not _is_untrusted(stage, allowed)
+    ]
     if not maps:
         return None
-    told = "; ".join(sorted({reason for each in maps if (reason := reasons[id(each)])}))
-    of_python = any("python" in impurities(stage) for stage in maps)
-    remedy = "trust_python=True" if of_python else "allow_reorder=True"
-    told += f" ({remedy} would allow it)"
+    told = f"{_reasons(maps, allowed)} (allow_reorder=True would allow it)"
     return _in_parallel(dataset, maps, allowed, "parallel-map", blocked=told)
+
+
+def untrusted_maps(dataset: Dataset, allowed: Allowed) -> tuple[str, str] | None:
+    """Serial maps of Python functions that may not be safe to call several times at once.
+
+    Returns:
+        What is not even tried, and why; None where there is none.
+    """
+    maps = [stage for stage in _serial(dataset, "Map") if _is_untrusted(stage, allowed)]
+    if not maps:
+        return None
+    reason = f"not tried: {_reasons(maps, allowed)} (trust_python=True would allow it)"
+    return _DESCRIPTIONS["parallel-map"].format(_names(maps)), reason
 
 
 def parallel_files(dataset: Dataset, allowed: Allowed) -> Change | None:
@@ -120,8 +133,7 @@ def any_order(dataset: Dataset, allowed: Allowed) -> Change | None:
         return None
     options = tf.data.Options()
     options.deterministic = False
-    lines = ("options = tf.data.Options()", "options.deterministic = False")
-    changed = dataset.with_options(options)
+    changed, lines = _with_options(dataset, options, "deterministic = False")
     return Change("any-order", "do not wait for slow elements", changed, lines)
 
 
@@ -136,11 +148,8 @@ def more_threads(dataset: Dataset, allowed: Allowed) -> Change | None:
     size = 4 * (os.cpu_count() or 1)
     options = tf.data.Options()
     options.threading.private_threadpool_size = size
-    lines = (
-        "options = tf.data.Options()",
-        f"options.threading.private_threadpool_size = {size}",
-    )
-    changed = dataset.with_options(options)
+    setting = f"threading.private_threadpool_size = {size}"
+    changed, lines = _with_options(dataset, options, setting)
     return Change("more-threads", f"{size} threads of its own", changed, lines)
 
 
@@ -152,8 +161,16 @@ def autotuning(dataset: Dataset, allowed: Allowed) -> Change | None:
         return None
     options = tf.data.Options()
     options.autotune.enabled = True
-    lines = ("options = tf.data.Options()", "options.autotune.enabled = True")
-    return Change("autotune", "switch autotuning on", dataset.with_options(options), lines)
+    changed, lines = _with_options(dataset, options, "autotune.enabled = True")
+    return Change("autotune", "switch autotuning on", changed, lines)
+
+
+def _with_options(
+    dataset: Dataset, options: object, setting: str
+) -> tuple[Dataset, tuple[str, ...]]:
+    """A pipeline with options, and the lines of code that make them."""
+    lines = (f"{TUNING_OPTIONS} = tf.data.Options()", f"{TUNING_OPTIONS}.{setting}")
+    return dataset.with_options(options, name=TUNING_OPTIONS), lines
 
 
 def _unique(dataset: Dataset) -> list[Dataset]:
@@ -176,6 +193,14 @@ def _hindered(stage: Dataset, allowed: Allowed) -> str | None:
     return changes_in_parallel(
         stage, trust_python=allowed.trust_python, allow_reorder=allowed.reorder
     )
+
+
+def _is_untrusted(stage: Dataset, allowed: Allowed) -> bool:
+    return not allowed.trust_python and "python" in impurities(stage)
+
+
+def _reasons(maps: list[Dataset], allowed: Allowed) -> str:
+    return "; ".join(sorted({_hindered(stage, allowed) or "" for stage in maps}))
 
 
 def _in_parallel(

@@ -43,7 +43,8 @@ class CachePermission:
         """Where elements may be, the preferred place first."""
         self._asks = choice == "ask"
         self._ask = ask
-        self._is_temporary = folder is None
+        self.is_temporary = folder is None
+        """Whether it goes with the dataset."""
         name = f"keras_gpukit-cache-{uuid.uuid4().hex[:12]}"
         self.folder = tempfile.gettempdir() if folder is None else os.fspath(folder)
         """The folder whose disk a cache would fill."""
@@ -66,5 +67,5 @@ class CachePermission:
             return
         folder = os.path.dirname(self.path)
         os.makedirs(folder, exist_ok=True)
-        if self._is_temporary:
+        if self.is_temporary:
             weakref.finalize(cache, shutil.rmtree, folder, ignore_errors=True)

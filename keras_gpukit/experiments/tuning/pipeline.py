@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
-from keras_gpukit.experiments.tuning import caching, changes
+from keras_gpukit.experiments.tuning import caching, changes, tf_private
 from keras_gpukit.experiments.tuning.advice import advice
 from keras_gpukit.experiments.tuning.as_code import code
 from keras_gpukit.experiments.tuning.chain import anew, changeable, stages
 from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission
-from keras_gpukit.experiments.tuning.reading import Readings
+from keras_gpukit.experiments.tuning.reading import Readings, made_anew
 from keras_gpukit.experiments.tuning.rounds import Gain, Read
 from keras_gpukit.experiments.tuning.tf_private import Dataset, cache_file, kind
 from keras_gpukit.experiments.tuning.tf_private import variables as variables_of
 from keras_gpukit.experiments.tuning.trials import Attempt, Trials
+from keras_gpukit.experiments.untouched import put_back
 
 # The step that prefetching is tried beside takes as long as a batch, but no longer than this.
 LONGEST_STEP_S = 0.05
+# What stands in the code for a cache's temporary file.
+PATH_IN_CODE = '"cache/elements"'
 
 # What makes elements comes before what keeps them, so that the first epoch is faster too.
 _BEFORE_CACHING: tuple[changes.Proposal, ...] = (
@@ -79,12 +83,8 @@ class PipelineTuning:
     def untouched(self) -> Iterator[None]:
         """Puts the variables that the pipeline draws from back, such as a generator's state."""
         variables = [each for stage in stages(self._dataset) for each in variables_of(stage)]
-        values = [variable.numpy() for variable in variables]
-        try:
+        with put_back([partial(each.assign, each.numpy()) for each in variables]):
             yield
-        finally:
-            for variable, value in zip(variables, values, strict=True):
-                variable.assign(value)
 
     def tune(self, trials: Trials) -> Dataset:
         """Tries every change.
@@ -93,6 +93,9 @@ class PipelineTuning:
             The tuned pipeline, in which nothing was read yet.
         """
         self._try_all(_BEFORE_CACHING, trials)
+        untrusted = changes.untrusted_maps(self._best, self._allowed)
+        if untrusted and not trials.ending:
+            trials.skip("parallel-map", *untrusted)
         if self._try_caching(trials):
             self._try_all(_ABOVE_A_CACHE, trials)
         self._try_all(_AFTER_CACHING, trials)
@@ -104,13 +107,34 @@ class PipelineTuning:
                 setattr(tuned, name, value)
         return tuned
 
+    def accept(self, tuned: Dataset) -> None:
+        """Makes the folder that a tuned pipeline's cache on disk is written to."""
+        for stage in stages(tuned):
+            if kind(stage) == "Cache":
+                self._permission.make_room(stage)
+
     def code(self, tuned: Dataset) -> str:
         """The pipeline as it should be written."""
-        return "\n".join([*self._lines, code(self._dataset, tuned)])
+        lines, told = list(self._lines), code(self._dataset, tuned)
+        path = repr(self._permission.path)
+        if self._permission.is_temporary and path in told:
+            lines.append(f"# The folder of {PATH_IN_CODE} must exist.")
+            told = told.replace(path, PATH_IN_CODE)
+        return "\n".join([*lines, told])
 
     def advice(self, tuned: Dataset) -> list[str]:
-        """What to change by hand."""
-        return advice(tuned, trust_python=self._allowed.trust_python)
+        """What to change by hand, and what reading could not leave as it was."""
+        lines = advice(tuned, trust_python=self._allowed.trust_python)
+        copied = {id(stage) for stage in made_anew(self._dataset)}
+        if any(
+            id(stage) not in copied and tf_private.draws_orders(stage)
+            for stage in stages(self._dataset)
+        ):
+            lines.append(
+                "A shuffle with a seed stands below a stage that is not known: tuning has moved "
+                "it on. For the orders that it gives without tuning, make the dataset anew."
+            )
+        return lines
 
     def _try_all(self, proposals: tuple[changes.Proposal, ...], trials: Trials) -> None:
         for propose in proposals:
@@ -124,17 +148,14 @@ class PipelineTuning:
         permission = self._permission
         if not permission.places or trials.ending:
             return False
-        change, reason = caching.propose(self._best, self._allowed, self._readings, permission)
+        change, reason = caching.propose(
+            self._best, self._allowed, self._readings, permission, lambda: bool(trials.ending)
+        )
         if change is None:
             trials.skip("cache", "cache elements", reason)
             return False
         description = change.description
-        kept = self._try(change, trials, lambda found: permission.decide(description, found))
-        if kept:
-            for stage in stages(self._best):
-                if kind(stage) == "Cache":
-                    permission.make_room(stage)
-        return kept
+        return self._try(change, trials, lambda found: permission.decide(description, found))
 
     def _try(self, change: Change, trials: Trials, decide: Callable[[Gain], str]) -> bool:
         step_s = min(LONGEST_STEP_S, 1 / trials.best.median) if change.overlaps else 0.0

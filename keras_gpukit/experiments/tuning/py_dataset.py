@@ -13,7 +13,7 @@ from keras_gpukit.experiments.tuning.reading import rate
 from keras_gpukit.experiments.tuning.rounds import Read
 from keras_gpukit.experiments.tuning.trials import Attempt, Trials
 
-_THREADS_NOTE = "several threads call __getitem__"
+_THREADS_NOTE = "several threads call __getitem__, which must be safe in threads"
 _PROCESSES_NOTE = "several processes call __getitem__, each with a copy of the dataset"
 
 
@@ -40,8 +40,7 @@ class PyDatasetTuning:
         """The first batch."""
         import tensorflow as tf
 
-        batch = self._dataset[0]
-        return tf.data.Dataset.from_tensors(tuple(batch) if isinstance(batch, list) else batch)
+        return tf.data.Dataset.from_tensors(_without_lists(self._dataset[0]))
 
     def untouched(self) -> AbstractContextManager[None]:
         """Nothing is to be put back."""
@@ -69,6 +68,9 @@ class PyDatasetTuning:
         if self._best.workers > 1 and queue > self._best.max_queue_size:
             self._try({"max_queue_size": queue}, trials, f"a queue of {queue} batches", "")
         return self._best
+
+    def accept(self, tuned: Any) -> None:
+        """Nothing is to be made ready."""
 
     def code(self, tuned: Any) -> str:
         """The settings that differ, as lines of code."""
@@ -120,6 +122,13 @@ def _reader(dataset: Any, read_s: float) -> Read:
         return rates[0]
 
     return read
+
+
+def _without_lists(part: Any) -> Any:
+    """The same structure with tuples in place of lists, of which TensorFlow makes tensors."""
+    if isinstance(part, dict):
+        return {name: _without_lists(each) for name, each in part.items()}
+    return tuple(map(_without_lists, part)) if isinstance(part, (list, tuple)) else part
 
 
 def _more_workers(workers: int) -> list[int]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.experiments.rates import run_for
-from keras_gpukit.experiments.sources import endless
+from keras_gpukit.experiments.sources import endless, has_ended
 from keras_gpukit.experiments.tuning import tf_private
 from keras_gpukit.experiments.tuning.chain import changeable, replace
 from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
@@ -28,6 +28,8 @@ WARM_UP = 0.25
 # processor's own caches do not hold it.
 SAMPLE_READINGS = 4
 SAMPLE_BYTES = 256 * 2**20
+# What a tensor takes beside its values, and a string beside its bytes. Our choice.
+TENSOR_BYTES, STRING_BYTES = 128, 24
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Readings:
             iterators = [iter(ready)]
             try:
                 return rate(lambda: next(iterators[0]), self.read_s, consumer_s)
+            except StopIteration:
+                raise has_ended() from None
             finally:
                 # Else its threads would go on after an interrupt.
                 iterators.clear()
@@ -124,6 +128,15 @@ class Readings:
         return self._caches[id(stage)][1]
 
 
+def made_anew(dataset: Dataset) -> Iterator[Dataset]:
+    """The stages of which reading uses a copy, so that they stay where they are."""
+    for stage in changeable(dataset):
+        yield stage
+        if kind(stage) == "Cache":
+            for below in inputs(stage):
+                yield from made_anew(below)
+
+
 def rate(fetch: Callable[[], Any], read_s: float, consumer_s: float = 0.0) -> float:
     """Batches a second of a pipeline that has just begun.
 
@@ -156,8 +169,10 @@ def _size(element: Any) -> int:
     for part in tf.nest.flatten(element, expand_composites=True):
         if part is None:
             continue
+        count = int(tf.size(part))
         if part.dtype == tf.string:
-            total += int(tf.reduce_sum(tf.strings.length(part)))
+            text_bytes = int(tf.reduce_sum(tf.strings.length(part)))
+            total += TENSOR_BYTES + STRING_BYTES * count + text_bytes
         else:
-            total += int(tf.size(part)) * part.dtype.size
+            total += TENSOR_BYTES + part.dtype.size * count
     return total

@@ -103,7 +103,10 @@ class Trials:
         found = compare(attempt.before, attempt.after, threshold=THRESHOLD, seconds=seconds)
         kept, note = False, attempt.note
         if found.low > THRESHOLD:
+            asked = time.perf_counter()
             reason = attempt.decide(found)
+            # The user may take long to answer.
+            self._ends += time.perf_counter() - asked
             kept, note = not reason, reason or note
         else:
             note = "no faster" if found.high < THRESHOLD else "no gain outside the noise"
