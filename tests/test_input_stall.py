@@ -99,7 +99,7 @@ def test_long_executions_are_measured(steps):
     model = small_model(steps_per_execution=steps)
     record = stall(slow_dataset(4 * steps, 0.01), model)
     assert record.measured_steps == 2 * steps
-    assert record.stall_fraction >= 0.5
+    assert record.stall_fraction >= 0.2
     assert stall(fast_dataset(4 * steps), model).stall_fraction < 0.2
 
 
