@@ -273,6 +273,7 @@ class TestCaching:
         for buffer, expected in (
             (4, ["Range", "Map", "Cache", "Shuffle", "Batch"]),
             (COUNT, "shuffling what is cached"),
+            (tf.data.UNKNOWN_CARDINALITY, "shuffling what is cached"),
         ):
             found = self.place(numbers().shuffle(buffer).map(large).batch(4), tmp_path)
             assert expected == found or expected in found

@@ -118,7 +118,8 @@ def _shuffled_bytes(above: list[Dataset], cached: _Extent) -> float:
         elif kind(stage) == "Repeat":
             count = math.inf
         elif kind(stage) == "Shuffle":
-            held_bytes += each_bytes * min(int(stage._buffer_size), count)
+            buffer = int(stage._buffer_size)  # below 0, it holds everything
+            held_bytes += each_bytes * (count if buffer < 0 else min(buffer, count))
     return held_bytes
 
 
