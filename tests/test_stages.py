@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from training import FEATURES, sleep_in_tensorflow, small_model
 
+import keras_gpukit as gpukit
 from keras_gpukit.input_wait.stages import tf_private
 from keras_gpukit.input_wait.stages.bottleneck import cut, slowest
 from keras_gpukit.input_wait.stages.completing import complete
@@ -453,3 +454,21 @@ thread.join()
 print(sensor.record().causes)
 """
     assert "interpreter lock" in run_script(script).stdout
+
+
+@pytest.mark.parametrize("steps", [20, 47, 188])
+def test_the_slow_stage_of_short_epochs_is_named(steps):
+    # At an epoch's end the pipeline has let its stages go, while batches are still in buffers.
+    def slow_map(number):
+        values = tf.sort(tf.range(20000, dtype=tf.float32) * tf.cast(number % 7 - 3, tf.float32))
+        return tf.fill([FEATURES], values[0]), tf.zeros([1])
+
+    data = tf.data.Dataset.range(steps * 16).map(slow_map).shuffle(100).batch(16)
+    callback = gpukit.InputStall(None)
+    small_model().fit(data, epochs=3, verbose=0, callbacks=[callback])
+    pipeline = callback.summary.pipeline
+    assert pipeline.bottleneck is not None, pipeline.unknown_because
+    assert pipeline.bottleneck.name == "slow_map"
+    assert pipeline.bottleneck.cost_per_batch_s == pytest.approx(
+        16 * pipeline.bottleneck.cost_s, rel=0.3
+    )

@@ -23,6 +23,9 @@ from keras_gpukit.records.steps import Phase, StepWindow
 
 # tf.data remembers the last 100 gaps between fetches: a reading at least so often misses none.
 READ_EVERY_STEPS = 96
+# But the first time soon, and then at twice the distance: short epochs are to be seen too, and at
+# their end a pipeline has let its stages go.
+FIRST_READING_AFTER_STEPS = 8
 # A finer course than this nobody reads, and writing it would cost.
 WINDOW_S = 1.0
 
@@ -89,7 +92,8 @@ class StepClock:
         self._now = now
         # Of several steps in a call, all but the first belong to the call after the stretch.
         steps = READ_EVERY_STEPS - (steps_per_execution - 1)
-        self._calls_to_a_reading = max(1, steps // steps_per_execution)
+        self._most_calls_to_a_reading = max(1, steps // steps_per_execution)
+        self._calls_to_a_reading = 1
         self._given_up = False
         # What steps are fed from, not kept alive. One that comes again keeps its meter: choosing
         # another may only be done before anything was fetched.
@@ -247,12 +251,16 @@ class StepClock:
         """Reads the meter; begins a window, or ends one that is long enough."""
         entry_s = self._entries_s[-1]
         if self._started_s is None:
+            first = max(1, FIRST_READING_AFTER_STEPS // self._steps_per_execution)
+            self._calls_to_a_reading = min(first, self._most_calls_to_a_reading)
             self._start(self._take_stretch())
             self._begin(entry_s)
             return
         self._read()
         if entry_s - self._started_s >= WINDOW_S:
             self._close(entry_s)
+        twice = 2 * self._calls_to_a_reading
+        self._calls_to_a_reading = min(twice, self._most_calls_to_a_reading)
         self._due_calls = self.calls + self._calls_to_a_reading
 
     def _start(self, first: Stretch) -> None:

@@ -38,6 +38,7 @@ def time_spent(summary: RunSummary) -> str | None:
         "epoch starts": parts.epoch_start_s,
         "the first step": parts.first_step_s,
         "validation": parts.validation_s,
+        "other": parts.other_s,
     }
     known = {name: spent_s / parts.wall_s for name, spent_s in named.items() if spent_s is not None}
     largest = sorted(known.items(), key=lambda part: -part[1])

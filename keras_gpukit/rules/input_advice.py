@@ -90,12 +90,12 @@ def _for_py_dataset(source: PythonSourceRecord) -> tuple[str, ...]:
     whole = f"have {source.name} make the whole batch with NumPy, not row by row"
     if source.in_processes:
         return f"{dataset}(workers={2 * workers}), if cores are free", whole
-    processes = "use_multiprocessing=True, where Python's lock holds threads up"
+    lock = "where Python's lock holds threads up"
     if workers > 1:
-        return f"{dataset}(workers={workers}, {processes})", whole
+        return f"{dataset}(workers={workers}, use_multiprocessing=True), {lock}", whole
     return (
         f"{dataset}(workers=4): four batches at once",
-        f"{dataset}(workers=4, {processes})",
+        f"{dataset}(workers=4, use_multiprocessing=True), {lock}",
         whole,
     )
 

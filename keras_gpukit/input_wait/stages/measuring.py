@@ -88,12 +88,42 @@ def measure(stretches: Sequence[Sequence[Reading]]) -> tuple[MeasuredNode, int] 
         The stage that training asks, and the batches that were fetched between the first and the
         last reading of each stretch. None where there were none.
     """
-    known = [_Stretch(readings) for readings in stretches if len(readings) > 1]
+    whole = [_whole(readings) for readings in stretches]
+    known = [_Stretch(readings) for readings in whole if len(readings) > 1]
     place = [(stretch, stretch.readings[0].output) for stretch in known]
     batches = sum(stretch.lives[number].elements for stretch, number in place)
     if batches <= 0:
         return None
     return _measure(place, batches, _Asker(batches, 1.0, True, None)), batches
+
+
+def _whole(readings: Sequence[Reading]) -> Sequence[Reading]:
+    """Leaves out the last readings that lack a lasting iterator.
+
+    At the end of its data a pipeline lets the iterators go that have no more, while the batches
+    they made are still in buffers.
+    """
+    if not readings:
+        return readings
+    lasting = _lasting(readings[0], readings[0].output)
+    end = len(readings)
+    while end > 1 and not lasting <= readings[end - 1].nodes.keys():
+        end -= 1
+    return readings[:end]
+
+
+def _lasting(reading: Reading, number: int) -> set[int]:
+    """The iterators from one on that are not made anew while the pipeline runs."""
+    node = reading.nodes[number]
+    # The source of a stage is made with it, and so has the next number.
+    sources = [
+        child
+        for child in node.inputs
+        if child in reading.nodes
+        and node.kind not in REPEATING
+        and (node.kind not in NESTING or child == number + 1)
+    ]
+    return {number}.union(*(_lasting(reading, child) for child in sources))
 
 
 def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
