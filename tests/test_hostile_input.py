@@ -152,7 +152,7 @@ def test_a_pipeline_that_others_iterate_too_is_measured_as_ever():
     small_model().fit(data, verbose=0, callbacks=[callback, Takes()])
     # What the callback takes for itself is a callback's time.
     assert callback.summary.measured_steps == 38
-    assert callback.summary.breakdown.callbacks_s > 0.5
+    assert callback.summary.breakdown.callbacks_s > 0.1
 
 
 STOPPED = """

@@ -144,7 +144,7 @@ def test_without_autotuning_what_hides_is_told_where_nothing_asks_to_be_tuned(ch
     data = without_autotuning(change(slow_dataset(64, PIPELINE_S)))
     record = stall(data, small_model(steps_per_execution=8))
     assert record.confidence == confidence
-    assert record.stall_fraction >= 0.6
+    assert record.stall_fraction >= 0.25
 
 
 def test_batches_that_come_in_pairs_are_seen_through():

@@ -28,6 +28,12 @@ from keras_gpukit.records.tuning import TuningRecord
 COUNT = 48
 
 
+@pytest.fixture(autouse=True)
+def _no_seed_of_other_tests():
+    # With a global seed every random operation is a seeded one.
+    tf.random.set_seed(None)
+
+
 def double(x):
     return 2 * x
 
