@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import sys
 import time
@@ -30,6 +29,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
+from results_file import save
 from rich.console import Console
 from rich.table import Table
 
@@ -312,14 +312,8 @@ def tabulate(rows: dict[str, dict]) -> Table:
 
 def add_to(path: Path, rows: dict[str, dict], seconds: float) -> None:
     known = (json.loads(path.read_text())["pipelines"] if path.exists() else {}) | rows
-    result = {
-        "command": "python benchmarks/diagnose_ceiling.py",
-        "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "gpus": 0},
-        "versions": {"tensorflow": tf.__version__, "keras": keras.__version__},
-        "seconds": seconds,
-        "pipelines": {name: known[name] for name in PIPELINES if name in known},
-    }
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    ordered = {name: known[name] for name in PIPELINES if name in known}
+    save(path, __file__, seconds=seconds, pipelines=ordered)
 
 
 def main() -> int:

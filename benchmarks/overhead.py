@@ -13,9 +13,7 @@ has rounds to itself, so that it slows no other variant down.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import random
 import statistics
 import sys
@@ -28,6 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
+from results_file import save
 from rich.console import Console
 from rich.table import Table
 
@@ -155,9 +154,6 @@ def main() -> int:
         step_ms += [duration / arguments.steps * 1e3 for duration in times["bare"]]
         rows |= compare(times, arguments.steps, rows)
     result = {
-        "command": "python benchmarks/overhead.py",
-        "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "gpus": 0},
-        "versions": {"tensorflow": tf.__version__, "keras": keras.__version__},
         "steps": arguments.steps,
         "rounds": arguments.rounds,
         "step_ms": statistics.median(step_ms),
@@ -188,9 +184,7 @@ def main() -> int:
         f"{result['once_ms']:.0f} ms once"
     )
     if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(result, file, indent=2)
-            file.write("\n")
+        save(arguments.json, __file__, **result)
     return 0
 
 

@@ -13,9 +13,7 @@ import argparse
 import functools
 import gzip
 import itertools
-import json
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -28,6 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
+from results_file import save
 from rich.console import Console
 from rich.table import Table
 
@@ -530,20 +529,16 @@ def main() -> int:
     console.print(f"{sum(planted)} of {len(planted)} slow stages named, ", end="")
     console.print(f"{sum(others)} of {len(others)} pipelines without one left alone")
     if arguments.json:
-        result = {
-            "command": "python benchmarks/stage_naming.py",
-            "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "gpus": 0},
-            "versions": {"tensorflow": tf.__version__, "keras": keras.__version__},
-            "steps": STEPS,
-            "slow_stages_named": sum(planted),
-            "slow_stages": len(planted),
-            "left_alone": sum(others),
-            "without_slow_stage": len(others),
-            "pipelines": rows,
-        }
-        with open(arguments.json, "w") as file:
-            json.dump(result, file, indent=2)
-            file.write("\n")
+        save(
+            arguments.json,
+            __file__,
+            steps=STEPS,
+            slow_stages_named=sum(planted),
+            slow_stages=len(planted),
+            left_alone=sum(others),
+            without_slow_stage=len(others),
+            pipelines=rows,
+        )
     return 0
 
 

@@ -16,12 +16,12 @@ import argparse
 import fnmatch
 import json
 import os
-import platform
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
+from results_file import save
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -186,18 +186,17 @@ def show(rows: list[dict], console: Console) -> None:
     console.print(f"failed: {sum('failed' in row for row in rows)}")
 
 
-def save(path: Path, rows: list[dict]) -> None:
+def save_rows(path: Path, rows: list[dict]) -> None:
     [versions] = {(row["tensorflow"], row["keras"]) for row in rows if "keras" in row} or {()}
-    result = {
-        "command": "python benchmarks/stall_accuracy.py",
-        "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "gpus": 0},
-        "versions": dict(zip(("tensorflow", "keras"), versions, strict=False)),
-        "bars": [
+    save(
+        path,
+        __file__,
+        dict(zip(("tensorflow", "keras"), versions, strict=False)),
+        bars=[
             {"bar": text, "holds": holds, "figures": figures} for text, holds, figures in bars(rows)
         ],
-        "rows": rows,
-    }
-    path.write_text(json.dumps(result, indent=1) + "\n")
+        rows=rows,
+    )
 
 
 def main() -> int:
@@ -221,7 +220,7 @@ def main() -> int:
         measured |= {row["name"]: row for row in measure(names, environment)}
         rows = [measured[name] for name in chosen("*") if name in measured]
         if arguments.json:
-            save(arguments.json, rows)
+            save_rows(arguments.json, rows)
     show(rows, console)
     return 0 if all(holds for _, holds, _ in bars(rows)) else 1
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import statistics
 import sys
@@ -31,6 +30,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
+from results_file import save
 from rich.console import Console
 from rich.table import Table
 
@@ -206,6 +206,18 @@ def cases(files: Files) -> list[Case]:
 
     signature = (tf.TensorSpec((SIZE, SIZE, 3), tf.float32), tf.TensorSpec((), tf.int64))
     small = np.repeat(pixels, 8, axis=0), np.repeat(labels, 8)
+
+    def standardized() -> Dataset:
+        return tf.data.Dataset.from_tensor_slices(small).batch(BATCH).map(standardize)
+
+    def standardized_in_parallel() -> Dataset:
+        return (
+            tf.data.Dataset.from_tensor_slices(small)
+            .batch(BATCH, num_parallel_calls=AUTOTUNE)
+            .map(standardize, num_parallel_calls=AUTOTUNE)
+            .prefetch(AUTOTUNE)
+        )
+
     may_cache = (("cache", True),)
 
     return [
@@ -270,25 +282,15 @@ def cases(files: Files) -> list[Case]:
         Case(
             "batches of two",
             lambda: tf.data.Dataset.from_tensor_slices(small).map(standardize).batch(2),
-            lambda: (
-                tf.data.Dataset.from_tensor_slices(small)
-                .batch(BATCH, num_parallel_calls=AUTOTUNE)
-                .map(standardize, num_parallel_calls=AUTOTUNE)
-                .prefetch(AUTOTUNE)
-            ),
-            advised=lambda: tf.data.Dataset.from_tensor_slices(small).batch(BATCH).map(standardize),
+            standardized_in_parallel,
+            advised=standardized,
             arguments=(("cache", False),),
         ),
         Case(
             "a map for each element that could take batches",
             lambda: tf.data.Dataset.from_tensor_slices(small).map(standardize).batch(BATCH),
-            lambda: (
-                tf.data.Dataset.from_tensor_slices(small)
-                .batch(BATCH, num_parallel_calls=AUTOTUNE)
-                .map(standardize, num_parallel_calls=AUTOTUNE)
-                .prefetch(AUTOTUNE)
-            ),
-            advised=lambda: tf.data.Dataset.from_tensor_slices(small).batch(BATCH).map(standardize),
+            standardized_in_parallel,
+            advised=standardized,
             arguments=(("cache", False),),
         ),
         Case(
@@ -402,6 +404,8 @@ def measure(case: Case, compute: float, seconds: float, rounds: int) -> dict[str
     low, high = median_interval(shares)
     return {
         "by": "tune_input" if case.advised is None else "advice, then tune_input",
+        "seconds": seconds,
+        "rounds": rounds,
         "slow_examples_per_s": statistics.median(rates["slow"]),
         "tuned_examples_per_s": statistics.median(rates["tuned"]),
         "by_hand_examples_per_s": statistics.median(rates["by hand"]),
@@ -463,17 +467,7 @@ def main() -> int:
     rows = {case.name: rows[case.name] for case in every if case.name in rows}
     show(rows)
     if arguments.json:
-        result = {
-            "command": "python benchmarks/tune_input.py",
-            "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "gpus": 0},
-            "versions": {"tensorflow": tf.__version__, "keras": keras.__version__},
-            "seconds": arguments.seconds,
-            "rounds": arguments.rounds,
-            "pipelines": rows,
-        }
-        with open(arguments.json, "w") as file:
-            json.dump(result, file, indent=2)
-            file.write("\n")
+        save(arguments.json, __file__, pipelines=rows)
     return 0
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import statistics
 import subprocess
@@ -26,6 +25,7 @@ import numpy as np
 import psutil
 import tensorflow as tf
 from overhead import epoch_s, median_interval
+from results_file import save
 from rich.console import Console
 from rich.table import Table
 
@@ -139,15 +139,6 @@ def main() -> int:
     asked = ["--rounds", str(arguments.rounds), "--steps", str(arguments.steps)]
     costs = {each: in_own_process([*asked, "--part", each]) for each in DEVICES}
     memory = in_own_process(["--memory-steps", str(arguments.memory_steps), "--part", "memory"])
-    result = {
-        "command": "python benchmarks/watching_cost.py",
-        "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "gpus": 0},
-        "versions": {"tensorflow": tf.__version__, "keras": keras.__version__},
-        "steps": arguments.steps,
-        "rounds": arguments.rounds,
-        "devices": costs,
-        "memory": memory,
-    }
     table = Table(title=f"InputStall, {arguments.steps} steps an epoch, {arguments.rounds} rounds")
     for heading in (
         "devices",
@@ -176,9 +167,14 @@ def main() -> int:
         f"{memory['process_mib']:.2f} MiB, Python {memory['python_mib']:.3f} MiB"
     )
     if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(result, file, indent=2)
-            file.write("\n")
+        save(
+            arguments.json,
+            __file__,
+            steps=arguments.steps,
+            rounds=arguments.rounds,
+            devices=costs,
+            memory=memory,
+        )
     return 0
 
 
