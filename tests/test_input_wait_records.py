@@ -20,7 +20,8 @@ from training import (
 import keras_gpukit as gpukit
 from keras_gpukit.input_wait.spread import Spread
 from keras_gpukit.input_wait.trend import MOST_POINTS, Trend
-from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.records.codec import from_dict, to_dict
+from keras_gpukit.records.steps import StepWindow, WaitSpread
 
 BATCHES = 30
 STEP_PAUSE_S, EPOCH_PAUSE_S = 0.02, 0.5
@@ -191,6 +192,8 @@ def test_bursts_do_not_depend_on_how_they_were_read(chunk):
     assert record.bursts == 5
     assert record.burst_steps == 2
     assert record.burst_period_steps == 20
+    # Also in a run's record, which knows no numbers of NumPy's.
+    assert from_dict(to_dict(record), WaitSpread) == record
 
 
 def test_bursts_at_random_have_no_period():

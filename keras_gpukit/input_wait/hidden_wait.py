@@ -49,9 +49,10 @@ class HiddenWait:
         self._calls = 0
         self._last_s = 0.0
         self._longest_s = 0.0
-        self._longer_s = np.zeros(LONGEST_PERIOD)
-        self._unlike_s = np.zeros(LONGEST_PERIOD)
-        self._periods = 1
+        # By period, as many as there are steps within a call to tell them by.
+        periods = min(LONGEST_PERIOD, steps_per_execution - 2)
+        self._longer_s = np.zeros(periods)
+        self._unlike_s = np.zeros(periods)
 
     def calibrate(self, iterator: Any) -> None:
         """Times the way into a call and out of it, once: calls that find no data run no step.
@@ -111,17 +112,16 @@ class HiddenWait:
         self._calls += len(last_s)
         self._last_s += float(last_s.sum())
         self._longest_s += float(longer_s.max(axis=1).sum())
-        for period in range(1, min(LONGEST_PERIOD, longer_s.shape[1]) + 1):
+        for period in range(1, len(self._longer_s) + 1):
             unlike_s = np.abs(longer_s[:, period:] - longer_s[:, :-period])
             # With nothing to compare at that distance, it is the last choice.
             unlike = unlike_s.mean() if unlike_s.size else longer_s.max()
             self._unlike_s[period - 1] += len(last_s) * unlike
             self._longer_s[period - 1] += longer_s[:, -period].sum()
-        self._periods = min(LONGEST_PERIOD, longer_s.shape[1])
 
     def _step_s(self) -> float:
         """Compute of a step."""
-        likest = int(np.argmin(self._unlike_s[: self._periods]))
+        likest = int(np.argmin(self._unlike_s))
         step_s = (self._last_s - self._longer_s[likest]) / self._calls
         # No step took longer than its fetch by more than it took itself.
         return float(max(step_s, self._longest_s / self._calls, 0.0))

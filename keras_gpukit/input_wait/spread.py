@@ -8,11 +8,8 @@ import numpy as np
 
 from keras_gpukit.input_wait.meters import Times
 from keras_gpukit.records.steps import WaitSpread
+from keras_gpukit.rules.input_bound import SHORTEST_WAIT_S, WARNING_FRACTION
 
-# A step is stalled from here on: a fetch of a batch that is ready takes up to 0.15 ms, and less
-# than a tenth of a step is little to gain.
-SHORTEST_WAIT_S = 0.25e-3
-STALLED_FRACTION = 0.10
 # Bounds of the histogram's buckets: from 1 us to 1000 s, each 5 % above the last.
 _GROWTH = math.log(1.05)
 _SMALLEST_S, _LARGEST_S = 1e-6, 1e3
@@ -54,7 +51,8 @@ class Spread:
         self._counts += np.bincount(buckets.astype(np.int64), minlength=_BUCKETS)
         self._worst_s = max(self._worst_s, float(waits_s.max()) / self._steps_per_call)
         self._calls += len(waits_s)
-        least_s = np.maximum(SHORTEST_WAIT_S * self._steps_per_call, STALLED_FRACTION * durations_s)
+        # A step is stalled where a run of such steps would be called so.
+        least_s = np.maximum(SHORTEST_WAIT_S * self._steps_per_call, WARNING_FRACTION * durations_s)
         self._add_bursts(waits_s >= least_s)
 
     def _add_bursts(self, stalled: np.ndarray) -> None:
@@ -100,7 +98,7 @@ class Spread:
         return min(middle_s, self._worst_s) if bucket else 0.0
 
     def _period(self) -> float | None:
-        count, total, squares = self._intervals
+        count, total, squares = self._intervals.tolist()
         if count < _FEWEST_INTERVALS:
             return None
         mean = total / count
