@@ -77,6 +77,25 @@ def test_nested_pipelines_that_come_and_go_are_sampled():
     assert [each.kind for each in stages["FlatMap"].inputs] == ["Range"]
 
 
+def test_a_shuffle_that_is_filled_anew_with_each_repetition_hands_on_what_it_took():
+    def moment(batches: int, pass_: int, taken: int) -> Reading:
+        ids = [10 * pass_ + number for number in (1, 2, 3)]
+        passed = batches * 8
+        return reading(
+            Node(1, "Root", batches, 0.0, inputs=(2,)),
+            Node(2, "Repeat", batches, 0.0, inputs=(ids[0],)),
+            Node(ids[0], "Batch", batches, 0.0, inputs=(ids[1],)),
+            Node(ids[1], "Shuffle", passed, 0.0, inputs=(ids[2],)),
+            Node(ids[2], "Map", taken, 0.01 * taken),
+        )
+
+    # Each pass took 100 elements more than it gave, to fill its buffer.
+    moments = [moment(1, 1, 108), moment(5, 1, 140), moment(10, 2, 140)]
+    slow = by_kind(measure([moments])[0])["Map"]
+    assert slow.cost_s == pytest.approx(0.01)
+    assert slow.cost_per_batch_s == pytest.approx(8 * 0.01)
+
+
 def test_one_reading_is_not_enough():
     assert measure([[reading(Node(1, "Root", 10, 0.0))]]) is None
 

@@ -694,6 +694,13 @@ class TestTuneInput:
         with pytest.raises(error, match=rf"{next(iter(arguments))}.*Received"):
             tune_input(**{"dataset": numbers().batch(4), **QUIETLY, **arguments})
 
+    def test_a_generator_gets_a_hint_and_an_array_is_not_printed_whole(self):
+        with pytest.raises(TypeError, match="from_generator"):
+            tune_input((batch for batch in ()), **QUIETLY)
+        with pytest.raises(TypeError) as refused:
+            tune_input(list(range(1000)), **QUIETLY)
+        assert len(str(refused.value)) < 250
+
     def test_another_backend_is_refused(self, monkeypatch):
         monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
         with pytest.raises(ValueError, match=r"backend.*Received"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from numbers import Integral
 from typing import Any
 
@@ -39,16 +40,28 @@ def endless(dataset: Any, batch_size: int | None = None) -> Any:
         return dataset.repeat()
     if isinstance(dataset, keras.utils.PyDataset):
         return _from_py_dataset(dataset)
+    raise wrong_kind(
+        dataset,
+        "dataset must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of "
+        "arrays (x, y).",
+    )
+
+
+def wrong_kind(dataset: Any, accepted: str) -> TypeError:
+    """What to raise for something that is no dataset.
+
+    Args:
+        dataset: What was given.
+        accepted: What is, as a sentence.
+    """
     hint = ""
     if hasattr(dataset, "__next__"):
         hint = (
             " A generator can be iterated only once, and the experiment would use it up: wrap the"
             " function that makes it, tf.data.Dataset.from_generator(function, ...)."
         )
-    raise TypeError(
-        "dataset must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of "
-        f"arrays (x, y).{hint} Received: dataset={dataset!r}"
-    )
+    # An array would fill the screen.
+    return TypeError(f"{accepted}{hint} Received: dataset={reprlib.repr(dataset)}")
 
 
 def has_ended() -> ValueError:

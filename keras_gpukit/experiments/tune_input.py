@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 
 from keras_gpukit.experiments.rates import compute_rate, hold
-from keras_gpukit.experiments.sources import endless
+from keras_gpukit.experiments.sources import endless, wrong_kind
 from keras_gpukit.experiments.tuning.changes import Allowed
 from keras_gpukit.experiments.tuning.permission import CachePermission, Choice
 from keras_gpukit.experiments.tuning.pipeline import PipelineTuning
@@ -181,9 +181,10 @@ def _check(dataset: Any, model: Any, seconds: Any, cache: Any, cache_folder: Any
             f"Received: backend={keras.backend.backend()!r}"
         )
     if not isinstance(dataset, tf.data.Dataset) and not _is_py_dataset(dataset):
-        raise TypeError(
+        raise wrong_kind(
+            dataset,
             "dataset must be a tf.data.Dataset or a keras.utils.PyDataset; tune it before it is "
-            f"distributed. Received: dataset={dataset!r}"
+            "distributed.",
         )
     if model is not None and not getattr(model, "compiled", False):
         raise ValueError(f"model must be a compiled Keras model. Received: model={model!r}")

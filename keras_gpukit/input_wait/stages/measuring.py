@@ -12,7 +12,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from keras_gpukit.input_wait.stages.readings import NESTING, REPEATING, MeasuredNode, Node, Reading
+from keras_gpukit.input_wait.stages.readings import (
+    NESTING,
+    REPEATING,
+    SHUFFLING,
+    MeasuredNode,
+    Node,
+    Reading,
+)
 
 
 @dataclass
@@ -69,12 +76,14 @@ class _Asker:
         per_batch: The same for each batch that left the pipeline.
         lasting: Whether it lived as long as the pipeline.
         cycle: From how many iterators it takes elements in turn.
+        shuffles: Whether what it asked for beyond what it produced stays in its buffer.
     """
 
     elements: int
     per_batch: float
     lasting: bool
     cycle: int | None
+    shuffles: bool = False
 
 
 def measure(stretches: Sequence[Sequence[Reading]]) -> tuple[MeasuredNode, int] | None:
@@ -143,15 +152,17 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
     if lasting:
         per_batch, cost_per_batch_s = elements / batches, work_s / batches
     else:
-        # A stage that makes iterators hands their elements on, one for one.
+        # A stage that makes iterators hands their elements on, one for one; so does a shuffle, in
+        # the end.
         seen = not asker.lasting and asker.elements > 0
-        per_asked = elements / asker.elements if seen else 1.0
+        per_asked = elements / asker.elements if seen and not asker.shuffles else 1.0
         per_batch = asker.per_batch * per_asked
         cost_per_batch_s = per_batch * (cost_s or 0.0)
     newest = lives[-1].nodes[-1]
     buffered = [node.buffered for life in lives for node in life.nodes if node.buffered is not None]
     at_once = sum(len(life.nodes) for life in lives) / sum(len(s.readings) for s in stretches)
-    asks = _Asker(elements, per_batch, lasting, newest.cycle)
+    shuffles = newest.kind in SHUFFLING
+    asks = _Asker(elements, per_batch, lasting, newest.cycle, shuffles)
     measured: dict[bool, list[MeasuredNode]] = {False: [], True: []}
     for (_, is_nested, _), members in sorted(_by_role(place).items()):
         measured[is_nested].append(_measure(members, batches, asks))

@@ -21,6 +21,7 @@ NESTING = {
     "GroupByReducer",
 }
 REPEATING = {"Repeat", "ForeverRepeat", "FiniteRepeat"}
+SHUFFLING = {"Shuffle", "ShuffleAndRepeat"}
 
 
 @dataclass(frozen=True)
