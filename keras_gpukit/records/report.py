@@ -1,0 +1,130 @@
+"""What a report is made of: runs read back from their log folders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import Phase
+
+State = Literal["completed", "interrupted", "running", "unfinished"]
+
+
+@dataclass(frozen=True)
+class Band:
+    """One figure over the points of a course. A point without a reading of it has None.
+
+    Attributes:
+        mean: Of the readings in each point.
+        low: The lowest of them.
+        high: The highest.
+        weight: What each point's mean was weighted with, in all: its steps, its seconds, or the
+            number of its readings.
+    """
+
+    mean: tuple[float | None, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+    weight: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Course:
+    """Readings of one kind over a run; where there are many, neighbours make one point.
+
+    Attributes:
+        time_s: When each point ended, in seconds since the Unix epoch.
+        step: Global step at that time; None where it was not told.
+        readings: In all.
+        readings_per_point: At most.
+        figures: By name; the unit is in the name.
+    """
+
+    time_s: tuple[float, ...]
+    step: tuple[int | None, ...]
+    readings: int
+    readings_per_point: int
+    figures: dict[str, Band]
+
+
+@dataclass(frozen=True)
+class CaptureReport:
+    """One captured profile.
+
+    Attributes:
+        name: Its path, from the log directory.
+        profile: What it says; None where it could not be read.
+        unreadable_because: Why not.
+        reason: Why it was captured, in words; None where nobody said.
+        held_up_s: How long it held training up; None where that was not measured.
+    """
+
+    name: str
+    profile: ProfileRecord | None = None
+    unreadable_because: str | None = None
+    reason: str | None = None
+    held_up_s: float | None = None
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """One run, read back.
+
+    Attributes:
+        name: Its log folder, from the log directory, with a number where a folder has several runs.
+        state: "completed"; "interrupted" by an exception; "running" where the last line is fresh;
+            "unfinished" where it ended without a word, or no `Monitor` watched it.
+        phase: What was run; None before its first steps.
+        began_s: In seconds since the Unix epoch.
+        ended_s: When its last line was written.
+        summary: What it came to. Of a run that is not over, or ended without a word, that is what
+            its lines tell so far, judged by the same rules.
+        steps: Figures of step windows: `step_time_s`, `wait_s`, `stall_fraction`,
+            `examples_per_s`, `buffered_batches`.
+        host: Figures of the host: fields of `HostSample`.
+        gpus: By the GPU's index, fields of `GPUSample`.
+        memory: By device, fields of `DeviceMemory`.
+        captures: Profiles, the oldest first.
+        has_courses: False where only the summary was kept, the run being one of many.
+        notes: What could not be read, in words.
+    """
+
+    name: str
+    state: State
+    phase: Phase | None = None
+    began_s: float | None = None
+    ended_s: float | None = None
+    summary: RunSummary = field(default_factory=lambda: RunSummary(Environment({})))
+    steps: Course | None = None
+    host: Course | None = None
+    gpus: dict[int, Course] = field(default_factory=dict)
+    memory: dict[str, Course] = field(default_factory=dict)
+    captures: tuple[CaptureReport, ...] = ()
+    has_courses: bool = True
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every run under a folder.
+
+    Attributes:
+        log_dir: The folder.
+        made_s: When it was read, in seconds since the Unix epoch.
+        version: Of keras_gpukit, which read it.
+        runs: The newest first.
+        captures: Profiles that belong to none of the runs.
+        notes: What was left out or could not be read, in words.
+        schema: Version of this layout.
+    """
+
+    log_dir: str
+    made_s: float
+    version: str
+    runs: tuple[RunReport, ...] = ()
+    captures: tuple[CaptureReport, ...] = ()
+    notes: tuple[str, ...] = ()
+    schema: int = 1
