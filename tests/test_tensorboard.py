@@ -204,6 +204,14 @@ def test_the_host_has_the_values_of_the_record(tensorboard, recorded, name):
     assert [value for _, value in tensorboard.points(f"host/{name}")] == pytest.approx(told)
 
 
+@pytest.mark.parametrize("name", ["current_bytes", "peak_bytes"])
+def test_memory_has_the_values_of_the_record(tensorboard, recorded, name):
+    told = [reading[name] for reading in recorded["memory"] if reading["device"] == "CPU:0"]
+    assert told
+    shown = [value for _, value in tensorboard.points(f"memory/CPU:0/{name}")]
+    assert shown == pytest.approx(told)
+
+
 def test_the_last_peak_of_memory_is_in_the_summary(tensorboard, recorded):
     (summary,) = recorded["summary"]
     (memory,) = summary["memory"]["devices"]

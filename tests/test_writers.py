@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import warnings
 import weakref
 from pathlib import Path
@@ -115,19 +116,23 @@ def test_writing_events_loads_no_tensorflow(tmp_path):
 def test_runs_follow_one_another_each_led_by_the_schema(tmp_path):
     for cpu_percent in (10.0, None):
         log = RunLog(tmp_path)
-        log.record("host", HostSample(cpu_percent, memory_bytes=7))
+        log.record("host", HostSample(cpu_percent, memory_bytes=7), step=9)
         log.close()
     written = lines(tmp_path / "gpukit" / "run.jsonl")
     assert [line["kind"] for line in written] == ["run", "host", "run", "host"]
     assert written[0]["record"]["schema"] == SCHEMA
     assert [written[i]["record"]["cpu_percent"] for i in (1, 3)] == [10.0, None]
+    assert [line["step"] for line in written] == [None, 9, None, 9]
+    times_s = [line["time_s"] for line in written]
+    assert times_s == sorted(times_s)
+    assert abs(times_s[0] - time.time()) < 60
 
 
 def test_a_line_torn_by_a_crash_spoils_no_line_of_the_next_run(tmp_path):
     path = tmp_path / "run.jsonl"
     path.write_bytes(b'{"kind": "run", "record": {}}\n{"kind": "ho')
     file = JsonLines(path)
-    file.write([("run", {"schema": SCHEMA})])
+    file.write([(1.0, None, "run", {"schema": SCHEMA})])
     file.close()
     whole, torn, after = path.read_text().splitlines()
     assert json.loads(whole)["kind"] == "run"
@@ -269,10 +274,10 @@ def test_taking_a_failed_write_back_spares_what_others_appended(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY))
         path = Path(sys.argv[1]) / "run.jsonl"
         mine, theirs = JsonLines(path), JsonLines(path)
-        mine.write([("mine", 1)])
-        theirs.write([("theirs", 2)])
+        mine.write([(1.0, None, "mine", 1)])
+        theirs.write([(1.0, None, "theirs", 2)])
         try:
-            mine.write([("mine", "x" * 2_000)])
+            mine.write([(1.0, None, "mine", "x" * 2_000)])
         except OSError:
             print("full")
     """

@@ -48,7 +48,7 @@ class DevicePlacement(WatchingCallback):
             self.summary = probe.stop()
             if session.log is not None:
                 session.log.values(session.step, {"placement": placement_markdown(self.summary)})
-                session.log.record("placement", self.summary)
+                session.log.record("placement", self.summary, session.step)
 
         session.step_functions.first_call.before.append(probe.start)
         session.step_functions.first_call.after.append(read)

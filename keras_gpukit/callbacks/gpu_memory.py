@@ -62,6 +62,8 @@ class GPUMemory(WatchingCallback):
                     for name in ("current_bytes", "peak_bytes")
                 },
             )
+            for memory in readings:
+                session.log.record("memory", memory, session.step)
 
         if sensor.devices:
             session.sampler.add("TensorFlow's allocators", sample)

@@ -82,7 +82,7 @@ class Monitor(WatchingCallback):
         for callback in self._watching:
             callback.guard(callback.begin, session, phase)
         if phase == session.phase and session.log is not None:
-            session.log.record("environment", session.environment)
+            session.log.record("environment", session.environment, session.step)
             session.log.values(session.step, {"setup": _environment_markdown(session)})
             self._write_overhead(session, phase)
 
@@ -97,7 +97,7 @@ class Monitor(WatchingCallback):
         self._summary = summary
         if session.log is not None:
             session.log.values(session.step, {"findings": markdown(summary)})
-            session.log.record("summary", summary)
+            session.log.record("summary", summary, session.step)
         if summary.ending == "completed" and self._prints(phase):
             print_summary(summary)
 

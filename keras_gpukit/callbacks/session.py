@@ -156,7 +156,7 @@ class Session:
 
     def _record_window(self, window: StepWindow) -> None:
         if self.log is not None:
-            self.log.record("steps", window)
+            self.log.record("steps", window, window.step)
 
     def _close(self) -> None:
         if not self._open:

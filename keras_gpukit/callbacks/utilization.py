@@ -91,14 +91,14 @@ class Utilization(WatchingCallback):
                     "host/disk_read_bytes_per_s": sample.disk_read_bytes_per_s,
                 },
             )
-            session.log.record("host", sample)
+            session.log.record("host", sample, session.step)
 
     def _sample_gpus(self, session: Session, nvml: NVMLSensor) -> None:
         for sample in nvml.read():
             self._gpus.setdefault(sample.index, GPUStatistics()).add(sample)
             if session.log is not None:
                 session.log.values(session.step, _gpu_tags(sample))
-                session.log.record("gpu", sample)
+                session.log.record("gpu", sample, session.step)
 
 
 def _gpu_tags(sample: GPUSample) -> dict[str, float | None]:

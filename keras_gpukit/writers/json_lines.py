@@ -15,8 +15,8 @@ from keras_gpukit.writers.append_file import AppendFile
 class JsonLines:
     """Appends records to a file of JSON lines.
 
-    Each line is {"kind": …, "record": …}. Runs follow one another; a line of kind "run", with the
-    layout's version as "schema", begins each.
+    Each line is {"kind": …, "time_s": …, "step": …, "record": …}. Runs follow one another; a line
+    of kind "run", with the layout's version as "schema", begins each.
 
     Args:
         path: The file.
@@ -32,18 +32,20 @@ class JsonLines:
             self._file.write(b"\n")
         self._encode = msgspec.json.Encoder().encode
 
-    def write(self, records: Iterable[tuple[str, Any]]) -> None:
+    def write(self, records: Iterable[tuple[float, int | None, str, Any]]) -> None:
         """Writes records.
 
         Args:
-            records: Kind and record.
+            records: Wall time in seconds, global step where it is known, kind, and record.
 
         Raises:
             OSError: If the disk does not take them; the file stays whole.
         """
         self._file.write(
             b"".join(
-                self._encode({"kind": kind, "record": record}) + b"\n" for kind, record in records
+                self._encode({"kind": kind, "time_s": time_s, "step": step, "record": record})
+                + b"\n"
+                for time_s, step, kind, record in records
             )
         )
 

@@ -70,7 +70,8 @@ class RunLog:
         self._records = _Feed(lambda: JsonLines(self.folder / "run.jsonl"))
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpukit-writer", daemon=True)
-        self._records.add(("run", {"schema": SCHEMA, "time_s": time.time()}))
+        now_s = time.time()
+        self._records.add((now_s, None, "run", {"schema": SCHEMA, "time_s": now_s}))
         self._thread.start()
 
     def values(
@@ -87,10 +88,16 @@ class RunLog:
         if known and self._thread.is_alive():
             self._events.add((time.time() if time_s is None else time_s, step, known))
 
-    def record(self, kind: str, record: Any) -> None:
-        """Hands a record to `run.jsonl`."""
+    def record(self, kind: str, record: Any, step: int | None = None) -> None:
+        """Hands a record to `run.jsonl`.
+
+        Args:
+            kind: What it is.
+            record: The record.
+            step: Global step, where it belongs to one.
+        """
         if self._thread.is_alive():
-            self._records.add((kind, record))
+            self._records.add((time.time(), step, kind, record))
 
     def close(self) -> None:
         """Writes what is left and closes the files; waits for a slow disk, but not for ever."""
