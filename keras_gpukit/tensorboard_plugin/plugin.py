@@ -1,0 +1,136 @@
+"""The plugin: its routes, and what TensorBoard asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorboard.backend import http_util
+from tensorboard.plugins import base_plugin
+from werkzeug import Request, Response
+
+from keras_gpukit.errors import logger
+from keras_gpukit.tensorboard_plugin import messages
+from keras_gpukit.tensorboard_plugin.log_dirs import log_dirs
+from keras_gpukit.tensorboard_plugin.report_pages import ReportPages
+from keras_gpukit.tensorboard_plugin.run_folders import RunFolder, RunFolders
+
+# TensorBoard's page waits for the answer whether the tab has something to show.
+FIRST_LOOK_S = 0.2
+STATIC = Path(__file__).parent / "static"
+DAY_S = 86400
+# TensorBoard's own policy is sent as well, and a browser keeps to both.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'self'",
+    )
+)
+
+
+class GPUKitPlugin(base_plugin.TBPlugin):
+    """The tab "GPU Kit".
+
+    What a page may ask for is told by the id of a folder that was found under the log directory;
+    no part of a URL ever becomes part of a path.
+
+    Args:
+        context: TensorBoard's own.
+    """
+
+    plugin_name = "gpukit"
+
+    def __init__(self, context: base_plugin.TBContext) -> None:
+        flags = context.flags
+        self._folders = RunFolders(
+            log_dirs(context.logdir or flags.logdir, getattr(flags, "logdir_spec", None))
+        )
+        self._pages = ReportPages()
+
+    def get_plugin_apps(self) -> Mapping[str, Callable[..., Any]]:
+        """The routes, below /data/plugin/gpukit."""
+        routes = {
+            "/index.js": _static("index.js", "text/javascript"),
+            "/tab.css": _static("tab.css", "text/css"),
+            "/plotly.js": self._plotly_js,
+            "/state": self._state,
+            "/report": self._report,
+        }
+        return {route: _reading_only(handler) for route, handler in routes.items()}
+
+    def is_active(self) -> bool:
+        """Whether there is a run to show; asked often, and answered from memory."""
+        return bool(self._folders.known(FIRST_LOOK_S).folders)
+
+    def frontend_metadata(self) -> base_plugin.FrontendMetadata:
+        """The tab's name and page. It keeps itself fresh, so TensorBoard need not reload it."""
+        return base_plugin.FrontendMetadata(
+            es_module_path="/index.js", tab_name="GPU Kit", disable_reload=True
+        )
+
+    def _state(self, request: Request) -> Response:
+        """Which folders there are, and a stamp that changes when the asked one's report would."""
+        found = self._folders.known()
+        folder = self._asked(request)
+        state = {
+            "folders": [{"id": one.id, "name": one.name} for one in found.folders.values()],
+            "complete": found.complete,
+            "stamp": folder.stamp() if folder else "",
+        }
+        return http_util.Respond(request, state, "application/json")
+
+    def _report(self, request: Request) -> Response:
+        folder = self._asked(request)
+        if folder:
+            return _page(request, self._pages.page(folder))
+        if "folder" in request.args:
+            return _page(request, messages.folder_is_gone(), code=404)
+        return _page(request, messages.no_runs(self._folders.roots))
+
+    def _plotly_js(self, request: Request) -> Response:
+        from keras_gpukit.reports.html import plotly_js
+
+        return http_util.Respond(request, plotly_js(), "text/javascript", expires=DAY_S)
+
+    def _asked(self, request: Request) -> RunFolder | None:
+        """The folder whose id a page gives, the first one if it gives none."""
+        known = self._folders.known().folders
+        if "folder" in request.args:
+            return known.get(request.args["folder"])
+        return next(iter(known.values()), None)
+
+
+def _static(name: str, content_type: str) -> Callable[[Request], Response]:
+    def serve(request: Request) -> Response:
+        return http_util.Respond(request, (STATIC / name).read_bytes(), content_type)
+
+    return serve
+
+
+def _page(request: Request, html: str, code: int = 200) -> Response:
+    return http_util.Respond(
+        request, html, "text/html", code, headers=[("Content-Security-Policy", POLICY)]
+    )
+
+
+def _reading_only(handler: Callable[[Request], Response]) -> Callable[..., Any]:
+    """Makes an application of a handler: one that changes nothing, and says what failed."""
+
+    @Request.application
+    def serve(request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            headers = [("Allow", "GET, HEAD")]
+            return http_util.Respond(request, "GET only", "text/plain", 405, headers=headers)
+        try:
+            return handler(request)
+        except Exception as error:
+            logger.warning("keras_gpukit: the GPU Kit tab failed.", exc_info=True)
+            return _page(request, messages.failed(error), code=500)
+
+    return serve

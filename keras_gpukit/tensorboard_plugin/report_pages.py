@@ -1,0 +1,52 @@
+"""Reports as pages, made when a record has changed."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from keras_gpukit.tensorboard_plugin.run_folders import RunFolder
+
+# A folder that was read is read on from where it was left; each holds some megabytes.
+KEPT = 8
+
+
+class ReportPages:
+    """The pages of the folders that were asked for last.
+
+    One is made at a time, since each may take a processor for seconds.
+    """
+
+    def __init__(self) -> None:
+        self._making = threading.Lock()
+        self._kept: OrderedDict[str, _ReportPage] = OrderedDict()
+
+    def page(self, folder: RunFolder) -> str:
+        """Returns a folder's report as HTML, which loads `plotly.js` from beside itself.
+
+        Raises:
+            OSError: If the folder has gone, or cannot be read.
+        """
+        with self._making:
+            page = self._kept.setdefault(folder.id, _ReportPage(folder))
+            self._kept.move_to_end(folder.id)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+            return page.html(folder.stamp())
+
+
+class _ReportPage:
+    def __init__(self, folder: RunFolder) -> None:
+        from keras_gpukit.saved_runs import LogFolder
+
+        self._log_folder = LogFolder(folder.path)
+        self._stamp = ""
+        self._html = ""
+
+    def html(self, stamp: str) -> str:
+        from keras_gpukit.reports.html import render
+
+        if stamp != self._stamp:
+            self._html = render(self._log_folder.report(), plotly_src="plotly.js")
+            self._stamp = stamp
+        return self._html

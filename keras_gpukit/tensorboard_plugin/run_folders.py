@@ -1,0 +1,176 @@
+"""The folders with watched runs under TensorBoard's log directories.
+
+They are looked for in the background and for a bounded time, since TensorBoard asks often and its
+log directories may be huge. Links are not followed: what they lead to may lie outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = "gpukit"
+RECORD = "run.jsonl"
+MAX_FOLDERS = 20_000
+WITHIN_S = 10.0
+LOOK_EVERY_S = 5.0
+# Looking may take a twentieth of the time at most.
+REST = 20
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder with runs in it, in folders below, or both; what a reader of the tab can pick.
+
+    Attributes:
+        id: What pages call it in their URLs; says nothing about where it lies.
+        name: What people read.
+        path: Where it lies.
+        records: The files that its report is made of.
+    """
+
+    id: str
+    name: str
+    path: Path
+    records: tuple[Path, ...]
+
+    def stamp(self) -> str:
+        """Changes with every line that is added to a record, and when one goes."""
+        told = hashlib.sha256()
+        for record in self.records:
+            try:
+                now = os.lstat(record)
+            except OSError:
+                continue
+            told.update(f"{now.st_ino} {now.st_size} {now.st_mtime_ns};".encode())
+        return told.hexdigest()
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one search found.
+
+    Attributes:
+        folders: By id: each log directory before the folders in it.
+        complete: False if the search gave up at its bounds.
+    """
+
+    folders: Mapping[str, RunFolder]
+    complete: bool = True
+
+
+def find_run_folders(
+    roots: Mapping[str, Path], *, max_folders: int = MAX_FOLDERS, within_s: float = WITHIN_S
+) -> Found:
+    """Looks for folders with runs, those near the top first.
+
+    Args:
+        roots: Log directories by name; a single one may be called "".
+        max_folders: How many folders are looked into at most.
+        within_s: For how long.
+    """
+    deadline_s = time.monotonic() + within_s
+    waiting = deque((name, folder) for name, folder in roots.items())
+    records: dict[str, list[Path]] = {name: [] for name in roots}
+    looked_into = 0
+    while waiting and looked_into < max_folders and time.monotonic() < deadline_s:
+        root, folder = waiting.popleft()
+        looked_into += 1
+        for below in _folders_in(folder):
+            if below.name == FOLDER and _is_file(below / RECORD):
+                records[root].append(below / RECORD)
+            else:
+                waiting.append((root, below))
+    folders = (
+        folder for name, root in roots.items() for folder in _run_folders(name, root, records[name])
+    )
+    return Found({folder.id: folder for folder in folders}, complete=not waiting)
+
+
+class RunFolders:
+    """Keeps knowing the folders with runs; asking costs next to nothing.
+
+    Args:
+        roots: Log directories by name.
+    """
+
+    def __init__(self, roots: Mapping[str, Path]) -> None:
+        self.roots = roots
+        self._found = Found({})
+        self._look_again_s = 0.0
+        self._looked_once = threading.Event()
+        self._looking = threading.Lock()
+
+    def known(self, wait_s: float = 0.0) -> Found:
+        """Returns what the last search found, and begins the next one if it is time.
+
+        Args:
+            wait_s: How long the very first search is waited for.
+        """
+        if time.monotonic() >= self._look_again_s and self._looking.acquire(blocking=False):
+            threading.Thread(target=self._look, name="gpukit-runs", daemon=True).start()
+        self._looked_once.wait(wait_s)
+        return self._found
+
+    def _look(self) -> None:
+        began_s = time.monotonic()
+        try:
+            self._found = find_run_folders(self.roots)
+        finally:
+            ended_s = time.monotonic()
+            self._look_again_s = ended_s + max(LOOK_EVERY_S, REST * (ended_s - began_s))
+            self._looked_once.set()
+            self._looking.release()
+
+
+def _folders_in(folder: Path) -> Iterator[Path]:
+    """The folders in a folder; none if it is gone or may not be read."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield Path(entry.path)
+    except OSError:
+        return
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file, and not a link, a pipe or a device called like one."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[RunFolder]:
+    """The log directory with all that is in it, then each folder with what is in it."""
+    within: dict[Path, list[Path]] = {record.parent.parent: [] for record in records}
+    if len(within) > 1:
+        within[root] = []
+    for record in records:
+        for folder in record.parents:
+            if folder in within:
+                within[folder].append(record)
+            if folder == root:
+                break
+    for folder in sorted(within, key=lambda folder: (folder != root, folder)):
+        whole = folder == root and len(within) > 1
+        name = f"All {len(records)} folders" if whole else readable(folder.relative_to(root))
+        yield RunFolder(
+            hashlib.sha256(os.fsencode(folder)).hexdigest()[:16],
+            f"{readable(root_name)}: {name}" if root_name else name,
+            folder,
+            tuple(within[folder]),
+        )
+
+
+def readable(path: str | Path) -> str:
+    """A path as text that can be shown and sent; its names may be any bytes."""
+    return os.fsencode(path).decode("utf-8", "replace")

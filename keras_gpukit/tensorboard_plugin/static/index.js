@@ -1,0 +1,130 @@
+// The tab: a bar with the folders to pick from, and the report of the picked one in a frame, made
+// anew when its record has changed.
+
+const POLL_MS = 3000;
+// Reading a long record takes the server a while: at most a fifth of the time goes on it.
+const REST = 5;
+
+const tab = {
+  folder: "", // the id of the picked folder; empty for the first
+  live: true,
+  shown: null, // what the frame shows, as folder and stamp
+  frame: null,
+};
+
+export async function render() {
+  document.documentElement.lang = "en";
+  document.title = "GPU Kit";
+  document.head.append(
+    element("meta", { name: "viewport", content: "width=device-width" }),
+    element("link", { rel: "stylesheet", href: "./tab.css" }),
+  );
+  tab.picker = element("select", { id: "folder" });
+  tab.picker.addEventListener("change", () => {
+    tab.folder = tab.picker.value;
+    refresh();
+  });
+  tab.button = element("button", { type: "button", textContent: "Pause" });
+  tab.button.addEventListener("click", () => {
+    tab.live = !tab.live;
+    tab.button.textContent = tab.live ? "Pause" : "Go on";
+    tab.live ? refresh() : say("Paused");
+  });
+  tab.status = element("span", { role: "status" });
+  tab.label = element("label", { htmlFor: "folder", textContent: "Runs in" });
+  const bar = element("header", { className: "bar" });
+  bar.append(tab.label, tab.picker, tab.status, tab.button);
+  tab.frames = element("main", { className: "frames" });
+  document.body.append(bar, tab.frames);
+
+  for (;;) {
+    const began = performance.now();
+    if (tab.live && onScreen()) await refresh();
+    const took = performance.now() - began;
+    await new Promise((done) => setTimeout(done, Math.max(POLL_MS, REST * took)));
+  }
+}
+
+let refreshing = Promise.resolve();
+
+// One after the other, so that an answer that comes late never replaces a newer one.
+function refresh() {
+  refreshing = refreshing.then(refreshOnce).catch(() => say("TensorBoard does not answer", true));
+  return refreshing;
+}
+
+async function refreshOnce() {
+  let state = await ask("state");
+  if (tab.folder && !state.folders.some((folder) => folder.id === tab.folder)) {
+    tab.folder = "";
+    state = await ask("state");
+  }
+  pick(state);
+  const wanted = JSON.stringify([tab.folder, state.stamp]);
+  if (wanted !== tab.shown) {
+    await show(address("report"));
+    tab.shown = wanted;
+    tab.updated = new Date().toLocaleTimeString();
+  }
+  say(`Updated ${tab.updated}` + (state.complete ? "" : ", too many folders to search them all"));
+}
+
+function address(route) {
+  const url = new URL(`./${route}`, import.meta.url);
+  if (tab.folder) url.searchParams.set("folder", tab.folder);
+  return url;
+}
+
+async function ask(route) {
+  const answer = await fetch(address(route));
+  if (!answer.ok) throw new Error(`${answer.status}`);
+  return answer.json();
+}
+
+function pick({ folders }) {
+  tab.label.hidden = tab.picker.hidden = folders.length < 2;
+  const now = JSON.stringify(folders);
+  if (now === tab.offered) return;
+  tab.offered = now;
+  tab.picker.replaceChildren(
+    ...folders.map(({ id, name }) => element("option", { value: id, text: name })),
+  );
+  tab.picker.value = tab.folder || folders[0]?.id;
+}
+
+// The new report is made ready behind the old one, so that nothing flickers.
+async function show(url) {
+  const next = element("iframe", { title: "Report", className: "behind", src: url.href });
+  const loaded = new Promise((done) => next.addEventListener("load", done));
+  tab.frames.append(next);
+  await loaded;
+  const old = tab.frame;
+  if (old) keepPlace(old.contentWindow, next.contentWindow);
+  next.className = "";
+  tab.frame = next;
+  old?.remove();
+}
+
+// What the reader has unfolded and scrolled to.
+function keepPlace(old, next) {
+  const open = Array.from(old.document.querySelectorAll("details"), (one) => one.open);
+  const details = next.document.querySelectorAll("details");
+  if (details.length === open.length) details.forEach((one, at) => (one.open = open[at]));
+  next.scrollTo(old.scrollX, old.scrollY);
+}
+
+function onScreen() {
+  return !document.hidden && window.innerWidth > 0;
+}
+
+function say(text, wrong = false) {
+  if (tab.status.textContent !== text) tab.status.textContent = text;
+  tab.status.classList.toggle("wrong", wrong);
+}
+
+function element(name, properties) {
+  const { role, ...rest } = properties;
+  const made = Object.assign(document.createElement(name), rest);
+  if (role) made.setAttribute("role", role);
+  return made;
+}
