@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
@@ -29,6 +30,25 @@ class Band:
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
     weight: tuple[float, ...]
+
+    @property
+    def overall(self) -> float | None:
+        """Mean of all readings."""
+        total = sum(self.weight)
+        if not total:
+            return None
+        parts = zip(self.mean, self.weight, strict=True)
+        return sum(mean * weight for mean, weight in parts if mean is not None) / total
+
+    @property
+    def lowest(self) -> float | None:
+        """The lowest of all readings."""
+        return min((value for value in self.low if value is not None), default=None)
+
+    @property
+    def highest(self) -> float | None:
+        """The highest of all readings."""
+        return max((value for value in self.high if value is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -55,18 +75,16 @@ class CaptureReport:
     """One captured profile.
 
     Attributes:
-        name: Its path, from the log directory.
-        profile: What it says; None where it could not be read.
-        unreadable_because: Why not.
-        reason: Why it was captured, in words; None where nobody said.
-        held_up_s: How long it held training up; None where that was not measured.
+        name: Of the capture, as in TensorBoard's Profile tab, with its host's file.
+        capture: When and why it was made; None where something else than a `Profiler` made it.
+        profile: What it says; None where it was not read.
+        unread_because: Why not.
     """
 
     name: str
+    capture: CaptureRecord | None = None
     profile: ProfileRecord | None = None
-    unreadable_because: str | None = None
-    reason: str | None = None
-    held_up_s: float | None = None
+    unread_because: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,9 +101,9 @@ class RunReport:
         summary: What it came to. Of a run that is not over, or ended without a word, that is what
             its lines tell so far, judged by the same rules.
         steps: Figures of step windows: `step_time_s`, `wait_s`, `stall_fraction`,
-            `examples_per_s`, `buffered_batches`.
+            `examples_per_s`, `buffered_batches`. Each second's windows are means already.
         host: Figures of the host: fields of `HostSample`.
-        gpus: By the GPU's index, fields of `GPUSample`.
+        gpus: By the GPU's index, fields of `GPUSample`, and `throttled`, 0 or 1.
         memory: By device, fields of `DeviceMemory`.
         captures: Profiles, the oldest first.
         has_courses: False where only the summary was kept, the run being one of many.

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
-from keras_gpukit.records.report import Report
+from keras_gpukit.records.report import CaptureReport, Report, RunReport
+from keras_gpukit.saved_runs.captures import Captures
+from keras_gpukit.saved_runs.find import FILE, FOLDER, MOST_FOLDERS, find_run_files, run_name
+from keras_gpukit.saved_runs.run_file import MOST_DETAILED, MOST_LISTED, RunFile, without_courses
+from keras_gpukit.version import __version__
+
+MOST_FILES = 50
 
 
 class LogFolder:
     """The runs under a folder. Asked again, it reads what was added since.
+
+    Of the newest `MOST_DETAILED` runs everything is told, of those before them the summary.
 
     Args:
         path: A run's log folder, or one with several of them at any depth.
@@ -17,6 +28,9 @@ class LogFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._files: dict[Path, RunFile] = {}
+        self._captures = Captures()
+        self._lock = threading.Lock()
 
     def report(self) -> Report:
         """Returns what there is now; may be called from any thread.
@@ -25,9 +39,84 @@ class LogFolder:
             FileNotFoundError: If the folder is not there, or holds no run and no profile.
             NotADirectoryError: If it is a file.
         """
-        raise NotImplementedError
+        with self._lock:
+            return self._report(time.time())
+
+    def _report(self, now_s: float) -> Report:
+        if not self.path.exists():
+            raise FileNotFoundError(f"There is no folder {self.path}.")
+        if not self.path.is_dir():
+            raise NotADirectoryError(f"{self.path} is a file; give the folder that was `log_dir`.")
+        files, everywhere = find_run_files(self.path)
+        captures = self._captures.under(self.path)
+        if not files and not captures:
+            raise FileNotFoundError(
+                f"No run lies under {self.path}: neither {FOLDER}/{FILE} nor a profile was found. "
+                f"Give the folder that was `log_dir` of a callback, such as "
+                f'keras_gpukit.Monitor("logs"), or one above it.'
+            )
+        notes = []
+        if not everywhere:
+            notes.append(f"Only the first {MOST_FOLDERS:,} folders were looked into.")
+        if len(files) > MOST_FILES:
+            notes.append(f"Only the newest {MOST_FILES} of {len(files):,} log folders are told.")
+            files = sorted(files, key=_changed_s)[-MOST_FILES:]
+        runs = self._runs(files, captures, now_s, notes)
+        runs.sort(key=lambda run: run.began_s or 0.0, reverse=True)
+        if len(runs) > MOST_LISTED:
+            notes.append(f"Only the newest {MOST_LISTED} of {len(runs):,} runs are told.")
+        return Report(
+            log_dir=os.fsencode(self.path).decode("utf-8", "replace"),
+            made_s=now_s,
+            version=__version__,
+            runs=tuple(
+                run if position < MOST_DETAILED else without_courses(run)
+                for position, run in enumerate(runs[:MOST_LISTED])
+            ),
+            captures=tuple(captures.values()),
+            notes=tuple(notes),
+        )
+
+    def _runs(
+        self,
+        files: list[Path],
+        captures: dict[Path, CaptureReport],
+        now_s: float,
+        notes: list[str],
+    ) -> list[RunReport]:
+        """Reads runs; takes what they captured out of `captures`, adds faults to `notes`."""
+        self._files = {
+            path: self._files.get(path) or RunFile(path, run_name(self.path, path))
+            for path in files
+        }
+        runs: list[RunReport] = []
+        for path, file in self._files.items():
+            log_dir = path.parent.parent
+            try:
+                runs += [_with_profiles(run, log_dir, captures) for run in file.runs(now_s)]
+            except OSError as error:
+                notes.append(f"{run_name(self.path, path)} could not be read: {error}.")
+        return runs
 
 
 def load_report(path: str | os.PathLike[str]) -> Report:
     """Reads the runs under a folder once; see `LogFolder.report`."""
     return LogFolder(path).report()
+
+
+def _with_profiles(run: RunReport, log_dir: Path, profiles: dict[Path, CaptureReport]) -> RunReport:
+    """Adds to the run's captures what their profiles say, and takes those out."""
+    captures = []
+    for each in run.captures:
+        path = each.capture.path if each.capture else None
+        # Only what was found under the folder: the path may be anything.
+        profile = profiles.pop(log_dir / path, None) if path else None
+        captures.append(replace(profile, capture=each.capture) if profile else each)
+    return replace(run, captures=tuple(captures))
+
+
+def _changed_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

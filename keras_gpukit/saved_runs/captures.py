@@ -1,0 +1,57 @@
+"""The profiles under a log folder, each read once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from keras_gpukit.records.report import CaptureReport
+
+MOST_READ = 12
+"""A profile of ten steps takes some tenths of a second to read."""
+
+
+class Captures:
+    """Finds and reads profiles; asked again, it reads only what is new."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[Path, int, int], CaptureReport] = {}
+
+    def under(self, root: Path) -> dict[Path, CaptureReport]:
+        """Returns what profiles say, by file, the oldest first.
+
+        Args:
+            root: The folder.
+        """
+        from keras_gpukit.profiling import find_profiles
+
+        files = sorted((_stamp(path) for path in find_profiles(root)), key=lambda file: file[2])
+        newest = set(files[-MOST_READ:])
+        told = {
+            file: self._read.get(file) or _read(file[0])
+            if file in newest
+            else CaptureReport(_name(file[0]), unread_because=f"only the newest {MOST_READ} are")
+            for file in files
+        }
+        self._read = {file: capture for file, capture in told.items() if file in newest}
+        return {path: capture for (path, _, _), capture in told.items()}
+
+
+def _read(path: Path) -> CaptureReport:
+    from keras_gpukit.profiling import read_profile
+
+    try:
+        return CaptureReport(_name(path), profile=read_profile(path))
+    except Exception as error:  # it may be any file at all, and the others can still be told
+        return CaptureReport(_name(path), unread_because=str(error) or type(error).__name__)
+
+
+def _stamp(path: Path) -> tuple[Path, int, int]:
+    try:
+        told = path.stat()
+    except OSError:  # it went in the meantime
+        return path, 0, 0
+    return path, told.st_size, told.st_mtime_ns
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.name.removesuffix('.xplane.pb')}"

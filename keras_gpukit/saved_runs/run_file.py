@@ -1,0 +1,122 @@
+"""One `run.jsonl` with its runs, read on from where reading ended."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from keras_gpukit.records.codec import SCHEMA
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.saved_runs.lines import whole_lines
+from keras_gpukit.saved_runs.run_lines import Line, RunLines
+
+MOST_DETAILED = 4
+"""Runs of which everything is kept; of those before them, the summary."""
+MOST_LISTED = 100
+
+_decode = msgspec.json.Decoder(Line).decode
+
+
+class RunFile:
+    """A file that may still be written to.
+
+    Args:
+        path: The file.
+        name: What to call its runs.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._path = path
+        self._name = name
+        self._begin_anew()
+
+    def runs(self, now_s: float) -> tuple[RunReport, ...]:
+        """Reads what was added since the last call, and returns all runs, the oldest first.
+
+        Args:
+            now_s: The time, in seconds since the Unix epoch.
+
+        Raises:
+            OSError: If the file cannot be read, or is none.
+        """
+        # Opening a pipe would wait for somebody to write to it.
+        if not stat.S_ISREG(os.stat(self._path).st_mode):
+            raise OSError(f"{self._path} is not a file")
+        with self._path.open("rb") as file:
+            self._read_on(file)
+        running = [self._current.report(now_s)] if self._current else []
+        return (*self._ended, *running)
+
+    def _begin_anew(self) -> None:
+        self._file_id: tuple[int, int] | None = None
+        self._offset = self._lines = self._begun = 0
+        self._ended: deque[RunReport] = deque(maxlen=MOST_LISTED)
+        self._current: RunLines | None = None
+
+    def _read_on(self, file: Any) -> None:
+        told = os.fstat(file.fileno())
+        if self._file_id != (told.st_dev, told.st_ino) or told.st_size < self._offset:
+            self._begin_anew()  # another file took its place
+            self._file_id = told.st_dev, told.st_ino
+        file.seek(self._offset)
+        for line, length in whole_lines(file):
+            self._offset += length
+            self._lines += 1
+            self._take(line)
+
+    def _take(self, data: bytes | None) -> None:
+        # Whatever stands in a file, at most its line is lost.
+        try:
+            if data is None:
+                raise ValueError("too long")
+            line = _decode(data)
+            if line.kind == "run":
+                self._begin_run(line)
+            self._run.take(line)
+        except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+            self._run.unreadable(self._lines, str(error) or type(error).__name__)
+
+    @property
+    def _run(self) -> RunLines:
+        if self._current is None:
+            self._start("It has lost its beginning.")
+        assert self._current is not None
+        return self._current
+
+    def _begin_run(self, line: Line) -> None:
+        schema = msgspec.json.decode(line.record, type=_Head).schema
+        newer = None
+        if schema > SCHEMA:
+            newer = (
+                f"A newer keras_gpukit wrote it, in layout {schema}; this one knows {SCHEMA}, and "
+                "may miss or misread what is newer: pip install --upgrade keras-gpukit."
+            )
+        self._start(newer)
+
+    def _start(self, note: str | None = None) -> None:
+        if self._current is not None:
+            self._end(self._current.report(None))
+        self._begun += 1
+        name = self._name if self._begun == 1 else f"{self._name} #{self._begun}"
+        self._current = RunLines(name, note)
+
+    def _end(self, run: RunReport) -> None:
+        self._ended.append(run)
+        if len(self._ended) > MOST_DETAILED:
+            older = -1 - MOST_DETAILED
+            self._ended[older] = without_courses(self._ended[older])
+
+
+class _Head(msgspec.Struct):
+    schema: int
+
+
+def without_courses(run: RunReport) -> RunReport:
+    """What is kept of a run that is one of many."""
+    return replace(run, steps=None, host=None, gpus={}, memory={}, has_courses=False)

@@ -1,0 +1,225 @@
+"""The lines of one run, taken in one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from keras_gpukit.records.capture import CaptureRecord
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
+from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.report import CaptureReport, Course, RunReport, State
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.saved_runs.bins import LARGEST, Bins
+from keras_gpukit.saved_runs.checked import checked_record
+from keras_gpukit.saved_runs.so_far import summary_so_far
+
+FRESH_S = 30.0
+"""Lines come about once a second; a run that has written none for so long has ended."""
+MOST_DEVICES = 64
+MOST_CAPTURES = 200
+_STEPS = ("step_time_s", "wait_s", "stall_fraction", "examples_per_s", "buffered_batches")
+_HOST = tuple(HostSample.__dataclass_fields__)
+_GPU = (
+    "utilization_percent",
+    "memory_used_bytes",
+    "memory_total_bytes",
+    "power_watts",
+    "temperature_celsius",
+)
+_MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
+K = TypeVar("K", int, str)
+
+
+class Line(msgspec.Struct, gc=False):
+    """One line of `run.jsonl`, its record not yet looked at."""
+
+    kind: str
+    record: msgspec.Raw
+    time_s: float | None = None
+    step: int | None = None
+
+
+class RunLines:
+    """Takes a run's lines in, in fixed memory.
+
+    Args:
+        name: Of the run.
+        note: What is wrong with it from the start, in words.
+    """
+
+    def __init__(self, name: str, note: str | None = None) -> None:
+        self._name = name
+        self._note = note
+        self._phase: Phase | None = None
+        self._began_s: float | None = None
+        self._ended_s: float | None = None
+        self._environment: Environment | None = None
+        self._placement: PlacementRecord | None = None
+        self._summary: RunSummary | None = None
+        self._captures: list[CaptureReport] = []
+        self._steps = Bins(_STEPS)
+        self._host = Bins(_HOST)
+        self._gpus: dict[int, Bins] = {}
+        self._memory: dict[str, Bins] = {}
+        self._latest_memory: dict[str, DeviceMemory] = {}
+        self._unreadable = 0
+        self._first_fault = ""
+        self._takers: dict[str, Callable[[Line, float], None]] = {
+            "environment": self._take_environment,
+            "placement": self._take_placement,
+            "steps": self._take_steps,
+            "host": self._take_host,
+            "gpu": self._take_gpu,
+            "memory": self._take_memory,
+            "capture": self._take_capture,
+            "summary": self._take_summary,
+        }
+
+    def take(self, line: Line) -> None:
+        """Takes one line in; of a kind that is not known, only its time.
+
+        Raises:
+            Exception: If the record is not what its kind says.
+        """
+        time_s = line.time_s
+        if time_s is None or not 0 < time_s < LARGEST:
+            raise ValueError("it does not say when it was written")
+        if taker := self._takers.get(line.kind):
+            taker(line, time_s)
+        if self._began_s is None:
+            self._began_s = time_s
+        self._ended_s = time_s
+
+    def unreadable(self, number: int, fault: str) -> None:
+        """Counts a line that could not be taken in.
+
+        Args:
+            number: Of the line in its file, from 1.
+            fault: What is wrong with it.
+        """
+        self._unreadable += 1
+        self._first_fault = self._first_fault or f"line {number:,}: {fault}"
+
+    def report(self, now_s: float | None) -> RunReport:
+        """Returns the run as far as it was read.
+
+        Args:
+            now_s: The time, in seconds since the Unix epoch; None for a run that another followed.
+        """
+        steps, host = self._steps.course(), self._host.course()
+        gpus = _courses(self._gpus)
+        return RunReport(
+            name=self._name,
+            state=self._state(now_s),
+            phase=self._phase,
+            began_s=self._began_s,
+            ended_s=self._ended_s,
+            summary=self._summary
+            or summary_so_far(
+                environment=self._environment,
+                operations=self._placement,
+                memory=self._latest_memory,
+                phase=self._phase,
+                steps=steps,
+                host=host,
+                gpus=gpus,
+            ),
+            steps=steps,
+            host=host,
+            gpus=gpus,
+            memory=_courses(self._memory),
+            captures=tuple(self._captures),
+            notes=self._notes(),
+        )
+
+    def _state(self, now_s: float | None) -> State:
+        if self._summary is not None:
+            return self._summary.ending
+        fresh = now_s is not None and now_s - (self._ended_s or 0.0) < FRESH_S
+        return "running" if fresh else "unfinished"
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = [self._note] if self._note else []
+        if self._unreadable:
+            lines = "1 line" if self._unreadable == 1 else f"{self._unreadable:,} lines"
+            notes.append(f"{lines} could not be read; the first is {self._first_fault}.")
+        return tuple(notes)
+
+    def _take_environment(self, line: Line, time_s: float) -> None:
+        self._environment = checked_record(line.record, Environment)
+
+    def _take_placement(self, line: Line, time_s: float) -> None:
+        self._placement = checked_record(line.record, PlacementRecord)
+
+    def _take_summary(self, line: Line, time_s: float) -> None:
+        self._summary = checked_record(line.record, RunSummary)
+
+    def _take_capture(self, line: Line, time_s: float) -> None:
+        if len(self._captures) == MOST_CAPTURES:
+            raise ValueError(f"a run with more than {MOST_CAPTURES} captures")
+        capture = checked_record(line.record, CaptureRecord)
+        self._captures.append(CaptureReport(capture.run, capture))
+
+    def _take_steps(self, line: Line, time_s: float) -> None:
+        window = _decode_window(line.record)
+        steps, duration_s = window.steps, window.duration_s
+        if not (0 < steps < LARGEST and 0 < duration_s < LARGEST):
+            raise ValueError("a window without steps or without time")
+        if self._phase is None:
+            self._phase = window.phase
+        if window.phase != self._phase:
+            return  # a validation within `fit`
+        wait_s, examples = window.input_wait_s, window.examples
+        self._steps.add(
+            time_s,
+            window.step,
+            (
+                (duration_s / steps, steps),
+                (None if wait_s is None else wait_s / steps, steps),
+                (None if wait_s is None else wait_s / duration_s, duration_s),
+                (None if examples is None else examples / duration_s, duration_s),
+                (window.buffered_batches, 1.0),
+            ),
+        )
+
+    def _take_host(self, line: Line, time_s: float) -> None:
+        sample = _decode_host(line.record)
+        self._host.add(time_s, line.step, _values(sample, _HOST))
+
+    def _take_gpu(self, line: Line, time_s: float) -> None:
+        sample = _decode_gpu(line.record)
+        reasons = sample.throttle_reasons
+        throttled = None if reasons is None else float(bool(reasons))
+        bins = _bins_of(self._gpus, sample.index, (*_GPU, "throttled"))
+        bins.add(time_s, line.step, (*_values(sample, _GPU), (throttled, 1.0)))
+
+    def _take_memory(self, line: Line, time_s: float) -> None:
+        reading = checked_record(line.record, DeviceMemory)
+        bins = _bins_of(self._memory, reading.device, _MEMORY)
+        bins.add(time_s, line.step, _values(reading, _MEMORY))
+        self._latest_memory[reading.device] = reading
+
+
+_decode_window = msgspec.json.Decoder(StepWindow).decode
+_decode_host = msgspec.json.Decoder(HostSample).decode
+_decode_gpu = msgspec.json.Decoder(GPUSample).decode
+
+
+def _values(sample: object, names: tuple[str, ...]) -> tuple[tuple[float | None, float], ...]:
+    return tuple((getattr(sample, name), 1.0) for name in names)
+
+
+def _bins_of(devices: dict[K, Bins], device: K, figures: tuple[str, ...]) -> Bins:
+    if device not in devices and len(devices) == MOST_DEVICES:
+        raise ValueError(f"more than {MOST_DEVICES} devices")
+    return devices.setdefault(device, Bins(figures))
+
+
+def _courses(devices: dict[K, Bins]) -> dict[K, Course]:
+    courses = {device: bins.course() for device, bins in sorted(devices.items())}
+    return {device: course for device, course in courses.items() if course is not None}

@@ -1,0 +1,113 @@
+"""What a run came to until now, from its lines, where it wrote no summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.machine import (
+    DeviceMemory,
+    GPUUtilization,
+    HostUtilization,
+    MemoryRecord,
+    UtilizationRecord,
+)
+from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.report import Band, Course
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord, Phase, ThroughputRecord
+from keras_gpukit.rules import judge
+
+
+def summary_so_far(
+    *,
+    environment: Environment | None,
+    operations: PlacementRecord | None,
+    memory: Mapping[str, DeviceMemory],
+    phase: Phase | None,
+    steps: Course | None,
+    host: Course | None,
+    gpus: Mapping[int, Course],
+) -> RunSummary:
+    """Sums up and judges.
+
+    Args:
+        environment: As it was recorded, if it was.
+        operations: Likewise.
+        memory: The latest reading of each allocator.
+        phase: What is run.
+        steps: Figures of its windows.
+        host: Readings of the host.
+        gpus: Readings of GPUs.
+    """
+    watched = phase is not None and steps is not None
+    summary = RunSummary(
+        environment=environment or Environment({}),
+        throughput=_throughput(phase, steps) if phase and steps else None,
+        input=_input(phase, steps) if phase and steps else None,
+        memory=MemoryRecord(tuple(memory.values())) if memory else None,
+        operations=operations,
+        utilization=_utilization(host, gpus) if host or gpus else None,
+    )
+    # Without its set-up, rules would judge what they take for a machine without GPUs.
+    return replace(summary, verdict=judge(summary)) if watched and environment else summary
+
+
+def _throughput(phase: Phase, steps: Course) -> ThroughputRecord:
+    times = steps.figures["step_time_s"]
+    measured = round(sum(times.weight))
+    return ThroughputRecord(
+        phase=phase,
+        steps=measured,
+        measured_steps=measured,
+        step_time_s=times.overall,
+        examples_per_s=steps.figures["examples_per_s"].overall,
+    )
+
+
+def _input(phase: Phase, steps: Course) -> InputRecord:
+    waits = steps.figures["wait_s"]
+    return InputRecord(
+        phase=phase,
+        measured_steps=round(sum(waits.weight)),
+        wait_s=waits.overall,
+        stall_fraction=steps.figures["stall_fraction"].overall,
+        buffered_batches=steps.figures["buffered_batches"].overall,
+        unknown_because=None if any(waits.weight) else "it was not measured",
+    )
+
+
+def _utilization(host: Course | None, gpus: Mapping[int, Course]) -> UtilizationRecord:
+    return UtilizationRecord(
+        samples=host.readings if host else 0,
+        interval_s=1.0,
+        gpus=tuple(_gpu(index, course.figures) for index, course in sorted(gpus.items())),
+        host=_host(host.figures) if host else None,
+    )
+
+
+def _host(figures: Mapping[str, Band]) -> HostUtilization:
+    return HostUtilization(
+        cpu_percent=figures["cpu_percent"].overall,
+        process_cpu_percent=figures["process_cpu_percent"].overall,
+        memory_max_bytes=_count(figures["memory_bytes"].highest),
+        memory_total_bytes=_count(figures["memory_total_bytes"].highest),
+        disk_read_bytes_per_s=figures["disk_read_bytes_per_s"].overall,
+    )
+
+
+def _gpu(index: int, figures: Mapping[str, Band]) -> GPUUtilization:
+    return GPUUtilization(
+        index=index,
+        utilization_percent=figures["utilization_percent"].overall,
+        memory_used_max_bytes=_count(figures["memory_used_bytes"].highest),
+        memory_total_bytes=_count(figures["memory_total_bytes"].highest),
+        power_watts=figures["power_watts"].overall,
+        temperature_max_celsius=figures["temperature_celsius"].highest,
+        throttled_fraction=figures["throttled"].overall,
+    )
+
+
+def _count(value: float | None) -> int | None:
+    return None if value is None else int(value)
