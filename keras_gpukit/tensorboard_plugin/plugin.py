@@ -83,7 +83,7 @@ class GPUKitPlugin(base_plugin.TBPlugin):
             "complete": found.complete,
             "stamp": folder.stamp() if folder else "",
         }
-        return http_util.Respond(request, state, "application/json")
+        return _respond(request, state, "application/json")
 
     def _report(self, request: Request) -> Response:
         folder = self._asked(request)
@@ -96,7 +96,7 @@ class GPUKitPlugin(base_plugin.TBPlugin):
     def _plotly_js(self, request: Request) -> Response:
         from keras_gpukit.reports.html import plotly_js
 
-        return http_util.Respond(request, plotly_js(), "text/javascript", expires=DAY_S)
+        return _respond(request, plotly_js(), "text/javascript", expires=DAY_S)
 
     def _asked(self, request: Request) -> RunFolder | None:
         """The folder whose id a page gives, the first one if it gives none."""
@@ -108,15 +108,19 @@ class GPUKitPlugin(base_plugin.TBPlugin):
 
 def _static(name: str, content_type: str) -> Callable[[Request], Response]:
     def serve(request: Request) -> Response:
-        return http_util.Respond(request, (STATIC / name).read_bytes(), content_type)
+        return _respond(request, (STATIC / name).read_bytes(), content_type)
 
     return serve
 
 
 def _page(request: Request, html: str, code: int = 200) -> Response:
-    return http_util.Respond(
-        request, html, "text/html", code, headers=[("Content-Security-Policy", POLICY)]
-    )
+    headers = [("Content-Security-Policy", POLICY)]
+    return _respond(request, html, "text/html", code=code, headers=headers)
+
+
+def _respond(request: Request, content: Any, content_type: str, **options: Any) -> Response:
+    response: Response = http_util.Respond(request, content, content_type, **options)
+    return response
 
 
 def _reading_only(handler: Callable[[Request], Response]) -> Callable[..., Any]:
@@ -126,7 +130,7 @@ def _reading_only(handler: Callable[[Request], Response]) -> Callable[..., Any]:
     def serve(request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             headers = [("Allow", "GET, HEAD")]
-            return http_util.Respond(request, "GET only", "text/plain", 405, headers=headers)
+            return _respond(request, "GET only", "text/plain", code=405, headers=headers)
         try:
             return handler(request)
         except Exception as error:
