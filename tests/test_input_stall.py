@@ -326,7 +326,10 @@ class FakeMeter:
     def start(self, first):
         return None
 
-    def read(self, stretch):
+    def take(self):
+        return None
+
+    def read(self, taken, stretch):
         waits_s = stretch.durations_s / 4
         return Reading(float(waits_s.sum()), waits_s, 1.0)
 

@@ -8,13 +8,13 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.examples import ExampleCounter
-from keras_gpukit.input_wait.meters import Meter, Reading, Stretch, Times
+from keras_gpukit.input_wait.meters import Meter, Reading, Stretch
 from keras_gpukit.input_wait.spread import Spread
 from keras_gpukit.input_wait.starts import PipelineStarts
 from keras_gpukit.input_wait.timed_fetch import RequestMeter
@@ -30,6 +30,28 @@ FIRST_READING_AFTER_STEPS = 8
 WINDOW_S = 1.0
 
 StepFunction = Callable[[Any], Any]
+
+
+class _Pending(NamedTuple):
+    """A stretch whose wait is still to be worked out.
+
+    Attributes:
+        taken: What the meter said at its end.
+        entries_s: When its calls were entered, and the one after them.
+        exits_s: When they returned, that one included.
+        raised: Whether one more call raised since.
+        stood_still: Whether the process stood still meanwhile.
+    """
+
+    taken: Any
+    entries_s: list[float]
+    exits_s: list[float]
+    raised: bool
+    stood_still: bool
+
+    def stretch(self) -> Stretch:
+        exits_s = np.array(self.exits_s)
+        return Stretch(np.array(self.entries_s), exits_s[:-1], self.exits_s[-1], self.raised)
 
 
 class StepClock:
@@ -109,9 +131,7 @@ class StepClock:
         # The window under way.
         self._started_s: float | None = None
         self._started_calls = 0
-        self._wait_s: float | None = None
-        self._buffered: float | None = None
-        self._waits: list[tuple[Times, Times]] = []
+        self._pending: list[_Pending] = []
 
     @property
     def steps(self) -> int:
@@ -235,6 +255,7 @@ class StepClock:
         self._started_s = None
         self._due_calls = self._due_s = math.inf
         self._entries_s, self._exits_s = [], []
+        self._pending = []
 
     def _take_up(self, source: Any) -> None:
         self._source = weakref.ref(source)
@@ -253,10 +274,10 @@ class StepClock:
         if self._started_s is None:
             first = max(1, FIRST_READING_AFTER_STEPS // self._steps_per_execution)
             self._calls_to_a_reading = min(first, self._most_calls_to_a_reading)
-            self._start(self._take_stretch())
+            self._start(self._end_stretch().stretch())
             self._begin(entry_s)
             return
-        self._read()
+        self._pending.append(self._end_stretch())
         if entry_s - self._started_s >= WINDOW_S:
             self._close(entry_s)
         twice = 2 * self._calls_to_a_reading
@@ -276,63 +297,65 @@ class StepClock:
 
     def _begin(self, entry_s: float) -> None:
         self._started_s, self._started_calls = entry_s, self.calls
-        self._wait_s, self._buffered = 0.0, None
         self._due_calls, self._due_s = self.calls + self._calls_to_a_reading, entry_s + WINDOW_S
 
-    def _take_stretch(self) -> Stretch:
+    def _end_stretch(self) -> _Pending:
         """The calls since the last reading, but the latest, which begins the next stretch."""
-        stretch = Stretch(
-            np.array(self._entries_s),
-            np.array(self._exits_s[:-1]),
-            self._exits_s[-1],
-            raised=self._raised,
-        )
-        self._entries_s, self._exits_s = self._entries_s[-1:], self._exits_s[-1:]
+        entries_s, exits_s = self._entries_s, self._exits_s
+        self._entries_s, self._exits_s = entries_s[-1:], exits_s[-1:]
         if self._wall is not None:
-            inside_s = stretch.exits_s - stretch.entries_s[:-1]
-            self._wall.add_inside(float(inside_s.sum()))
-        return stretch
-
-    def _read(self) -> None:
-        stretch = self._take_stretch()
-        reading = Reading(None) if self.meter is None else self.meter.read(stretch)
-        if self._stood_still_since(stretch.entries_s[0]):
-            reading = Reading(None, unknown_because="the process stood still")
-        if reading.unknown_because is not None:
-            self.unknown_because = reading.unknown_because
-        # Unknown for a part is unknown for the whole.
-        if self._wait_s is None or reading.wait_s is None:
-            self._wait_s = None
-        else:
-            self._wait_s += reading.wait_s
-        if reading.waits_s is not None:
-            self._waits.append((reading.waits_s, stretch.durations_s))
-        self._buffered = reading.buffered_batches
+            self._wall.add_inside(sum(exits_s) - sum(entries_s) + entries_s[-1] - exits_s[-1])
+        return _Pending(
+            None if self.meter is None or self._started_s is None else self.meter.take(),
+            entries_s,
+            exits_s,
+            self._raised,
+            self._stood_still_since(entries_s[0]),
+        )
 
     def _end_window(self) -> None:
         entry_s = self._entries_s[-1]
         if len(self._exits_s) > 1:  # else the latest call ended a reading
-            self._read()
+            self._pending.append(self._end_stretch())
         self._close(entry_s)
 
     def _close(self, entry_s: float) -> None:
         assert self._started_s is not None
-        if self._waits:
-            waits_s, durations_s = map(np.concatenate, zip(*self._waits, strict=True))
-            self.spread.add(waits_s, durations_s)
-            self._waits = []
+        pending, self._pending = self._pending, []
+        stretches = [each.stretch() for each in pending]
+        readings = list(map(self._read, pending, stretches))
+        known = [
+            (reading.waits_s, stretch.durations_s)
+            for reading, stretch in zip(readings, stretches, strict=True)
+            if reading.waits_s is not None
+        ]
+        if known:
+            self.spread.add(*map(np.concatenate, zip(*known, strict=True)))
+        waits_s = [reading.wait_s for reading in readings]
         window = StepWindow(
             phase=self._phase,
             time_s=time.time(),
             step=self.step,
             steps=(self.calls - self._started_calls) * self._steps_per_execution,
             duration_s=entry_s - self._started_s,
-            input_wait_s=self._wait_s,
+            # Unknown for a part is unknown for the whole.
+            input_wait_s=None if None in waits_s else sum(waits_s),
             examples=None if self._examples is None else self._examples.read(),
-            buffered_batches=self._buffered,
+            buffered_batches=readings[-1].buffered_batches if readings else None,
         )
         self._begin(entry_s)
         self._on_window(window)
+
+    def _read(self, pending: _Pending, stretch: Stretch) -> Reading:
+        """Works out what a stretch waited: all those of a window at once, when it is over."""
+        reading = Reading(None)
+        if self.meter is not None:
+            reading = self.meter.read(pending.taken, stretch)
+        if pending.stood_still:
+            reading = Reading(None, unknown_because="the process stood still")
+        if reading.unknown_because is not None:
+            self.unknown_because = reading.unknown_because
+        return reading
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
         began = self._now()

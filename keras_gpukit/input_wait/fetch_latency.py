@@ -25,25 +25,29 @@ class FetchLatencyMeter:
     def __init__(self, iterator: Any, steps_per_execution: int) -> None:
         self.confidence: Confidence = "exact" if steps_per_execution == 1 else "upper bound"
         self._total_s = fetch_time(iterator)
-        self._before_s: float = self._total_s()
+        self._before_s: float = self.take()
         self._until_s = 0.0
 
     def start(self, first: Stretch) -> PipelineStart | None:
         """Begins a stretch."""
         # The second call's fetch is in it too; next to that which starts a pipeline it is little.
-        wait_s = min(self._fetching_s(), float(first.durations_s.sum()))
+        wait_s = min(self._fetching_s(self.take()), float(first.durations_s.sum()))
         self._until_s = first.next_exit_s
         return PipelineStart(wait_s, shuffle_fraction=None)
 
-    def read(self, stretch: Stretch) -> Reading:
+    def take(self) -> float:
         """Ends the stretch and begins the next one."""
+        return self._total_s()
+
+    def read(self, taken: float, stretch: Stretch) -> Reading:
+        """Says how long a stretch waited."""
         # What was fetched belongs to the time between two calls' ends, not between two entries.
-        fetching_s, since_s = self._fetching_s(), self._until_s
+        fetching_s, since_s = self._fetching_s(taken), self._until_s
         self._until_s = stretch.next_exit_s
         share = min(fetching_s / max(self._until_s - since_s, 1e-9), 1.0)
         return Reading(share * float(stretch.durations_s.sum()))
 
-    def _fetching_s(self) -> float:
+    def _fetching_s(self, total_s: float) -> float:
         """Time of the fetches since the last time this was asked."""
-        before_s, self._before_s = self._before_s, self._total_s()
-        return self._before_s - before_s
+        before_s, self._before_s = self._before_s, total_s
+        return total_s - before_s

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -89,5 +89,16 @@ class Meter(Protocol):
             first: The pipeline's first call.
         """
 
-    def read(self, stretch: Stretch) -> Reading:
-        """Ends the stretch, and begins the next one where it ended."""
+    def take(self) -> Any:
+        """Ends the stretch, and begins the next one: reads what cannot be read later.
+
+        Training waits meanwhile, on caches that its step has just emptied.
+        """
+
+    def read(self, taken: Any, stretch: Stretch) -> Reading:
+        """Says how long a stretch waited. Stretches come in order.
+
+        Args:
+            taken: What `take` returned at its end.
+            stretch: Its calls.
+        """

@@ -69,7 +69,8 @@ class PipelineModelMeter:
         """Begins a stretch."""
         if self._hidden is not None:
             self._calibrate(self._hidden)
-        model = self._read_model(self._iterator())
+        model = self.take()
+        self._on_model(model)
         self._fetched = model.nodes[model.output].num_elements
         self._buffer = _last_buffer(model)
         gaps_s = _gaps_s(model)
@@ -82,12 +83,17 @@ class PipelineModelMeter:
             shuffle_fraction=_shuffle_fraction(model),
         )
 
-    def read(self, stretch: Stretch) -> Reading:
+    def take(self) -> Any:
         """Ends the stretch and begins the next one."""
         iterator = self._iterator()
-        if iterator is None:
+        return None if iterator is None else self._get_model(iterator)
+
+    def read(self, taken: Any, stretch: Stretch) -> Reading:
+        """Says how long a stretch waited."""
+        if taken is None:
             return Reading(None, unknown_because="the pipeline was gone before it was read")
-        model = self._read_model(iterator)
+        model = taken
+        self._on_model(model)
         before, self._fetched = self._fetched, model.nodes[model.output].num_elements
         buffered = None
         if self._buffer is not None:
@@ -107,11 +113,6 @@ class PipelineModelMeter:
         share = stretch.calls / len(gaps_s)
         wait_s = float(stretch.durations_s.sum() - share * gaps_s.sum())
         return Reading(_within(wait_s, stretch), None, buffered)
-
-    def _read_model(self, iterator: Any) -> Any:
-        model = self._get_model(iterator)
-        self._on_model(model)
-        return model
 
     def _calibrate(self, hidden: HiddenWait) -> None:
         try:

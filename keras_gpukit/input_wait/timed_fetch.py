@@ -42,7 +42,11 @@ class RequestMeter:
         self._before_s = self._waited_s
         return None
 
-    def read(self, stretch: Stretch) -> Reading:
+    def take(self) -> float:
         """Ends the stretch and begins the next one."""
-        before_s, self._before_s = self._before_s, self._waited_s
-        return Reading(self._waited_s - before_s)
+        return self._waited_s
+
+    def read(self, taken: float, stretch: Stretch) -> Reading:
+        """Says how long a stretch waited."""
+        before_s, self._before_s = self._before_s, taken
+        return Reading(taken - before_s)
