@@ -18,6 +18,8 @@ from tensorboard.backend import application
 from tensorboard.plugins.core import core_plugin
 from werkzeug.test import Client
 
+from keras_gpukit.saved_runs import find
+from keras_gpukit.saved_runs.find import find_run_files
 from keras_gpukit.tensorboard_plugin import run_folders
 from keras_gpukit.tensorboard_plugin.loader import GPUKitLoader
 
@@ -114,6 +116,12 @@ class TestWhichRuns:
         write_run(tmp_path / "mine")
         tab = tab_on(tmp_path)
         tab.wait_for("mine")
+        assert "mine" in tab.report().text
+
+    def test_tensorboard_may_be_started_on_the_folder_that_is_written(self, tmp_path):
+        write_run(tmp_path / "mine")
+        tab = tab_on(tmp_path / "mine" / "gpukit")
+        tab.wait_for(".")
         assert "mine" in tab.report().text
 
     def test_several_can_be_picked_or_seen_side_by_side(self, tmp_path):
@@ -358,21 +366,26 @@ class TestHostileRuns:
 
 
 class TestHugeLogDirectories:
-    def test_the_search_ends_and_says_so(self, tmp_path):
-        for number in range(300):
-            (tmp_path / f"{number:03}" / "checkpoints").mkdir(parents=True)
-        write_run(tmp_path / "zz")
-        nothing_left = run_folders.find_run_folders({"": tmp_path})
-        assert (len(nothing_left.folders), nothing_left.complete) == (1, True)
-        bounded = run_folders.find_run_folders({"": tmp_path}, max_folders=50)
-        assert (len(bounded.folders), bounded.complete) == (0, False)
-        assert not run_folders.find_run_folders({"": tmp_path}, within_s=0.0).complete
-
-    def test_those_near_the_top_are_found_first(self, tmp_path):
+    @pytest.fixture
+    def logdir(self, tmp_path) -> Path:
         for number in range(100):
-            (tmp_path / "aa" / f"{number:03}").mkdir(parents=True)
-        write_run(tmp_path / "zz")
-        assert run_folders.find_run_folders({"": tmp_path}, max_folders=4).folders
+            (tmp_path / f"{number:03}" / "checkpoints").mkdir(parents=True)
+        write_run(tmp_path / "zz" / "deep")
+        return tmp_path
+
+    def test_the_search_ends_and_says_so(self, logdir):
+        assert find_run_files(logdir)[1] is True
+        assert find_run_files(logdir, most_folders=50) == ([], False)
+        assert find_run_files(logdir, within_s=-1.0) == ([], False)
+
+    def test_runs_near_the_top_are_found_first(self, logdir):
+        record = write_run(logdir / "zz")
+        assert find_run_files(logdir, most_folders=204) == ([record], False)
+
+    def test_the_tab_says_that_it_did_not_see_all(self, logdir, monkeypatch):
+        monkeypatch.setattr(run_folders, "WITHIN_S", -1.0)
+        tab = tab_on(logdir)
+        wait_until(lambda: not tab.state()["complete"])
 
     def test_tensorboard_waits_for_no_search(self, tmp_path, monkeypatch):
         write_run(tmp_path / "mine")
@@ -383,7 +396,7 @@ class TestHugeLogDirectories:
             go_on.wait(DEADLINE_S)
             return scandir(path)
 
-        monkeypatch.setattr(run_folders.os, "scandir", slow_disk)
+        monkeypatch.setattr(find.os, "scandir", slow_disk)
         tab = tab_on(tmp_path)
         assert tab.listing()["enabled"] is False
         go_on.set()
@@ -401,8 +414,10 @@ def test_tensorboard_loads_nothing_heavy_for_it():
         (entry,) = entry_points(group="tensorboard_plugins", name="gpukit")
         flags = Namespace(logdir="/nowhere", logdir_spec="")
         plugin = entry.load()().load(base_plugin.TBContext(flags=flags, logdir="/nowhere"))
-        plugin.get_plugin_apps(), plugin.is_active(), plugin.frontend_metadata()
-        print(json.dumps([plugin.plugin_name, sorted(set(sys.modules) - before)]))
+        plugin.get_plugin_apps(), plugin.frontend_metadata()
+        at_start = set(sys.modules) - before
+        plugin.is_active()
+        print(json.dumps([sorted(at_start), sorted(set(sys.modules) - before)]))
     """
     told = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(loading)],
@@ -411,6 +426,7 @@ def test_tensorboard_loads_nothing_heavy_for_it():
         timeout=DEADLINE_S,
         check=True,
     )
-    name, loaded = json.loads(told.stdout)
-    assert name == "gpukit"
-    assert all(module.partition(".")[0] == "keras_gpukit" for module in loaded), loaded
+    at_start, later = json.loads(told.stdout)
+    assert all(module.partition(".")[0] == "keras_gpukit" for module in at_start), at_start
+    heavy = {"tensorflow", "keras", "plotly", "jinja2", "xprof", "numpy", "psutil"}
+    assert not heavy & set(later)

@@ -17,7 +17,7 @@ from keras_gpukit.tensorboard_plugin.report_pages import ReportPages
 from keras_gpukit.tensorboard_plugin.run_folders import RunFolder, RunFolders
 
 # TensorBoard's page waits for the answer whether the tab has something to show.
-FIRST_LOOK_S = 0.2
+FIRST_LOOK_S = 0.1
 STATIC = Path(__file__).parent / "static"
 DAY_S = 86400
 # TensorBoard's own policy is sent as well, and a browser keeps to both.

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = "gpukit"
-RECORD = "run.jsonl"
-MAX_FOLDERS = 20_000
 WITHIN_S = 10.0
 LOOK_EVERY_S = 5.0
 # Looking may take a twentieth of the time at most.
@@ -66,32 +61,22 @@ class Found:
     complete: bool = True
 
 
-def find_run_folders(
-    roots: Mapping[str, Path], *, max_folders: int = MAX_FOLDERS, within_s: float = WITHIN_S
-) -> Found:
+def find_run_folders(roots: Mapping[str, Path]) -> Found:
     """Looks for folders with runs, those near the top first.
 
     Args:
         roots: Log directories by name; a single one may be called "".
-        max_folders: How many folders are looked into at most.
-        within_s: For how long.
     """
-    deadline_s = time.monotonic() + within_s
-    waiting = deque((name, folder) for name, folder in roots.items())
-    records: dict[str, list[Path]] = {name: [] for name in roots}
-    looked_into = 0
-    while waiting and looked_into < max_folders and time.monotonic() < deadline_s:
-        root, folder = waiting.popleft()
-        looked_into += 1
-        for below in _folders_in(folder):
-            if below.name == FOLDER and _is_file(below / RECORD):
-                records[root].append(below / RECORD)
-            else:
-                waiting.append((root, below))
-    folders = (
-        folder for name, root in roots.items() for folder in _run_folders(name, root, records[name])
-    )
-    return Found({folder.id: folder for folder in folders}, complete=not waiting)
+    # Not before the search, so that TensorBoard does not wait for it at its start.
+    from keras_gpukit.saved_runs.find import find_run_files
+
+    folders: list[RunFolder] = []
+    complete = True
+    for name, root in roots.items():
+        records, everywhere = find_run_files(root, within_s=WITHIN_S)
+        folders += _run_folders(name, root, records)
+        complete &= everywhere
+    return Found({folder.id: folder for folder in folders}, complete)
 
 
 class RunFolders:
@@ -130,28 +115,9 @@ class RunFolders:
             self._looking.release()
 
 
-def _folders_in(folder: Path) -> Iterator[Path]:
-    """The folders in a folder; none if it is gone or may not be read."""
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    yield Path(entry.path)
-    except OSError:
-        return
-
-
-def _is_file(path: Path) -> bool:
-    """Whether it is a file, and not a link, a pipe or a device called like one."""
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
 def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[RunFolder]:
     """The log directory with all that is in it, then each folder with what is in it."""
-    within: dict[Path, list[Path]] = {record.parent.parent: [] for record in records}
+    within: dict[Path, list[Path]] = {_log_dir(root, record): [] for record in records}
     if len(within) > 1:
         within[root] = []
     for record in records:
@@ -169,6 +135,11 @@ def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[Ru
             folder,
             tuple(within[folder]),
         )
+
+
+def _log_dir(root: Path, record: Path) -> Path:
+    """The folder above "gpukit", unless TensorBoard was started on that one itself."""
+    return root if record.parent == root else record.parent.parent
 
 
 def readable(path: str | Path) -> str:

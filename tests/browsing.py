@@ -1,0 +1,90 @@
+"""A real Chromium and a real TensorBoard, for the tests and the screenshots."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+DEADLINE_S = 60
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+# No sandbox, since CI is root; the rest keeps Chromium from looking for the network.
+OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def find_chromium() -> str | None:
+    """Where Chromium is installed, if it is."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator:
+    """A browser."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(OPTIONS))
+        yield browser
+        browser.close()
+
+
+@contextlib.contextmanager
+def tensorboard(logdir: Path, *options: str) -> Iterator[str]:
+    """A TensorBoard process; gives its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    where = ["--logdir", str(logdir), "--host", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tensorboard.main", "--load_fast=false", *where, *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: process.poll() is not None or _answers(address))
+        assert process.poll() is None, "TensorBoard ended"
+        yield address
+    finally:
+        process.kill()
+        process.wait()
+
+
+def profile_page(address: str, run: str, tool: str, host: str) -> str:
+    """Where the Profile tab shows a tool."""
+    return f"{address}/?run={quote(run, safe='')}&tag={quote(tool)}&host={quote(host)}#profile"
+
+
+def wait_until(told, within_s: float = DEADLINE_S):
+    """Waits for something to be so, and returns it."""
+    deadline = time.monotonic() + within_s
+    while not (answer := told()):
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.1)
+    return answer
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/data/environment", timeout=DEADLINE_S):
+            return True
+    except (urllib.error.URLError, ConnectionError):
+        return False
