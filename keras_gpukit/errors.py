@@ -21,6 +21,10 @@ class AlreadyInitializedError(GPUKitError, RuntimeError):
     """TensorFlow has started its devices, so a setting that must come first cannot be applied."""
 
 
+class ProfileError(GPUKitError):
+    """A file cannot be read as a profile; the message says what it is, and what to do."""
+
+
 class GPUKitWarning(UserWarning):
     """Something was resolved or given up that the user should know; training goes on."""
 

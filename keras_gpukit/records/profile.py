@@ -30,7 +30,6 @@ Kind = Literal[
     "elementwise",
     "data movement",
     "optimizer",
-    "input",
     "other",
 ]
 
@@ -64,7 +63,7 @@ class DeviceProfile:
         host_to_device_bytes: Copied to it; None where the copies do not say.
         tensor_core_fraction: Share of the kernels' time spent in kernels that use Tensor Cores, by
             their names; None where no kernel ran.
-        model: Such as "NVIDIA H100"; None where it is not recorded.
+        compute_capability: Such as "9.0"; None where it is not recorded.
     """
 
     device: str
@@ -73,7 +72,7 @@ class DeviceProfile:
     kernels: int
     host_to_device_bytes: int | None = None
     tensor_core_fraction: float | None = None
-    model: str | None = None
+    compute_capability: str | None = None
 
 
 @dataclass(frozen=True)
@@ -142,14 +141,12 @@ class Holding:
         bytes: In all.
         count: Allocations.
         shape: Of the largest one, such as "[32,224,224,64]".
-        dtype: Of the largest one, such as "float".
     """
 
     operation: str
     bytes: int
     count: int
     shape: str | None = None
-    dtype: str | None = None
 
 
 @dataclass(frozen=True)
@@ -214,15 +211,16 @@ class ProfileRecord:
         span_s: From the first step's begin to the last one's end.
         step_time_s: Mean time of a step.
         parts_s: Mean time of a step by where it went; the parts add up to `step_time_s`. A moment
-            belongs to the first that fits of: kernels (in `Part`'s order), waiting for input, copies,
-            kernel launches, operations on the host, the time between two steps' functions, nothing
-            of all that. On a run without a GPU, what is computed is "host compute".
-        kinds_s: Mean time of a step in which each kind of computation ran: of kernels on a GPU, else
-            of operations on the host, and there less what others ran beside. It adds up to "device
-            compute" or "host compute".
-        each_step: At most 50 of the executions.
-        stall_fraction: Time in which the run waited for input and computed nothing, over the time of
-            the steps, 0 to 1.
+            belongs to the first that fits: a kernel ran; a kernel ran that exchanges data among
+            GPUs; a copy ran that is none from the host; the host waited for the next batch; a copy
+            from the host ran; the host launched kernels; it ran operations of the step; it was
+            between two steps' functions; nothing of all that. Without a GPU what is computed is
+            "host compute".
+        kinds_s: The same for "device compute", or without a GPU for "host compute", by what was
+            computed; of two at once, the first in `Kind`'s order counts. They add up to that part.
+        each_step: The first 50 executions at most.
+        stall_fraction: Time in which the run waited for input and computed nothing, over the time
+            of the steps, 0 to 1.
         stall_unknown_because: Why it is None.
         devices: One entry a GPU; none without.
         operations: The longest, of the GPU where there is one, else of the host.

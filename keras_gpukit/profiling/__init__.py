@@ -1,0 +1,8 @@
+"""Profiles: capturing one from a run, and reading one without TensorBoard."""
+
+from __future__ import annotations
+
+from keras_gpukit.profiling.find import find_profiles
+from keras_gpukit.profiling.read import read_profile
+
+__all__ = ["find_profiles", "read_profile"]

@@ -1,0 +1,155 @@
+"""Reads a profile: from a file to a record."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from keras_gpukit.errors import ProfileError
+from keras_gpukit.profiling.reading import breakdown
+from keras_gpukit.profiling.reading.gpu import GPUs, gpus_of, profile_of
+from keras_gpukit.profiling.reading.host import Host, sort_out
+from keras_gpukit.profiling.reading.memory import memory_of
+from keras_gpukit.profiling.reading.operations import top_kernels, top_operations
+from keras_gpukit.profiling.reading.problems import problems_of
+from keras_gpukit.profiling.reading.space import Events, Space, read_space
+from keras_gpukit.profiling.reading.stages import rank_stages
+from keras_gpukit.profiling.reading.steps import Steps, find_steps
+from keras_gpukit.records.profile import ProfileRecord
+
+LARGEST_BYTES = 256 << 20
+"""Fifty steps of a large model are a tenth of that."""
+HOST = "/host:CPU"
+_ENVIRONMENT = "Task Environment"
+_PLANES = ("/host:", "/device:", _ENVIRONMENT)
+_FOREIGN = {
+    b"\x1f\x8b": "It is compressed with gzip: unpack it first.",
+    b"PK": "It is a zip archive: unpack it first.",
+    b"\x89PNG": "It is a picture.",
+}
+
+
+def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
+    """Reads what a profile says of the steps in it, without TensorBoard and TensorFlow.
+
+    A damaged or truncated profile is read as far as it goes; `incomplete_because` then says so.
+
+    Args:
+        path: An `.xplane.pb`, as TensorFlow's profiler writes it.
+
+    Raises:
+        ProfileError: If nothing can be read of it; the message says why, and what to do.
+    """
+    path = Path(path)
+    data = _content(path)
+    space = read_space(data)
+    if not space.named(*_PLANES):
+        raise ProfileError(f"{_what_it_is(data)} Received: path={str(path)!r}")
+    host = _host_events(space)
+    steps, gpus = find_steps(host), gpus_of(space)
+    times = _capture_times(space)
+    origin_ps = int(steps.begin_ps[0]) if len(steps) else 0
+    record = {
+        "host": space.hostname,
+        "fingerprint": hashlib.blake2b(data, digest_size=8).hexdigest(),
+        "captured_s": times[0],
+        "capture_s": times[1],
+        "memory": memory_of(host, origin_ps),
+        "problems": problems_of(space),
+        "incomplete_because": _incomplete(space),
+    }
+    if len(steps) and steps.counted.total_ps:
+        record |= _of_steps(steps, sort_out(host), gpus)
+    else:
+        unknown = "No step is marked in the profile, and no train function of Keras is in it."
+        record |= {"steps_unknown_because": unknown, "stall_unknown_because": unknown}
+    return ProfileRecord(**record)  # type: ignore[arg-type]
+
+
+def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
+    """Returns the record's fields that are told of steps."""
+    per_execution = steps.per_execution
+    if steps.numbers is None and host.loops:
+        began_ps = host.computations[0]
+        inside = steps.counted.covered_ps(began_ps, began_ps + 1)
+        per_execution = max(1, round(int(inside.sum()) / len(steps)))
+    count = len(steps) * per_execution
+    total_ps = steps.counted.total_ps
+    parts = breakdown.part_spans(steps, host, gpus)
+    computed = parts.get("device compute" if gpus.each else "host compute", breakdown.NOTHING)
+    kinds = breakdown.kind_spans(host, gpus, computed)
+    waits = breakdown.exposed_waits(host, gpus)
+    waits_known = len(host.waits.begin_ps) > 0
+    to_mean_s = breakdown.PS / count
+    return {
+        "steps": count,
+        "steps_per_execution": per_execution,
+        "steps_from": steps.source,
+        "span_s": total_ps * breakdown.PS,
+        "step_time_s": total_ps * to_mean_s,
+        "parts_s": {part: spans.total_ps * to_mean_s for part, spans in parts.items()},
+        "kinds_s": {kind: spans.total_ps * to_mean_s for kind, spans in kinds.items()},
+        "each_step": breakdown.rows(steps, parts, int(steps.begin_ps[0])),
+        "stall_fraction": (waits & steps.counted).total_ps / total_ps if waits_known else None,
+        "stall_unknown_because": (
+            None if waits_known else "No fetch of a batch from tf.data is in the profile."
+        ),
+        "devices": tuple(profile_of(gpu, steps.counted) for gpu in gpus.each),
+        "operations": top_operations(host, gpus, steps.counted),
+        "kernels": top_kernels(gpus, steps.counted),
+        "stages": rank_stages(host.events, waits, steps.counted, count),
+    }
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            raise ProfileError(f"There is no such file. Received: path={str(path)!r}")
+        size_bytes = path.stat().st_size
+        if size_bytes > LARGEST_BYTES:
+            raise ProfileError(
+                f"A profile of {size_bytes / 2**20:,.0f} MiB is not read, since that would take "
+                f"more memory than it is worth: the most is {LARGEST_BYTES >> 20} MiB. Capture "
+                f"fewer steps; ten tell enough. Received: path={str(path)!r}"
+            )
+        with path.open("rb") as file:
+            return file.read(LARGEST_BYTES)
+    except OSError as error:
+        raise ProfileError(f"{error}. Received: path={str(path)!r}") from error
+
+
+def _what_it_is(data: bytes) -> str:
+    if not data:
+        return "The file is empty: its capture did not come to its end. Capture again."
+    for begin, words in _FOREIGN.items():
+        if data.startswith(begin):
+            return f"This is no profile. {words}"
+    return (
+        "This is no profile, or it is damaged beyond use. A profile is a file that TensorFlow "
+        "wrote to plugins/profile/ and that ends in .xplane.pb."
+    )
+
+
+def _host_events(space: Space) -> Events:
+    """Returns the host's events; of several planes of the host, the one with the most."""
+    planes = space.named(HOST) or space.named("/host:") or list(space.planes)
+    return max((plane.events for plane in planes), key=lambda events: len(events.kind))
+
+
+def _capture_times(space: Space) -> tuple[float | None, float | None]:
+    """Returns when the capture began, in seconds since the epoch, and how long it took."""
+    for plane in space.named(_ENVIRONMENT):
+        begin_ns, end_ns = (plane.stats.get(f"profile_{edge}_time") for edge in ("start", "stop"))
+        if isinstance(begin_ns, int):
+            took_ns = end_ns - begin_ns if isinstance(end_ns, int) else None
+            return begin_ns / 1e9, None if took_ns is None or took_ns < 0 else took_ns / 1e9
+    return None, None
+
+
+def _incomplete(space: Space) -> str | None:
+    return (
+        f"Not all of the file could be read: {'; '.join(space.incomplete)}."
+        if (space.incomplete)
+        else None
+    )

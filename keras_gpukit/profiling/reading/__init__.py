@@ -1,0 +1,1 @@
+"""Reading an `.xplane.pb`: from its bytes to a record."""

@@ -1,0 +1,93 @@
+"""Where the time of a step went."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from keras_gpukit.profiling.reading.gpu import GPUs
+from keras_gpukit.profiling.reading.host import Host, operation_name
+from keras_gpukit.profiling.reading.kinds import kind_of
+from keras_gpukit.profiling.reading.space import Events, Mask
+from keras_gpukit.profiling.reading.spans import NOTHING, Spans
+from keras_gpukit.profiling.reading.steps import Steps
+from keras_gpukit.records.profile import Kind, Part, StepProfile
+
+MOST_ROWS = 50
+PS = 1e-12
+
+
+def exposed_waits(host: Host, gpus: GPUs) -> Spans:
+    """Time in which the run waited for its next batch and computed nothing.
+
+    A copy from the host is no computation: it brings the batch. On a CPU, one step to an execution
+    fetches first and computes then. Several, in a loop, fetch the next batch while they compute.
+    """
+    if gpus.each:
+        return host.waits - gpus.computing
+    return host.waits - Spans.union(*host.computations) if host.loops else host.waits
+
+
+def part_spans(steps: Steps, host: Host, gpus: GPUs) -> dict[Part, Spans]:
+    """Gives every moment of the steps to one part."""
+    layers: dict[Part, Spans] = {
+        "device compute": gpus.compute,
+        "collectives": gpus.collectives,
+        "other copies": gpus.other_copies,
+        "input wait": exposed_waits(host, gpus),
+        "host to device": gpus.from_host,
+        "kernel launch": host.launches,
+        "host compute": host.computed,
+        "between steps": steps.counted - steps.inside,
+    }
+    return _one_after_the_other(layers, steps.counted, rest="idle")
+
+
+def kind_spans(host: Host, gpus: GPUs, computed: Spans) -> dict[Kind, Spans]:
+    """Gives every moment of computation to what was computed.
+
+    Args:
+        host: The host's events.
+        gpus: Those of the GPUs; where there is one, the host's do not count.
+        computed: The time to share out.
+    """
+    layers: dict[Kind, Spans] = dict.fromkeys(get_args(Kind), NOTHING)
+    sources = [(gpu.plane.events, gpu.kernels) for gpu in gpus.each]
+    for events, chosen in sources or [(host.events, host.operations)]:
+        for kind, spans in _by_kind(events, chosen, of_gpu=bool(sources)).items():
+            layers[kind] = layers[kind] | spans
+    return _one_after_the_other(layers, computed, rest="other")
+
+
+def rows(steps: Steps, parts: dict[Part, Spans], origin_ps: int) -> tuple[StepProfile, ...]:
+    """Returns the first steps one by one."""
+    begin_ps, end_ps = steps.begin_ps[:MOST_ROWS], steps.end_ps[:MOST_ROWS]
+    each_ps = {part: spans.covered_ps(begin_ps, end_ps) for part, spans in parts.items()}
+    return tuple(
+        StepProfile(
+            number=None if steps.numbers is None else steps.numbers[row],
+            begin_s=float(begin_ps[row] - origin_ps) * PS,
+            duration_s=float(end_ps[row] - begin_ps[row]) * PS,
+            parts_s={part: float(of_part[row]) * PS for part, of_part in each_ps.items()},
+        )
+        for row in range(len(begin_ps))
+    )
+
+
+def _by_kind(events: Events, chosen: Mask, *, of_gpu: bool) -> dict[Kind, Spans]:
+    """Returns when each kind of computation ran."""
+    kinds = [kind_of(name if of_gpu else operation_name(name)[1]) for name in events.names]
+    return {
+        kind: Spans.of(events, chosen & events.of(of_kind.__contains__))
+        for kind in set(kinds)
+        if (of_kind := {name for name, its in zip(events.names, kinds, strict=True) if its == kind})
+    }
+
+
+def _one_after_the_other(layers, whole, *, rest):  # type: ignore[no-untyped-def]
+    """Cuts each layer out of what the layers before it left; leaves out those with nothing."""
+    parts, left = {}, whole
+    for part, spans in layers.items():
+        parts[part] = left & spans
+        left = left - spans
+    parts[rest] = parts.get(rest, NOTHING) | left
+    return {part: spans for part, spans in parts.items() if spans.total_ps}

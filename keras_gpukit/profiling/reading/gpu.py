@@ -1,0 +1,128 @@
+"""What ran on the GPUs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+import numpy as np
+
+from keras_gpukit.profiling.reading.kinds import (
+    is_collective,
+    is_copy,
+    is_host_to_device,
+    uses_tensor_cores,
+)
+from keras_gpukit.profiling.reading.space import Mask, Plane, Space
+from keras_gpukit.profiling.reading.spans import NOTHING, Spans
+from keras_gpukit.records.profile import DeviceProfile
+
+PLANE = "/device:GPU:"
+# A GPU's other lines are drawn up from these.
+_STREAM = "Stream"
+_SIZE = re.compile(r"size:(\d+)")
+
+
+@dataclass(frozen=True)
+class GPU:
+    """One GPU's events on its streams, sorted out.
+
+    Attributes:
+        plane: All that was recorded of it.
+        kernels: Which of its events are kernels, collectives among them.
+        compute: Time in which kernels ran that are no collectives.
+        collectives: Time in which kernels ran that exchange data among GPUs.
+        from_host: Time in which copies from the host ran.
+        other_copies: Time in which other copies ran.
+    """
+
+    plane: Plane
+    kernels: Mask
+    compute: Spans
+    collectives: Spans
+    from_host: Spans
+    other_copies: Spans
+
+
+@dataclass(frozen=True)
+class GPUs:
+    """All of them: the time in which any of them did something."""
+
+    each: tuple[GPU, ...]
+    compute: Spans
+    collectives: Spans
+    from_host: Spans
+    other_copies: Spans
+
+    @property
+    def computing(self) -> Spans:
+        """Time in which something else than copies from the host ran."""
+        return self.compute | self.collectives | self.other_copies
+
+
+def gpus_of(space: Space) -> GPUs:
+    """Sorts out what ran on the GPUs; without one, all of it is empty."""
+    each = tuple(_sort_out(plane) for plane in space.named(PLANE))
+    return GPUs(
+        each,
+        reduce(or_, (gpu.compute for gpu in each), NOTHING),
+        reduce(or_, (gpu.collectives for gpu in each), NOTHING),
+        reduce(or_, (gpu.from_host for gpu in each), NOTHING),
+        reduce(or_, (gpu.other_copies for gpu in each), NOTHING),
+    )
+
+
+def profile_of(gpu: GPU, counted: Spans) -> DeviceProfile:
+    """Sums up one GPU over the time of the steps."""
+    events = gpu.plane.events
+    kernels = gpu.kernels & (counted.covered_ps(events.begin_ps, events.end_ps) > 0)
+    in_tensor_cores = kernels & events.of(uses_tensor_cores)
+    kernels_ps = events.duration_ps[kernels].astype(float).sum()
+    busy = gpu.compute | gpu.collectives | gpu.from_host | gpu.other_copies
+    total_ps = counted.total_ps
+    capability = [gpu.plane.stats.get(f"compute_cap_{part}") for part in ("major", "minor")]
+    return DeviceProfile(
+        device=gpu.plane.name.removeprefix("/device:"),
+        busy_fraction=(busy & counted).total_ps / total_ps,
+        compute_fraction=(gpu.compute & counted).total_ps / total_ps,
+        kernels=int(np.count_nonzero(kernels)),
+        host_to_device_bytes=_copied_bytes(gpu, counted),
+        tensor_core_fraction=(
+            float(events.duration_ps[in_tensor_cores].astype(float).sum() / kernels_ps)
+            if kernels_ps
+            else None
+        ),
+        compute_capability=(
+            ".".join(map(str, capability)) if all(isinstance(n, int) for n in capability) else None
+        ),
+    )
+
+
+def _sort_out(plane: Plane) -> GPU:
+    events = plane.events
+    on_stream = events.on(lambda name: name.startswith(_STREAM))
+    copies, collectives = events.of(is_copy), events.of(is_collective)
+    from_host = events.of(is_host_to_device)
+    kernels = on_stream & ~copies
+    return GPU(
+        plane,
+        kernels,
+        compute=Spans.of(events, kernels & ~collectives),
+        collectives=Spans.of(events, kernels & collectives),
+        from_host=Spans.of(events, on_stream & from_host),
+        other_copies=Spans.of(events, on_stream & copies & ~from_host),
+    )
+
+
+def _copied_bytes(gpu: GPU, counted: Spans) -> int | None:
+    events = gpu.plane.events
+    copies = events.of(is_host_to_device)
+    copies &= counted.covered_ps(events.begin_ps, events.end_ps) > 0
+    sizes = [
+        _SIZE.search(str(events.stats[index].get("memcpy_details", "")))
+        for index in np.flatnonzero(copies)
+    ]
+    known = [int(size[1]) for size in sizes if size]
+    return sum(known) if known and len(known) == len(sizes) else None

@@ -1,0 +1,72 @@
+"""What an operation or a kernel does, by its name.
+
+TensorFlow operations have types, so theirs is a table. Kernels only have the names they were
+compiled with: parts of names that CUDA's libraries, XLA and TensorFlow are known to use tell them.
+What no part fits is "other".
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from keras_gpukit.records.profile import Kind
+
+# The first that fits counts, so the more particular ones come first. "~" stands for the edge of a
+# word, where underscores and digits are no letters.
+_PATTERNS: tuple[tuple[Kind, str], ...] = (
+    ("attention", "attention|flash_?(fwd|bwd)|fmha|mha_"),
+    ("normalization", "(batch|layer|group|instance|rms)_?norm|~bn_|~lrn~|softmax"),
+    ("optimizer", "apply_?(adam|sgd|momentum|gradient|rms)|assign(add|sub)?variable"),
+    ("convolution", "conv|wgrad|dgrad|fprop|winograd|implicit_gemm|im2col"),
+    ("matmul", "matmul|gemm|gemv|~dot~|cutlass|einsum|splitk|xmma|wgmma"),
+    ("elementwise", "eigenmetakernel(?!.*reduc)"),
+    ("reduction", "reduc|~(sum|mean|max|min|prod|argmax|argmin|biasaddgrad|l2loss|topkv?)~"),
+    ("reduction", "(max|avg)_?pool|cumsum|sort"),
+    ("data movement", "transpose|concat|pad|slice|gather|scatter|tile|copy|reshape|stitch|shuffle"),
+    ("data movement", "permute|reverse|split|pack|broadcastto|onehot|nchw|nhwc|squeeze"),
+    ("elementwise", "elementwise|cwise|fusion|unary|binary|vectorized|random|dropout|fill"),
+    ("elementwise", "relu|sigmoid|tanh|gelu|silu|swish|squareddifference|multiply|subtract|divide"),
+    ("elementwise", "~(add|addv|addn|sub|mul|div|realdiv|divnonan|neg|square|sqrt|rsqrt|exp|log)~"),
+    ("elementwise", "~(pow|cast|select|selectv|maximum|minimum|biasadd|greater|less|equal|sign)~"),
+)
+_COMPILED = tuple(
+    (kind, re.compile(re.sub("~([a-z(])", r"(?<![a-z])\1", pattern).replace("~", "(?![a-z])")))
+    for kind, pattern in _PATTERNS
+)
+_COLLECTIVE = re.compile(r"nccl|rccl|all_?-?(reduce|gather|to_?-?all)|reduce_?-?scatter", re.I)
+_COPY = re.compile(r"mem(cpy|set)", re.I)
+_HOST_TO_DEVICE = re.compile(r"memcpy_?h(to)?d(?!h)|host.to.device", re.I)
+# Names of matrix instructions, and of the tiles they work on, from Volta to Hopper.
+_TENSOR_CORE = re.compile(r"884|1688|16816|[hi]mma|xmma|wgmma|tensorop|wmma", re.I)
+_MKL = re.compile(r"^_mkl(native|onednn)?(fused)?|^_fused", re.I)
+
+
+@lru_cache(maxsize=4096)
+def kind_of(name: str) -> Kind:
+    """Returns what an operation of that type, or a kernel of that name, does."""
+    plain = _MKL.sub("", name.rsplit("/", 1)[-1]).lower()
+    for kind, pattern in _COMPILED:
+        if pattern.search(plain):
+            return kind
+    return "other"
+
+
+def is_collective(kernel: str) -> bool:
+    """Tells whether a kernel exchanges data among GPUs."""
+    return bool(_COLLECTIVE.search(kernel))
+
+
+def is_copy(kernel: str) -> bool:
+    """Tells whether what ran on a GPU's stream is a copy, or a filling, of memory."""
+    return bool(_COPY.match(kernel))
+
+
+def is_host_to_device(kernel: str) -> bool:
+    """Tells whether it is a copy from the host to the GPU."""
+    return bool(_HOST_TO_DEVICE.search(kernel))
+
+
+def uses_tensor_cores(kernel: str) -> bool:
+    """Tells whether a kernel uses Tensor Cores; its name is all there is to go by."""
+    return bool(_TENSOR_CORE.search(kernel))

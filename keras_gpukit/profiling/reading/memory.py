@@ -1,0 +1,106 @@
+"""What TensorFlow's allocators held over a capture."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+
+import numpy as np
+
+from keras_gpukit.profiling.reading.breakdown import PS
+from keras_gpukit.profiling.reading.host import short_name
+from keras_gpukit.profiling.reading.space import Events, Numbers, Stats
+from keras_gpukit.records.profile import Holding, MemoryPoint, MemoryProfile
+
+MOST_STRETCHES = 120
+"""Of each the lowest and the highest reading are kept."""
+MOST_HOLDINGS = 15
+_ALLOCATION, _DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
+_USED = "bytes_allocated"
+_MOST_BYTES = 1 << 53  # more is a damaged entry
+
+
+def memory_of(host: Events, origin_ps: int) -> tuple[MemoryProfile, ...]:
+    """Reads the allocators' events.
+
+    Args:
+        host: Events of the host. Each time an allocator gives or takes memory back, it says how
+            much is in use after that.
+        origin_ps: Time that the timeline counts from.
+    """
+    by_allocator: dict[str, list[int]] = defaultdict(list)
+    chosen = np.flatnonzero(host.of(lambda name: name in (_ALLOCATION, _DEALLOCATION)))
+    for index in chosen[np.argsort(host.begin_ps[chosen], kind="stable")]:
+        stats = host.stats[index]
+        used_bytes = stats.get(_USED)
+        if isinstance(used_bytes, int) and 0 <= used_bytes < _MOST_BYTES:
+            by_allocator[str(stats.get("allocator_name", ""))].append(index)
+    return tuple(
+        _profile(name, host, np.array(indices), origin_ps)
+        for name, indices in sorted(by_allocator.items())
+    )
+
+
+def _profile(name: str, host: Events, indices: Numbers, origin_ps: int) -> MemoryProfile:
+    used_bytes = np.array([host.stats[index][_USED] for index in indices], np.int64)
+    time_s = (host.begin_ps[indices] - origin_ps) * PS
+    peak = int(used_bytes.argmax())
+    at_peak = host.stats[indices[peak]]
+    available = at_peak.get("bytes_available")
+    holdings, held_bytes = _held(host, indices[: peak + 1])
+    return MemoryProfile(
+        allocator=name,
+        timeline=tuple(
+            MemoryPoint(float(time_s[row]), int(used_bytes[row])) for row in _telling(used_bytes)
+        ),
+        peak_bytes=int(used_bytes[peak]),
+        peak_time_s=float(time_s[peak]),
+        total_bytes=int(used_bytes[peak]) + available if isinstance(available, int) else None,
+        holdings=holdings,
+        before_bytes=max(0, int(used_bytes[peak]) - held_bytes),
+    )
+
+
+def _telling(used_bytes: Numbers) -> Numbers:
+    """Chooses what a picture needs: each stretch's lowest and highest reading, and the ends."""
+    if len(used_bytes) <= 2 * MOST_STRETCHES:
+        return np.arange(len(used_bytes))
+    edges = np.linspace(0, len(used_bytes), MOST_STRETCHES + 1).astype(np.int64)
+    rows = [0, len(used_bytes) - 1]
+    for begin, end in pairwise(edges.tolist()):
+        stretch = used_bytes[begin:end]
+        rows += [begin + int(stretch.argmin()), begin + int(stretch.argmax())]
+    return np.unique(rows)
+
+
+def _held(host: Events, indices: Numbers) -> tuple[tuple[Holding, ...], int]:
+    """Returns what was allocated and not given back, and how much that is in all."""
+    live: dict[object, Stats] = {}
+    for index in indices:
+        stats = host.stats[index]
+        if host.names[host.kind[index]] == _ALLOCATION:
+            live[stats.get("addr")] = stats
+        else:
+            live.pop(stats.get("addr"), None)
+    by_operation: dict[str, list[Stats]] = defaultdict(list)
+    for stats in live.values():
+        by_operation[short_name(str(stats.get("tf_op", "")))].append(stats)
+    holdings = [_holding(*item) for item in by_operation.items()]
+    holdings.sort(key=lambda holding: holding.bytes, reverse=True)
+    return tuple(holdings[:MOST_HOLDINGS]), sum(holding.bytes for holding in holdings)
+
+
+def _holding(operation: str, allocations: list[Stats]) -> Holding:
+    largest = max(allocations, key=_size)
+    shape = largest.get("shape") or largest.get("tensor_shapes")
+    return Holding(
+        operation=operation or "unknown",
+        bytes=sum(map(_size, allocations)),
+        count=len(allocations),
+        shape=None if shape is None else str(shape),
+    )
+
+
+def _size(allocation: Stats) -> int:
+    size = allocation.get("allocation_bytes", allocation.get("requested_bytes"))
+    return size if isinstance(size, int) else 0

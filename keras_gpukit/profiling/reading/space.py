@@ -1,0 +1,225 @@
+"""The content of an `.xplane.pb` as arrays of events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from keras_gpukit.profiling.reading.wire import Wire
+
+Value = int | float | str
+Stats = Mapping[str, Value]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+LONGEST_PS = 1 << 53
+"""Two and a half hours: what lies further from the begin is a damaged event."""
+LONGEST_TEXT = 500
+# Field numbers.
+_PLANE, _ERROR, _WARNING, _HOSTNAME = 1, 2, 3, 4
+_LINE, _EVENT_METADATA, _STAT_METADATA = 3, 4, 5
+_EVENT = 4
+# Events of the host whose own figures are read; of the others, only their names and times.
+_TELLING = ("Iterator::", "MemoryAllocation", "MemoryDeallocation")
+_NONE: Stats = {}
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events of one plane, on all its lines, in no order.
+
+    Attributes:
+        names: What kinds of event there are.
+        stat_names: Figures that the first event of each kind carries.
+        lines: Names of the lines: of threads, or of a GPU's streams.
+        kind: Index into `names`, of each event.
+        line: Index into `lines`, of each event.
+        begin_ps: When each began, since the first line's origin.
+        end_ps: When each ended.
+        stats: What each carries, where it is of interest.
+    """
+
+    names: tuple[str, ...]
+    stat_names: tuple[frozenset[str], ...]
+    lines: tuple[str, ...]
+    kind: Numbers
+    line: Numbers
+    begin_ps: Numbers
+    end_ps: Numbers
+    stats: tuple[Stats, ...]
+
+    def of(self, wanted: Callable[[str], bool]) -> Mask:
+        """Tells which events have a name of that sort."""
+        return np.array([wanted(name) for name in self.names], bool)[self.kind]
+
+    def carrying(self, stat: str) -> Mask:
+        """Tells which events are of a kind that carries a figure."""
+        return np.array([stat in names for names in self.stat_names], bool)[self.kind]
+
+    def on(self, wanted: Callable[[str], bool]) -> Mask:
+        """Tells which events are on a line with a name of that sort."""
+        return np.array([wanted(name) for name in self.lines], bool)[self.line]
+
+    @property
+    def duration_ps(self) -> Numbers:
+        """How long each took."""
+        return self.end_ps - self.begin_ps
+
+
+@dataclass(frozen=True)
+class Plane:
+    """What one source recorded: the host, or one GPU."""
+
+    name: str
+    stats: Stats
+    events: Events
+
+
+@dataclass(frozen=True)
+class Space:
+    """A whole file.
+
+    Attributes:
+        planes: What was recorded.
+        hostname: The machine.
+        problems: The profiler's own errors and warnings.
+        incomplete: What of the file could not be read.
+    """
+
+    planes: tuple[Plane, ...]
+    hostname: str | None
+    problems: tuple[str, ...]
+    incomplete: tuple[str, ...]
+
+    def named(self, *prefixes: str) -> list[Plane]:
+        """Returns the planes whose names begin so."""
+        return [plane for plane in self.planes if plane.name.startswith(prefixes)]
+
+
+def read_space(data: bytes) -> Space:
+    """Reads a file's content, as far as it can be read."""
+    wire, drafts = Wire(data), []
+    texts: dict[int, list[str]] = {_ERROR: [], _WARNING: [], _HOSTNAME: []}
+    for number, _, begin, end in wire.fields(0, len(data)):
+        if number == _PLANE:
+            drafts.append(_Draft(wire, begin, end))
+        elif number in texts:
+            texts[number].append(_text(data[begin : begin + LONGEST_TEXT]))
+    # Times may be counted from 1970 on, too much for 64 bits of picoseconds.
+    origin_ns = min((ns for draft in drafts for ns in draft.origins_ns()), default=0)
+    return Space(
+        planes=tuple(draft.finish(origin_ns) for draft in drafts),
+        hostname=next(iter(texts[_HOSTNAME]), None),
+        problems=tuple(dict.fromkeys(texts[_ERROR] + texts[_WARNING])),
+        incomplete=tuple(wire.incomplete),
+    )
+
+
+class _Draft:
+    """A plane of which all is read but its events, which need the names that follow them."""
+
+    def __init__(self, wire: Wire, begin: int, end: int) -> None:
+        self._wire = wire
+        self._events: dict[int, tuple[str, Any]] = {}
+        self._stats: dict[int, str] = {}
+        self._lines: list[tuple[str, int, list[tuple[int, int]]]] = []
+        rest = []
+        for number, tag, content, stop in wire.fields(begin, end):
+            if number == _LINE:
+                self._add_line(content, stop)
+            elif number in (_EVENT_METADATA, _STAT_METADATA):
+                self._add_metadata(number, wire.data[content:stop])
+            else:
+                rest.append(wire.data[tag:stop])
+        self._plane = wire.parse("Plane", b"".join(rest)) or wire.parse("Plane", b"")
+        self._all_tell = _text(self._plane.name).startswith("/device:")
+
+    def _add_line(self, begin: int, end: int) -> None:
+        events, rest = [], []
+        for number, tag, content, stop in self._wire.fields(begin, end):
+            if number == _EVENT:
+                events.append((content, stop))
+            else:
+                rest.append(self._wire.data[tag:stop])
+        line = self._wire.parse("Line", b"".join(rest))
+        if line is not None:
+            self._lines.append((_text(line.name), line.timestamp_ns, events))
+
+    def _add_metadata(self, number: int, content: bytes) -> None:
+        of_event = number == _EVENT_METADATA
+        entry = self._wire.parse("EventMetadataEntry" if of_event else "StatMetadataEntry", content)
+        if entry is None:
+            return
+        name = _text(entry.value.name)
+        if of_event:
+            self._events[entry.key] = name, entry.value.stats
+        else:
+            self._stats[entry.key] = name
+
+    def origins_ns(self) -> list[int]:
+        return [timestamp_ns for _, timestamp_ns, events in self._lines if events]
+
+    def finish(self, origin_ns: int) -> Plane:
+        return Plane(
+            name=_text(self._plane.name),
+            stats=self._values(self._plane.stats),
+            events=self._read_events(origin_ns),
+        )
+
+    def _read_events(self, origin_ns: int) -> Events:
+        index: dict[int, int] = {}
+        stat_names: list[frozenset[str]] = []
+        telling: list[bool] = []
+        columns: tuple[list[int], ...] = ([], [], [], [])
+        stats: list[Stats] = []
+        shared: dict[tuple[tuple[str, Value], ...], Stats] = {}
+        for line, (_, timestamp_ns, places) in enumerate(self._lines):
+            for begin, end in places:
+                event = self._wire.parse("Event", self._wire.data[begin:end])
+                if event is None:
+                    continue
+                begin_ps = (timestamp_ns - origin_ns) * 1000 + event.offset_ps
+                end_ps = begin_ps + event.duration_ps
+                name, common = self._events.get(event.metadata_id, ("", ()))
+                if not name or not 0 <= begin_ps <= end_ps < LONGEST_PS:
+                    self._wire.miss("damaged entries were left out")
+                    continue
+                kind = index.setdefault(event.metadata_id, len(index))
+                if kind == len(stat_names):
+                    # Events of one kind carry the same figures.
+                    carried = frozenset(self._values([*common, *event.stats]))
+                    stat_names.append(carried)
+                    tells = name.startswith(_TELLING) or "step_num" in carried
+                    telling.append(tells or self._all_tell)
+                carries = _NONE
+                if telling[kind]:
+                    carries = self._values([*common, *event.stats])
+                    carries = shared.setdefault(tuple(carries.items()), carries)
+                stats.append(carries)
+                for column, value in zip(columns, (kind, line, begin_ps, end_ps), strict=True):
+                    column.append(value)
+        return Events(
+            tuple(self._events[metadata_id][0] for metadata_id in index),
+            tuple(stat_names),
+            tuple(name for name, *_ in self._lines),
+            *(np.array(column, np.int64) for column in columns),
+            tuple(stats),
+        )
+
+    def _values(self, stats: Any) -> dict[str, Value]:
+        values: dict[str, Value] = {}
+        for stat in stats:
+            name, field = self._stats.get(stat.metadata_id), stat.WhichOneof("value")
+            if name and field:
+                value = getattr(stat, field)
+                if field == "ref_value":
+                    value = self._stats.get(value, "")
+                values[name] = _text(value) if isinstance(value, bytes) else value
+        return values
+
+
+def _text(value: bytes) -> str:
+    return value[:LONGEST_TEXT].decode("utf-8", "replace")

@@ -1,0 +1,86 @@
+"""Stretches of time, and sums with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from keras_gpukit.profiling.reading.space import Events, Mask, Numbers
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Stretches of time in ascending order, of which no two touch.
+
+    Attributes:
+        begin_ps: Where each begins.
+        end_ps: Where each ends.
+    """
+
+    begin_ps: Numbers
+    end_ps: Numbers
+
+    @classmethod
+    def union(cls, begin_ps: Numbers, end_ps: Numbers) -> Spans:
+        """Makes them from stretches in any order that may overlap."""
+        order = np.argsort(begin_ps, kind="stable")
+        begin_ps, end_ps = begin_ps[order], np.maximum.accumulate(end_ps[order])
+        first = np.ones(len(begin_ps), bool)
+        first[1:] = begin_ps[1:] > end_ps[:-1]
+        last = np.roll(first, -1)
+        return cls(begin_ps[first], end_ps[last])
+
+    @classmethod
+    def of(cls, events: Events, chosen: Mask) -> Spans:
+        """Makes them from those of the events that are chosen."""
+        return cls.union(events.begin_ps[chosen], events.end_ps[chosen])
+
+    @property
+    def total_ps(self) -> int:
+        """How long they are together."""
+        return int((self.end_ps - self.begin_ps).sum())
+
+    def __or__(self, other: Spans) -> Spans:
+        return Spans.union(
+            np.concatenate([self.begin_ps, other.begin_ps]),
+            np.concatenate([self.end_ps, other.end_ps]),
+        )
+
+    def __and__(self, other: Spans) -> Spans:
+        edges = self._edges(other)
+        return _joined(edges, self._holds(edges) & other._holds(edges))
+
+    def __sub__(self, other: Spans) -> Spans:
+        edges = self._edges(other)
+        return _joined(edges, self._holds(edges) & ~other._holds(edges))
+
+    def covered_ps(self, begin_ps: Numbers, end_ps: Numbers) -> Numbers:
+        """Returns how much of each of other stretches these cover."""
+        return self._until(end_ps) - self._until(begin_ps)
+
+    def _until(self, moment_ps: Numbers) -> Numbers:
+        if not len(self.begin_ps):
+            return np.zeros(len(moment_ps), np.int64)
+        before = np.concatenate([[0], np.cumsum(self.end_ps - self.begin_ps)])
+        index = np.searchsorted(self.begin_ps, moment_ps, "right")
+        beyond = np.maximum(0, self.end_ps[index - 1] - moment_ps)
+        return np.where(index > 0, before[index] - beyond, 0)
+
+    def _edges(self, other: Spans) -> Numbers:
+        return np.unique(np.concatenate([self.begin_ps, self.end_ps, other.begin_ps, other.end_ps]))
+
+    def _holds(self, moment_ps: Numbers) -> Mask:
+        if not len(self.begin_ps):
+            return np.zeros(len(moment_ps), bool)
+        index = np.searchsorted(self.begin_ps, moment_ps, "right") - 1
+        held: Mask = (index >= 0) & (moment_ps < self.end_ps[index])
+        return held
+
+
+NOTHING = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def _joined(edges: Numbers, held: Mask) -> Spans:
+    """Makes spans of the stretches from edge to edge that are held; the last edge begins none."""
+    return Spans.union(edges[:-1][held[:-1]], edges[1:][held[:-1]])

@@ -1,0 +1,60 @@
+"""Which stages of a tf.data pipeline were at work while the run waited."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from keras_gpukit.profiling.reading.breakdown import PS
+from keras_gpukit.profiling.reading.space import Events, Numbers, Value
+from keras_gpukit.profiling.reading.spans import NOTHING, Spans
+from keras_gpukit.records.profile import StageProfile
+
+_PREFIX = "Iterator::"
+_ROOT = "Iterator::Root"  # what hands elements out of the pipeline; no stage of it
+_LEAST_SHARE = 0.005
+
+
+def rank_stages(host: Events, waits: Spans, counted: Spans, steps: int) -> tuple[StageProfile, ...]:
+    """Ranks stages by the part of the wait in which they themselves were at work.
+
+    Each call of a stage is an event that names its own stage and the one that asks it. A stage is
+    at work itself while it is called and calls no other.
+
+    Args:
+        host: Events of the host.
+        waits: Time in which the run waited.
+        counted: The time of the steps.
+        steps: How many they are.
+    """
+    calls: dict[Value, list[int]] = defaultdict(list)
+    inner: dict[Value, list[int]] = defaultdict(list)
+    for index in np.flatnonzero(host.of(lambda name: name.startswith(_PREFIX) and name != _ROOT)):
+        stats = host.stats[index]
+        if "id" in stats:
+            calls[stats["id"]].append(index)
+            inner[stats.get("parent_id", "")].append(index)
+    waits &= counted
+    stages = []
+    for stage, indices in calls.items():
+        asked = _spans(host, indices) & counted
+        own = asked - (_spans(host, inner[stage]) if stage in inner else NOTHING)
+        blocked_ps = (own & waits).total_ps
+        kind = host.names[host.kind[indices[0]]].rsplit("::", 1)[-1].split("[")[0]
+        stages.append(
+            StageProfile(
+                name=str(host.stats[indices[0]].get("name") or kind),
+                kind=kind,
+                blocked_s=blocked_ps * PS / steps,
+                share=blocked_ps / waits.total_ps if waits.total_ps else 0.0,
+                own_s=own.total_ps * PS / steps,
+            )
+        )
+    stages = [stage for stage in stages if stage.share >= _LEAST_SHARE]
+    return tuple(sorted(stages, key=lambda stage: stage.blocked_s, reverse=True))
+
+
+def _spans(events: Events, indices: list[int]) -> Spans:
+    chosen: Numbers = np.array(indices)
+    return Spans.union(events.begin_ps[chosen], events.end_ps[chosen])

@@ -1,0 +1,114 @@
+"""Where steps begin and end in a profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from keras_gpukit.profiling.reading.space import Events, Mask, Numbers
+from keras_gpukit.profiling.reading.spans import NOTHING, Spans
+from keras_gpukit.records.profile import StepSource
+
+# Keras' train functions, as its TensorFlow trainer names them (seen with Keras 3.12 and 3.15).
+_TRAIN_FUNCTIONS = frozenset({"multi_step_on_iterator", "one_step_on_iterator"})
+# Between the last step of an epoch and the next one's first Keras validates and saves. That is not
+# time of a step: such a pause is this many times as long as pauses commonly are, and longer than a
+# step.
+_LONG_PAUSE = 5
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps, or executions of several steps, one after the other.
+
+    Attributes:
+        source: How they were told; None where there are none.
+        numbers: What their markers say; None where they are not marked.
+        begin_ps: When each began.
+        end_ps: When the next one began.
+        inside: The time within their functions; the rest is between them.
+        counted: From the first begin to the last end, pauses of an epoch's end left out.
+        per_execution: Steps that the host starts together.
+    """
+
+    source: StepSource | None
+    numbers: tuple[int, ...] | None
+    begin_ps: Numbers
+    end_ps: Numbers
+    inside: Spans
+    counted: Spans
+    per_execution: int = 1
+
+    def __len__(self) -> int:
+        return len(self.begin_ps)
+
+
+def find_steps(host: Events) -> Steps:
+    """Finds the steps that were captured whole.
+
+    Markers are best, those that xprof takes for roots (`_r`) before others; else Keras' own train
+    function tells. A step lasts until the next one begins. Of more than two, the first is left out,
+    since it was captured while the profiler got going; and of more than one the last, which nothing
+    follows.
+
+    Args:
+        host: Events of the host.
+    """
+    marks, source = _marks(host)
+    chosen = np.flatnonzero(marks)
+    chosen = chosen[np.argsort(host.begin_ps[chosen], kind="stable")]
+    begin_ps, end_ps = host.begin_ps[chosen], host.end_ps[chosen]
+    inside = Spans.union(begin_ps, end_ps)
+    if not len(chosen):
+        return Steps(None, None, begin_ps, end_ps, NOTHING, NOTHING)
+    numbers = None
+    if source == "marker":
+        numbers = [_number(host.stats[index].get("step_num")) for index in chosen]
+    per_execution = _stride(numbers or [])
+    if len(chosen) > 1:
+        pause_ps = begin_ps[1:] - end_ps[:-1]
+        begin_ps, end_ps = begin_ps[:-1], begin_ps[1:]
+        kept = _in_one_epoch(pause_ps, end_ps - begin_ps)
+        kept[0] &= len(chosen) == 2
+        begin_ps, end_ps = begin_ps[kept], end_ps[kept]
+        numbers = numbers and [n for n, keep in zip(numbers, kept, strict=False) if keep]
+    counted = Spans.union(begin_ps, end_ps)
+    named = None if numbers is None else tuple(numbers)
+    return Steps(source, named, begin_ps, end_ps, inside, counted, per_execution)
+
+
+def _marks(host: Events) -> tuple[Mask, StepSource | None]:
+    """Chooses the kind of event that marks steps; of several, the one that marks most of them."""
+    counts = np.bincount(host.kind, minlength=len(host.names))
+    for wanted, source in (
+        (lambda stats, _: {"step_num", "_r"} <= stats, "marker"),
+        (lambda stats, _: "step_num" in stats, "marker"),
+        (lambda _, name: name in _TRAIN_FUNCTIONS, "train function"),
+    ):
+        kinds = [
+            kind
+            for kind, (stats, name) in enumerate(zip(host.stat_names, host.names, strict=True))
+            if wanted(stats, name)
+        ]
+        if kinds:
+            most = max(kinds, key=lambda kind: counts[kind])
+            return host.kind == most, source  # type: ignore[return-value]
+    return np.zeros(len(host.kind), bool), None
+
+
+def _in_one_epoch(pause_ps: Numbers, duration_ps: Numbers) -> Mask:
+    common_ps = np.median(pause_ps)
+    within_ps = np.median(duration_ps - pause_ps)
+    kept: Mask = pause_ps <= max(_LONG_PAUSE * common_ps, common_ps + within_ps)
+    return kept
+
+
+def _stride(numbers: list[int]) -> int:
+    """How far apart the numbers of steps are; 1 where they do not say."""
+    strides = np.diff(numbers)
+    return int(strides[0]) if len(strides) and strides[0] > 0 and np.ptp(strides) == 0 else 1
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,108 @@
+"""Walks through a serialised message field by field, however damaged it is.
+
+A profile may be cut off, or changed by a faulty disk, and it may be large: so it is walked through
+here, and only small pieces are handed to protobuf. The encoding is described at
+https://protobuf.dev/programming-guides/encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from keras_gpukit.profiling.reading.schema import message
+
+MOST_FIELDS = 2_000_000
+"""Fields (events, names) that are read of one file; it bounds time and memory."""
+LARGEST_FIELD_BYTES = 1 << 20
+"""The longest event, name or list of a plane's properties that is read."""
+
+_FIXED_BYTES = {1: 8, 5: 4}
+_VARINT, _BYTES = 0, 2
+
+
+class Wire:
+    """A serialised message.
+
+    Attributes:
+        data: All of it.
+        incomplete: What could not be read, in words; no sentence comes twice.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.incomplete: list[str] = []
+        self._left = MOST_FIELDS
+
+    def fields(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+        """Yields each field's number, and where it begins, its content begins, and it ends."""
+        data, at = self.data, begin
+        while at < end:
+            if self._left <= 0:
+                self.miss(f"only its first {MOST_FIELDS:,} entries were read")
+                return
+            self._left -= 1
+            try:
+                tag, content = _varint(data, at)
+                kind = tag & 7
+                if kind == _BYTES:
+                    length, content = _varint(data, content)
+                    stop = content + length
+                elif kind == _VARINT:
+                    _, stop = _varint(data, content)
+                else:
+                    stop = content + _FIXED_BYTES[kind]
+            except (IndexError, KeyError, ValueError):
+                self.miss_from(at)
+                return
+            if stop > end:
+                # What is there of a long field is still worth a look.
+                self.miss_from(stop)
+                stop = end
+            yield tag >> 3, at, content, stop
+            at = stop
+
+    def parse(self, name: str, pieces: bytes) -> Any | None:
+        """Returns the message, or None where it is damaged.
+
+        Args:
+            name: Of the message, in `schema`.
+            pieces: Its fields, serialised.
+        """
+        from google.protobuf.message import DecodeError
+
+        if len(pieces) > LARGEST_FIELD_BYTES:
+            self.miss("entries too long to be of use were left out")
+            return None
+        try:
+            return message(name).FromString(pieces)
+        except DecodeError:
+            self.miss("damaged entries were left out")
+            return None
+
+    def miss_from(self, at: int) -> None:
+        """Notes that nothing sensible follows."""
+        whole = at <= len(self.data)
+        self.miss("damaged entries were left out" if whole else "its end is missing")
+
+    def miss(self, what: str) -> None:
+        """Notes what could not be read."""
+        if what not in self.incomplete:
+            self.incomplete.append(what)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Returns the number at a place, and the place after it."""
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    number, shift = byte & 0x7F, 7
+    while True:
+        at += 1
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at + 1
+        shift += 7
+        if shift > 63:
+            raise ValueError("no number has that many bytes")
