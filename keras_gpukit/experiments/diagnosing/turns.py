@@ -19,6 +19,8 @@ from keras_gpukit.sensors.sampling import SamplingThread
 ROUNDS = 5
 # Where a step takes seconds, fewer have to do.
 FEWEST_ROUNDS = 3
+# Coming to rest takes time of its own; a round that would need more than this is not begun.
+LEEWAY = 0.25
 KINDS = ("data alone", "together", "compute alone")
 STRETCHES = ROUNDS * len(KINDS)
 # Training has half of a round. Where computing limits, the buffers fill again at its beginning,
@@ -87,11 +89,13 @@ class Turns:
         replay()
         train()
         run_for(train, self._warm_up_s)
-        end = time.perf_counter() + self._rounds_s
-        while len(self.rounds) < ROUNDS:
-            if len(self.rounds) >= FEWEST_ROUNDS and time.perf_counter() > end:
-                break
+        end = time.perf_counter() + (1 + LEEWAY) * self._rounds_s
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
             self.rounds.append(self._round(fetch, train, replay))
+            ended = time.perf_counter()
+            if len(self.rounds) >= FEWEST_ROUNDS and ended + (ended - began) > end:
+                break
 
     def _round(self, fetch: Call, train: Call, replay: Call) -> Round:
         data_s, actual_s, compute_s = (share * self._rounds_s / ROUNDS for share in SHARES)
