@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from keras_gpukit.callbacks.gpu_memory import GPUMemory
     from keras_gpukit.callbacks.input_stall import InputStall
     from keras_gpukit.callbacks.monitor import Monitor
+    from keras_gpukit.callbacks.profiler import Profiler
     from keras_gpukit.callbacks.throughput import Throughput
     from keras_gpukit.callbacks.utilization import Utilization
     from keras_gpukit.configure.api import configure_gpus
@@ -30,6 +31,7 @@ __all__ = [
     "GPUSetup",
     "InputStall",
     "Monitor",
+    "Profiler",
     "Throughput",
     "TunedInput",
     "Utilization",
@@ -46,6 +48,7 @@ _HOMES = {
     "GPUSetup": "keras_gpukit.configure.setup",
     "InputStall": "keras_gpukit.callbacks.input_stall",
     "Monitor": "keras_gpukit.callbacks.monitor",
+    "Profiler": "keras_gpukit.callbacks.profiler",
     "Throughput": "keras_gpukit.callbacks.throughput",
     "TunedInput": "keras_gpukit.experiments.tune_input",
     "Utilization": "keras_gpukit.callbacks.utilization",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.callbacks.frames import epoch_iterator
-from keras_gpukit.errors import give_up
+from keras_gpukit.errors import GPUKitError, give_up
 from keras_gpukit.input_wait.choice import MeterChoice
-from keras_gpukit.input_wait.clock import StepClock
+from keras_gpukit.input_wait.clock import StepClock, StepFunction
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import Meter
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
@@ -95,6 +97,7 @@ class StepFunctions:
         self._stood_still_since = stood_still_since
         self._watchers: dict[Phase, list[OnWindow]] = {}
         self._unwrapped: dict[Phase, tuple[Any, Any]] = {}
+        self._on_pause: dict[Phase, list[Callable[[], None]]] = {}
 
     @property
     def overhead_s(self) -> float:
@@ -117,8 +120,48 @@ class StepFunctions:
         if phase not in self._unwrapped:
             self._wrap(phase)
 
+    def surround(
+        self,
+        phase: Phase,
+        around: Callable[[StepFunction], StepFunction],
+        on_pause: Callable[[], None],
+    ) -> None:
+        """Puts something around each step of a phase that is watched, within its clock.
+
+        Args:
+            phase: "fit" or "evaluate", whose step functions are given an iterator.
+            around: Makes, from what runs a step, what runs instead. Steps that others run, on data
+                of their own, go without it.
+            on_pause: Called when the phase's steps are interrupted or over.
+
+        Raises:
+            GPUKitError: If the phase has no step function that can be put back afterwards.
+        """
+        original, wrapped = self._unwrapped.get(phase, (None, None))
+        if original is None or getattr(self._model, ATTRIBUTES[phase]) is not wrapped:
+            raise GPUKitError("the step function is not Keras' own, or somebody else replaced it")
+        inside = getattr(wrapped, "__wrapped__", original)
+        surrounded = around(inside)
+        latest: weakref.ref[Any] | None = None
+
+        @functools.wraps(inside)
+        def choose(iterator: Any) -> Any:
+            nonlocal latest
+            if latest is None or iterator is not latest():
+                if not self._accepts(iterator):
+                    return inside(iterator)
+                latest = weakref.ref(iterator)
+            return surrounded(iterator)
+
+        wrapped = self.clocks[phase].wrap(choose)
+        setattr(self._model, ATTRIBUTES[phase], wrapped)
+        self._unwrapped[phase] = (original, wrapped)
+        self._on_pause.setdefault(phase, []).append(on_pause)
+
     def pause(self, phase: Phase) -> None:
         """A phase's steps are interrupted, by an epoch's end or a validation."""
+        for on_pause in self._on_pause.get(phase, ()):
+            on_pause()
         if phase in self.clocks:
             self.clocks[phase].pause()
 

@@ -1,0 +1,51 @@
+"""Who else captures profiles in a call of `fit`: Keras' own TensorBoard callback.
+
+Private names, seen on Keras 3.12 to 3.15: `callbacks`, a local of `fit`, and of `TensorBoard`
+`_should_trace`, `_start_batch`, `_stop_batch` and `_global_train_batch`. Where one is gone, nobody
+is kept out of that callback's way: TensorFlow records one profile at a time, and who comes first
+gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+
+from keras_gpukit.callbacks.frames import find_frame
+
+
+def callbacks_of_fit() -> tuple[Any, ...]:
+    """Returns the callbacks of the call of `fit` under way on this thread."""
+    frame = find_frame("fit")
+    listed = None if frame is None else frame.f_locals.get("callbacks")
+    return tuple(getattr(listed, "callbacks", ()))
+
+
+class KerasCaptures:
+    """Tells whether Keras' TensorBoard callbacks capture, or will soon.
+
+    Args:
+        callbacks: All callbacks of the call.
+    """
+
+    def __init__(self, callbacks: Iterable[Any]) -> None:
+        self._callbacks = [
+            each
+            for each in callbacks
+            if isinstance(each, keras.callbacks.TensorBoard)
+            and getattr(each, "_should_trace", False)
+            and hasattr(each, "_global_train_batch")
+        ]
+
+    def within(self, batches: int) -> str | None:
+        """Says so if one captures in the next batches, the one that has begun among them."""
+        for each in self._callbacks:
+            first = each._global_train_batch
+            if first + batches > each._start_batch and first <= each._stop_batch:
+                return (
+                    f"keras.callbacks.TensorBoard captures the batches {each._start_batch} to "
+                    f"{each._stop_batch}"
+                )
+        return None

@@ -1,0 +1,245 @@
+"""`Profiler`: captures a profile of a few steps at the moment that matters."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from keras_gpukit.callbacks.base import WatchingCallback
+from keras_gpukit.callbacks.other_captures import KerasCaptures, callbacks_of_fit
+from keras_gpukit.callbacks.profiler_arguments import (
+    check_flag,
+    check_number,
+    check_signal,
+    check_steps,
+    check_whole,
+)
+from keras_gpukit.callbacks.session import Session
+from keras_gpukit.errors import give_up, logger
+from keras_gpukit.profiling.capturing.drift import StepDrift, UtilizationDrift
+from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
+from keras_gpukit.profiling.capturing.triggers import (
+    EveryInterval,
+    RequestFile,
+    RequestSignal,
+    StepSchedule,
+)
+from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
+from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.sensors.nvml import NVMLSensor
+
+# A capture of more steps takes seconds to gather and says no more.
+MOST_STEPS = 50
+REQUEST_FILE = "capture"
+ONLY_IN_FIT = "captures are of training steps, and this was no fit"
+
+
+class Profiler(WatchingCallback):
+    """Captures profiles of a few training steps for TensorBoard's Profile tab.
+
+    It does so at given steps, every so often, when it is asked to, and when something goes wrong:
+    when steps take longer, stall more on their input, or leave GPUs more idle than they did in the
+    last minute of the run, for three seconds in a row. In each profile, also in those that others
+    take meanwhile, the steps are marked. Of several steps in one execution, the execution is what
+    the Profile tab takes for a step.
+
+    Profiles go to `<log_dir>/gpukit/plugins/profile`.
+
+    Args:
+        log_dir: Everything measured is written to `<log_dir>/gpukit`.
+        steps: Steps of a capture, at most 50. Of several steps in one execution, as many whole
+            executions as fit in, and at least one. A capture ends with the epoch.
+        at_steps: Steps of the run, the first one being 1, at which one begins.
+        every_steps: One at each multiple of it.
+        every_minutes: One so often.
+        on_demand: Whether to capture when somebody makes the file `<log_dir>/gpukit/capture`, as
+            with `touch`. It is looked for about once a second, and removed.
+        signal_number: `signal.SIGUSR1` or `signal.SIGUSR2` has that signal ask for a capture. What
+            handled it before does so again after the run.
+        slower: Times the usual step time that are too long; None does not look at it.
+        stall_rise: By how much the stall fraction may rise, 0 to 1; None does not look at it.
+        utilization_drop: By how much the GPUs' mean utilization may fall, 0 to 1; None does not
+            look at it.
+        max_captures: Captures in a run.
+        max_bytes: Disk space of all profiles in the log directory.
+        cooldown_s: For how long after a capture nothing that goes wrong makes another.
+
+    Attributes:
+        summary: After the run, a `ProfilerRecord`.
+
+    Raises:
+        TypeError: If an argument is of the wrong type.
+        ValueError: If an argument is out of range, or `log_dir` None, empty or a file.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str] = "logs",
+        *,
+        steps: int = 10,
+        at_steps: Collection[int] = (20,),
+        every_steps: int | None = None,
+        every_minutes: float | None = None,
+        on_demand: bool = True,
+        signal_number: signal.Signals | int | None = None,
+        slower: float | None = 1.5,
+        stall_rise: float | None = 0.2,
+        utilization_drop: float | None = 0.3,
+        max_captures: int = 10,
+        max_bytes: int = 500 * 2**20,
+        cooldown_s: float = 60.0,
+    ) -> None:
+        if log_dir is None:
+            raise ValueError(
+                "`log_dir` must be a folder's path: a capture has to be written somewhere. "
+                "Received: log_dir=None"
+            )
+        super().__init__(log_dir)
+        check_whole("steps", steps, most=MOST_STEPS)
+        check_steps("at_steps", at_steps)
+        check_whole("every_steps", every_steps, optional=True)
+        above_0, above_1 = "a number above 0", "a number above 1"
+        check_number("every_minutes", every_minutes, above_0, lambda v: v > 0, optional=True)
+        check_flag("on_demand", on_demand)
+        check_signal("signal_number", signal_number)
+        check_number("slower", slower, above_1, lambda v: v > 1, optional=True)
+        for name, fraction in (("stall_rise", stall_rise), ("utilization_drop", utilization_drop)):
+            within = "a number above 0 and below 1"
+            check_number(name, fraction, within, lambda v: 0 < v < 1, optional=True)
+        check_whole("max_captures", max_captures)
+        check_whole("max_bytes", max_bytes)
+        check_number("cooldown_s", cooldown_s, "a number from 0 on", lambda v: v >= 0)
+        self._limits = Limits(steps, max_captures, max_bytes, cooldown_s)
+        self._at_steps, self._every_steps = tuple(at_steps), every_steps
+        self._every_minutes = every_minutes
+        self._on_demand = on_demand
+        self._signal = None if signal_number is None else signal.Signals(signal_number)
+        self._slower, self._stall_rise = slower, stall_rise
+        self._utilization_drop = utilization_drop
+        self._summary: ProfilerRecord | None = None
+        self._recorder: Recorder | None = None
+        self._request_signal: RequestSignal | None = None
+        self._nvml: NVMLSensor | None = None
+
+    @property
+    def summary(self) -> ProfilerRecord | None:
+        """What became of the captures; None before the first run."""
+        if self._session is not None:
+            self._session.end_if_over()
+        return self._summary
+
+    def begin(self, session: Session, phase: Phase) -> None:
+        """Begins to mark steps, and to look for what asks for a capture."""
+        if phase != session.phase:
+            return
+        self._summary = None
+        if phase != "fit":
+            self._summary = ProfilerRecord(unknown_because=ONLY_IN_FIT)
+            return
+        assert self._log_dir is not None
+        recorder = Recorder(
+            self._log_dir,
+            self._limits,
+            StepSchedule(self._at_steps, self._every_steps),
+            first_step=session.step,
+            steps_per_execution=session.model.steps_per_execution,
+            kept_out_by=KerasCaptures(callbacks_of_fit()).within,
+            tell=lambda record: _write(session, record),
+        )
+        self._watch_steps(session, recorder)
+        self._recorder = recorder
+        self._watch_clock_and_file(session, recorder, self._log_dir)
+        self._watch_signal(recorder)
+        self._watch_gpus(session, recorder)
+
+    def end(self, session: Session, phase: Phase) -> None:
+        """Ends a capture under way, waits for it to be written, and sums up."""
+        if phase != session.phase or phase != "fit":
+            return
+        session.step_functions.unwatch(phase)
+        if self._request_signal is not None:
+            self._request_signal.close()
+        if self._nvml is not None:
+            self._nvml.close()
+        recorder = self._recorder
+        # A callback that watched can be copied.
+        self._recorder = self._request_signal = self._nvml = None
+        if recorder is not None:
+            try:
+                recorder.close()
+            finally:
+                self._summary = recorder.record
+
+    def _watch_steps(self, session: Session, recorder: Recorder) -> None:
+        drift = StepDrift(self._slower, self._stall_rise)
+
+        def on_window(window: StepWindow) -> None:
+            if recorder.is_capturing:
+                drift.skip()
+            elif (told := drift.add(window)) is not None:
+                recorder.want(*told)
+
+        def on_pause() -> None:
+            interrupted = session.ending == "interrupted"
+            recorder.interrupt("the run was interrupted" if interrupted else "the epoch ended")
+
+        session.step_functions.watch("fit", on_window)
+        session.step_functions.surround("fit", recorder.wrap, on_pause)
+
+    def _watch_clock_and_file(self, session: Session, recorder: Recorder, log_dir: Path) -> None:
+        request = RequestFile(log_dir / "gpukit" / REQUEST_FILE) if self._on_demand else None
+        interval = None
+        if self._every_minutes is not None:
+            interval = EveryInterval(self._every_minutes * 60, time.perf_counter())
+
+        def look() -> None:
+            if request is not None and (reason := request.due()) is not None:
+                recorder.want("file", reason)
+            if interval is not None and (reason := interval.due(time.perf_counter())) is not None:
+                recorder.want("time", reason)
+
+        if request is not None or interval is not None:
+            session.sampler.add("what asks for a capture", look)
+
+    def _watch_signal(self, recorder: Recorder) -> None:
+        if self._signal is None:
+            return
+        if threading.current_thread() is not threading.main_thread():
+            logger.warning(
+                "keras_gpukit: %s asks for no capture: this fit is not on the main thread, the "
+                "only one that Python lets handle signals. Training goes on.",
+                self._signal.name,
+            )
+            return
+        self._request_signal = RequestSignal(
+            self._signal, lambda reason: recorder.want("signal", reason)
+        )
+
+    def _watch_gpus(self, session: Session, recorder: Recorder) -> None:
+        if self._utilization_drop is None or not session.environment.gpus:
+            return
+        try:
+            self._nvml = nvml = NVMLSensor(session.environment.gpus)
+        except Exception as error:
+            give_up("Reading GPUs through NVML", error, "Idle GPUs make no captures.")
+            return
+        drift = UtilizationDrift(self._utilization_drop * 100)
+
+        def look() -> None:
+            if session.wall.part != "steps" or recorder.is_capturing:
+                return  # a validation or a checkpoint leaves GPUs idle too
+            readings = [sample.utilization_percent for sample in nvml.read()]
+            known = [reading for reading in readings if reading is not None]
+            if known and (told := drift.add(sum(known) / len(known))) is not None:
+                recorder.want(*told)
+
+        session.sampler.add("how busy GPUs are", look)
+
+
+def _write(session: Session, record: CaptureRecord) -> None:
+    if session.log is not None:
+        session.log.record("capture", record, record.first_step)

@@ -1,0 +1,71 @@
+"""Checks of what `Profiler` is given: each refuses in words what is wrong."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+# Programs may use these as they like; every other one ends or stops a process, or means something.
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
+
+
+def check_whole(name: str, value: Any, *, most: int | None = None, optional: bool = False) -> None:
+    """A whole number from 1 on."""
+    accepted = "a whole number from 1 on" if most is None else f"a whole number from 1 to {most}"
+    _check(name, value, Integral, accepted, optional, lambda v: 1 <= v <= (most or math.inf))
+
+
+def check_number(
+    name: str, value: Any, accepted: str, fits: Callable[[Any], bool], *, optional: bool = False
+) -> None:
+    """A finite number that fits."""
+    _check(name, value, Real, accepted, optional, lambda v: math.isfinite(v) and fits(v))
+
+
+def check_steps(name: str, value: Any) -> None:
+    """Steps of the run, the first one being 1."""
+    accepted = "a list or tuple of whole numbers from 1 on"
+    if not isinstance(value, (list, tuple, set, frozenset, range)):
+        raise TypeError(f"`{name}` must be {accepted}. Received: {name}={value!r}")
+    for each in value:
+        if not _is(each, Integral):
+            raise TypeError(f"`{name}` must be {accepted}. Received: {name}={value!r}")
+        if each < 1:
+            raise ValueError(f"`{name}` must be {accepted}. Received: {name}={value!r}")
+
+
+def check_signal(name: str, value: Any) -> None:
+    """A signal that is free to use."""
+    accepted = " or ".join(["None", *(f"signal.{each.name}" for each in SIGNALS)])
+    _check(name, value, Integral, accepted, True, lambda v: v in SIGNALS)
+
+
+def check_flag(name: str, value: Any) -> None:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"`{name}` must be True or False. Received: {name}={value!r}")
+
+
+def _check(
+    name: str,
+    value: Any,
+    kind: type,
+    accepted: str,
+    optional: bool,
+    fits: Callable[[Any], bool],
+) -> None:
+    if optional and value is None:
+        return
+    if optional and not accepted.startswith("None"):
+        accepted += ", or None"
+    if not _is(value, kind):
+        raise TypeError(f"`{name}` must be {accepted}. Received: {name}={value!r}")
+    if not fits(value):
+        raise ValueError(f"`{name}` must be {accepted}. Received: {name}={value!r}")
+
+
+def _is(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)

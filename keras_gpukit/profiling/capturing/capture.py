@@ -1,0 +1,158 @@
+"""One capture: TensorFlow's profiler, from its start to the file in the log directory.
+
+It is started on the thread that trains. It is stopped on a thread of its own, which writes the
+file too: stopping gathers what all threads recorded, and training need not wait for that.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from keras_gpukit.profiling.capturing.marked_profile import amend
+from keras_gpukit.profiling.capturing.profile_files import SUFFIX, profile_name, write_profile
+from keras_gpukit.records.capture import CaptureRecord, Trigger
+
+# A disk or a driver that hangs must not keep `fit` from returning.
+FINISH_WITHIN_S = 30.0
+
+# What TensorFlow's profiler says of CUPTI, NVIDIA's library for it, and what helps.
+REMEDIES = {
+    "privilege": (
+        "NVIDIA's driver lets only administrators profile GPUs. Start the container with "
+        "--cap-add=SYS_ADMIN, or have an administrator set the driver's option "
+        "NVreg_RestrictProfilingToAdminUsers=0 and restart the machine"
+    ),
+    "load libcupti": (
+        'CUPTI is not installed: pip install "tensorflow[and-cuda]" brings it, and elsewhere the '
+        "folder extras/CUPTI/lib64 of CUDA belongs in LD_LIBRARY_PATH"
+    ),
+}
+
+
+class Capture:
+    """Records a profile from when it is made until it is ended.
+
+    Args:
+        log_dir: The log directory that the profile goes to.
+        trigger: What asked for it.
+        reason: The same in words.
+        step: Global step before its first one.
+
+    Raises:
+        tensorflow.errors.AlreadyExistsError: If somebody else records a profile.
+    """
+
+    def __init__(self, log_dir: Path, trigger: Trigger, reason: str, step: int) -> None:
+        import tensorflow as tf
+
+        began_s = time.perf_counter()
+        self._log_dir = log_dir
+        # TensorFlow names folders by the second, and what it wrote is amended before others see
+        # it: so it does not write to the log directory.
+        self._scratch = tempfile.TemporaryDirectory(prefix="gpukit-capture-")
+        try:
+            tf.profiler.experimental.start(self._scratch.name)
+        except BaseException:
+            self._scratch.cleanup()
+            raise
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._finish, name="gpukit-capture", daemon=True)
+        self._thread.start()
+        time_s = time.time()
+        self._began_s = time.perf_counter()
+        self._record = CaptureRecord(
+            run=profile_name(step, time_s),
+            trigger=trigger,
+            reason=reason,
+            first_step=step,
+            steps=0,
+            time_s=time_s,
+            duration_s=0.0,
+            held_up_s=self._began_s - began_s,
+        )
+
+    def end(
+        self,
+        steps: int,
+        because: str | None,
+        room_bytes: int,
+        tell: Callable[[CaptureRecord], None],
+    ) -> None:
+        """Stops recording; returns at once.
+
+        Args:
+            steps: Steps that ran from begin to end.
+            because: Why they are fewer than they were to be, where they are.
+            room_bytes: What the profile may take on the disk.
+            tell: Called with what became of it, on another thread.
+        """
+        now_s = time.perf_counter()
+        duration_s = now_s - self._began_s
+        self._record = replace(
+            self._record, steps=steps, ended_early_because=because, duration_s=duration_s
+        )
+        self._room_bytes, self._tell = room_bytes, tell
+        self._ended.set()
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it still records or writes."""
+        return self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Waits for an ended capture to be written, but not for ever.
+
+        Raises:
+            TimeoutError: If it is not.
+        """
+        self._thread.join(FINISH_WITHIN_S)
+        if self._thread.is_alive():
+            raise TimeoutError(f"a profile was not written after {FINISH_WITHIN_S:.0f} s")
+
+    def _finish(self) -> None:
+        import tensorflow as tf
+
+        self._ended.wait()
+        try:
+            with self._scratch as folder:
+                tf.profiler.experimental.stop()
+                record = self._written(Path(folder))
+        except Exception as error:
+            record = replace(self._record, failed_because=f"{type(error).__name__}: {error}")
+        self._tell(record)
+
+    def _written(self, folder: Path) -> CaptureRecord:
+        record = self._record
+        recorded = next(folder.rglob(f"*{SUFFIX}"), None)
+        if recorded is None:
+            return replace(record, failed_because="TensorFlow's profiler wrote no profile")
+        if not record.steps:
+            early = record.ended_early_because
+            return replace(record, failed_because=f"no step ran whole within it: {early}")
+        steps = range(record.first_step, record.first_step + record.steps)
+        content, errors = amend(recorded.read_bytes(), steps)
+        if len(content) > self._room_bytes:
+            failed = f"it takes {len(content):,} bytes, and max_bytes leaves {self._room_bytes:,}"
+            return replace(record, failed_because=failed)
+        path = write_profile(self._log_dir, record.run, recorded.name, content)
+        return replace(
+            record,
+            run=path.parent.name,
+            path=path.relative_to(self._log_dir).as_posix(),
+            profile_bytes=len(content),
+            incomplete_because=_incomplete_because(errors),
+        )
+
+
+def _incomplete_because(errors: tuple[str, ...]) -> str | None:
+    """What could not be recorded, with the remedy where one is known."""
+    for error in errors:
+        for sign, remedy in REMEDIES.items():
+            if sign in error:
+                return f"{error.rstrip('.')}. {remedy}."
+    return None

@@ -1,0 +1,66 @@
+"""Profiles in a log directory: their names, and how one is written."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+# Where TensorBoard's Profile tab looks, below any folder of a log directory.
+PROFILES = Path("gpukit", "plugins", "profile")
+SUFFIX = ".xplane.pb"
+
+
+def profile_name(step: int, time_s: float) -> str:
+    """Returns the name of a profile: when it was taken, to the microsecond, and at which step.
+
+    Args:
+        step: Global step before its first one.
+        time_s: When, in seconds since the Unix epoch.
+    """
+    return f"{datetime.fromtimestamp(time_s):%Y_%m_%d_%H_%M_%S_%f}_step_{step}"
+
+
+def profiles_bytes(log_dir: Path) -> int:
+    """Returns what the profiles in a log directory take on the disk."""
+    return sum(path.stat().st_size for path in (log_dir / PROFILES).glob(f"*/*{SUFFIX}"))
+
+
+def write_profile(log_dir: Path, name: str, file_name: str, content: bytes) -> Path:
+    """Writes a profile to a folder of its own, whole or not at all.
+
+    Args:
+        log_dir: The log directory.
+        name: Of the folder; a number is added where there is one of that name.
+        file_name: Of the file.
+        content: Of the file.
+
+    Returns:
+        The file.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    path = _new_folder(log_dir / PROFILES, name) / file_name
+    unfinished = path.with_name(f"{file_name}.part")
+    try:
+        unfinished.write_bytes(content)
+        os.replace(unfinished, path)  # TensorBoard may look at any moment
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        path.parent.rmdir()
+        raise
+    return path
+
+
+def _new_folder(folder: Path, name: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        new = folder / (name if number == 1 else f"{name}_{number}")
+        try:
+            new.mkdir()  # making it is the test: another process may do so at the same moment
+        except FileExistsError:
+            number += 1
+        else:
+            return new

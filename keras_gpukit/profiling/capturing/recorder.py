@@ -1,0 +1,246 @@
+"""Takes captures of training steps when it is asked to, within limits."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from keras_gpukit.errors import give_up, logger
+from keras_gpukit.profiling.capturing.capture import Capture
+from keras_gpukit.profiling.capturing.marked_profile import step_marker
+from keras_gpukit.profiling.capturing.profile_files import profiles_bytes
+from keras_gpukit.profiling.capturing.triggers import StepSchedule
+from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
+
+# More would say nothing new, and a run may miss one at every step.
+MOST_MISSED = 20
+# What makes captures by itself, again and again should a run never settle.
+DRIFTS: tuple[Trigger, ...] = ("step time", "stall", "utilization")
+RUNNING_ELSEWHERE = "somebody else records a profile, and TensorFlow takes one at a time"
+
+StepFunction = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What captures may take.
+
+    Attributes:
+        steps: Steps of a capture.
+        captures: Captures in a run.
+        profiles_bytes: Disk space of all profiles in the log directory.
+        cooldown_s: For how long after a capture nothing that goes wrong makes another.
+    """
+
+    steps: int = 10
+    captures: int = 10
+    profiles_bytes: int = 500 * 2**20
+    cooldown_s: float = 60.0
+
+
+class Recorder:
+    """Marks the steps of a run, and captures a few of them when that is asked for.
+
+    Args:
+        log_dir: Profiles go to `gpukit/plugins/profile` in it.
+        limits: What captures may take.
+        schedule: At which steps of the run one is wanted.
+        first_step: Global step before the run.
+        steps_per_execution: Steps in one call of the step function.
+        kept_out_by: Says who else captures, or will, within so many calls from this one on.
+        tell: Called with the record of each capture, on another thread.
+        now: The clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        log_dir: Path,
+        limits: Limits,
+        schedule: StepSchedule,
+        *,
+        first_step: int = 0,
+        steps_per_execution: int = 1,
+        kept_out_by: Callable[[int], str | None] = lambda calls: None,
+        tell: Callable[[CaptureRecord], None] = lambda record: None,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._log_dir = log_dir
+        self._limits = limits
+        self._schedule = schedule
+        self._first_step = first_step
+        self._steps_per_execution = steps_per_execution
+        self._calls_of_a_capture = max(1, limits.steps // steps_per_execution)
+        self._kept_out_by = kept_out_by
+        self._tell = tell
+        self._now = now
+        self._calls = 0
+        self._scheduled_step = schedule.next_after(0)
+        self._wanted: tuple[Trigger, str] | None = None
+        self._capture: Capture | None = None
+        self._captured_from = 0
+        self._ended: list[Capture] = []
+        self._cool_from_s = -inf
+        self._room_bytes = limits.profiles_bytes - profiles_bytes(log_dir)
+        self._records: list[CaptureRecord] = []
+        self._missed: list[MissedCapture] = []
+        self._said: set[str] = set()
+        self._closed = False
+
+    @property
+    def is_capturing(self) -> bool:
+        """Whether a capture is recorded or written at this moment."""
+        return self._capture is not None or any(each.is_under_way for each in self._ended)
+
+    @property
+    def record(self) -> ProfilerRecord:
+        """What became of the captures so far."""
+        return ProfilerRecord(tuple(self._records), tuple(self._missed))
+
+    def want(self, trigger: Trigger, reason: str) -> None:
+        """Asks for a capture from the next step on; on any thread.
+
+        One that is wanted while another is waited for or taken is the same one.
+        """
+        if self._wanted is None and self._capture is None:
+            self._wanted = trigger, reason
+
+    def wrap(self, step_function: StepFunction) -> StepFunction:
+        """Returns the step function with its steps marked, and captured when it is time.
+
+        It is called the same way, and what it raises passes through.
+        """
+        mark = step_marker()
+
+        @functools.wraps(step_function)
+        def marked(batches: Any) -> Any:
+            if self._closed:
+                return step_function(batches)
+            self._guarded(self._before_call)
+            with mark(self._step):
+                outputs = step_function(batches)
+            self._calls += 1
+            return outputs
+
+        return marked
+
+    def interrupt(self, because: str) -> None:
+        """Ends a capture under way: what comes next is no step.
+
+        Args:
+            because: What comes.
+        """
+        if self._capture is not None:
+            self._guarded(self._end, because)
+
+    def close(self) -> None:
+        """Ends what is under way, and waits for it to be written.
+
+        Raises:
+            TimeoutError: If that takes too long.
+        """
+        self.interrupt("the run ended")
+        self._closed = True
+        if self._wanted is not None:
+            self._miss(self._kept_out_by(self._calls_of_a_capture + 1) or "the run ended")
+        for capture in self._ended:
+            capture.wait()
+
+    @property
+    def _step(self) -> int:
+        return self._first_step + self._calls * self._steps_per_execution
+
+    def _guarded(self, action: Callable[..., None], *args: Any) -> None:
+        try:
+            action(*args)
+        except Exception as error:
+            self._closed = True
+            give_up("Capturing profiles", error, "No more are captured in this run.")
+
+    def _before_call(self) -> None:
+        # Only now is a capture ended: by this time Keras has fetched the last step's metrics, and
+        # what a device computed for them is in the profile.
+        calls = self._calls - self._captured_from
+        if self._capture is not None and calls >= self._calls_of_a_capture:
+            self._end(None)
+        last_step = (self._calls + 1) * self._steps_per_execution
+        if last_step >= self._scheduled_step:
+            self.want("steps", f"step {self._scheduled_step:.0f} of the run")
+            self._scheduled_step = self._schedule.next_after(last_step)
+        if self._wanted is not None and self._capture is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        assert self._wanted is not None
+        # The call after the last one ends a capture, when those before the call have begun theirs.
+        if self._kept_out_by(self._calls_of_a_capture + 1):
+            return  # later, then
+        refusal = self._refusal(self._wanted[0])
+        if refusal is not None:
+            self._miss(refusal)
+            return
+        try:
+            self._capture = Capture(self._log_dir, *self._wanted, self._step)
+        except Exception as error:
+            self._fail_to_begin(error)
+        else:
+            self._captured_from = self._calls
+            self._wanted = None
+
+    def _end(self, because: str | None) -> None:
+        assert self._capture is not None
+        steps = (self._calls - self._captured_from) * self._steps_per_execution
+        self._capture.end(steps, because, self._room_bytes, self._keep)
+        if self._kept_out_by(2):
+            self._capture.wait()  # or the one who begins with the next call would be refused
+        self._ended.append(self._capture)
+        self._capture = None
+        self._cool_from_s = self._now()
+
+    def _refusal(self, trigger: Trigger) -> str | None:
+        """Why a capture is one too many."""
+        if len(self._ended) >= self._limits.captures:
+            return f"max_captures={self._limits.captures} were taken"
+        if self._room_bytes <= 0:
+            return f"the profiles take max_bytes={self._limits.profiles_bytes:,}"
+        if trigger in DRIFTS and self._now() < self._cool_from_s + self._limits.cooldown_s:
+            return f"a capture ended less than cooldown_s={self._limits.cooldown_s:g} before"
+        return None
+
+    def _fail_to_begin(self, error: Exception) -> None:
+        import tensorflow as tf
+
+        if isinstance(error, tf.errors.AlreadyExistsError):
+            self._miss(RUNNING_ELSEWHERE)
+            self._say(
+                f"a capture was not begun: {RUNNING_ELSEWHERE}. Have the other one end with "
+                "tf.profiler.experimental.stop(), or capture other steps"
+            )
+        else:
+            self._miss(f"{type(error).__name__}: {error}")
+            self._say(f"a capture was not begun ({type(error).__name__}: {error})")
+
+    def _miss(self, because: str) -> None:
+        assert self._wanted is not None
+        if len(self._missed) < MOST_MISSED:
+            self._missed.append(MissedCapture(*self._wanted, self._step, because))
+        self._wanted = None
+
+    def _keep(self, record: CaptureRecord) -> None:
+        """Takes in what became of a capture; on the thread that wrote it."""
+        self._records.append(record)
+        self._room_bytes -= record.profile_bytes or 0
+        if record.failed_because is not None:
+            self._say(f"a capture failed: {record.failed_because}")
+        if record.incomplete_because is not None:
+            self._say(f"a capture is not complete: {record.incomplete_because}")
+        self._tell(record)
+
+    def _say(self, what: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            logger.warning("keras_gpukit: %s. Training goes on.", what.rstrip("."))

@@ -1,0 +1,112 @@
+"""When to capture: at given steps, now and then, or on demand. Each says why, or None.
+
+The time and the step are arguments: what a trigger says depends on nothing else but what it was
+told before.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Collection
+from math import inf
+from pathlib import Path
+from typing import Any
+
+
+class StepSchedule:
+    """Given steps, and every so many.
+
+    Args:
+        at_steps: Steps of the run, the first one being 1.
+        every_steps: A capture at each multiple of it, or None.
+    """
+
+    def __init__(self, at_steps: Collection[int], every_steps: int | None = None) -> None:
+        self._at_steps = sorted(at_steps)
+        self._every_steps = every_steps
+
+    def next_after(self, step: int) -> float:
+        """Returns the first step after `step` at which one is due, infinity if there is none."""
+        given = next((each for each in self._at_steps if each > step), inf)
+        if self._every_steps is None:
+            return given
+        return min(given, (step // self._every_steps + 1) * self._every_steps)
+
+
+class EveryInterval:
+    """Once an interval, the first time at its end.
+
+    Args:
+        interval_s: From one time to the next.
+        now_s: Now.
+    """
+
+    def __init__(self, interval_s: float, now_s: float) -> None:
+        self._interval_s = interval_s
+        self._due_s = now_s + interval_s
+
+    def due(self, now_s: float) -> str | None:
+        """Says so when the interval is over."""
+        if now_s < self._due_s:
+            return None
+        self._due_s = now_s + self._interval_s
+        return f"every {self._interval_s / 60:g} minutes"
+
+
+class RequestFile:
+    """A file that is there when a capture is wanted. It is removed when it was seen.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def due(self) -> str | None:
+        """Says so when the file is there.
+
+        Raises:
+            OSError: If it cannot be removed; it would ask again and again.
+        """
+        try:
+            self._path.unlink()
+        except FileNotFoundError:
+            return None
+        return f"{self._path.name} was touched"
+
+
+class RequestSignal:
+    """A signal to this process that asks for a capture. It stands in for what handled it before.
+
+    Args:
+        number: The signal.
+        asked: Called, on the main thread, when the signal comes.
+
+    Raises:
+        ValueError: If this is not the main thread, the only one that can set a handler.
+    """
+
+    def __init__(self, number: signal.Signals, asked: Callable[[str], None]) -> None:
+        self._number = number
+        self._asked = asked
+        self._listens = True
+        self._before = signal.signal(number, self._handle)
+
+    def close(self) -> None:
+        """Puts the handler back that was there before.
+
+        Only the main thread can; from another one ours stays and passes signals on.
+        """
+        self._listens = False
+        is_ours = signal.getsignal(self._number) == self._handle
+        if is_ours and threading.current_thread() is threading.main_thread():
+            # None is a handler that C code set; Python cannot put that one back.
+            signal.signal(self._number, signal.SIG_DFL if self._before is None else self._before)
+
+    def _handle(self, number: int, frame: Any) -> None:
+        if self._listens:
+            self._asked(f"{self._number.name} came")
+        elif callable(self._before):
+            self._before(number, frame)
