@@ -68,6 +68,26 @@ def tensorboard(logdir: Path, *options: str) -> Iterator[str]:
         process.wait()
 
 
+@contextlib.contextmanager
+def fit(log_dir: Path, pipeline: str, images: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A real run that goes on meanwhile, and ends in good order."""
+    log_dir.mkdir(parents=True)
+    process = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("browsed_fit.py"), log_dir, pipeline, images],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        # An allocator whose numbers can be read, as a GPU's can.
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_CPU_ALLOCATOR_USE_BFC": "true"},
+    )
+    try:
+        yield process
+        (log_dir / "end").touch()
+        assert process.wait(DEADLINE_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 def profile_page(address: str, run: str, tool: str, host: str) -> str:
     """Where the Profile tab shows a tool."""
     return f"{address}/?run={quote(run, safe='')}&tag={quote(tool)}&host={quote(host)}#profile"

@@ -1,0 +1,164 @@
+"""How much later TensorBoard answers for the tab "GPU Kit".
+
+    python benchmarks/tensorboard_start.py --json benchmarks/results/tensorboard_start.json
+
+Each round starts TensorBoard once with the plugin and once without, in an order of its own, on a
+log directory of a thousand folders. What is timed goes from the start of the process to the answer
+which tabs there are, with which TensorBoard's page begins. Most of it is the time that TensorFlow
+takes to load, which varies; processor time varies less on a machine that is busy with other things,
+and the plugin's own part is also timed alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+
+from results_file import save
+from rich.console import Console
+from rich.table import Table
+
+FOLDERS = 1000
+# As `tensorboard` does it, with the plugins that are asked for.
+START = """
+import json, sys
+from tensorboard import default, program
+every, wanted = default._iter_entry_points, json.loads(sys.argv[2])
+default._iter_entry_points = lambda group: [e for e in every(group) if e.name in wanted]
+tensorboard = program.TensorBoard(plugins=default.get_plugins())
+options = ["--logdir", sys.argv[1], "--host", "127.0.0.1", "--port", "0", "--load_fast=false"]
+tensorboard.configure(argv=["tensorboard", *options])
+address = tensorboard.launch()
+import urllib.request
+with urllib.request.urlopen(address + "data/plugins_listing") as answer:
+    shown = json.load(answer)
+assert ("gpukit" in shown) == ("gpukit" in wanted)
+"""
+# What TensorBoard asks of a plugin until its page can be shown.
+ALONE = """
+import sys, time
+import tensorboard.default, tensorboard.backend.http_util
+from importlib.metadata import entry_points
+from argparse import Namespace
+from tensorboard.plugins import base_plugin
+(entry,) = entry_points(group="tensorboard_plugins", name="gpukit")
+context = base_plugin.TBContext(flags=Namespace(logdir_spec=""), logdir=sys.argv[1])
+times = [time.perf_counter()]
+plugin = entry.load()().load(context)
+plugin.get_plugin_apps()
+times.append(time.perf_counter())
+plugin.is_active()
+times.append(time.perf_counter())
+print(*(after - before for before, after in zip(times, times[1:])))
+"""
+OTHERS = ("profile", "projector")
+
+
+def run(script: str, *arguments: str) -> tuple[float, float, str]:
+    """Runs Python in a process of its own; returns its wall time, processor time and output."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began_s = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    wall_s = time.perf_counter() - began_s
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall_s, cpu_s, done.stdout
+
+
+def median_interval(values: list[float]) -> tuple[float, float]:
+    """95 % interval of the median, by bootstrap."""
+    draw = random.Random(0)
+    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(2000))
+    return medians[50], medians[1949]
+
+
+def make_logdir(logdir: Path) -> None:
+    """A thousand folders; the one with a run is the last to be looked into."""
+    for number in range(FOLDERS // 2):
+        (logdir / f"{number:04}" / "checkpoints").mkdir(parents=True)
+    record = logdir / "zz" / "gpukit" / "run.jsonl"
+    record.parent.mkdir(parents=True)
+    record.write_text('{"kind": "run", "record": {"schema": 1, "time_s": 0.0}}\n')
+
+
+def compare(without_s: list[float], with_s: list[float]) -> dict[str, float | list[float]]:
+    """Of pairs, round by round."""
+    later_s = [after - before for before, after in zip(without_s, with_s, strict=True)]
+    return {
+        "without_s": statistics.median(without_s),
+        "with_s": statistics.median(with_s),
+        "later_s": statistics.median(later_s),
+        "later_interval_s": list(median_interval(later_s)),
+    }
+
+
+def measure(logdir: str, rounds: int) -> dict[str, dict[str, float | list[float]]]:
+    draw = random.Random(0)
+    variants = (json.dumps(OTHERS), json.dumps((*OTHERS, "gpukit")))
+    walls_s: tuple[list[float], list[float]] = ([], [])
+    cpus_s: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for which in draw.sample((0, 1), 2):
+            wall_s, cpu_s, _ = run(START, logdir, variants[which])
+            walls_s[which].append(wall_s)
+            cpus_s[which].append(cpu_s)
+    return {"wall time": compare(*walls_s), "processor time": compare(*cpus_s)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", help="where to write the figures")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as logdir:
+        make_logdir(Path(logdir))
+        starts = measure(logdir, args.rounds)
+        alone = [run(ALONE, logdir)[2].split() for _ in range(args.rounds)]
+    loading_s, asking_s = (statistics.median(map(float, part)) for part in zip(*alone, strict=True))
+
+    table = Table("TensorBoard's start", "without", "with the plugin", "more", "95 %")
+    for name, figure in starts.items():
+        low_s, high_s = figure["later_interval_s"]
+        table.add_row(
+            name,
+            f"{figure['without_s']:.2f} s",
+            f"{figure['with_s']:.2f} s",
+            f"{figure['later_s'] * 1e3:+.0f} ms",
+            f"{low_s * 1e3:+.0f} to {high_s * 1e3:+.0f} ms",
+        )
+    console = Console()
+    console.print(table)
+    console.print(f"loading it takes {loading_s * 1e3:.0f} ms, ", end="")
+    console.print(f"asking it first whether it is active {asking_s * 1e3:.0f} ms")
+    if args.json:
+        versions = {name: metadata.version(name) for name in ("tensorflow", "tensorboard", "xprof")}
+        save(
+            args.json,
+            __file__,
+            versions,
+            rounds=args.rounds,
+            folders=FOLDERS,
+            starts=starts,
+            loading_s=loading_s,
+            first_is_active_s=asking_s,
+        )
+
+
+if __name__ == "__main__":
+    main()
