@@ -183,6 +183,7 @@ def test_placement_markdown_shows_only_the_commonest():
         (units.duration(0.0241), "24.1 ms"),
         (units.duration(90), "90 s"),
         (units.duration(600), "10 min"),
+        (units.duration(9000), "2.5 h"),
         (units.percentage(0.012), "1.2 %"),
         (units.measured(Figure("peak", 2 * GIB, "B")), "2 GiB"),
         (units.measured(Figure("operations", 1234)), "1,234"),

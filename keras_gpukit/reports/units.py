@@ -23,14 +23,16 @@ def size(count_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time: from microseconds to minutes, these from two on."""
+    """A time: from microseconds to hours; minutes and hours from two on."""
     if seconds < 1e-3:
         return f"{number(1e6 * seconds)} us"
     if seconds < 1:
         return f"{number(1e3 * seconds)} ms"
     if seconds < 120:
         return f"{number(seconds)} s"
-    return f"{number(seconds / 60)} min"
+    if seconds < 7200:
+        return f"{number(seconds / 60)} min"
+    return f"{number(seconds / 3600)} h"
 
 
 def percentage(fraction: float) -> str:

@@ -20,6 +20,8 @@ from keras_gpukit.saved_runs.so_far import summary_so_far
 
 FRESH_S = 30.0
 """Lines come about once a second; a run that has written none for so long has ended."""
+LATEST_S = 1e11
+"""The year 5138."""
 MOST_DEVICES = 64
 MOST_CAPTURES = 200
 _STEPS = ("step_time_s", "wait_s", "stall_fraction", "examples_per_s", "buffered_batches")
@@ -87,7 +89,7 @@ class RunLines:
             Exception: If the record is not what its kind says.
         """
         time_s = line.time_s
-        if time_s is None or not 0 < time_s < LARGEST:
+        if time_s is None or not 0 < time_s < LATEST_S:
             raise ValueError("it does not say when it was written")
         if taker := self._takers.get(line.kind):
             taker(line, time_s)

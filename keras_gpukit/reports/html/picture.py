@@ -1,0 +1,120 @@
+"""A picture: what it shows in words, what Plotly draws, and the numbers as a table."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# Each stands out from white and from near black by 3 to 1 at least.
+COLORS = {
+    "input": "#d9772b",
+    "compute": "#2a8f86",
+    "callbacks": "#8a6fc0",
+    "epoch starts": "#c2507f",
+    "first step": "#8c8c3a",
+    "validation": "#4a7fc1",
+    "other": "#7d8790",
+}
+PALETTE = ("#2a8f86", "#d9772b", "#4a7fc1", "#c2507f", "#8a6fc0", "#8c8c3a", "#7d8790")
+# So that colour is not the only thing that tells lines and areas apart.
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+PATTERNS = ("", "/", ".", "x", "\\", "-", "|", "+")
+_LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numbers of a picture, ready to read.
+
+    Attributes:
+        columns: Headings.
+        rows: Cells; the first one of each row is its heading.
+        note: What the rows are, where that is not plain.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure of the report.
+
+    Attributes:
+        title: Its heading.
+        caption: What it shows, in words.
+        figure: JSON as Plotly takes it; None where there is only the table.
+        table: Its numbers.
+        more: Tables beside it, by heading.
+    """
+
+    title: str
+    caption: str
+    figure: str | None
+    table: Table
+    more: tuple[tuple[str, Table], ...] = ()
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A picture that is not there.
+
+    Attributes:
+        title: Its heading.
+        because: Why there is none.
+    """
+
+    title: str
+    because: str
+
+
+def shortened(text: str, longest: int = _LONGEST) -> str:
+    """Keeps both ends of a long name: paths differ at the end, kernels at the begin."""
+    if len(text) <= longest:
+        return text
+    half = (longest - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+def label(text: str, longest: int = _LONGEST) -> str:
+    """A name for Plotly, which takes some markup in what it writes, links among it."""
+    return html.escape(shortened(text, longest), quote=False)
+
+
+def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
+    """Returns a figure's JSON, without colours for text and lines: those are the page's.
+
+    Args:
+        traces: Plotly's own.
+        height: In pixels.
+        **layout: Beyond what all pictures have.
+    """
+    from plotly import graph_objects as go
+
+    common = {
+        "height": height,
+        "template": None,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 56, "r": 16, "t": 12, "b": 48},
+        "font": {"family": "inherit", "size": 13},
+        "hovermode": "x unified",
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 1.02,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
+        "showlegend": len(traces) > 1,
+    }
+    text: str = go.Figure(data=list(traces), layout={**common, **layout}).to_json()
+    return text
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """An axis with a title."""
+    return {"title": {"text": title}, "automargin": True, "zeroline": False, **more}

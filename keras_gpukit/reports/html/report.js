@@ -1,0 +1,22 @@
+// Draws every figure of the page. Colours of text and lines are the style sheet's.
+(() => {
+  "use strict";
+  const figures = JSON.parse(document.getElementById("figures").textContent);
+  // A finger scrolls the page; only a mouse zooms by dragging.
+  const touch = matchMedia("(pointer: coarse)").matches;
+  const config = {
+    displaylogo: false,
+    responsive: true,
+    displayModeBar: touch ? false : "hover",
+    modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]],
+  };
+  for (const [id, figure] of Object.entries(figures)) {
+    if (touch) figure.layout.dragmode = false;
+    Plotly.newPlot(id, figure.data, figure.layout, config);
+  }
+  const resize = () => {
+    for (const id of Object.keys(figures)) Plotly.Plots.resize(id);
+  };
+  addEventListener("beforeprint", resize);
+  addEventListener("afterprint", resize);
+})();

@@ -1,0 +1,146 @@
+"""What the page says of a run in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.report import RunReport, State
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.reports import units
+from keras_gpukit.reports.phrases import conclusion, evidence
+
+STATES: dict[State, str] = {
+    "completed": "completed",
+    "interrupted": "interrupted",
+    "running": "running",
+    "unfinished": "no summary",
+}
+_STATE_NOTES: dict[State, str] = {
+    "completed": "",
+    "interrupted": "The run ended by an exception or an interrupt; this is what was measured until "
+    "then.",
+    "running": "The run goes on. This is what its record tells so far: the spread of waits, the "
+    "pipeline's stages and where the whole time went come with its end.",
+    "unfinished": "The run wrote no summary: its process was killed, or no Monitor watched it. "
+    "This is what the rest of its record tells.",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What stands on top of a run.
+
+    Attributes:
+        severity: "critical", "warning", "info"; "good" where nothing was found, "unknown" where
+            nothing was judged.
+        headline: One line.
+        gain: What removing it brings at most.
+        evidence: The figures it rests on.
+        advice: What to do, the most rewarding first.
+    """
+
+    severity: str
+    headline: str
+    gain: str | None = None
+    evidence: str = ""
+    advice: tuple[str, ...] = ()
+
+
+def verdict(run: RunReport) -> Verdict:
+    """The worst finding, or that there is none."""
+    told = run.summary.verdict
+    worst = told.findings[0] if told.findings else None
+    if worst is not None and (worst.severity != "info" or conclusion(run.summary) is None):
+        return Verdict(worst.severity, worst.title, gain(worst), evidence(worst), worst.advice)
+    if not (told.findings or told.passed or told.not_applicable):
+        return Verdict("unknown", "Not judged: the run has no figures to judge by.")
+    return Verdict("good", conclusion(run.summary) or "")
+
+
+def verdict_line(run: RunReport) -> str:
+    """The verdict in one line."""
+    told = verdict(run)
+    return (
+        f"{told.severity}: {told.headline}"
+        if told.severity in ("critical", "warning")
+        else told.headline
+    )
+
+
+def gain(finding: Finding) -> str | None:
+    """What removing a finding brings at most."""
+    if finding.gain is None:
+        return None
+    return f"up to {units.number(round(finding.gain, 1))} times as fast"
+
+
+def state_note(run: RunReport) -> str:
+    """What to bear in mind of a run that is not over, or ended early."""
+    return _STATE_NOTES[run.state]
+
+
+def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
+    """The figures that tell most, name and value; only those that are known."""
+    throughput, record = summary.throughput, summary.input
+    figures: list[tuple[str, str]] = []
+    if throughput is not None:
+        if throughput.step_time_s is not None:
+            figures.append(("time of a step", units.duration(throughput.step_time_s)))
+        if throughput.examples_per_s is not None:
+            figures.append(("examples a second", units.number(throughput.examples_per_s)))
+    if record is not None and record.stall_fraction is not None:
+        hedge = {"upper bound": "at most ", "sampled": "about "}.get(record.confidence or "", "")
+        figures.append(("input stall", f"{hedge}{units.percentage(record.stall_fraction)}"))
+    figures += [
+        (f"GPU {gpu.index} busy", f"{units.number(gpu.utilization_percent)} %")
+        for gpu in (summary.utilization.gpus if summary.utilization else ())
+        if gpu.utilization_percent is not None
+    ]
+    figures += [
+        (f"{memory.device} peak memory", units.size(memory.peak_bytes))
+        for memory in (summary.memory.devices if summary.memory else ())
+    ]
+    if throughput is not None:
+        figures.append(("steps", f"{throughput.steps:,}"))
+        if throughput.wall_s is not None:
+            figures.append(("whole run", units.duration(throughput.wall_s)))
+    if summary.overhead_s is not None:
+        figures.append(("cost of watching, a step", units.duration(summary.overhead_s)))
+    return tuple(figures)
+
+
+def setup(summary: RunSummary) -> tuple[tuple[str, str], ...]:
+    """What the run was made of, name and value."""
+    environment = summary.environment
+    facts = [(name, version) for name, version in environment.versions.items()]
+    for gpu in environment.gpus:
+        memory = "" if gpu.memory_bytes is None else f", {units.size(gpu.memory_bytes)}"
+        facts.append((f"GPU {gpu.index}", f"{gpu.name or 'of unknown name'}{memory}"))
+    told = {
+        "TensorFlow built with CUDA": _yes_no(environment.cuda_build),
+        "cores": environment.cpu_count,
+        "precision": environment.precision,
+        "jit_compile": _yes_no(environment.jit_compile),
+        "run_eagerly": _yes_no(environment.run_eagerly),
+        "steps_per_execution": environment.steps_per_execution,
+        "strategy": environment.strategy,
+        "replicas": environment.replicas,
+        "TensorFloat-32 allowed": _yes_no(environment.tf32),
+    }
+    if environment.versions and not environment.gpus:
+        facts.append(("GPUs", "none"))
+    facts += [(name, str(value)) for name, value in told.items() if value is not None]
+    return tuple(facts)
+
+
+def moment(time_s: float | None) -> str:
+    """A time as the reader's clock shows it."""
+    if time_s is None:
+        return "unknown"
+    return datetime.fromtimestamp(time_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _yes_no(value: bool | None) -> str | None:
+    return None if value is None else "yes" if value else "no"
