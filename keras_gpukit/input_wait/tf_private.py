@@ -12,6 +12,7 @@ Where one is gone, the mechanism that needs it is not chosen.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -38,10 +39,18 @@ def host_iterator(iterator: Any) -> Any:
     return None
 
 
+# Gathering a dataset's options takes half a millisecond, and each epoch asks about the same one.
+_is_tuned: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+
 def has_model(iterator: Any) -> bool:
     """Whether tf.data keeps a model of the pipeline: asking for one there is not logs a warning."""
     dataset = getattr(iterator, "_dataset", None)
-    return dataset is None or dataset.options().autotune.enabled is not False
+    if dataset is None:
+        return True
+    if dataset not in _is_tuned:
+        _is_tuned[dataset] = dataset.options().autotune.enabled is not False
+    return _is_tuned[dataset]
 
 
 def is_made_by_keras(step_function: Any) -> bool:
