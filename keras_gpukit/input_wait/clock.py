@@ -331,7 +331,7 @@ class StepClock:
         ]
         if known:
             self.spread.add(*map(np.concatenate, zip(*known, strict=True)))
-        waits_s = [reading.wait_s for reading in readings]
+        waits_s = [reading.wait_s for reading in readings if reading.wait_s is not None]
         window = StepWindow(
             phase=self._phase,
             time_s=time.time(),
@@ -339,7 +339,7 @@ class StepClock:
             steps=(self.calls - self._started_calls) * self._steps_per_execution,
             duration_s=entry_s - self._started_s,
             # Unknown for a part is unknown for the whole.
-            input_wait_s=None if None in waits_s else sum(waits_s),
+            input_wait_s=sum(waits_s) if len(waits_s) == len(readings) else None,
             examples=None if self._examples is None else self._examples.read(),
             buffered_batches=readings[-1].buffered_batches if readings else None,
         )
