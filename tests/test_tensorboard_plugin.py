@@ -283,11 +283,8 @@ class TestNothingOutsideTheLogDirectory:
         tab.wait_for("mine")
         record = logdir / "mine" / "gpukit" / "run.jsonl"
         record.unlink()
-        other = window(77, 0.0)
-        foreign = outside / SECRET / "gpukit" / "run.jsonl"
-        write_lines(foreign, (1.0, 7777777, "steps", other))
-        record.symlink_to(foreign)
-        assert "77" not in tab.report().text or tab.report().status_code == 404
+        record.symlink_to(outside / SECRET / "gpukit" / "run.jsonl")
+        assert tab.report().status_code == 404
 
     def test_a_pipe_called_like_a_record_hangs_nothing(self, logdir):
         (logdir / "pipe" / "gpukit").mkdir(parents=True)

@@ -37,14 +37,21 @@ class RunFolder:
     records: tuple[Path, ...]
 
     def stamp(self) -> str:
-        """Changes with every line that is added to a record, and when one goes."""
+        """Changes with every line that is added to a record, and when one goes or grows no longer.
+
+        A run whose record grows no longer is over, and its report says so.
+        """
+        from keras_gpukit.saved_runs.run_lines import FRESH_S
+
+        now_s = time.time()
         told = hashlib.sha256()
         for record in self.records:
             try:
                 now = os.lstat(record)
             except OSError:
                 continue
-            told.update(f"{now.st_ino} {now.st_size} {now.st_mtime_ns};".encode())
+            fresh = now_s - now.st_mtime < FRESH_S
+            told.update(f"{now.st_ino} {now.st_size} {now.st_mtime_ns} {fresh};".encode())
         return told.hexdigest()
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from keras_gpukit.reports.html.page import plotly_js, render
+from keras_gpukit.reports.html.page import drawing_js, plotly_js, render
 
-__all__ = ["plotly_js", "render"]
+__all__ = ["drawing_js", "plotly_js", "render"]

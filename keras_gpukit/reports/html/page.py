@@ -57,6 +57,11 @@ def plotly_js() -> str:
     return source
 
 
+def drawing_js() -> str:
+    """The page's own script, beside Plotly the only one that runs in it."""
+    return _packaged("report.js")
+
+
 def render(report: Report, *, plotly_src: str | None = None) -> str:
     """Returns the report as one HTML document.
 
