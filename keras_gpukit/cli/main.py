@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from keras_gpukit.cli import demo, doctor
+from keras_gpukit.cli import demo, doctor, report
 from keras_gpukit.version import __version__
 
 
@@ -34,6 +34,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"keras-gpukit {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     # Each loads what it needs when it runs, so that --help answers at once.
-    for command in (demo, doctor):
+    for command in (demo, doctor, report):
         command.add_parser(subparsers)
     return parser

@@ -203,7 +203,7 @@ def _of_limit(limits: Band) -> str:
 def _gpus_unknown(run: RunReport) -> str:
     record = run.summary.utilization
     if run.gpus or record is None or record.gpus_unknown_because is None:
-        return "" if run.gpus else "No GPU was read."
+        return "" if run.gpus else "There was no GPU to read."
     return f"GPUs could not be read: {record.gpus_unknown_because}"
 
 

@@ -152,7 +152,7 @@ def placement_picture(run: RunReport) -> Picture | Unknown:
         height=100 + 24 * len(commonest),
         barmode="stack",
         hovermode="y unified",
-        xaxis=axis("operations in the training step", rangemode="tozero"),
+        xaxis=axis("operations", rangemode="tozero"),
         yaxis=_names_axis([label(kind, 24) for kind in commonest]),
     )
     rows = tuple(

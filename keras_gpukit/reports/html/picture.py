@@ -100,7 +100,7 @@ def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "margin": {"l": 56, "r": 16, "t": 12, "b": 48},
-        "font": {"family": "inherit", "size": 13},
+        "font": {"family": "system-ui, sans-serif", "size": 12},
         "hovermode": "x unified",
         "legend": {
             "orientation": "h",
@@ -117,4 +117,10 @@ def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
     """An axis with a title."""
-    return {"title": {"text": title}, "automargin": True, "zeroline": False, **more}
+    font = {"size": 13}
+    return {
+        "title": {"text": title, "font": font, "standoff": 8},
+        "automargin": True,
+        "zeroline": False,
+        **more,
+    }

@@ -14,9 +14,15 @@
     if (touch) figure.layout.dragmode = false;
     Plotly.newPlot(id, figure.data, figure.layout, config);
   }
-  const resize = () => {
-    for (const id of Object.keys(figures)) Plotly.Plots.resize(id);
-  };
-  addEventListener("beforeprint", resize);
-  addEventListener("afterprint", resize);
+  const resize = () => Object.keys(figures).forEach((id) => Plotly.Plots.resize(id));
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll(".finding:not([open])")];
+    closed.forEach((details) => (details.open = true));
+    resize();
+  });
+  addEventListener("afterprint", () => {
+    closed.forEach((details) => (details.open = false));
+    resize();
+  });
 })();

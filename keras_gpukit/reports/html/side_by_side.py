@@ -26,8 +26,9 @@ def runs_table(runs: Sequence[RunReport]) -> Table:
     """One run a row, the newest first."""
     heads = (
         "run",
-        "began",
+        "verdict",
         "state",
+        "began",
         "steps",
         "step time",
         "examples/s",
@@ -35,7 +36,6 @@ def runs_table(runs: Sequence[RunReport]) -> Table:
         "GPU busy",
         "peak memory",
         "whole run",
-        "verdict",
     )
     return Table(heads, tuple(_row(run) for run in runs))
 
@@ -66,8 +66,9 @@ def _row(run: RunReport) -> tuple[str, ...]:
     )
     return (
         run.name,
-        moment(run.began_s),
+        verdict_line(run),
         STATES[run.state],
+        moment(run.began_s),
         _UNKNOWN if summary.steps is None else f"{summary.steps:,}",
         _UNKNOWN if step_s is None else units.duration(step_s),
         _UNKNOWN if rate is None else units.number(rate),
@@ -75,7 +76,6 @@ def _row(run: RunReport) -> tuple[str, ...]:
         f"{units.number(sum(busy) / len(busy))} %" if busy else _UNKNOWN,
         units.size(max(peaks)) if peaks else _UNKNOWN,
         _UNKNOWN if wall_s is None else units.duration(wall_s),
-        verdict_line(run),
     )
 
 

@@ -83,7 +83,7 @@ def stall_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
             _edge(places, _percent(stall.high), "worst second", "dot"),
             _edge(places, _percent(stall.low), "best second", "dash"),
         ]
-    layout = {"yaxis": axis("input stall, %", range=[0, 101])}
+    layout = {"xaxis": time.layout(), "yaxis": axis("input stall, %", range=[0, 101])}
     figures = [("stall (%)", "stall_fraction", 1e2)]
     if buffered.overall is not None:
         traces.append(
@@ -96,6 +96,7 @@ def stall_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
                 hovertemplate="%{y:.2~f}",
             )
         )
+        layout["xaxis"]["anchor"] = "y2"
         layout["yaxis"]["domain"] = [0.42, 1]
         layout["yaxis2"] = axis("batches", domain=[0, 0.3], rangemode="tozero", anchor="x")
         figures.append(("buffered batches", "buffered_batches", 1.0))
@@ -105,7 +106,6 @@ def stall_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
         draw(
             traces,
             height=380 if buffered.overall is not None else 300,
-            xaxis=time.layout(),
             **layout,
         ),
         time.table(run.steps, figures),

@@ -9,7 +9,7 @@ from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import units
-from keras_gpukit.reports.phrases import conclusion, evidence
+from keras_gpukit.reports.phrases import conclusion
 
 STATES: dict[State, str] = {
     "completed": "completed",
@@ -36,16 +36,12 @@ class Verdict:
         severity: "critical", "warning", "info"; "good" where nothing was found, "unknown" where
             nothing was judged.
         headline: One line.
-        gain: What removing it brings at most.
-        evidence: The figures it rests on.
-        advice: What to do, the most rewarding first.
+        finding: What it rests on, where something was found.
     """
 
     severity: str
     headline: str
-    gain: str | None = None
-    evidence: str = ""
-    advice: tuple[str, ...] = ()
+    finding: Finding | None = None
 
 
 def verdict(run: RunReport) -> Verdict:
@@ -53,7 +49,7 @@ def verdict(run: RunReport) -> Verdict:
     told = run.summary.verdict
     worst = told.findings[0] if told.findings else None
     if worst is not None and (worst.severity != "info" or conclusion(run.summary) is None):
-        return Verdict(worst.severity, worst.title, gain(worst), evidence(worst), worst.advice)
+        return Verdict(worst.severity, worst.title, worst)
     if not (told.findings or told.passed or told.not_applicable):
         return Verdict("unknown", "Not judged: the run has no figures to judge by.")
     return Verdict("good", conclusion(run.summary) or "")

@@ -1,0 +1,97 @@
+"""`keras-gpukit report`: what runs came to, as one page with pictures, or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from keras_gpukit.records.report import Report
+from keras_gpukit.reports.html.words import verdict_line
+
+_OURS = (b'<meta name="generator" content="keras_gpukit', b'{"log_dir":')
+_HEAD_BYTES = 2000
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds the command to the `keras-gpukit` parser."""
+    parser = subparsers.add_parser(
+        "report",
+        help="make one HTML page of the runs in a log folder",
+        description="Reads the runs under a log folder, also while they go on, and writes the "
+        "verdict with its pictures as one HTML file that needs no network. Exits with 2 if there is "
+        "no run.",
+    )
+    parser.add_argument(
+        "log_dir", metavar="LOGDIR", help="a run's log folder, or one above several"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="where to write; report.html here by default, and standard output with --json",
+    )
+    parser.add_argument("--json", action="store_true", help="write JSON instead of HTML")
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Reads the runs and writes the report.
+
+    Returns:
+        0, or 2 if there is no run to tell of or the file cannot be written.
+    """
+    from keras_gpukit.saved_runs import load_report
+
+    try:
+        report = load_report(args.log_dir)
+        if args.json and args.out is None:
+            sys.stdout.write(_json(report) + "\n")
+            return 0
+        out = Path(args.out or "report.html")
+        _write(out, _json(report) if args.json else _html(report))
+    except OSError as error:
+        print(f"keras-gpukit report: {error}", file=sys.stderr)
+        return 2
+    for each in report.runs[:3]:
+        print(f"{each.name}: {verdict_line(each)}")
+    if len(report.runs) > 3:
+        print(f"and {len(report.runs) - 3} more runs")
+    print(f"Written to {out}")
+    return 0
+
+
+def _html(report: Report) -> str:
+    from keras_gpukit.reports.html import render
+
+    return render(report)
+
+
+def _json(report: Report) -> str:
+    import msgspec
+
+    return msgspec.json.encode(report).decode()
+
+
+def _write(out: Path, text: str) -> None:
+    """Writes all of the file or none of it, and over no file of somebody else's.
+
+    Raises:
+        OSError: If that cannot be done.
+    """
+    if out.exists() and not _is_ours(out):
+        raise FileExistsError(f"{out} is there already and is no report; give another --out.")
+    part = out.with_name(f".{out.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, out)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _is_ours(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return not head or any(mark in head for mark in _OURS)
