@@ -21,8 +21,8 @@ def add_parser(subparsers: Any) -> None:
         "report",
         help="make one HTML page of the runs in a log folder",
         description="Reads the runs under a log folder, also while they go on, and writes the "
-        "verdict with its pictures as one HTML file that needs no network. Exits with 2 if there is "
-        "no run.",
+        "verdict with its pictures as one HTML file that needs no network. Exits with 2 if there "
+        "is no run.",
     )
     parser.add_argument(
         "log_dir", metavar="LOGDIR", help="a run's log folder, or one above several"

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from keras_gpukit.records.profile import Part, ProfileRecord
+from keras_gpukit.records.profile import Part
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
+from keras_gpukit.reports.html.capture_tables import (
+    captures_table,
+    detail_tables,
+    holdings_tables,
+    time_text,
+)
 from keras_gpukit.reports.html.picture import (
     COLORS,
+    DASHES,
+    PALETTE,
     PATTERNS,
     Picture,
     Table,
@@ -17,13 +25,12 @@ from keras_gpukit.reports.html.picture import (
     axis,
     draw,
     label,
-    shortened,
 )
 
 _CAPTURES = "Captured steps"
 _EACH_STEP = "Each step of the newest capture"
+_MEMORY = "Memory during the newest capture"
 _MOST_DRAWN = 12
-_MOST_ROWS = 10
 _PARTS: dict[Part, str] = {
     "device compute": COLORS["compute"],
     "host compute": COLORS["first step"],
@@ -50,8 +57,8 @@ def captures_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
         _CAPTURES,
         _words(captures, newest),
         figure,
-        _captures_table(captures),
-        tuple(_details(newest.profile)) if newest and newest.profile else (),
+        captures_table(captures),
+        tuple(detail_tables(newest.profile)) if newest and newest.profile else (),
     )
 
 
@@ -85,7 +92,7 @@ def each_step_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
         (
             name,
             units.duration(step.duration_s),
-            *(_time(step.parts_s.get(part)) for part in present),
+            *(time_text(step.parts_s.get(part)) for part in present),
         )
         for name, step in zip(names, profile.each_step, strict=True)
     )
@@ -93,6 +100,51 @@ def each_step_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
     fastest = min(step.duration_s for step in profile.each_step)
     words = f"From {units.duration(fastest)} to {units.duration(slowest)} a step."
     return Picture(_EACH_STEP, words, figure, Table(("step", "time", *present), rows))
+
+
+def capture_memory_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
+    """What each allocator held while the newest capture was taken, and what held its peak."""
+    from plotly import graph_objects as go
+
+    memories = [each.profile.memory for each in captures if each.profile and each.profile.memory]
+    if not memories:
+        return Unknown(_MEMORY, "no profile has readings of an allocator")
+    traces = [
+        go.Scatter(
+            x=[round(point.time_s * 1e3, 3) for point in memory.timeline],
+            y=[round(point.used_bytes / 2**20, 3) for point in memory.timeline],
+            name=label(memory.allocator),
+            line={
+                "width": 2,
+                "shape": "hv",
+                "color": PALETTE[place % len(PALETTE)],
+                "dash": DASHES[place % len(DASHES)],
+            },
+            hovertemplate="%{y:.4~f} MiB",
+        )
+        for place, memory in enumerate(memories[-1])
+    ]
+    figure = draw(
+        traces,
+        xaxis=axis("ms since the first captured step began"),
+        yaxis=axis("MiB", rangemode="tozero"),
+    )
+    rows = tuple(
+        (
+            memory.allocator,
+            units.size(memory.peak_bytes),
+            "" if memory.total_bytes is None else units.size(memory.total_bytes),
+            "" if memory.before_bytes is None else units.size(memory.before_bytes),
+        )
+        for memory in memories[-1]
+    )
+    heads = ("allocator", "peak", "all there is", "of the peak, from before the capture")
+    words = [
+        f"{memory.allocator} held at most {units.size(memory.peak_bytes)}"
+        for memory in memories[-1]
+    ]
+    more = tuple(holdings_tables(memories[-1]))
+    return Picture(_MEMORY, f"{'; '.join(words)}.", figure, Table(heads, rows), more)
 
 
 def _bars(captures: Sequence[CaptureReport]) -> str:
@@ -152,104 +204,5 @@ def _words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> s
     return " ".join([words, *(f"{', '.join(busy)}." for _ in busy[:1])])
 
 
-def _captures_table(captures: Sequence[CaptureReport]) -> Table:
-    rows = tuple(
-        (
-            shortened(each.name),
-            each.capture.reason if each.capture else "not by a Profiler",
-            f"{each.profile.steps:,}" if each.profile else "",
-            _time(each.profile.step_time_s) if each.profile else "",
-            _share(each.profile.stall_fraction) if each.profile else "",
-            units.duration(each.capture.held_up_s) if each.capture else "",
-            "; ".join(_faults(each)),
-        )
-        for each in captures
-    )
-    heads = ("capture", "because", "steps", "step time", "stall", "held training up", "remarks")
-    return Table(heads, rows)
-
-
-def _faults(each: CaptureReport) -> Iterator[str]:
-    capture, profile = each.capture, each.profile
-    if each.unread_because:
-        yield f"not read: {each.unread_because}"
-    if capture:
-        told = (capture.failed_because, capture.ended_early_because, capture.incomplete_because)
-        yield from filter(None, told)
-    if profile:
-        yield from filter(None, (profile.incomplete_because, profile.steps_unknown_because))
-        yield from profile.problems
-
-
-def _details(profile: ProfileRecord) -> Iterator[tuple[str, Table]]:
-    """Of the newest capture: what took the time, and what held the memory."""
-    if profile.kinds_s:
-        kinds = sorted(profile.kinds_s.items(), key=lambda kind: -kind[1])
-        rows = tuple((kind, units.duration(spent_s)) for kind, spent_s in kinds)
-        yield "Newest capture: computation by kind", Table(("kind", "a step"), rows)
-    if profile.operations:
-        rows = tuple(
-            (
-                shortened(each.name),
-                each.kind,
-                _time(each.time_s),
-                f"{each.count:,}",
-                _share(each.share),
-            )
-            for each in profile.operations[:_MOST_ROWS]
-        )
-        heads = ("operation", "kind", "time", "count", "share")
-        yield "Newest capture: longest operations", Table(heads, rows)
-    if profile.kernels:
-        rows = tuple(
-            (
-                shortened(each.name),
-                "yes" if each.tensor_core else "no",
-                _time(each.time_s),
-                f"{each.count:,}",
-                _share(each.share),
-            )
-            for each in profile.kernels[:_MOST_ROWS]
-        )
-        heads = ("kernel", "Tensor Cores", "time", "count", "share")
-        yield "Newest capture: longest kernels", Table(heads, rows)
-    if profile.stages:
-        rows = tuple(
-            (
-                shortened(each.name),
-                each.kind,
-                _time(each.blocked_s),
-                _share(each.share),
-                _time(each.own_s),
-            )
-            for each in profile.stages[:_MOST_ROWS]
-        )
-        heads = ("stage", "kind", "held a step up", "share of the wait", "at work a step")
-        yield "Newest capture: stages that were waited for", Table(heads, rows)
-    for memory in profile.memory:
-        if memory.holdings:
-            rows = tuple(
-                (
-                    shortened(each.operation),
-                    units.size(each.bytes),
-                    each.shape or "",
-                    each.dtype or "",
-                )
-                for each in memory.holdings[:_MOST_ROWS]
-            )
-            title = (
-                f"Newest capture: {memory.allocator} at its peak of {units.size(memory.peak_bytes)}"
-            )
-            yield title, Table(("held by", "size", "shape", "type"), rows)
-
-
 def _ms(spent_s: float | None) -> float | None:
     return None if spent_s is None else round(spent_s * 1e3, 5)
-
-
-def _time(spent_s: float | None) -> str:
-    return "unknown" if spent_s is None else units.duration(spent_s)
-
-
-def _share(fraction: float | None) -> str:
-    return "unknown" if fraction is None else units.percentage(fraction)

@@ -10,7 +10,11 @@ from typing import Any
 
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.reports.html import words
-from keras_gpukit.reports.html.capture_pictures import captures_picture, each_step_picture
+from keras_gpukit.reports.html.capture_pictures import (
+    capture_memory_picture,
+    captures_picture,
+    each_step_picture,
+)
 from keras_gpukit.reports.html.machine_pictures import (
     device_memory_picture,
     host_memory_picture,
@@ -122,6 +126,7 @@ def _capture_pictures(captures: Sequence[CaptureReport]) -> Iterator[Picture | U
     yield captures_picture(captures)
     if captures:
         yield each_step_picture(captures)
+        yield capture_memory_picture(captures)
 
 
 def _beside(runs: Sequence[RunReport]) -> Iterator[Picture | Unknown]:

@@ -1,0 +1,123 @@
+"""Tables of captured profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from keras_gpukit.records.profile import MemoryProfile, ProfileRecord
+from keras_gpukit.records.report import CaptureReport
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html.picture import Table, shortened
+
+_MOST_ROWS = 10
+
+
+def captures_table(captures: Sequence[CaptureReport]) -> Table:
+    """One capture a row, those that could not be read among them."""
+    heads = ("capture", "because", "steps", "step time", "stall", "held training up", "remarks")
+    return Table(heads, tuple(_capture_row(each) for each in captures))
+
+
+def detail_tables(profile: ProfileRecord) -> Iterator[tuple[str, Table]]:
+    """What took the time of one capture, by heading; only what is known."""
+    if profile.kinds_s:
+        yield "Newest capture: computation by kind", _kinds(profile)
+    if profile.operations:
+        yield "Newest capture: longest operations", _operations(profile)
+    if profile.kernels:
+        yield "Newest capture: longest kernels", _kernels(profile)
+    if profile.stages:
+        yield "Newest capture: stages that were waited for", _stages(profile)
+
+
+def holdings_tables(memories: Sequence[MemoryProfile]) -> Iterator[tuple[str, Table]]:
+    """What held each allocator's peak."""
+    for memory in memories:
+        if memory.holdings:
+            rows = tuple(
+                (shortened(each.operation), units.size(each.bytes), each.shape or "")
+                for each in memory.holdings[:_MOST_ROWS]
+            )
+            yield f"{memory.allocator} at its peak", Table(("held by", "size", "shape"), rows)
+
+
+def time_text(spent_s: float | None) -> str:
+    """A time, or that it is unknown."""
+    return "unknown" if spent_s is None else units.duration(spent_s)
+
+
+def _capture_row(each: CaptureReport) -> tuple[str, ...]:
+    capture, profile = each.capture, each.profile
+    return (
+        shortened(each.name),
+        capture.reason if capture else "not by a Profiler",
+        f"{profile.steps:,}" if profile else "",
+        time_text(profile.step_time_s) if profile else "",
+        _share(profile.stall_fraction) if profile else "",
+        units.duration(capture.held_up_s) if capture else "",
+        "; ".join(_remarks(each)),
+    )
+
+
+def _remarks(each: CaptureReport) -> Iterator[str]:
+    capture, profile = each.capture, each.profile
+    if each.unread_because:
+        yield f"not read: {each.unread_because}"
+    if capture:
+        told = (capture.failed_because, capture.ended_early_because, capture.incomplete_because)
+        yield from filter(None, told)
+    if profile:
+        yield from filter(None, (profile.incomplete_because, profile.steps_unknown_because))
+        yield from profile.problems
+
+
+def _kinds(profile: ProfileRecord) -> Table:
+    longest = sorted(profile.kinds_s.items(), key=lambda kind: -kind[1])
+    rows = tuple((str(kind), units.duration(spent_s)) for kind, spent_s in longest)
+    return Table(("kind", "a step"), rows)
+
+
+def _operations(profile: ProfileRecord) -> Table:
+    rows = tuple(
+        (
+            shortened(each.name),
+            each.kind,
+            units.duration(each.time_s),
+            f"{each.count:,}",
+            _share(each.share),
+        )
+        for each in profile.operations[:_MOST_ROWS]
+    )
+    return Table(("operation", "kind", "time", "count", "share"), rows)
+
+
+def _kernels(profile: ProfileRecord) -> Table:
+    rows = tuple(
+        (
+            shortened(each.name),
+            "yes" if each.tensor_core else "no",
+            units.duration(each.time_s),
+            f"{each.count:,}",
+            _share(each.share),
+        )
+        for each in profile.kernels[:_MOST_ROWS]
+    )
+    return Table(("kernel", "Tensor Cores", "time", "count", "share"), rows)
+
+
+def _stages(profile: ProfileRecord) -> Table:
+    rows = tuple(
+        (
+            shortened(each.name),
+            each.kind,
+            units.duration(each.blocked_s),
+            _share(each.share),
+            units.duration(each.own_s),
+        )
+        for each in profile.stages[:_MOST_ROWS]
+    )
+    return Table(("stage", "kind", "held a step up", "share of the wait", "at work a step"), rows)
+
+
+def _share(fraction: float | None) -> str:
+    return "unknown" if fraction is None else units.percentage(fraction)
