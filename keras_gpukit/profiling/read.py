@@ -14,6 +14,7 @@ from keras_gpukit.profiling.reading.memory import memory_of
 from keras_gpukit.profiling.reading.operations import top_kernels, top_operations
 from keras_gpukit.profiling.reading.problems import problems_of
 from keras_gpukit.profiling.reading.space import Events, Space, read_space
+from keras_gpukit.profiling.reading.spans import NOTHING
 from keras_gpukit.profiling.reading.stages import rank_stages
 from keras_gpukit.profiling.reading.steps import Steps, find_steps
 from keras_gpukit.records.profile import ProfileRecord
@@ -50,7 +51,7 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
     steps, gpus = find_steps(host), gpus_of(space)
     times = _capture_times(space)
     origin_ps = int(steps.begin_ps[0]) if len(steps) else 0
-    record = {
+    record: dict[str, object] = {
         "host": space.hostname,
         "fingerprint": hashlib.blake2b(data, digest_size=8).hexdigest(),
         "captured_s": times[0],
@@ -69,15 +70,15 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
 
 def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
     """Returns the record's fields that are told of steps."""
-    per_execution = steps.per_execution
-    if steps.numbers is None and host.loops:
+    per_execution = steps.per_execution or 1
+    if steps.per_execution is None and host.loops:
         began_ps = host.computations[0]
         inside = steps.counted.covered_ps(began_ps, began_ps + 1)
         per_execution = max(1, round(int(inside.sum()) / len(steps)))
     count = len(steps) * per_execution
     total_ps = steps.counted.total_ps
     parts = breakdown.part_spans(steps, host, gpus)
-    computed = parts.get("device compute" if gpus.each else "host compute", breakdown.NOTHING)
+    computed = parts.get("device compute" if gpus.each else "host compute", NOTHING)
     kinds = breakdown.kind_spans(host, gpus, computed)
     waits = breakdown.exposed_waits(host, gpus)
     waits_known = len(host.waits.begin_ps) > 0

@@ -22,6 +22,7 @@ Part = Literal[
     "idle",
 ]
 Kind = Literal[
+    "collective",
     "convolution",
     "matmul",
     "attention",
@@ -213,9 +214,9 @@ class ProfileRecord:
         parts_s: Mean time of a step by where it went; the parts add up to `step_time_s`. A moment
             belongs to the first that fits: a kernel ran; a kernel ran that exchanges data among
             GPUs; a copy ran that is none from the host; the host waited for the next batch; a copy
-            from the host ran; the host launched kernels; it ran operations of the step; it was
-            between two steps' functions; nothing of all that. Without a GPU what is computed is
-            "host compute".
+            from the host ran; the host launched kernels; it was between a step's first operation
+            and its last; it was between two steps' functions; nothing of all that, which is the
+            Python code around the operations. Without a GPU what is computed is "host compute".
         kinds_s: The same for "device compute", or without a GPU for "host compute", by what was
             computed; of two at once, the first in `Kind`'s order counts. They add up to that part.
         each_step: The first 50 executions at most.
@@ -253,3 +254,42 @@ class ProfileRecord:
     stages: tuple[StageProfile, ...] = ()
     problems: tuple[str, ...] = ()
     incomplete_because: str | None = None
+
+
+@dataclass(frozen=True)
+class XprofKernel:
+    """A kernel, as xprof sums it up over all of a profile.
+
+    Attributes:
+        name: As it is compiled.
+        time_s: All launches.
+        count: Launches.
+        tensor_core: Whether xprof knows it for one that uses Tensor Cores.
+    """
+
+    name: str
+    time_s: float
+    count: int
+    tensor_core: bool
+
+
+@dataclass(frozen=True)
+class XprofRecord:
+    """What xprof, and so TensorBoard's Profile tab, says of a profile.
+
+    Attributes:
+        steps: Steps it found.
+        step_time_s: Their mean time; None where it found none.
+        input_fraction: Part of it spent waiting for input, 0 to 1. On a GPU xprof leaves out what
+            the host waits.
+        bottleneck: "host", "device", "both" or "unknown".
+        statement: In words.
+        kernels: The longest first.
+    """
+
+    steps: int
+    step_time_s: float | None = None
+    input_fraction: float | None = None
+    bottleneck: str | None = None
+    statement: str | None = None
+    kernels: tuple[XprofKernel, ...] = ()

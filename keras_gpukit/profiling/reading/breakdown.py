@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import TypeVar, get_args
 
 from keras_gpukit.profiling.reading.gpu import GPUs
 from keras_gpukit.profiling.reading.host import Host, operation_name
@@ -12,6 +12,7 @@ from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 from keras_gpukit.profiling.reading.steps import Steps
 from keras_gpukit.records.profile import Kind, Part, StepProfile
 
+T = TypeVar("T", Part, Kind)
 MOST_ROWS = 50
 PS = 1e-12
 
@@ -51,7 +52,7 @@ def kind_spans(host: Host, gpus: GPUs, computed: Spans) -> dict[Kind, Spans]:
         computed: The time to share out.
     """
     layers: dict[Kind, Spans] = dict.fromkeys(get_args(Kind), NOTHING)
-    sources = [(gpu.plane.events, gpu.kernels) for gpu in gpus.each]
+    sources = [(gpu.plane.events, gpu.computing) for gpu in gpus.each]
     for events, chosen in sources or [(host.events, host.operations)]:
         for kind, spans in _by_kind(events, chosen, of_gpu=bool(sources)).items():
             layers[kind] = layers[kind] | spans
@@ -83,9 +84,10 @@ def _by_kind(events: Events, chosen: Mask, *, of_gpu: bool) -> dict[Kind, Spans]
     }
 
 
-def _one_after_the_other(layers, whole, *, rest):  # type: ignore[no-untyped-def]
+def _one_after_the_other(layers: dict[T, Spans], whole: Spans, *, rest: T) -> dict[T, Spans]:
     """Cuts each layer out of what the layers before it left; leaves out those with nothing."""
-    parts, left = {}, whole
+    parts: dict[T, Spans] = {}
+    left = whole
     for part, spans in layers.items():
         parts[part] = left & spans
         left = left - spans

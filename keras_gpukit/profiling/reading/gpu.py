@@ -10,9 +10,9 @@ from operator import or_
 import numpy as np
 
 from keras_gpukit.profiling.reading.kinds import (
-    is_collective,
     is_copy,
     is_host_to_device,
+    kind_of,
     uses_tensor_cores,
 )
 from keras_gpukit.profiling.reading.space import Mask, Plane, Space
@@ -31,7 +31,8 @@ class GPU:
 
     Attributes:
         plane: All that was recorded of it.
-        kernels: Which of its events are kernels, collectives among them.
+        kernels: Which of its events are kernels.
+        computing: Which of them are no collectives.
         compute: Time in which kernels ran that are no collectives.
         collectives: Time in which kernels ran that exchange data among GPUs.
         from_host: Time in which copies from the host ran.
@@ -40,6 +41,7 @@ class GPU:
 
     plane: Plane
     kernels: Mask
+    computing: Mask
     compute: Spans
     collectives: Spans
     from_host: Spans
@@ -77,7 +79,7 @@ def gpus_of(space: Space) -> GPUs:
 def profile_of(gpu: GPU, counted: Spans) -> DeviceProfile:
     """Sums up one GPU over the time of the steps."""
     events = gpu.plane.events
-    kernels = gpu.kernels & (counted.covered_ps(events.begin_ps, events.end_ps) > 0)
+    kernels = gpu.kernels & counted.holds(events.begin_ps)
     in_tensor_cores = kernels & events.of(uses_tensor_cores)
     kernels_ps = events.duration_ps[kernels].astype(float).sum()
     busy = gpu.compute | gpu.collectives | gpu.from_host | gpu.other_copies
@@ -103,12 +105,13 @@ def profile_of(gpu: GPU, counted: Spans) -> DeviceProfile:
 def _sort_out(plane: Plane) -> GPU:
     events = plane.events
     on_stream = events.on(lambda name: name.startswith(_STREAM))
-    copies, collectives = events.of(is_copy), events.of(is_collective)
+    copies, collectives = events.of(is_copy), events.of(lambda name: kind_of(name) == "collective")
     from_host = events.of(is_host_to_device)
     kernels = on_stream & ~copies
     return GPU(
         plane,
         kernels,
+        computing=kernels & ~collectives,
         compute=Spans.of(events, kernels & ~collectives),
         collectives=Spans.of(events, kernels & collectives),
         from_host=Spans.of(events, on_stream & from_host),
@@ -118,8 +121,7 @@ def _sort_out(plane: Plane) -> GPU:
 
 def _copied_bytes(gpu: GPU, counted: Spans) -> int | None:
     events = gpu.plane.events
-    copies = events.of(is_host_to_device)
-    copies &= counted.covered_ps(events.begin_ps, events.end_ps) > 0
+    copies = events.of(is_host_to_device) & counted.holds(events.begin_ps)
     sizes = [
         _SIZE.search(str(events.stats[index].get("memcpy_details", "")))
         for index in np.flatnonzero(copies)

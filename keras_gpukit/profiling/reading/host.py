@@ -36,7 +36,8 @@ class Host:
         waits: Time in which a fetch of the next batch was under way.
         launches: Time in which kernels were being launched.
         operations: Which events are operations of steps.
-        computed: Time in which operations of steps ran.
+        computed: Time from a step's first operation to its last, and that of operations which do
+            not tell whose they are.
         computations: When each step's first operation began, and its last one ended.
         loops: Whether the steps of an execution run in a loop of TensorFlow's, where the next batch
             is fetched while a step is computed.
@@ -53,14 +54,14 @@ class Host:
 
 def sort_out(events: Events) -> Host:
     """Tells the host's events apart."""
-    operations = _operations(events)
+    operations, computed = _operations(events), computations(events)
     return Host(
         events,
         waits=Spans.of(events, events.of(lambda name: name.startswith("IteratorGetNext"))),
         launches=Spans.of(events, events.of(lambda name: name.startswith(_LAUNCHES))),
         operations=operations,
-        computed=Spans.of(events, operations),
-        computations=computations(events),
+        computed=Spans.of(events, operations) | Spans.union(*computed),
+        computations=computed,
         loops=any(name.startswith(_LOOP) for name in events.names),
     )
 

@@ -15,6 +15,7 @@ from keras_gpukit.records.profile import Kind
 # The first that fits counts, so the more particular ones come first. "~" stands for the edge of a
 # word, where underscores and digits are no letters.
 _PATTERNS: tuple[tuple[Kind, str], ...] = (
+    ("collective", "nccl|rccl|collective|all_?-?(reduce|gather|to_?-?all)|reduce_?-?scatter"),
     ("attention", "attention|flash_?(fwd|bwd)|fmha|mha_"),
     ("normalization", "(batch|layer|group|instance|rms)_?norm|~bn_|~lrn~|softmax"),
     ("optimizer", "apply_?(adam|sgd|momentum|gradient|rms)|assign(add|sub)?variable"),
@@ -34,9 +35,8 @@ _COMPILED = tuple(
     (kind, re.compile(re.sub("~([a-z(])", r"(?<![a-z])\1", pattern).replace("~", "(?![a-z])")))
     for kind, pattern in _PATTERNS
 )
-_COLLECTIVE = re.compile(r"nccl|rccl|all_?-?(reduce|gather|to_?-?all)|reduce_?-?scatter", re.I)
 _COPY = re.compile(r"mem(cpy|set)", re.I)
-_HOST_TO_DEVICE = re.compile(r"memcpy_?h(to)?d(?!h)|host.to.device", re.I)
+_HOST_TO_DEVICE = re.compile(r"memcpy_?h(to|2)d", re.I)
 # Names of matrix instructions, and of the tiles they work on, from Volta to Hopper.
 _TENSOR_CORE = re.compile(r"884|1688|16816|[hi]mma|xmma|wgmma|tensorop|wmma", re.I)
 _MKL = re.compile(r"^_mkl(native|onednn)?(fused)?|^_fused", re.I)
@@ -50,11 +50,6 @@ def kind_of(name: str) -> Kind:
         if pattern.search(plain):
             return kind
     return "other"
-
-
-def is_collective(kernel: str) -> bool:
-    """Tells whether a kernel exchanges data among GPUs."""
-    return bool(_COLLECTIVE.search(kernel))
 
 
 def is_copy(kernel: str) -> bool:

@@ -30,7 +30,7 @@ def top_operations(host: Host, gpus: GPUs, counted: Spans) -> tuple[OperationPro
         )
     else:
         events = host.events
-        chosen = host.operations & (counted.covered_ps(events.begin_ps, events.end_ps) > 0)
+        chosen = host.operations & counted.holds(events.begin_ps)
         runs = (
             (events.names[events.kind[index]], float(events.duration_ps[index]) * PS)
             for index in np.flatnonzero(chosen)
@@ -71,7 +71,7 @@ def top_kernels(gpus: GPUs, counted: Spans) -> tuple[KernelProfile, ...]:
 def _kernels(gpus: GPUs, counted: Spans) -> Iterable[Run]:
     for gpu in gpus.each:
         events = gpu.plane.events
-        chosen = gpu.kernels & (counted.covered_ps(events.begin_ps, events.end_ps) > 0)
+        chosen = gpu.kernels & counted.holds(events.begin_ps)
         for index in np.flatnonzero(chosen):
             stats = events.stats[index]
             launched_by = str(stats.get("tf_op") or stats.get("hlo_op") or "")

@@ -173,7 +173,7 @@ class _Draft:
         index: dict[int, int] = {}
         stat_names: list[frozenset[str]] = []
         telling: list[bool] = []
-        columns: tuple[list[int], ...] = ([], [], [], [])
+        rows: list[tuple[int, int, int, int]] = []
         stats: list[Stats] = []
         shared: dict[tuple[tuple[str, Value], ...], Stats] = {}
         for line, (_, timestamp_ns, places) in enumerate(self._lines):
@@ -199,14 +199,17 @@ class _Draft:
                     carries = self._values([*common, *event.stats])
                     carries = shared.setdefault(tuple(carries.items()), carries)
                 stats.append(carries)
-                for column, value in zip(columns, (kind, line, begin_ps, end_ps), strict=True):
-                    column.append(value)
+                rows.append((kind, line, begin_ps, end_ps))
+        columns = np.array(rows, np.int64).reshape(-1, 4).T
         return Events(
-            tuple(self._events[metadata_id][0] for metadata_id in index),
-            tuple(stat_names),
-            tuple(name for name, *_ in self._lines),
-            *(np.array(column, np.int64) for column in columns),
-            tuple(stats),
+            names=tuple(self._events[metadata_id][0] for metadata_id in index),
+            stat_names=tuple(stat_names),
+            lines=tuple(name for name, *_ in self._lines),
+            kind=columns[0],
+            line=columns[1],
+            begin_ps=columns[2],
+            end_ps=columns[3],
+            stats=tuple(stats),
         )
 
     def _values(self, stats: Any) -> dict[str, Value]:

@@ -49,11 +49,11 @@ class Spans:
 
     def __and__(self, other: Spans) -> Spans:
         edges = self._edges(other)
-        return _joined(edges, self._holds(edges) & other._holds(edges))
+        return _joined(edges, self.holds(edges) & other.holds(edges))
 
     def __sub__(self, other: Spans) -> Spans:
         edges = self._edges(other)
-        return _joined(edges, self._holds(edges) & ~other._holds(edges))
+        return _joined(edges, self.holds(edges) & ~other.holds(edges))
 
     def covered_ps(self, begin_ps: Numbers, end_ps: Numbers) -> Numbers:
         """Returns how much of each of other stretches these cover."""
@@ -70,7 +70,8 @@ class Spans:
     def _edges(self, other: Spans) -> Numbers:
         return np.unique(np.concatenate([self.begin_ps, self.end_ps, other.begin_ps, other.end_ps]))
 
-    def _holds(self, moment_ps: Numbers) -> Mask:
+    def holds(self, moment_ps: Numbers) -> Mask:
+        """Tells which of some moments lie in them."""
         if not len(self.begin_ps):
             return np.zeros(len(moment_ps), bool)
         index = np.searchsorted(self.begin_ps, moment_ps, "right") - 1

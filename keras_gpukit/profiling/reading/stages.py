@@ -30,7 +30,8 @@ def rank_stages(host: Events, waits: Spans, counted: Spans, steps: int) -> tuple
     """
     calls: dict[Value, list[int]] = defaultdict(list)
     inner: dict[Value, list[int]] = defaultdict(list)
-    for index in np.flatnonzero(host.of(lambda name: name.startswith(_PREFIX) and name != _ROOT)):
+    chosen = host.of(lambda name: name.startswith(_PREFIX) and name != _ROOT)
+    for index in np.flatnonzero(chosen).tolist():
         stats = host.stats[index]
         if "id" in stats:
             calls[stats["id"]].append(index)

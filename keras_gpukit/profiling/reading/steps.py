@@ -29,7 +29,8 @@ class Steps:
         end_ps: When the next one began.
         inside: The time within their functions; the rest is between them.
         counted: From the first begin to the last end, pauses of an epoch's end left out.
-        per_execution: Steps that the host starts together.
+        per_execution: Steps that the host starts together, as the markers' numbers tell; None where
+            they do not.
     """
 
     source: StepSource | None
@@ -38,7 +39,7 @@ class Steps:
     end_ps: Numbers
     inside: Spans
     counted: Spans
-    per_execution: int = 1
+    per_execution: int | None = None
 
     def __len__(self) -> int:
         return len(self.begin_ps)
@@ -104,10 +105,10 @@ def _in_one_epoch(pause_ps: Numbers, duration_ps: Numbers) -> Mask:
     return kept
 
 
-def _stride(numbers: list[int]) -> int:
-    """How far apart the numbers of steps are; 1 where they do not say."""
+def _stride(numbers: list[int]) -> int | None:
+    """How far apart the numbers of steps are."""
     strides = np.diff(numbers)
-    return int(strides[0]) if len(strides) and strides[0] > 0 and np.ptp(strides) == 0 else 1
+    return int(strides[0]) if len(strides) and strides[0] > 0 and np.ptp(strides) == 0 else None
 
 
 def _number(value: object) -> int:

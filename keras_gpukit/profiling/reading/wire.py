@@ -62,8 +62,8 @@ class Wire:
             yield tag >> 3, at, content, stop
             at = stop
 
-    def parse(self, name: str, pieces: bytes) -> Any | None:
-        """Returns the message, or None where it is damaged.
+    def parse(self, name: str, pieces: bytes) -> Any:
+        """Returns the message; None where it is damaged.
 
         Args:
             name: Of the message, in `schema`.

@@ -1,0 +1,41 @@
+"""Has xprof convert one profile, and prints what its tools say. Runs in a process of its own.
+
+    python -m keras_gpukit.profiling.xprof_process PROFILE TOOL...
+
+xprof's converters are native code, which a damaged file may bring down; and they log to the
+standard error stream.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+
+MOST_BYTES = 8 << 30
+"""Address space. A profile of 256 MiB takes some of it, and threads' stacks."""
+
+
+def main() -> None:
+    """Prints a JSON object with each tool's answer; None where xprof has none."""
+    _limit_memory()
+    from xprof.convert import raw_to_tool_data
+
+    path, *tools = sys.argv[1:]
+    answers = {}
+    for tool in tools:
+        # A result that was saved beside the profile may be that of another one.
+        text, _ = raw_to_tool_data.xspace_to_tool_data([path], tool, {"use_saved_result": False})
+        answers[tool] = None if text is None else json.loads(text)
+    json.dump(answers, sys.stdout)
+
+
+def _limit_memory() -> None:
+    with suppress(ImportError, ValueError, OSError):  # Windows has no such limits
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+
+
+if __name__ == "__main__":
+    main()
