@@ -10,6 +10,7 @@ from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.callbacks.device_placement import DevicePlacement
 from keras_gpukit.callbacks.gpu_memory import GPUMemory
 from keras_gpukit.callbacks.input_stall import InputStall
+from keras_gpukit.callbacks.profiler import Profiler
 from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.throughput import Throughput
 from keras_gpukit.callbacks.utilization import Utilization
@@ -26,7 +27,8 @@ class Monitor(WatchingCallback):
     It measures all that `InputStall`, `Throughput`, `GPUMemory`, `Utilization` and
     `DevicePlacement` measure, and judges it when the run ends: the verdict is printed, and written
     to TensorBoard as the text `findings`. Also writes `gpukit/overhead_us`, its own cost a step,
-    and the text `setup`.
+    and the text `setup`. It marks steps for profiles, and captures one when somebody makes the file
+    `<log_dir>/gpukit/capture`, unless there is a `Profiler` for the same log directory.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
@@ -65,6 +67,10 @@ class Monitor(WatchingCallback):
             self._utilization,
             self._placement,
         )
+        self._profiler: Profiler | None = None
+        if log_dir is not None:
+            self._profiler = Profiler.on_demand_only(log_dir)
+            self._watching = (*self._watching, self._profiler)
 
     @property
     def summary(self) -> RunSummary | None:
@@ -111,6 +117,7 @@ class Monitor(WatchingCallback):
             memory=self._memory.summary,
             operations=self._placement.summary,
             utilization=self._utilization.summary,
+            captures=None if self._profiler is None else self._profiler.summary,
             validation=self._throughput.validation,
             validation_input=self._input_stall.validation,
             overhead_s=session.overhead_s / steps if steps else None,

@@ -8,12 +8,16 @@ gets it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import keras
 
 from keras_gpukit.callbacks.frames import find_frame
+from keras_gpukit.profiling.capturing.marked_profile import amend
+from keras_gpukit.profiling.capturing.profile_files import SUFFIX, replace_file
 
 
 def callbacks_of_fit() -> tuple[Any, ...]:
@@ -24,10 +28,10 @@ def callbacks_of_fit() -> tuple[Any, ...]:
 
 
 class KerasCaptures:
-    """Tells whether Keras' TensorBoard callbacks capture, or will soon.
+    """What Keras' TensorBoard callbacks capture in a call.
 
     Args:
-        callbacks: All callbacks of the call.
+        callbacks: All callbacks of the call, which begins.
     """
 
     def __init__(self, callbacks: Iterable[Any]) -> None:
@@ -38,6 +42,7 @@ class KerasCaptures:
             and getattr(each, "_should_trace", False)
             and hasattr(each, "_global_train_batch")
         ]
+        self._began_s = time.time()
 
     def within(self, batches: int) -> str | None:
         """Says so if one captures in the next batches, the one that has begun among them."""
@@ -49,3 +54,19 @@ class KerasCaptures:
                     f"{each._stop_batch}"
                 )
         return None
+
+    def amend(self) -> None:
+        """Has the Profile tab find the steps in what was captured until now, also with loops.
+
+        The steps are marked, but in a profile with loops that is not enough.
+
+        Raises:
+            OSError: If a profile cannot be read or written.
+        """
+        for each in self._callbacks:
+            for path in Path(each.log_dir).glob(f"**/plugins/profile/*/*{SUFFIX}"):
+                if path.stat().st_mtime >= self._began_s:
+                    content = path.read_bytes()
+                    amended, _ = amend(content)
+                    if amended is not content:
+                        replace_file(path, amended)

@@ -120,8 +120,10 @@ class Profiler(WatchingCallback):
         self._signal = None if signal_number is None else signal.Signals(signal_number)
         self._slower, self._stall_rise = slower, stall_rise
         self._utilization_drop = utilization_drop
+        self._yields = False
         self._summary: ProfilerRecord | None = None
         self._recorder: Recorder | None = None
+        self._others: KerasCaptures | None = None
         self._request_signal: RequestSignal | None = None
         self._nvml: NVMLSensor | None = None
 
@@ -132,6 +134,13 @@ class Profiler(WatchingCallback):
             self._session.end_if_over()
         return self._summary
 
+    @classmethod
+    def on_demand_only(cls, log_dir: str | os.PathLike[str]) -> Profiler:
+        """Returns one that captures nothing unless asked, and leaves that to others there are."""
+        profiler = cls(log_dir, at_steps=(), slower=None, stall_rise=None, utilization_drop=None)
+        profiler._yields = True
+        return profiler
+
     def begin(self, session: Session, phase: Phase) -> None:
         """Begins to mark steps, and to look for what asks for a capture."""
         if phase != session.phase:
@@ -141,13 +150,16 @@ class Profiler(WatchingCallback):
             self._summary = ProfilerRecord(unknown_because=ONLY_IN_FIT)
             return
         assert self._log_dir is not None
+        if self._yields and any(self._is_rival(each) for each in callbacks_of_fit()):
+            return
+        self._others = others = KerasCaptures(callbacks_of_fit())
         recorder = Recorder(
             self._log_dir,
             self._limits,
             StepSchedule(self._at_steps, self._every_steps),
             first_step=session.step,
             steps_per_execution=session.model.steps_per_execution,
-            kept_out_by=KerasCaptures(callbacks_of_fit()).within,
+            kept_out_by=others.within,
             tell=lambda record: _write(session, record),
         )
         self._watch_steps(session, recorder)
@@ -165,14 +177,18 @@ class Profiler(WatchingCallback):
             self._request_signal.close()
         if self._nvml is not None:
             self._nvml.close()
-        recorder = self._recorder
+        recorder, others = self._recorder, self._others
         # A callback that watched can be copied.
-        self._recorder = self._request_signal = self._nvml = None
-        if recorder is not None:
+        self._recorder = self._others = self._request_signal = self._nvml = None
+        if recorder is not None and others is not None:
             try:
                 recorder.close()
             finally:
                 self._summary = recorder.record
+            others.amend()
+
+    def _is_rival(self, callback: object) -> bool:
+        return isinstance(callback, Profiler) and callback._log_dir == self._log_dir
 
     def _watch_steps(self, session: Session, recorder: Recorder) -> None:
         drift = StepDrift(self._slower, self._stall_rise)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
@@ -27,6 +28,7 @@ class RunSummary:
         memory: TensorFlow's allocators.
         operations: Where operations ran, and why.
         utilization: GPUs and host.
+        captures: Profiles that were captured on demand; those of a `Profiler` are in its summary.
         validation: Rates of the validation inside `fit`.
         validation_input: Input wait of the validation inside `fit`.
         overhead_s: What keras_gpukit itself cost, a step: time on the training thread and
@@ -42,6 +44,7 @@ class RunSummary:
     memory: MemoryRecord | None = None
     operations: PlacementRecord | None = None
     utilization: UtilizationRecord | None = None
+    captures: ProfilerRecord | None = None
     validation: ThroughputRecord | None = None
     validation_input: InputRecord | None = None
     overhead_s: float | None = None

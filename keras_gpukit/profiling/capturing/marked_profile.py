@@ -42,46 +42,50 @@ def step_marker() -> Callable[[int], AbstractContextManager[Any]]:
     return lambda number: trace(MARK, step_num=number, _r=1)
 
 
-def amend(content: bytes, steps: range) -> tuple[bytes, tuple[str, ...]]:
+def amend(content: bytes, steps: range | None = None) -> tuple[bytes, tuple[str, ...]]:
     """Makes of a captured profile one whose steps the Profile tab finds.
 
     Args:
         content: Of an `.xplane.pb`.
         steps: Numbers of the steps that were captured whole. The marks of others go: one may lie
-            around the vain look for a batch at an epoch's end.
+            around the vain look for a batch at an epoch's end. None leaves all.
 
     Returns:
-        What it becomes, and what TensorFlow's profiler says it could not record.
+        What it becomes, the same object if there is nothing to amend; and what TensorFlow's
+        profiler says it could not record.
     """
     if len(content) > LARGEST_AMENDED_BYTES:
         return content, ()
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     space = xplane_pb2.XSpace.FromString(content)
-    for plane in space.planes:
-        if plane.name == _HOST:
-            _amend_host(plane, steps)
-    return space.SerializeToString(), tuple(space.errors)
+    amended = [_amend_host(plane, steps) for plane in space.planes if plane.name == _HOST]
+    return space.SerializeToString() if any(amended) else content, tuple(space.errors)
 
 
-def _amend_host(plane: Any, steps: range) -> None:
-    marks = _ids(plane.event_metadata, (MARK,))
+def _amend_host(plane: Any, steps: range | None) -> bool:
+    """Amends what the host did; returns whether there was anything to amend."""
+    marks = set() if steps is None else _ids(plane.event_metadata, (MARK,))
     in_loops = _ids(plane.event_metadata, _IN_LOOPS)
     step_number = _ids(plane.stat_metadata, (_STEP_NUMBER,))
     turn = _ids(plane.stat_metadata, (_TURN,))
+    amended = False
     for line in plane.lines:
         strangers = []
         for index, event in enumerate(line.events):
             if event.metadata_id in in_loops:
                 for stat in event.stats:
-                    if stat.metadata_id in turn:
+                    if stat.metadata_id in turn and stat.int64_value:
                         stat.int64_value = 0
+                        amended = True
             elif event.metadata_id in marks:
                 told = [stat.int64_value for stat in event.stats if stat.metadata_id in step_number]
-                if not told or told[0] not in steps:
+                if steps is not None and (not told or told[0] not in steps):
                     strangers.append(index)
         for index in reversed(strangers):
             del line.events[index]
+            amended = True
+    return amended
 
 
 def _ids(metadata: Any, names: Iterable[str]) -> set[int]:

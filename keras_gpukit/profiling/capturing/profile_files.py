@@ -42,15 +42,27 @@ def write_profile(log_dir: Path, name: str, file_name: str, content: bytes) -> P
         OSError: If it cannot be written.
     """
     path = _new_folder(log_dir / PROFILES, name) / file_name
-    unfinished = path.with_name(f"{file_name}.part")
     try:
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)  # TensorBoard may look at any moment
+        replace_file(path, content)
     except OSError:
-        unfinished.unlink(missing_ok=True)
         path.parent.rmdir()
         raise
     return path
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes a file, whole or not at all: TensorBoard may look at any moment.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    unfinished = path.with_name(f"{path.name}.part")
+    try:
+        unfinished.write_bytes(content)
+        os.replace(unfinished, path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _new_folder(folder: Path, name: str) -> Path:
