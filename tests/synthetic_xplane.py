@@ -47,7 +47,7 @@ class Plane:
         self.plane = space.planes.add(name=name)
         self._lines: dict[str, object] = {}
 
-    def event(self, line: str, name: str, begin: float, duration: float, **stats) -> None:
+    def event(self, line: str, name: str, begin: float, duration: float, /, **stats) -> None:
         if line not in self._lines:
             self._lines[line] = self.plane.lines.add(name=line, timestamp_ns=1000)
         event = self._lines[line].events.add(

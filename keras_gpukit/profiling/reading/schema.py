@@ -11,6 +11,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
 _PACKAGE = "keras_gpukit.xplane"
 # Field: its number and type; "*" for repeated.
 _MESSAGES = {
@@ -58,16 +60,12 @@ _MESSAGES = {
 @cache
 def message(name: str) -> Any:
     """Returns a message's class: "Space", "Plane", "Line", "Event" and so on."""
-    from google.protobuf import message_factory
-
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
 @cache
 def _pool() -> Any:
     """A pool of its own, so that nothing collides with TensorFlow's own declaration."""
-    from google.protobuf import descriptor_pb2, descriptor_pool
-
     field_type = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="keras_gpukit/xplane.proto", package=_PACKAGE, syntax="proto3"

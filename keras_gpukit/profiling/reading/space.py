@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 LONGEST_PS = 1 << 53
 """Two and a half hours: what lies further from the begin is a damaged event."""
 LONGEST_TEXT = 500
+MOST_PLANES = 1000
 # Field numbers.
 _PLANE, _ERROR, _WARNING, _HOSTNAME = 1, 2, 3, 4
 _LINE, _EVENT_METADATA, _STAT_METADATA = 3, 4, 5
@@ -63,7 +65,7 @@ class Events:
         """Tells which events are on a line with a name of that sort."""
         return np.array([wanted(name) for name in self.lines], bool)[self.line]
 
-    @property
+    @cached_property
     def duration_ps(self) -> Numbers:
         """How long each took."""
         return self.end_ps - self.begin_ps
@@ -101,13 +103,16 @@ class Space:
 
 def read_space(data: bytes) -> Space:
     """Reads a file's content, as far as it can be read."""
-    wire, drafts = Wire(data), []
+    wire = Wire(data)
+    drafts: list[_Draft] = []
     texts: dict[int, list[str]] = {_ERROR: [], _WARNING: [], _HOSTNAME: []}
     for number, _, begin, end in wire.fields(0, len(data)):
-        if number == _PLANE:
+        if number == _PLANE and len(drafts) == MOST_PLANES:
+            wire.miss(f"only its first {MOST_PLANES} planes were read")
+        elif number == _PLANE:
             drafts.append(_Draft(wire, begin, end))
         elif number in texts:
-            texts[number].append(_text(data[begin : begin + LONGEST_TEXT]))
+            texts[number].append(_text(data[begin : min(end, begin + LONGEST_TEXT)]))
     # Times may be counted from 1970 on, too much for 64 bits of picoseconds.
     origin_ns = min((ns for draft in drafts for ns in draft.origins_ns()), default=0)
     return Space(

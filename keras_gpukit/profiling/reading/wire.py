@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 from keras_gpukit.profiling.reading.schema import message
 
-MOST_FIELDS = 2_000_000
+MOST_FIELDS = 1_000_000
 """Fields (events, names) that are read of one file; it bounds time and memory."""
 LARGEST_FIELD_BYTES = 1 << 20
 """The longest event, name or list of a plane's properties that is read."""
@@ -69,8 +71,6 @@ class Wire:
             name: Of the message, in `schema`.
             pieces: Its fields, serialised.
         """
-        from google.protobuf.message import DecodeError
-
         if len(pieces) > LARGEST_FIELD_BYTES:
             self.miss("entries too long to be of use were left out")
             return None
