@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import MISSING
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
@@ -180,13 +182,14 @@ class RunLines:
         self._steps.add(
             time_s,
             window.step,
-            (
-                (duration_s / steps, steps),
-                (None if wait_s is None else wait_s / steps, steps),
-                (None if wait_s is None else wait_s / duration_s, duration_s),
-                (None if examples is None else examples / duration_s, duration_s),
-                (window.buffered_batches, 1.0),
+            _bounded(
+                duration_s / steps,
+                None if wait_s is None else wait_s / steps,
+                None if wait_s is None else wait_s / duration_s,
+                None if examples is None else examples / duration_s,
+                window.buffered_batches,
             ),
+            (steps, steps, duration_s, duration_s, 1.0),
         )
 
     def _take_host(self, line: Line, time_s: float) -> None:
@@ -198,7 +201,7 @@ class RunLines:
         reasons = sample.throttle_reasons
         throttled = None if reasons is None else float(bool(reasons))
         bins = _bins_of(self._gpus, sample.index, (*_GPU, "throttled"))
-        bins.add(time_s, line.step, (*_values(sample, _GPU), (throttled, 1.0)))
+        bins.add(time_s, line.step, (*_values(sample, _GPU), throttled))
 
     def _take_memory(self, line: Line, time_s: float) -> None:
         reading = checked_record(line.record, DeviceMemory)
@@ -207,13 +210,37 @@ class RunLines:
         self._latest_memory[reading.device] = reading
 
 
-_decode_window = msgspec.json.Decoder(StepWindow).decode
-_decode_host = msgspec.json.Decoder(HostSample).decode
-_decode_gpu = msgspec.json.Decoder(GPUSample).decode
+def _decoder(kind: type) -> Callable[[msgspec.Raw], Any]:
+    """Reads a record's fields into a struct, which takes a third of the time of a dataclass."""
+    types = get_type_hints(kind)
+    fields = [
+        (each.name, types[each.name])
+        if each.default is MISSING
+        else (each.name, types[each.name], each.default)
+        for each in dataclasses.fields(kind)
+    ]
+    return msgspec.json.Decoder(msgspec.defstruct(kind.__name__, fields, gc=False)).decode
 
 
-def _values(sample: object, names: tuple[str, ...]) -> tuple[tuple[float | None, float], ...]:
-    return tuple((getattr(sample, name), 1.0) for name in names)
+_decode_window = _decoder(StepWindow)
+_decode_host = _decoder(HostSample)
+_decode_gpu = _decoder(GPUSample)
+
+
+def _values(sample: object, names: tuple[str, ...]) -> tuple[float | None, ...]:
+    return _bounded(*(getattr(sample, name) for name in names))
+
+
+def _bounded(*values: float | None) -> tuple[float | None, ...]:
+    """The values, if all are numbers that can be.
+
+    Raises:
+        ValueError: If one is beyond all bounds.
+    """
+    for value in values:
+        if value is not None and not -LARGEST < value < LARGEST:
+            raise ValueError("it holds a number beyond all bounds")
+    return values
 
 
 def _bins_of(devices: dict[K, Bins], device: K, figures: tuple[str, ...]) -> Bins:

@@ -28,7 +28,7 @@ from keras_gpukit.reports.html.picture import (
 )
 
 _CAPTURES = "Captured steps"
-_EACH_STEP = "Each step of the newest capture"
+_EACH_STEP = "Each captured step"
 _MEMORY = "Memory during the newest capture"
 _MOST_DRAWN = 12
 _PARTS: dict[Part, str] = {
@@ -63,11 +63,11 @@ def captures_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
 
 
 def each_step_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
-    """The steps of the newest capture, one bar each."""
-    profiles = [each.profile for each in captures if each.profile and each.profile.each_step]
-    if not profiles:
-        return Unknown(_EACH_STEP, "no capture has steps that can be told apart")
-    profile = profiles[-1]
+    """The steps of the newest capture that has several, one bar each."""
+    several = [each for each in captures if each.profile and len(each.profile.each_step) > 1]
+    if not several or several[-1].profile is None:
+        return Unknown(_EACH_STEP, "no capture has several steps that can be told apart")
+    name, profile = several[-1].name, several[-1].profile
     numbers = [step.number for step in profile.each_step]
     names = [f"{place if number is None else number}" for place, number in enumerate(numbers, 1)]
     present = [part for part in _PARTS if any(step.parts_s.get(part) for step in profile.each_step)]
@@ -94,11 +94,11 @@ def each_step_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
             units.duration(step.duration_s),
             *(time_text(step.parts_s.get(part)) for part in present),
         )
-        for name, step in zip(names, profile.each_step, strict=True)
+        for number, step in zip(names, profile.each_step, strict=True)
     )
     slowest = max(step.duration_s for step in profile.each_step)
     fastest = min(step.duration_s for step in profile.each_step)
-    words = f"From {units.duration(fastest)} to {units.duration(slowest)} a step."
+    words = f"From {units.duration(fastest)} to {units.duration(slowest)} a step, in {name}."
     return Picture(_EACH_STEP, words, figure, Table(("step", "time", *present), rows))
 
 

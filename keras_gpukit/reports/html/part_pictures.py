@@ -169,13 +169,18 @@ def _segment(name: str, spent_s: float, wall_s: float, color: str, pattern: str)
     from plotly import graph_objects as go
 
     share = spent_s / wall_s
+    is_labelled = share > _LEAST_LABELLED
     return go.Bar(
         x=[spent_s],
         y=[0],
         name=name,
         orientation="h",
-        marker={"color": color, "pattern": {"shape": pattern, "solidity": 0.2}},
-        text=[f"{name} {_share(share)}" if share > _LEAST_LABELLED else ""],
+        # What its label tells, no pattern has to.
+        marker={
+            "color": color,
+            "pattern": {"shape": "" if is_labelled else pattern, "solidity": 0.2},
+        },
+        text=[f"{name} {_share(share)}" if is_labelled else ""],
         textposition="inside",
         insidetextanchor="middle",
         textangle=0,
