@@ -1,50 +1,132 @@
-"""Log folders as a watched run leaves them, made without training."""
+"""Records of runs as `Monitor` writes them, made up: on two GPUs that nobody here has."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from keras_gpukit.records.codec import SCHEMA
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.machine import (
+    DeviceMemory,
+    GPUSample,
+    GPUUtilization,
+    HostSample,
+    HostUtilization,
+    MemoryRecord,
+    UtilizationRecord,
+)
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.records.placement import Fallback, PlacementRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import (
+    InputRecord,
+    StepWindow,
+    ThroughputRecord,
+    TimeBreakdown,
+    WaitSpread,
+)
+from keras_gpukit.rules import judge
 from keras_gpukit.writers.json_lines import JsonLines
 
-WINDOW_STEPS = 100
-
-
-def window(number: int, began_s: float, wait_s: float = 0.004) -> StepWindow:
-    """A second of steps of ten milliseconds each, of which some waited."""
-    return StepWindow(
+GIB = 2**30
+BEGAN_S = 1.7e9
+STEPS = 40
+"""Of each window, which takes a second; steps of 25 ms wait 10 ms."""
+ENVIRONMENT = Environment(
+    {"python": "3.11.7", "keras": "3.15.1", "tensorflow": "2.21.0"},
+    gpus=tuple(GPUInfo(index, "NVIDIA H100", memory_bytes=80 * GIB) for index in range(2)),
+    cuda_build=True,
+    cpu_count=16,
+    precision="float32",
+    jit_compile=False,
+    run_eagerly=False,
+    steps_per_execution=1,
+    tf32=True,
+)
+PLACEMENT = PlacementRecord(
+    {"GPU:0": {"MatMul": 190, "Relu": 20}, "CPU:0": {"AsString": 2}},
+    (Fallback("AsString", 2, "no kernel", "TensorFlow has none.", ("model/log",)),),
+    transfers=4,
+)
+DECODE = StageRecord("decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, None, 0.1, 0.97)
+READ = StageRecord("files", "interleave", "reading", "train.py:9", 1e-4, 0.002, 4, None, 1.5)
+SUMMARY = RunSummary(
+    ENVIRONMENT,
+    throughput=ThroughputRecord("fit", 2400, 2398, 0.025, 1280.0, 64.0),
+    input=InputRecord(
         "fit",
-        time_s=began_s + number,
-        step=number * WINDOW_STEPS,
-        steps=WINDOW_STEPS,
-        duration_s=1.0,
-        input_wait_s=wait_s * WINDOW_STEPS,
-        examples=32 * WINDOW_STEPS,
-        buffered_batches=0.5,
+        "autotune",
+        "exact",
+        2398,
+        0.01,
+        0.4,
+        0.1,
+        spread=WaitSpread(0.009, 0.02, 0.3, 0.9, 40),
+        breakdown=TimeBreakdown(64.0, 24.0, 36.0, 1.0, 1.0, 1.5, 0.0, 0.5),
+        pipeline=PipelineRecord((DECODE, READ), DECODE),
+    ),
+    memory=MemoryRecord((DeviceMemory("GPU:0", 3 * GIB, 5 * GIB, 70 * GIB),)),
+    operations=PLACEMENT,
+    utilization=UtilizationRecord(
+        60, 1.0, (GPUUtilization(0, 55.0), GPUUtilization(1, 50.0)), HostUtilization(30.0, 20.0)
+    ),
+    overhead_s=4e-6,
+    startup_s=0.1,
+)
+SUMMARY = replace(SUMMARY, verdict=judge(SUMMARY))
+Line = tuple[float, int | None, str, Any]
+
+
+def window(number: int, *, slow: float = 1.0, phase: str = "fit") -> StepWindow:
+    """The window that ends so many seconds after the run began."""
+    return StepWindow(
+        phase,
+        BEGAN_S + number,
+        number * STEPS,
+        STEPS,
+        slow,
+        0.4 * slow,
+        examples=32 * STEPS,
+        buffered_batches=number % 2,
     )
 
 
-def write_run(log_dir: Path, windows: int = 20) -> Path:
-    """Writes a run that goes on, and returns its record."""
-    record = log_dir / "gpukit" / "run.jsonl"
-    began_s = time.time() - windows
-    write_lines(
-        record,
-        (began_s, None, "run", {"schema": SCHEMA, "time_s": began_s}),
-        (began_s, 0, "environment", Environment({"keras": "3.15.1"}, cpu_count=2)),
-        *(
-            (one.time_s, one.step, "steps", one)
-            for one in (window(number, began_s) for number in range(1, windows + 1))
-        ),
-    )
-    return record
+def readings(number: int) -> Iterator[tuple[str, Any]]:
+    yield "host", HostSample(30.0 + number % 3, 20.0, GIB, 100 * GIB, 128 * GIB, 1e6)
+    for index in range(2):
+        yield (
+            "gpu",
+            GPUSample(
+                index, 50.0 + number % 11, 20 * GIB, None, None, 80 * GIB, 400.0, 700.0, 61.0
+            ),
+        )
+    yield "memory", DeviceMemory("GPU:0", 3 * GIB, (4 + (number > 5)) * GIB, 70 * GIB)
 
 
-def write_lines(record: Path, *lines) -> None:
-    """Adds lines to a record."""
-    file = JsonLines(record)
+def run_lines(
+    windows: int = 60, *, summary: RunSummary | None = SUMMARY, began_s: float = BEGAN_S
+) -> list[Line]:
+    """What a run writes, a line a record; the seventh window is five times as slow."""
+    later_s = began_s - BEGAN_S
+    lines: list[Line] = [(began_s, None, "run", {"schema": 1, "time_s": began_s})]
+    lines.append((began_s, 0, "environment", ENVIRONMENT))
+    lines.append((began_s + 0.5, 0, "placement", PLACEMENT))
+    for number in range(1, windows + 1):
+        record = window(number, slow=5.0 if number == 7 else 1.0)
+        step, time_s = record.step, record.time_s + later_s
+        lines.append((time_s, step, "steps", replace(record, time_s=time_s)))
+        lines += [(time_s, step, kind, reading) for kind, reading in readings(number)]
+    if summary is not None:
+        lines.append((began_s + windows + 1, windows * STEPS, "summary", summary))
+    return lines
+
+
+def write_lines(log_dir: Path, lines: list[Line]) -> Path:
+    """Appends to the record in a log folder."""
+    path = log_dir / "gpukit" / "run.jsonl"
+    file = JsonLines(path)
     file.write(lines)
     file.close()
+    return path

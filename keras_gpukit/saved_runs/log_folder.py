@@ -64,7 +64,7 @@ class LogFolder:
         runs = self._runs(files, captures, now_s, notes)
         runs.sort(key=lambda run: run.began_s or 0.0, reverse=True)
         if len(runs) > MOST_LISTED:
-            notes.append(f"Only the newest {MOST_LISTED} of {len(runs):,} runs are told.")
+            notes.append(f"Only the newest {MOST_LISTED} runs are told.")
         return Report(
             log_dir=os.fsencode(self.path).decode("utf-8", "replace"),
             made_s=now_s,

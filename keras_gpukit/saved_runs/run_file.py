@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
@@ -43,11 +42,8 @@ class RunFile:
             now_s: The time, in seconds since the Unix epoch.
 
         Raises:
-            OSError: If the file cannot be read, or is none.
+            OSError: If the file cannot be read.
         """
-        # Opening a pipe would wait for somebody to write to it.
-        if not stat.S_ISREG(os.stat(self._path).st_mode):
-            raise OSError(f"{self._path} is not a file")
         with self._path.open("rb") as file:
             self._read_on(file)
         running = [self._current.report(now_s)] if self._current else []
