@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test lint docs screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
 
 test: $(VENV)/installed
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
@@ -19,6 +19,10 @@ lint: $(VENV)/installed
 
 docs: $(VENV)/installed
 	$(BIN)/mkdocs build --strict
+
+# The pictures in docs/images; needs Chromium.
+screenshots: $(VENV)/installed
+	$(BIN)/python tests/screenshots.py docs/images
 
 clean:
 	rm -rf $(VENV) site logs

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 DEADLINE_S = 60
@@ -91,6 +92,19 @@ def fit(log_dir: Path, pipeline: str, images: Path) -> Iterator[subprocess.Popen
 def profile_page(address: str, run: str, tool: str, host: str) -> str:
     """Where the Profile tab shows a tool."""
     return f"{address}/?run={quote(run, safe='')}&tag={quote(tool)}&host={quote(host)}#profile"
+
+
+def report_frame(page) -> Any:
+    """The frame with the report in the tab GPU Kit, the one that is shown; None before that."""
+    from playwright.sync_api import Error
+
+    page.wait_for_timeout(50)  # Playwright hears of new frames only while it is in a call
+    for frame in page.frames:
+        if "/data/plugin/gpukit/report" in frame.url:
+            with contextlib.suppress(Error):  # it may be on its way out
+                if "behind" not in (frame.frame_element().get_attribute("class") or ""):
+                    return frame
+    return None
 
 
 def wait_until(told, within_s: float = DEADLINE_S):

@@ -58,6 +58,8 @@ class GPUKitPlugin(base_plugin.TBPlugin):
 
     def get_plugin_apps(self) -> Mapping[str, Callable[..., Any]]:
         """The routes, below /data/plugin/gpukit."""
+        # Asked for when TensorBoard has loaded everything: until somebody looks, runs are found.
+        self._folders.known()
         routes = {
             "/index.js": _static("index.js", "text/javascript"),
             "/tab.css": _static("tab.css", "text/css"),
