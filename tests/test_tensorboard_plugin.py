@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from recorded_runs import window, write_lines, write_run
+from recorded_runs import run_lines, write_lines
 from tensorboard import program
 from tensorboard.backend import application
 from tensorboard.plugins.core import core_plugin
@@ -70,6 +70,10 @@ def wait_until(told):
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.02)
     return answer
+
+
+def write_run(log_dir: Path) -> Path:
+    return write_lines(log_dir, run_lines(10))
 
 
 def tab_on(logdir: Path, *options: str) -> Tab:
@@ -177,13 +181,12 @@ class TestWhichRuns:
 
 class TestFreshness:
     def test_a_line_more_is_a_new_stamp_and_a_new_page(self, tmp_path):
-        record = write_run(tmp_path / "mine")
+        write_run(tmp_path / "mine")
         tab = tab_on(tmp_path)
         tab.wait_for("mine")
         stamp, page = tab.state()["stamp"], tab.report().text
         assert (tab.state()["stamp"], tab.report().text) == (stamp, page)
-        last = window(500, time.time() - 500)
-        write_lines(record, (last.time_s, last.step, "steps", last))
+        write_run(tmp_path / "mine")
         assert tab.state()["stamp"] != stamp
         assert tab.report().text != page
 
@@ -192,13 +195,13 @@ class TestFreshness:
 
         made = []
         monkeypatch.setattr(html, "render", lambda report, **_: made.append(report) or "<h1>r</h1>")
-        record = write_run(tmp_path / "mine")
+        write_run(tmp_path / "mine")
         tab = tab_on(tmp_path)
         tab.wait_for("mine")
         for _ in range(3):
             assert tab.report().text == "<h1>r</h1>"
         assert len(made) == 1
-        write_lines(record, (1.0, None, "note", {}))
+        write_lines(tmp_path / "mine", [(1.0, None, "note", {})])
         tab.report()
         assert len(made) == 2
 
