@@ -429,6 +429,13 @@ def test_a_profile_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path):
     assert record.host is None  # which is written at the very end
 
 
+def test_of_too_many_events_some_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_gpukit.profiling.reading.wire.MOST_EVENTS", 3 * STEPS)
+    record = read_profile(one_after_the_other().save(tmp_path))
+    assert "there are more events than are read" in record.incomplete_because
+    assert record.steps > 0
+
+
 # --- finding them
 
 

@@ -144,7 +144,7 @@ class _Draft:
 
     def _add_line(self, begin: int, end: int) -> None:
         events, rest = [], []
-        for number, tag, content, stop in self._wire.fields(begin, end):
+        for number, tag, content, stop in self._wire.fields(begin, end, "events"):
             if number == _EVENT:
                 events.append((content, stop))
             else:

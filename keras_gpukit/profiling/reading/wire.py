@@ -14,8 +14,8 @@ from google.protobuf.message import DecodeError
 
 from keras_gpukit.profiling.reading.schema import message
 
-MOST_FIELDS = 1_000_000
-"""Fields (events, names) that are read of one file; it bounds time and memory."""
+MOST_EVENTS, MOST_OTHERS = 1_000_000, 200_000
+"""Events, and other entries such as names, that are read of one file: it bounds time and memory."""
 LARGEST_FIELD_BYTES = 1 << 20
 """The longest event, name or list of a plane's properties that is read."""
 
@@ -34,16 +34,25 @@ class Wire:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.incomplete: list[str] = []
-        self._left = MOST_FIELDS
+        self._left = {"events": MOST_EVENTS, "entries": MOST_OTHERS}
 
-    def fields(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yields each field's number, and where it begins, its content begins, and it ends."""
+    def fields(
+        self, begin: int, end: int, what: str = "entries"
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """Yields each field's number, and where it begins, its content begins, and it ends.
+
+        Args:
+            begin: Where the first one is.
+            end: Where the message ends.
+            what: "events", or "entries" of any other sort. A plane's names come after its events,
+                and are still wanted when those are too many.
+        """
         data, at = self.data, begin
         while at < end:
-            if self._left <= 0:
-                self.miss(f"only its first {MOST_FIELDS:,} entries were read")
+            if not self._left[what]:
+                self.miss(f"there are more {what} than are read of one file")
                 return
-            self._left -= 1
+            self._left[what] -= 1
             try:
                 tag, content = _varint(data, at)
                 kind = tag & 7
