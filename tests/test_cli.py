@@ -45,7 +45,9 @@ def test_importing_the_package_loads_no_framework():
     assert loaded_after("import keras_gpukit; dir(keras_gpukit)") == "set()"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["demo", "--help"], ["doctor", "--help"], ["report", "--help"]]
+)
 def test_help_loads_no_framework(arguments):
     code = f"from keras_gpukit.cli.main import main; main({arguments!r})"
     assert loaded_after(code) == "set()"

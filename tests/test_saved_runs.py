@@ -52,9 +52,9 @@ def test_a_run_is_read_back(tmp_path):
     assert run.steps.figures["stall_fraction"].overall == pytest.approx(0.4)
     assert run.steps.figures["examples_per_s"].lowest == pytest.approx(32 * STEPS / 5)
     assert run.host.figures["cpu_percent"].highest == 32.0
-    assert sorted(run.gpus) == [0, 1]
-    assert run.gpus[1].figures["power_watts"].overall == 400.0
-    assert run.gpus[1].figures["throttled"].overall is None
+    assert list(run.gpus) == ["0", "1"]
+    assert run.gpus["1"].figures["power_watts"].overall == 400.0
+    assert run.gpus["1"].figures["throttled"].overall is None
     assert run.memory["GPU:0"].figures["peak_bytes"].highest == pytest.approx(5 * GIB, rel=1e-5)
 
 

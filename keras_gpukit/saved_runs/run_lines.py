@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -36,7 +36,6 @@ _GPU = (
     "temperature_celsius",
 )
 _MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
-K = TypeVar("K", int, str)
 
 
 class Line(msgspec.Struct, gc=False):
@@ -68,7 +67,7 @@ class RunLines:
         self._captures: list[CaptureReport] = []
         self._steps = Bins(_STEPS)
         self._host = Bins(_HOST)
-        self._gpus: dict[int, Bins] = {}
+        self._gpus: dict[str, Bins] = {}
         self._memory: dict[str, Bins] = {}
         self._latest_memory: dict[str, DeviceMemory] = {}
         self._unreadable = 0
@@ -200,7 +199,7 @@ class RunLines:
         sample = _decode_gpu(line.record)
         reasons = sample.throttle_reasons
         throttled = None if reasons is None else float(bool(reasons))
-        bins = _bins_of(self._gpus, sample.index, (*_GPU, "throttled"))
+        bins = _bins_of(self._gpus, str(sample.index), (*_GPU, "throttled"))
         bins.add(time_s, line.step, (*_values(sample, _GPU), throttled))
 
     def _take_memory(self, line: Line, time_s: float) -> None:
@@ -243,12 +242,12 @@ def _bounded(*values: float | None) -> tuple[float | None, ...]:
     return values
 
 
-def _bins_of(devices: dict[K, Bins], device: K, figures: tuple[str, ...]) -> Bins:
+def _bins_of(devices: dict[str, Bins], device: str, figures: tuple[str, ...]) -> Bins:
     if device not in devices and len(devices) == MOST_DEVICES:
         raise ValueError(f"more than {MOST_DEVICES} devices")
     return devices.setdefault(device, Bins(figures))
 
 
-def _courses(devices: dict[K, Bins]) -> dict[K, Course]:
-    courses = {device: bins.course() for device, bins in sorted(devices.items())}
+def _courses(devices: dict[str, Bins]) -> dict[str, Course]:
+    courses = {device: bins.course() for device, bins in devices.items()}
     return {device: course for device, course in courses.items() if course is not None}

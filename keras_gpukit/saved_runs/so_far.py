@@ -28,7 +28,7 @@ def summary_so_far(
     phase: Phase | None,
     steps: Course | None,
     host: Course | None,
-    gpus: Mapping[int, Course],
+    gpus: Mapping[str, Course],
 ) -> RunSummary:
     """Sums up and judges.
 
@@ -78,11 +78,11 @@ def _input(phase: Phase, steps: Course) -> InputRecord:
     )
 
 
-def _utilization(host: Course | None, gpus: Mapping[int, Course]) -> UtilizationRecord:
+def _utilization(host: Course | None, gpus: Mapping[str, Course]) -> UtilizationRecord:
     return UtilizationRecord(
         samples=host.readings if host else 0,
         interval_s=1.0,
-        gpus=tuple(_gpu(index, course.figures) for index, course in sorted(gpus.items())),
+        gpus=tuple(_gpu(int(index), course.figures) for index, course in gpus.items()),
         host=_host(host.figures) if host else None,
     )
 

@@ -83,8 +83,8 @@ def device_memory_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
     record = run.summary.memory
     because = (record and record.unknown_because) or NO_READINGS
     words = [
-        f"{device}: at most {units.size(course.figures['peak_bytes'].highest or 0)} in use at once"
-        f"{_of_limit(course.figures['limit_bytes'])}"
+        f"{device}: at most {units.size(course.figures['peak_bytes'].highest or 0)}"
+        f"{_of_limit(course.figures['limit_bytes'])} in use at once"
         for device, course in run.memory.items()
     ]
     return _memory(_DEVICES, lines, limits, time, "; ".join(words), because)

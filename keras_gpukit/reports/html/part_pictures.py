@@ -35,9 +35,7 @@ def wall_time_picture(run: RunReport) -> Picture | Unknown:
     """One bar, from the run's begin to its end."""
     parts = run.summary.breakdown
     if parts is None or parts.wall_s <= 0:
-        over = run.state in ("completed", "interrupted")
-        because = "it was not measured for every step" if over else "the run has not told yet"
-        return Unknown(_WALL_TIME, because)
+        return Unknown(_WALL_TIME, _not_told(run, "it was not measured for every step"))
     named = (
         ("compute", parts.compute_s, COLORS["compute"], "the step's own work"),
         ("input", parts.input_s, COLORS["input"], "steps waiting for their batches"),
@@ -74,7 +72,8 @@ def stages_picture(run: RunReport) -> Picture | Unknown:
     record = run.summary.input.pipeline if run.summary.input else None
     if record is None or not record.stages:
         because = record.unknown_because if record else None
-        return Unknown(_STAGES, because or "only of tf.data pipelines is told what stages cost")
+        usual = _not_told(run, "only of tf.data pipelines is told what stages cost")
+        return Unknown(_STAGES, because or usual)
     from plotly import graph_objects as go
 
     stages = record.stages[:_MOST_STAGES]
@@ -163,6 +162,12 @@ def placement_picture(run: RunReport) -> Picture | Unknown:
     note = f"And {others:,} rarer types." if others else ""
     table = Table(("operation", *record.operations), rows, note)
     return Picture(_PLACEMENT, _placement_words(record), figure, table, _fallbacks(record))
+
+
+def _not_told(run: RunReport, because: str) -> str:
+    """Why something is missing that a run tells at its end."""
+    over = run.state in ("completed", "interrupted")
+    return because if over else "runs tell it when they end"
 
 
 def _segment(name: str, spent_s: float, wall_s: float, color: str, pattern: str) -> Any:
