@@ -103,8 +103,8 @@ class RunReport:
         steps: Figures of step windows: `step_time_s`, `wait_s`, `stall_fraction`,
             `examples_per_s`, `buffered_batches`. Each second's windows are means already.
         host: Figures of the host: fields of `HostSample`.
-        gpus: By the GPU's index, as text since JSON wants it: fields of `GPUSample`, and `throttled`,
-            0 or 1.
+        gpus: By the GPU's index, as text since JSON wants it, fields of `GPUSample`; and
+            `throttled`, 0 or 1.
         memory: By device, fields of `DeviceMemory`.
         captures: Profiles, the oldest first.
         has_courses: False where only the summary was kept, the run being one of many.
