@@ -61,13 +61,20 @@ def assert_same(one, other):
         np.testing.assert_array_equal(left, right)
 
 
+def watching(log_dir):
+    """All there is, with a capture every few steps."""
+    return [gpukit.Monitor(log_dir), gpukit.Profiler(log_dir, every_steps=4, steps=2)]
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"jit_compile": True}, {"run_eagerly": True}, {"steps_per_execution": 2}],
     ids=["compiled", "jit", "eager", "two steps an execution"],
 )
 def test_losses_weights_and_slots_are_bit_identical(tmp_path, options):
-    assert_same(train([], **options), train([gpukit.Monitor(tmp_path)], **options))
+    callbacks = watching(tmp_path)
+    assert_same(train([], **options), train(callbacks, **options))
+    assert len(callbacks[1].summary.captures) > 2
 
 
 @pytest.mark.parametrize(
@@ -75,11 +82,11 @@ def test_losses_weights_and_slots_are_bit_identical(tmp_path, options):
     [shuffled_without_autotuning, tuned_without_autotuning, numpy_arrays, several_workers],
 )
 def test_every_kind_of_input_stays_bit_identical(tmp_path, data):
-    assert_same(train([], data), train([gpukit.Monitor(tmp_path)], data))
+    assert_same(train([], data), train(watching(tmp_path), data))
 
 
 MIRRORED = """
-import json, sys
+import json, sys, tempfile
 import numpy as np, tensorflow as tf, keras
 from training import arrays, BATCH, small_model
 import keras_gpukit as gpukit
@@ -87,7 +94,8 @@ cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 results = []
-for callbacks in ([], [gpukit.Monitor(None)]):
+profiler = gpukit.Profiler(tempfile.mkdtemp(), every_steps=4, steps=2)
+for callbacks in ([], [gpukit.Monitor(None), profiler]):
     with strategy.scope():
         model = small_model()
     dataset = tf.data.Dataset.from_tensor_slices(arrays(12)).batch(BATCH, drop_remainder=True)
@@ -97,7 +105,7 @@ summary = callbacks[0].summary
 print(json.dumps({"same": results[0] == results[1], "steps": summary.steps,
     "stall": summary.input_stall_fraction, "rate": summary.examples_per_s,
     "step_time_s": summary.step_time_s, "placement": summary.placement,
-    "replicas": summary.environment.replicas}))
+    "replicas": summary.environment.replicas, "captures": len(profiler.summary.captures)}))
 """
 
 
@@ -106,6 +114,7 @@ def test_two_replicas_are_bit_identical_and_measured(run_script):
     assert told["same"]
     assert told["replicas"] == 2
     assert told["steps"] == 24
+    assert told["captures"] > 2
     assert 0 <= told["stall"] <= 1
     assert told["rate"] == pytest.approx(BATCH / told["step_time_s"], rel=0.01)
     assert set(told["placement"]) == {"CPU:0", "CPU:1"}

@@ -19,7 +19,7 @@ from keras_gpukit.callbacks.profiler_arguments import (
     check_whole,
 )
 from keras_gpukit.callbacks.session import Session
-from keras_gpukit.errors import give_up, logger
+from keras_gpukit.errors import GPUKitError, give_up, logger
 from keras_gpukit.profiling.capturing.drift import StepDrift, UtilizationDrift
 from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
 from keras_gpukit.profiling.capturing.triggers import (
@@ -162,7 +162,11 @@ class Profiler(WatchingCallback):
             kept_out_by=others.within,
             tell=lambda record: _write(session, record),
         )
-        self._watch_steps(session, recorder)
+        try:
+            self._watch_steps(session, recorder)
+        except GPUKitError as error:
+            self._summary = ProfilerRecord(unknown_because=str(error))
+            return
         self._recorder = recorder
         self._watch_clock_and_file(session, recorder, self._log_dir)
         self._watch_signal(recorder)

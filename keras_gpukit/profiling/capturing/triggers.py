@@ -72,7 +72,7 @@ class RequestFile:
         """
         try:
             self._path.unlink()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         return f"{self._path.name} was touched"
 
