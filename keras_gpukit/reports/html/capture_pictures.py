@@ -8,28 +8,22 @@ from typing import Any
 from keras_gpukit.records.profile import Part
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.capture_tables import (
-    captures_table,
-    detail_tables,
-    holdings_tables,
-    time_text,
-)
+from keras_gpukit.reports.html.capture_tables import captures_table, detail_tables
 from keras_gpukit.reports.html.picture import (
     COLORS,
-    DASHES,
-    PALETTE,
     PATTERNS,
     Picture,
     Table,
     Unknown,
     axis,
     draw,
+    known,
     label,
+    names_axis,
 )
 
 _CAPTURES = "Captured steps"
 _EACH_STEP = "Each captured step"
-_MEMORY = "Memory during the newest capture"
 _MOST_DRAWN = 12
 _PARTS: dict[Part, str] = {
     "device compute": COLORS["compute"],
@@ -92,7 +86,7 @@ def each_step_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
         (
             name,
             units.duration(step.duration_s),
-            *(time_text(step.parts_s.get(part)) for part in present),
+            *(known(step.parts_s.get(part), units.duration) for part in present),
         )
         for number, step in zip(names, profile.each_step, strict=True)
     )
@@ -100,51 +94,6 @@ def each_step_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
     fastest = min(step.duration_s for step in profile.each_step)
     words = f"From {units.duration(fastest)} to {units.duration(slowest)} a step, in {name}."
     return Picture(_EACH_STEP, words, figure, Table(("step", "time", *present), rows))
-
-
-def capture_memory_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
-    """What each allocator held while the newest capture was taken, and what held its peak."""
-    from plotly import graph_objects as go
-
-    memories = [each.profile.memory for each in captures if each.profile and each.profile.memory]
-    if not memories:
-        return Unknown(_MEMORY, "no profile has readings of an allocator")
-    traces = [
-        go.Scatter(
-            x=[round(point.time_s * 1e3, 3) for point in memory.timeline],
-            y=[round(point.used_bytes / 2**20, 3) for point in memory.timeline],
-            name=label(memory.allocator),
-            line={
-                "width": 2,
-                "shape": "hv",
-                "color": PALETTE[place % len(PALETTE)],
-                "dash": DASHES[place % len(DASHES)],
-            },
-            hovertemplate="%{y:.4~f} MiB",
-        )
-        for place, memory in enumerate(memories[-1])
-    ]
-    figure = draw(
-        traces,
-        xaxis=axis("ms since the first captured step began"),
-        yaxis=axis("MiB", rangemode="tozero"),
-    )
-    rows = tuple(
-        (
-            memory.allocator,
-            units.size(memory.peak_bytes),
-            "" if memory.total_bytes is None else units.size(memory.total_bytes),
-            "" if memory.before_bytes is None else units.size(memory.before_bytes),
-        )
-        for memory in memories[-1]
-    )
-    heads = ("allocator", "peak", "all there is", "of the peak, from before the capture")
-    words = [
-        f"{memory.allocator} held at most {units.size(memory.peak_bytes)}"
-        for memory in memories[-1]
-    ]
-    more = tuple(holdings_tables(memories[-1]))
-    return Picture(_MEMORY, f"{'; '.join(words)}.", figure, Table(heads, rows), more)
 
 
 def _bars(captures: Sequence[CaptureReport]) -> str:
@@ -167,16 +116,7 @@ def _bars(captures: Sequence[CaptureReport]) -> str:
         barmode="stack",
         hovermode="y unified",
         xaxis=axis("ms a step", rangemode="tozero"),
-        yaxis={
-            "tickmode": "array",
-            "tickvals": list(range(len(profiles))),
-            "ticktext": [label(each.name.split("/")[0], 26) for each in captures],
-            "range": [len(profiles) - 0.4, -0.6],
-            "automargin": True,
-            "fixedrange": True,
-            "showgrid": False,
-            "zeroline": False,
-        },
+        yaxis=names_axis([label(each.name.split("/")[0], 26) for each in captures]),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from keras_gpukit.records.profile import MemoryProfile, ProfileRecord
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.picture import Table, shortened
+from keras_gpukit.reports.html.picture import Table, known, shortened
 
 _MOST_ROWS = 10
 
@@ -41,19 +41,14 @@ def holdings_tables(memories: Sequence[MemoryProfile]) -> Iterator[tuple[str, Ta
             yield f"{memory.allocator} at its peak", Table(("held by", "size", "shape"), rows)
 
 
-def time_text(spent_s: float | None) -> str:
-    """A time, or that it is unknown."""
-    return "unknown" if spent_s is None else units.duration(spent_s)
-
-
 def _capture_row(each: CaptureReport) -> tuple[str, ...]:
     capture, profile = each.capture, each.profile
     return (
         shortened(each.name),
         capture.reason if capture else "not by a Profiler",
         f"{profile.steps:,}" if profile else "",
-        time_text(profile.step_time_s) if profile else "",
-        _share(profile.stall_fraction) if profile else "",
+        known(profile.step_time_s, units.duration) if profile else "",
+        known(profile.stall_fraction, units.percentage) if profile else "",
         units.duration(capture.held_up_s) if capture else "",
         "; ".join(_remarks(each)),
     )
@@ -84,7 +79,7 @@ def _operations(profile: ProfileRecord) -> Table:
             each.kind,
             units.duration(each.time_s),
             f"{each.count:,}",
-            _share(each.share),
+            units.percentage(each.share),
         )
         for each in profile.operations[:_MOST_ROWS]
     )
@@ -98,7 +93,7 @@ def _kernels(profile: ProfileRecord) -> Table:
             "yes" if each.tensor_core else "no",
             units.duration(each.time_s),
             f"{each.count:,}",
-            _share(each.share),
+            units.percentage(each.share),
         )
         for each in profile.kernels[:_MOST_ROWS]
     )
@@ -111,13 +106,9 @@ def _stages(profile: ProfileRecord) -> Table:
             shortened(each.name),
             each.kind,
             units.duration(each.blocked_s),
-            _share(each.share),
+            units.percentage(each.share),
             units.duration(each.own_s),
         )
         for each in profile.stages[:_MOST_ROWS]
     )
     return Table(("stage", "kind", "held a step up", "share of the wait", "at work a step"), rows)
-
-
-def _share(fraction: float | None) -> str:
-    return "unknown" if fraction is None else units.percentage(fraction)

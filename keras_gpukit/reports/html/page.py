@@ -10,25 +10,17 @@ from typing import Any
 
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.reports.html import words
-from keras_gpukit.reports.html.capture_pictures import (
-    capture_memory_picture,
-    captures_picture,
-    each_step_picture,
-)
-from keras_gpukit.reports.html.machine_pictures import (
-    device_memory_picture,
-    host_memory_picture,
-    utilization_picture,
-)
-from keras_gpukit.reports.html.part_pictures import (
-    placement_picture,
-    stages_picture,
-    wall_time_picture,
-)
+from keras_gpukit.reports.html.capture_memory_picture import capture_memory_picture
+from keras_gpukit.reports.html.capture_pictures import captures_picture, each_step_picture
+from keras_gpukit.reports.html.memory_pictures import device_memory_picture, host_memory_picture
 from keras_gpukit.reports.html.picture import Picture, Unknown
+from keras_gpukit.reports.html.placement_picture import placement_picture
 from keras_gpukit.reports.html.side_by_side import runs_table, stalls_picture, step_times_picture
+from keras_gpukit.reports.html.stages_picture import stages_picture
 from keras_gpukit.reports.html.step_pictures import stall_picture, step_time_picture
 from keras_gpukit.reports.html.time_axis import TimeAxis
+from keras_gpukit.reports.html.utilization_picture import utilization_picture
+from keras_gpukit.reports.html.wall_time_picture import wall_time_picture
 from keras_gpukit.reports.phrases import evidence
 
 _FOLDER = "keras_gpukit.reports.html"

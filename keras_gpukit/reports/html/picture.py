@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +115,11 @@ def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
     return text
 
 
+def known(value: float | None, text: Callable[[float], str]) -> str:
+    """A figure as text, or that it is unknown."""
+    return "unknown" if value is None else text(value)
+
+
 def axis(title: str, **more: Any) -> dict[str, Any]:
     """An axis with a title."""
     font = {"size": 13}
@@ -123,4 +128,21 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
         "automargin": True,
         "zeroline": False,
         **more,
+    }
+
+
+def names_axis(names: Sequence[str]) -> dict[str, Any]:
+    """Names down the side, the first on top; those of bars at 0, 1, 2 and so on.
+
+    Names themselves would do only if no two were the same.
+    """
+    return {
+        "tickmode": "array",
+        "tickvals": list(range(len(names))),
+        "ticktext": list(names),
+        "range": [len(names) - 0.4, -0.6],
+        "automargin": True,
+        "fixedrange": True,
+        "zeroline": False,
+        "showgrid": False,
     }

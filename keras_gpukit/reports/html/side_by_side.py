@@ -14,6 +14,7 @@ from keras_gpukit.reports.html.picture import (
     Unknown,
     axis,
     draw,
+    known,
     label,
 )
 from keras_gpukit.reports.html.time_axis import TimeAxis
@@ -59,23 +60,18 @@ def _row(run: RunReport) -> tuple[str, ...]:
     ]
     peaks = summary.memory_peak_bytes.values()
     wall_s = summary.throughput.wall_s if summary.throughput else None
-    stall, step_s, rate = (
-        summary.input_stall_fraction,
-        summary.step_time_s,
-        summary.examples_per_s,
-    )
     return (
         run.name,
         verdict_line(run),
         STATES[run.state],
         moment(run.began_s),
-        _UNKNOWN if summary.steps is None else f"{summary.steps:,}",
-        _UNKNOWN if step_s is None else units.duration(step_s),
-        _UNKNOWN if rate is None else units.number(rate),
-        _UNKNOWN if stall is None else units.percentage(stall),
+        known(summary.steps, units.number),
+        known(summary.step_time_s, units.duration),
+        known(summary.examples_per_s, units.number),
+        known(summary.input_stall_fraction, units.percentage),
         f"{units.number(sum(busy) / len(busy))} %" if busy else _UNKNOWN,
         units.size(max(peaks)) if peaks else _UNKNOWN,
-        _UNKNOWN if wall_s is None else units.duration(wall_s),
+        known(wall_s, units.duration),
     )
 
 

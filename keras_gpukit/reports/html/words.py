@@ -77,6 +77,12 @@ def state_note(run: RunReport) -> str:
     return _STATE_NOTES[run.state]
 
 
+def not_told(run: RunReport, because: str) -> str:
+    """Why something is missing that a run tells at its end."""
+    over = run.state in ("completed", "interrupted")
+    return because if over else "runs tell it when they end"
+
+
 def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
     """The figures that tell most, name and value; only those that are known."""
     throughput, record = summary.throughput, summary.input
