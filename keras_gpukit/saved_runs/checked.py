@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
@@ -26,6 +28,30 @@ def checked_record(data: msgspec.Raw, kind: type[R]) -> R:
     if not _within_bounds(plain):
         raise ValueError("it holds a number beyond all bounds")
     return from_dict(plain, kind)
+
+
+def quick_decoder(kind: type) -> Callable[[msgspec.Raw], Any]:
+    """Reads a record's fields into a struct, which takes a third of the time of a dataclass."""
+    types = get_type_hints(kind)
+    fields = [
+        (each.name, types[each.name])
+        if each.default is dataclasses.MISSING
+        else (each.name, types[each.name], each.default)
+        for each in dataclasses.fields(kind)
+    ]
+    return msgspec.json.Decoder(msgspec.defstruct(kind.__name__, fields, gc=False)).decode
+
+
+def bounded(*values: float | None) -> tuple[float | None, ...]:
+    """The values, if all are numbers that can be.
+
+    Raises:
+        ValueError: If one is beyond all bounds.
+    """
+    for value in values:
+        if value is not None and not -LARGEST < value < LARGEST:
+            raise ValueError("it holds a number beyond all bounds")
+    return values
 
 
 def _within_bounds(plain: Any) -> bool:

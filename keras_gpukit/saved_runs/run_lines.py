@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import MISSING
-from typing import Any, get_type_hints
 
 import msgspec
 
@@ -17,7 +14,7 @@ from keras_gpukit.records.report import CaptureReport, Course, RunReport, State
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.saved_runs.bins import LARGEST, Bins
-from keras_gpukit.saved_runs.checked import checked_record
+from keras_gpukit.saved_runs.checked import bounded, checked_record, quick_decoder
 from keras_gpukit.saved_runs.so_far import summary_so_far
 
 FRESH_S = 30.0
@@ -181,7 +178,7 @@ class RunLines:
         self._steps.add(
             time_s,
             window.step,
-            _bounded(
+            bounded(
                 duration_s / steps,
                 None if wait_s is None else wait_s / steps,
                 None if wait_s is None else wait_s / duration_s,
@@ -209,37 +206,13 @@ class RunLines:
         self._latest_memory[reading.device] = reading
 
 
-def _decoder(kind: type) -> Callable[[msgspec.Raw], Any]:
-    """Reads a record's fields into a struct, which takes a third of the time of a dataclass."""
-    types = get_type_hints(kind)
-    fields = [
-        (each.name, types[each.name])
-        if each.default is MISSING
-        else (each.name, types[each.name], each.default)
-        for each in dataclasses.fields(kind)
-    ]
-    return msgspec.json.Decoder(msgspec.defstruct(kind.__name__, fields, gc=False)).decode
-
-
-_decode_window = _decoder(StepWindow)
-_decode_host = _decoder(HostSample)
-_decode_gpu = _decoder(GPUSample)
+_decode_window = quick_decoder(StepWindow)
+_decode_host = quick_decoder(HostSample)
+_decode_gpu = quick_decoder(GPUSample)
 
 
 def _values(sample: object, names: tuple[str, ...]) -> tuple[float | None, ...]:
-    return _bounded(*(getattr(sample, name) for name in names))
-
-
-def _bounded(*values: float | None) -> tuple[float | None, ...]:
-    """The values, if all are numbers that can be.
-
-    Raises:
-        ValueError: If one is beyond all bounds.
-    """
-    for value in values:
-        if value is not None and not -LARGEST < value < LARGEST:
-            raise ValueError("it holds a number beyond all bounds")
-    return values
+    return bounded(*(getattr(sample, name) for name in names))
 
 
 def _bins_of(devices: dict[str, Bins], device: str, figures: tuple[str, ...]) -> Bins:
