@@ -5,6 +5,7 @@ python tests/screenshots.py docs/images
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 from browsing import chromium, fit, profile_page, report_frame, tensorboard, wait_until
 
 SIZE = {"width": 1280, "height": 860}
+TALL = {"width": 1280, "height": 1700}
 PHONE = {"width": 390, "height": 844}
 FIT_S = 40
 
@@ -40,6 +42,8 @@ def take(logs: Path, pictures: Path) -> None:
         page = browser.new_page(viewport=SIZE)
         page.goto(f"{address}/#gpukit")
         wait_until(lambda: report_frame(page))
+        page.frame_locator("iframe").get_by_label("Runs in").select_option("as_written")
+        wait_until(lambda: "folder=" in report_frame(page).url)
         report_frame(page).locator(".plot .main-svg").first.wait_for()
         page.screenshot(path=pictures / "gpukit_tab.png")
 
@@ -47,13 +51,13 @@ def take(logs: Path, pictures: Path) -> None:
         run, host = f"as_written/gpukit/{profile.parent.name}", profile.name.split(".")[0]
         page.goto(profile_page(address, run, "trace_viewer@", host))
         frame = page.frame_locator("iframe").frame_locator("iframe")
-        frame.get_by_text("/host:CPU").first.wait_for()
+        frame.get_by_text("/host:CPU").locator("visible=true").first.wait_for()
         page.wait_for_timeout(3000)  # the trace is drawn on a canvas, which tells nobody
         page.screenshot(path=pictures / "profile_tab.png")
         page.close()
 
         for name, size, scheme in (
-            ("report", SIZE, "light"),
+            ("report", TALL, "light"),
             ("report_dark", SIZE, "dark"),
             ("report_phone", PHONE, "light"),
         ):
@@ -65,11 +69,14 @@ def take(logs: Path, pictures: Path) -> None:
 
 
 def main(pictures: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        # What the pictures show as the log directory.
-        logs = Path(folder) / "logs"
-        train(logs, Path(folder) / "images")
-        take(logs, pictures)
+    # The pictures show where the runs are, so the folder has no name by chance.
+    folder = Path(tempfile.gettempdir(), "demo")
+    folder.mkdir()
+    try:
+        train(folder / "logs", folder / "images")
+        take(folder / "logs", pictures)
+    finally:
+        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,12 @@ def test_the_tab_follows_a_fit_to_its_verdict(watched, page):
     assert page.errors == []
     assert outside(page, watched.address) == []
 
+    page.get_by_role("tab", name="Text").click()
+    page.wait_for_timeout(1000)  # for what was under way
+    page.asked.clear()
+    page.wait_for_timeout(4000)
+    assert not any("gpukit/state" in url for url in page.asked)
+
 
 def test_the_profile_tab_shows_steps_and_what_held_them_up(watched, page):
     watched.end()

@@ -121,8 +121,10 @@ function whichDetails(details) {
   return `${details.closest("section")?.id}: ${details.querySelector("summary")?.textContent}`;
 }
 
+// TensorBoard hides the frames of the other tabs, where nothing needs to be made anew.
 function onScreen() {
-  return !document.hidden && window.innerWidth > 0;
+  const shown = window.frameElement?.checkVisibility({ visibilityProperty: true }) ?? true;
+  return shown && !document.hidden;
 }
 
 function say(text, wrong = false) {
