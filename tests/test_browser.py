@@ -182,6 +182,11 @@ def test_the_report_opens_from_a_file_without_a_network(report, page, scheme, wi
     page.locator(".plot .main-svg").first.wait_for()
     assert VERDICT in page.inner_text("body")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    heights = "Array.from(document.querySelectorAll('.plot'), (plot) => plot.clientHeight)"
+    before = page.evaluate(heights)
+    page.set_viewport_size({"width": width - 50, "height": 700})
+    page.wait_for_timeout(500)  # Plotly waits for the last of several changes
+    assert page.evaluate(heights) == before
     brightness = page.evaluate(
         "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
     )

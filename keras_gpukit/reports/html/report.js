@@ -12,6 +12,8 @@
   };
   for (const [id, figure] of Object.entries(figures)) {
     if (touch) figure.layout.dragmode = false;
+    // With the window, a figure takes its size from its place, which without this has no height.
+    document.getElementById(id).style.height = `${figure.layout.height}px`;
     Plotly.newPlot(id, figure.data, figure.layout, config);
   }
   const resize = () => Object.keys(figures).forEach((id) => Plotly.Plots.resize(id));
