@@ -42,7 +42,7 @@ def memory_of(host: Events, origin_ps: int) -> tuple[MemoryProfile, ...]:
 
 
 def _profile(name: str, host: Events, indices: Numbers, origin_ps: int) -> MemoryProfile:
-    used_bytes = np.array([host.stats[index][_USED] for index in indices], np.int64)
+    used_bytes = np.array([host.stats[index][_USED] for index in indices.tolist()], np.int64)
     time_s = (host.begin_ps[indices] - origin_ps) * PS
     peak = int(used_bytes.argmax())
     at_peak = host.stats[indices[peak]]
@@ -75,27 +75,29 @@ def _telling(used_bytes: Numbers) -> Numbers:
 
 def _held(host: Events, indices: Numbers) -> tuple[tuple[Holding, ...], int]:
     """Returns what was allocated and not given back, and how much that is in all."""
-    live: dict[object, Stats] = {}
-    for index in indices:
-        stats = host.stats[index]
+    live: dict[object, int] = {}
+    for index in indices.tolist():
+        address = host.stats[index].get("addr")
         if host.names[host.kind[index]] == _ALLOCATION:
-            live[stats.get("addr")] = stats
+            live[address] = index
         else:
-            live.pop(stats.get("addr"), None)
-    by_operation: dict[str, list[Stats]] = defaultdict(list)
-    for stats in live.values():
-        by_operation[short_name(str(stats.get("tf_op", "")))].append(stats)
-    holdings = [_holding(*item) for item in by_operation.items()]
+            live.pop(address, None)
+    by_operation: dict[str, list[int]] = defaultdict(list)
+    for index in live.values():
+        operation = str(host.stats[index].get("tf_op", ""))
+        by_operation[short_name(operation)].append(index)
+    holdings = [_holding(host, *item) for item in by_operation.items()]
     holdings.sort(key=lambda holding: holding.bytes, reverse=True)
     return tuple(holdings[:MOST_HOLDINGS]), sum(holding.bytes for holding in holdings)
 
 
-def _holding(operation: str, allocations: list[Stats]) -> Holding:
-    largest = max(allocations, key=_size)
+def _holding(host: Events, operation: str, allocations: list[int]) -> Holding:
+    sizes_bytes = [_size(host.stats[index]) for index in allocations]
+    largest = host.stats[allocations[sizes_bytes.index(max(sizes_bytes))]]
     shape = largest.get("shape") or largest.get("tensor_shapes")
     return Holding(
         operation=operation or "unknown",
-        bytes=sum(map(_size, allocations)),
+        bytes=sum(sizes_bytes),
         count=len(allocations),
         shape=None if shape is None else str(shape),
     )

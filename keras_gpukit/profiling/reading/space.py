@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -26,7 +26,18 @@ _LINE, _EVENT_METADATA, _STAT_METADATA = 3, 4, 5
 _EVENT = 4
 # Events of the host whose own figures are read; of the others, only their names and times.
 _TELLING = ("Iterator::", "MemoryAllocation", "MemoryDeallocation")
-_NONE: Stats = {}
+# So many different sets of figures are kept once for all events that carry the same.
+_MOST_SHARED = 10_000
+
+
+class StatsColumn:
+    """What each event carries, in as little memory as it takes: a million events may have some."""
+
+    def __init__(self, rows: list[tuple[tuple[str, ...], tuple[Value, ...]]]) -> None:
+        self._rows = rows
+
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Value]:
+        return dict(zip(*self._rows[index], strict=True))
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,7 @@ class Events:
     line: Numbers
     begin_ps: Numbers
     end_ps: Numbers
-    stats: tuple[Stats, ...]
+    stats: StatsColumn
 
     def of(self, wanted: Callable[[str], bool]) -> Mask:
         """Tells which events have a name of that sort."""
@@ -179,8 +190,8 @@ class _Draft:
         stat_names: list[frozenset[str]] = []
         telling: list[bool] = []
         rows: list[tuple[int, int, int, int]] = []
-        stats: list[Stats] = []
-        shared: dict[tuple[tuple[str, Value], ...], Stats] = {}
+        stats: list[tuple[tuple[str, ...], tuple[Value, ...]]] = []
+        shared: dict[tuple[tuple[str, ...], tuple[Value, ...]], Any] = {}
         for line, (_, timestamp_ns, places) in enumerate(self._lines):
             for begin, end in places:
                 event = self._wire.parse("Event", self._wire.data[begin:end])
@@ -199,11 +210,11 @@ class _Draft:
                     stat_names.append(carried)
                     tells = name.startswith(_TELLING) or "step_num" in carried
                     telling.append(tells or self._all_tell)
-                carries = _NONE
-                if telling[kind]:
-                    carries = self._values([*common, *event.stats])
-                    carries = shared.setdefault(tuple(carries.items()), carries)
-                stats.append(carries)
+                carries = self._values([*common, *event.stats]) if telling[kind] else {}
+                figures = tuple(carries), tuple(carries.values())
+                if len(shared) < _MOST_SHARED:
+                    figures = shared.setdefault(figures, figures)
+                stats.append(figures)
                 rows.append((kind, line, begin_ps, end_ps))
         columns = np.array(rows, np.int64).reshape(-1, 4).T
         return Events(
@@ -214,7 +225,7 @@ class _Draft:
             line=columns[1],
             begin_ps=columns[2],
             end_ps=columns[3],
-            stats=tuple(stats),
+            stats=StatsColumn(stats),
         )
 
     def _values(self, stats: Any) -> dict[str, Value]:
