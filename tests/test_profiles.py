@@ -162,6 +162,7 @@ def test_memory_adds_up(captures):
     assert [point.time_s for point in memory.timeline] == sorted(p.time_s for p in memory.timeline)
     held = sum(holding.bytes for holding in memory.holdings)
     assert 0 < held <= memory.peak_bytes - memory.before_bytes
+    assert ask_xprof(captures["mapped"]).memory_peaks_bytes[memory.allocator] == memory.peak_bytes
     largest = memory.holdings[0]
     assert largest.bytes >= 4 * 300_000  # the pipeline's random numbers
     assert largest.shape == "[300000]"

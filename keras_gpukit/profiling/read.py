@@ -8,12 +8,13 @@ from pathlib import Path
 
 from keras_gpukit.errors import ProfileError
 from keras_gpukit.profiling.reading import breakdown
+from keras_gpukit.profiling.reading.events import Events, Space
 from keras_gpukit.profiling.reading.gpu import GPUs, gpus_of, profile_of
 from keras_gpukit.profiling.reading.host import Host, sort_out
 from keras_gpukit.profiling.reading.memory import memory_of
 from keras_gpukit.profiling.reading.operations import top_kernels, top_operations
 from keras_gpukit.profiling.reading.problems import problems_of
-from keras_gpukit.profiling.reading.space import Events, Space, read_space
+from keras_gpukit.profiling.reading.space import read_space
 from keras_gpukit.profiling.reading.spans import NOTHING
 from keras_gpukit.profiling.reading.stages import rank_stages
 from keras_gpukit.profiling.reading.steps import Steps, find_steps

@@ -14,7 +14,7 @@ from typing import Any
 from keras_gpukit.errors import ProfileError
 from keras_gpukit.records.profile import XprofKernel, XprofRecord
 
-_TOOLS = ("input_pipeline_analyzer", "overview_page", "kernel_stats")
+_TOOLS = ("input_pipeline_analyzer", "overview_page", "kernel_stats", "memory_profile")
 _MODULE = "keras_gpukit.profiling.xprof_process"
 
 
@@ -72,7 +72,7 @@ def _record(answers: dict[str, Any]) -> XprofRecord:
         for table in answers["overview_page"]
         for key, value in table.get("p", {}).items()
     }
-    kernels = answers["kernel_stats"]
+    kernels, memory = answers["kernel_stats"], answers["memory_profile"]
     return XprofRecord(
         steps=len(steps),
         step_time_s=statistics.fmean(step_time_ms) / 1e3 if steps else None,
@@ -88,6 +88,10 @@ def _record(answers: dict[str, Any]) -> XprofRecord:
             )
             for row in _rows(kernels[0] if isinstance(kernels, list) else kernels)
         ),
+        memory_peaks_bytes={
+            name: int(of_allocator["profileSummary"]["peakStats"]["peakBytesInUse"])
+            for name, of_allocator in memory["memoryProfilePerAllocator"].items()
+        },
     )
 
 

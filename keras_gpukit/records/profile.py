@@ -285,6 +285,7 @@ class XprofRecord:
         bottleneck: "host", "device", "both" or "unknown".
         statement: In words.
         kernels: The longest first.
+        memory_peaks_bytes: By allocator, the peak while it was captured.
     """
 
     steps: int
@@ -293,3 +294,4 @@ class XprofRecord:
     bottleneck: str | None = None
     statement: str | None = None
     kernels: tuple[XprofKernel, ...] = ()
+    memory_peaks_bytes: dict[str, int] = field(default_factory=dict)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar, get_args
 
+from keras_gpukit.profiling.reading.events import Events, Mask
 from keras_gpukit.profiling.reading.gpu import GPUs
 from keras_gpukit.profiling.reading.host import Host, operation_name
 from keras_gpukit.profiling.reading.kinds import kind_of
-from keras_gpukit.profiling.reading.space import Events, Mask
 from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 from keras_gpukit.profiling.reading.steps import Steps
 from keras_gpukit.records.profile import Kind, Part, StepProfile

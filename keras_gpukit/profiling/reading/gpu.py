@@ -9,13 +9,13 @@ from operator import or_
 
 import numpy as np
 
+from keras_gpukit.profiling.reading.events import Mask, Plane, Space
 from keras_gpukit.profiling.reading.kinds import (
     is_copy,
     is_host_to_device,
     kind_of,
     uses_tensor_cores,
 )
-from keras_gpukit.profiling.reading.space import Mask, Plane, Space
 from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 from keras_gpukit.records.profile import DeviceProfile
 

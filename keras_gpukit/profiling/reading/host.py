@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_gpukit.profiling.reading.space import Events, Mask, Numbers
+from keras_gpukit.profiling.reading.events import Events, Mask, Numbers
 from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 
 # Keras' function of one step, as it is inlined: it is in the name of each of the step's operations.

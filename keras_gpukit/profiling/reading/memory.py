@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from keras_gpukit.profiling.reading.breakdown import PS
+from keras_gpukit.profiling.reading.events import Events, Numbers, Stats
 from keras_gpukit.profiling.reading.host import short_name
-from keras_gpukit.profiling.reading.space import Events, Numbers, Stats
 from keras_gpukit.records.profile import Holding, MemoryPoint, MemoryProfile
 
 MOST_STRETCHES = 120

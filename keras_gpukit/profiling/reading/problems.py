@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from keras_gpukit.profiling.reading.events import Space
 from keras_gpukit.profiling.reading.gpu import PLANE
-from keras_gpukit.profiling.reading.space import Space
 
 _PRIVILEGES = (
     "The driver lets only administrators profile GPUs, so what ran on them is not in the profile. "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_gpukit.profiling.reading.space import Events, Mask, Numbers
+from keras_gpukit.profiling.reading.events import Events, Mask, Numbers
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 
 from keras_gpukit.profiling.reading.breakdown import PS
-from keras_gpukit.profiling.reading.space import Events, Numbers, Value
+from keras_gpukit.profiling.reading.events import Events, Numbers, Value
 from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 from keras_gpukit.records.profile import StageProfile
 
