@@ -399,6 +399,7 @@ class TestHugeLogDirectories:
         monkeypatch.setattr(find.os, "scandir", slow_disk)
         tab = tab_on(tmp_path)
         assert tab.listing()["enabled"] is False
+        assert "gpukit-runs" in {thread.name for thread in threading.enumerate()}, "still looking"
         go_on.set()
         wait_until(lambda: tab.listing()["enabled"])
 
