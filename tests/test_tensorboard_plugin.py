@@ -429,5 +429,5 @@ def test_tensorboard_loads_nothing_heavy_for_it():
     )
     at_start, later = json.loads(told.stdout)
     assert all(module.partition(".")[0] == "keras_gpukit" for module in at_start), at_start
-    heavy = {"tensorflow", "keras", "plotly", "jinja2", "xprof", "numpy", "psutil"}
+    heavy = {"tensorflow", "keras", "plotly", "jinja2", "xprof", "numpy", "psutil", "msgspec"}
     assert not heavy & set(later)

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
-from keras_gpukit.saved_runs.log_folder import LogFolder, load_report
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from keras_gpukit.saved_runs.log_folder import LogFolder, load_report
 
 __all__ = ["LogFolder", "load_report"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads what reads runs on first use: TensorBoard only looks for them at its start."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from keras_gpukit.saved_runs import log_folder
+
+    return getattr(log_folder, name)
