@@ -116,7 +116,7 @@ def main() -> None:
         offs = row["off_always_on_points"], row["off_xprof_points"]
         cells = [row["step_ms"], *percents, *offs]
         table.add_row(row["name"], *("-" if cell is None else f"{cell:.1f}" for cell in cells))
-    Console().print(table)
+    Console(width=110).print(table)
     if arguments.json:
         save(arguments.json, __file__, rows=rows, steps=STEPS)
 
