@@ -17,7 +17,7 @@ from browsing import chromium, fit, profile_page, report_frame, tensorboard, wai
 SIZE = {"width": 1280, "height": 860}
 TALL = {"width": 1280, "height": 1700}
 PHONE = {"width": 390, "height": 844}
-FIT_S = 40
+FIT_S = 25
 
 
 def train(logs: Path, images: Path) -> None:
@@ -35,6 +35,7 @@ def take(logs: Path, pictures: Path) -> None:
         logs: Where the runs are.
         pictures: Where the pictures go.
     """
+    pictures.mkdir(parents=True, exist_ok=True)
     report = logs.parent / "report.html"
     command = [sys.executable, "-m", "keras_gpukit", "report", logs / "as_written", "--out", report]
     subprocess.run(command, check=True)
@@ -58,8 +59,7 @@ def take(logs: Path, pictures: Path) -> None:
 
         for name, size, scheme in (
             ("report", TALL, "light"),
-            ("report_dark", SIZE, "dark"),
-            ("report_phone", PHONE, "light"),
+            ("report_phone_dark", PHONE, "dark"),
         ):
             page = browser.new_page(viewport=size, color_scheme=scheme)
             page.goto(report.as_uri())
