@@ -54,7 +54,7 @@ def measure(names: list[str]) -> None:
         step_s = way.step_s(0.0)
         batch_s = step_s / (1 - int(percent) / 100) if int(percent) else STEP_S / 2
         with tempfile.TemporaryDirectory() as folder:
-            stall = gpukit.InputStall(None)
+            stall = gpukit.InputStall(folder)
             profiler = gpukit.Profiler(folder, steps=STEPS, at_steps=(1,))
             way.fit(made.make(STEPS, batch_s), stall, profiler)
             [path] = find_profiles(folder)
