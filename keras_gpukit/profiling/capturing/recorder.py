@@ -171,7 +171,7 @@ class Recorder:
         if last_step >= self._scheduled_step:
             self.want("steps", f"step {self._scheduled_step:.0f} of the run")
             self._scheduled_step = self._schedule.next_after(last_step)
-        if self._wanted is not None and self._capture is None:
+        if self._wanted is not None and not self.is_capturing:
             self._begin()
 
     def _begin(self) -> None:
