@@ -50,13 +50,14 @@ class WatchingCallback(keras.callbacks.Callback):
         """Forgets that something failed in an earlier run."""
         self._quiet = False
 
-    def guard(self, action: Callable[..., None], *args: Any, once: bool = True) -> None:
+    def guard(self, action: Callable[..., None], *args: Any, once: bool | None = True) -> None:
         """Calls, and should it fail says so once and goes quiet.
 
         Args:
             action: What is called.
             *args: With what.
-            once: Whether its cost comes once a run; else it comes again and again.
+            once: Whether its cost comes once a run; else it comes again and again. None where the
+                action itself tells its cost.
         """
         if self._quiet:
             return
@@ -68,7 +69,7 @@ class WatchingCallback(keras.callbacks.Callback):
             self._quiet = True
             give_up(type(self).__name__, error, "It watches no more in this run.")
         session = session or self._session
-        if session is not None:
+        if session is not None and once is not None:
             session.add_cost(time.perf_counter() - began, once=once)
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -87,7 +88,7 @@ class WatchingCallback(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Ends the window of steps."""
         if self._session is not None:
-            self.guard(self._session.step_functions.pause, "fit", once=False)
+            self.guard(self._session.step_functions.pause, "fit", once=None)
             self._session.wall.turn("callbacks")
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
