@@ -454,3 +454,15 @@ def test_the_private_names_are_still_there():
     counter.start()
     model.fit(fast_dataset(2), verbose=0, callbacks=[keras.callbacks.Callback()])
     assert counter.read() == 2 * BATCH
+
+
+def test_callbacks_of_other_folders_take_nothing_from_each_other(tmp_path):
+    stalls = [gpukit.InputStall(None), gpukit.InputStall(tmp_path / "a")]
+    model = small_model()
+    model.fit(fast_dataset(10), epochs=2, verbose=0, callbacks=[*stalls, gpukit.Throughput(tmp_path)])
+    for callback in stalls:
+        assert callback.summary.mechanism == "pipeline model"
+        assert callback.summary.measured_steps == 16
+        assert callback.summary.breakdown is not None
+        assert callback.summary.unknown_because is None
+    assert not hasattr(model.train_function, "gpukit_left")

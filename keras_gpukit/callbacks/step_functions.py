@@ -180,7 +180,10 @@ class StepFunctions:
         else:
             # Somebody else wrapped or replaced the function since; it is theirs now.
             wrapped.gpukit_left = original
-            self.clocks[phase].stop("the step function was replaced while it was watched")
+            if _is_within(wrapped, getattr(self._model, ATTRIBUTES[phase], None)):
+                self.clocks[phase].leave()
+            else:
+                self.clocks[phase].stop("the step function was replaced while it was watched")
 
     def set_back(self) -> None:
         """Every phase is over."""
@@ -240,3 +243,10 @@ class StepFunctions:
         # after a run that failed somebody else's may come before the step function is set back.
         fed_by_fit = source is self.request_meter or host_iterator(source) is not None
         return fed_by_fit and not self._is_over()
+
+
+def _is_within(function: Any, wrapping: Any) -> bool:
+    """Whether a function is called by another one, or is that one."""
+    while wrapping is not None and wrapping is not function:
+        wrapping = getattr(wrapping, "__wrapped__", None)
+    return wrapping is function

@@ -184,7 +184,14 @@ class StepClock:
         self._given_up = True
         self._source = lambda: None
         self._no_window()
-        self.meter, self.unknown_because = None, because
+        # What was measured before stays, with the name of its meter.
+        self.unknown_because = because
+
+    def leave(self) -> None:
+        """The phase is over, but others go on calling: that is passed on, and not counted."""
+        self._accepts = lambda source: False
+        self._source = lambda: None
+        self._no_window()
 
     def pause(self) -> None:
         """Ends the window: what follows until the next step is no step's time."""
