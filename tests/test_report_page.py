@@ -41,6 +41,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports.html import plotly_js, render
 from keras_gpukit.rules import judge
 from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.bins import MOST_POINTS
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 HOSTILE = '</script><img src=x onerror="alert(1)"><a href="javascript:alert(2)">{{7*7}} %{x}'
@@ -204,9 +205,9 @@ def test_a_run_of_which_nothing_is_known_is_still_a_page(tmp_path):
 
 
 def test_extremes_of_a_long_run_are_drawn(tmp_path):
-    page = page_of(tmp_path, run_lines(2000))
+    page = page_of(tmp_path, run_lines(MOST_POINTS + 1))
     work, wait, slowest, fastest = figure_of(page, "Step time over the run")["data"]
-    assert len(work["x"]) <= 800
+    assert len(work["x"]) <= MOST_POINTS
     assert max(slowest["y"]) == pytest.approx(125)
     assert min(fastest["y"]) == pytest.approx(25)
     assert work["y"][2] + wait["y"][2] < 125
@@ -356,6 +357,7 @@ def test_names_stay_text_wherever_they_stand():
     assert "49" not in re.sub(r"\d{3,}", "", page.words).split()
     assert page.text.count(HOSTILE) > 10
     # Plotly takes some markup in the names it draws.
+    assert "<" not in page.scripts[0]
     drawn = json.dumps(page.figures)
     assert "&lt;img" in drawn
     assert not [tag for tag in ("<img", "<a", "</script") if tag in drawn]
@@ -375,8 +377,9 @@ def test_the_page_asks_for_nothing_but_what_it_was_told(page):
 
 
 def test_the_file_holds_plotly_once_and_stays_small(tmp_path):
-    for number in range(5):
-        write_lines(tmp_path / str(number), run_lines(1601, began_s=BEGAN_S + 9999 * number))
+    lines = run_lines(MOST_POINTS)
+    for name in "abcd":
+        write_lines(tmp_path / name, lines)
     html = render(load_report(tmp_path))
     assert html.count("plotly.js v") == 1
     assert "</script" not in plotly_js()
