@@ -459,7 +459,8 @@ def test_the_private_names_are_still_there():
 def test_callbacks_of_other_folders_take_nothing_from_each_other(tmp_path):
     stalls = [gpukit.InputStall(None), gpukit.InputStall(tmp_path / "a")]
     model = small_model()
-    model.fit(fast_dataset(10), epochs=2, verbose=0, callbacks=[*stalls, gpukit.Throughput(tmp_path)])
+    callbacks = [*stalls, gpukit.Throughput(tmp_path)]
+    model.fit(fast_dataset(10), epochs=2, verbose=0, callbacks=callbacks)
     for callback in stalls:
         assert callback.summary.mechanism == "pipeline model"
         assert callback.summary.measured_steps == 16
