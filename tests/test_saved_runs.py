@@ -225,10 +225,11 @@ def test_a_file_that_was_begun_anew_is_read_anew(tmp_path):
     path = write_lines(tmp_path, run_lines(30))
     folder = LogFolder(tmp_path)
     assert folder.report().runs[0].steps.readings == 30
-    path.unlink()
-    write_lines(tmp_path, run_lines(3, began_s=BEGAN_S + 100))
-    (run,) = folder.report().runs
-    assert run.steps.readings == 3
+    for windows in (3, 40):  # a shorter one, and a longer one
+        path.write_bytes(b"")
+        write_lines(tmp_path, run_lines(windows, began_s=BEGAN_S + windows))
+        (run,) = folder.report().runs
+        assert (run.steps.readings, run.notes) == (windows, ())
 
 
 # Captures

@@ -18,6 +18,8 @@ from keras_gpukit.saved_runs.run_lines import Line, RunLines
 MOST_DETAILED = 4
 """Runs of which everything is kept; of those before them, the summary."""
 MOST_LISTED = 100
+_HEAD_BYTES = 64
+"""The time that a record was begun is within these."""
 
 _decode = msgspec.json.Decoder(Line).decode
 
@@ -50,16 +52,16 @@ class RunFile:
         return (*self._ended, *running)
 
     def _begin_anew(self) -> None:
-        self._file_id: tuple[int, int] | None = None
+        self._head = b""
         self._offset = self._lines = self._begun = 0
         self._ended: deque[RunReport] = deque(maxlen=MOST_LISTED)
         self._current: RunLines | None = None
 
     def _read_on(self, file: Any) -> None:
-        told = os.fstat(file.fileno())
-        if self._file_id != (told.st_dev, told.st_ino) or told.st_size < self._offset:
-            self._begin_anew()  # another file took its place
-            self._file_id = told.st_dev, told.st_ino
+        head = file.read(_HEAD_BYTES)
+        if not head.startswith(self._head) or os.fstat(file.fileno()).st_size < self._offset:
+            self._begin_anew()  # another record took its place
+        self._head = head
         file.seek(self._offset)
         for line, length in whole_lines(file):
             self._offset += length
