@@ -254,6 +254,19 @@ def test_what_the_callback_of_keras_captures_has_steps_too(
     assert warnings_of(caplog) == []
 
 
+@pytest.fixture
+def slowly_gathered(monkeypatch):
+    finish = capture.Capture._finish
+
+    def slow(self):
+        self._ended.wait()
+        time.sleep(0.1)
+        finish(self)
+
+    monkeypatch.setattr(capture.Capture, "_finish", slow)
+
+
+@pytest.mark.usefixtures("slowly_gathered")
 def test_a_callback_of_keras_that_begins_right_after_a_capture_is_not_refused(tmp_path):
     profiler = gpukit.Profiler(tmp_path / "ours", **{**QUIET, "at_steps": (3,)}, steps=4)
     theirs = keras.callbacks.TensorBoard(tmp_path / "theirs", profile_batch=(8, 9))
@@ -275,6 +288,17 @@ def test_a_capture_ends_with_its_epoch(tmp_path):
     assert [(each.first_step, each.steps) for each in records] == [(7, 3), (18, 2)]
     assert {each.ended_early_because for each in records} == {"the epoch ended"}
     assert [marks(tmp_path / each.path) for each in records] == [[7, 8, 9], [18, 19]]
+
+
+@pytest.mark.usefixtures("slowly_gathered")
+def test_a_capture_waits_until_the_one_before_is_gathered(tmp_path):
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3, 7)}, steps=2)
+    small_model().fit(slow_dataset(60, 0.01), callbacks=[profiler], verbose=0)
+    assert profiler.summary.missed == ()
+    assert [each.reason for each in profiler.summary.captures] == [
+        "step 3 of the run",
+        "step 7 of the run",
+    ]
 
 
 def test_captures_are_in_the_record_of_the_run(tmp_path):
@@ -638,12 +662,16 @@ def test_a_capture_without_a_whole_step_is_thrown_away_and_said(tmp_path, caplog
     assert len(warnings_of(caplog)) == 1
 
 
-def test_steps_that_a_callback_trains_itself_are_not_marked(tmp_path):
+def test_steps_that_a_callback_trains_itself_are_none_of_the_run(tmp_path):
     model = small_model()
-    train = At(5, lambda: model.train_on_batch(*arrays(1, seed=9)))
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (4,)}, steps=4)
-    model.fit(fast_dataset(12), callbacks=[profiler, train], verbose=0)
-    assert marks(tmp_path / profiler.summary.captures[0].path) == [3, 4, 5, 6]
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (10,)})
+
+    def train():
+        for seed in range(5):
+            model.train_on_batch(*arrays(1, seed=seed))
+
+    model.fit(fast_dataset(8), callbacks=[profiler, At(5, train)], verbose=0)
+    assert profiler.summary.captures == ()
 
 
 def test_profiles_of_one_moment_have_names_of_their_own(tmp_path):
