@@ -193,13 +193,13 @@ class Recorder:
 
     def _end(self, because: str | None) -> None:
         assert self._capture is not None
-        steps = (self._calls - self._captured_from) * self._steps_per_execution
-        self._capture.end(steps, because, self._room_bytes, self._keep)
-        if self._kept_out_by(2):
-            self._capture.wait()  # or the one who begins with the next call would be refused
-        self._ended.append(self._capture)
-        self._capture = None
+        capture, self._capture = self._capture, None
+        self._ended.append(capture)
         self._cool_from_s = self._now()
+        steps = (self._calls - self._captured_from) * self._steps_per_execution
+        capture.end(steps, because, self._room_bytes, self._keep)
+        if self._kept_out_by(2):
+            capture.wait()  # or the one who begins with the next call would be refused
 
     def _refusal(self, trigger: Trigger) -> str | None:
         """Why a capture is one too many."""
