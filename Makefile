@@ -9,7 +9,8 @@ demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
 
 test: $(VENV)/installed
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2 -m "not browser"
+	$(BIN)/pytest -m browser  # these share a fit and a TensorBoard, which need both cores
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
