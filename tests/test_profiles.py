@@ -304,10 +304,23 @@ def test_the_pause_between_epochs_is_no_step(tmp_path):
         at = number * STEP_MS + (500 if number >= 3 else 0)
         capture.step(number, at, 9)
         capture.host.event("python", "IteratorGetNextOp::DoCompute", at, 1.0)
+    capture.host.event("python", "MakeIterator::RootDataset", 500, 1)
     record = read_profile(capture.save(tmp_path))
     assert record.steps == 3
     assert record.step_time_s == pytest.approx(0.01)
     assert record.stall_fraction == pytest.approx(0.1)
+
+
+def test_a_slow_callback_belongs_to_its_step(tmp_path):
+    capture = Capture()
+    for number in range(6):
+        at = number * STEP_MS + (500 if number >= 3 else 0)
+        capture.step(number, at, 9)
+        capture.host.event("python", "IteratorGetNextOp::DoCompute", at, 1.0)
+    record = read_profile(capture.save(tmp_path))
+    assert [step.number for step in record.each_step] == [1, 2, 3, 4]
+    assert record.step_time_s == pytest.approx((4 * 0.01 + 0.5) / 4)
+    assert record.parts_s["between steps"] == pytest.approx((4 * 0.001 + 0.5) / 4)
 
 
 def test_a_single_step_is_read(tmp_path):

@@ -12,10 +12,9 @@ from keras_gpukit.records.profile import StepSource
 
 # Keras' train functions, as its TensorFlow trainer names them (seen with Keras 3.12 and 3.15).
 _TRAIN_FUNCTIONS = frozenset({"multi_step_on_iterator", "one_step_on_iterator"})
-# Between the last step of an epoch and the next one's first Keras validates and saves. That is not
-# time of a step: such a pause is this many times as long as pauses commonly are, and longer than a
-# step.
-_LONG_PAUSE = 5
+# Where a pipeline is begun, an epoch or a validation begins, and what lies there is no step's time.
+# Nothing else tells: a pause may be long because a callback is slow.
+_PIPELINE_BEGINS = "MakeIterator::Root"
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,8 @@ def find_steps(host: Events) -> Steps:
         numbers = [_number(host.stats[index].get("step_num")) for index in chosen]
     per_execution = _stride(numbers or [])
     if len(chosen) > 1:
-        pause_ps = begin_ps[1:] - end_ps[:-1]
+        kept = _in_one_epoch(end_ps[:-1], begin_ps[1:], host)
         begin_ps, end_ps = begin_ps[:-1], begin_ps[1:]
-        kept = _in_one_epoch(pause_ps, end_ps - begin_ps)
         kept[0] &= len(chosen) == 2
         begin_ps, end_ps = begin_ps[kept], end_ps[kept]
         numbers = numbers and [n for n, keep in zip(numbers, kept, strict=False) if keep]
@@ -98,11 +96,11 @@ def _marks(host: Events) -> tuple[Mask, StepSource | None]:
     return np.zeros(len(host.kind), bool), None
 
 
-def _in_one_epoch(pause_ps: Numbers, duration_ps: Numbers) -> Mask:
-    common_ps = np.median(pause_ps)
-    within_ps = np.median(duration_ps - pause_ps)
-    kept: Mask = pause_ps <= max(_LONG_PAUSE * common_ps, common_ps + within_ps)
-    return kept
+def _in_one_epoch(since_ps: Numbers, until_ps: Numbers, host: Events) -> Mask:
+    """Tells in which of the pauses between two marks no pipeline begins."""
+    begins_ps = np.sort(host.begin_ps[host.of(lambda name: name.startswith(_PIPELINE_BEGINS))])
+    none: Mask = np.searchsorted(begins_ps, since_ps) == np.searchsorted(begins_ps, until_ps)
+    return none
 
 
 def _stride(numbers: list[int]) -> int | None:
