@@ -25,15 +25,22 @@ def add_parser(subparsers: Any) -> None:
         "is no run.",
     )
     parser.add_argument(
-        "log_dir", metavar="LOGDIR", help="a run's log folder, or one above several"
+        "log_dir", metavar="LOGDIR", type=_path, help="a run's log folder, or one above several"
     )
     parser.add_argument(
         "--out",
         metavar="FILE",
+        type=_path,
         help="where to write; report.html here by default, and standard output with --json",
     )
     parser.add_argument("--json", action="store_true", help="write JSON instead of HTML")
     parser.set_defaults(func=run)
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return Path(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json and args.out is None:
             sys.stdout.write(_json(report) + "\n")
             return 0
-        out = Path(args.out or "report.html")
+        out = args.out or Path("report.html")
         _write(out, _json(report) if args.json else _html(report))
     except OSError as error:
         print(f"keras-gpukit report: {error}", file=sys.stderr)
@@ -80,8 +87,13 @@ def _write(out: Path, text: str) -> None:
     Raises:
         OSError: If that cannot be done.
     """
+    if out.exists() and not out.is_file():
+        # A device or a pipe would be replaced by a file, or waited for.
+        raise FileExistsError(f"{out} is no file that can be written over; give another --out.")
     if out.exists() and not _is_ours(out):
         raise FileExistsError(f"{out} is there already and is no report; give another --out.")
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {out.parent} to write {out.name} to.")
     part = out.with_name(f".{out.name}.part")
     try:
         part.write_text(text, encoding="utf-8")

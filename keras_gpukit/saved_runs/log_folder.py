@@ -43,9 +43,9 @@ class LogFolder:
             return self._report(time.time())
 
     def _report(self, now_s: float) -> Report:
-        if not self.path.exists():
-            raise FileNotFoundError(f"There is no folder {self.path}.")
         if not self.path.is_dir():
+            if not self.path.exists():
+                raise FileNotFoundError(f"There is no folder {self.path}.")
             raise NotADirectoryError(f"{self.path} is a file; give the folder that was `log_dir`.")
         files, everywhere = find_run_files(self.path)
         captures = self._captures.under(self.path)
