@@ -311,7 +311,7 @@ def test_captures_are_drawn_and_told():
 def test_profiles_without_a_run_are_told_too():
     report = Report("logs", 0.0, "1", captures=(CaptureReport("one/vm", profile=PROFILE),))
     page = Page(render(report, plotly_src="plotly.js"))
-    assert "Profiles that belong to no run" in page.words
+    assert "Of these no run's record tells" in page.words
     assert "not by a Profiler" in page.words
 
 

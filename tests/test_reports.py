@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.environment import Environment, GPUInfo
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.machine import (
@@ -228,3 +229,12 @@ def test_the_stage_that_holds_the_run_up_stands_out():
     balanced = replace(WATCHED.input.pipeline, bottleneck=None, balanced_because="it keeps up")
     text = markdown(replace(WATCHED, input=replace(WATCHED.input, pipeline=balanced)))
     assert "None is to blame: it keeps up." in text
+
+
+def test_captures_are_told():
+    one = CaptureRecord("run", "file", "asked for", 20, 10, 0.0, 1.0, 0.001, path="run/vm.pb")
+    failed = replace(one, path=None, failed_because="the disk is full")
+    told = markdown(replace(HEALTHY, captures=ProfilerRecord((one, failed))))
+    assert "1 profile captured: see TensorBoard's tabs Profile and GPU Kit" in told
+    assert "A capture failed: the disk is full" in told
+    assert "captured" not in markdown(replace(HEALTHY, captures=ProfilerRecord()))

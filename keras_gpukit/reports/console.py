@@ -9,7 +9,7 @@ from rich.text import Text
 
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.reports.phrases import conclusion, evidence, headline, time_spent
+from keras_gpukit.reports.phrases import captured, conclusion, evidence, headline, time_spent
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _INDENT = 2
@@ -36,9 +36,8 @@ def render(summary: RunSummary) -> RenderableType:
         summary: The run, judged.
     """
     lines: list[RenderableType] = [Text(", ".join(headline(summary)) or "Nothing was measured.")]
-    spent = time_spent(summary)
-    if spent:
-        lines.append(Text(spent, style="dim"))
+    more = filter(None, (time_spent(summary), captured(summary)))
+    lines += [Text(each, style="dim") for each in more]
     verdict = conclusion(summary)
     if verdict:
         lines += ["", Text(verdict, style="green")]

@@ -48,6 +48,20 @@ def time_spent(summary: RunSummary) -> str | None:
     return f"{units.duration(parts.wall_s)} in all: {', '.join(shares)}" if shares else None
 
 
+def captured(summary: RunSummary) -> str | None:
+    """What became of the captures that were asked for; None where there were none."""
+    captures = summary.captures.captures if summary.captures else ()
+    written = sum(capture.path is not None for capture in captures)
+    told = []
+    if written:
+        profiles = "1 profile" if written == 1 else f"{written} profiles"
+        told.append(f"{profiles} captured: see TensorBoard's tabs Profile and GPU Kit")
+    told += [
+        f"A capture failed: {capture.failed_because}" for capture in captures if not capture.path
+    ]
+    return "; ".join(told) or None
+
+
 def conclusion(summary: RunSummary) -> str | None:
     """What to say where no rule complains; None where one does."""
     verdict = summary.verdict

@@ -92,7 +92,9 @@ def each_step_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
     )
     slowest = max(step.duration_s for step in profile.each_step)
     fastest = min(step.duration_s for step in profile.each_step)
-    words = f"From {units.duration(fastest)} to {units.duration(slowest)} a step, in {name}."
+    newest = several[-1].capture
+    told = newest.reason if newest else name
+    words = f"From {units.duration(fastest)} to {units.duration(slowest)} a step ({told})."
     return Picture(_EACH_STEP, words, figure, Table(("step", "time", *present), rows))
 
 
@@ -116,8 +118,15 @@ def _bars(captures: Sequence[CaptureReport]) -> str:
         barmode="stack",
         hovermode="y unified",
         xaxis=axis("ms a step", rangemode="tozero"),
-        yaxis=names_axis([label(each.name.split("/")[0], 26) for each in captures]),
+        yaxis=names_axis([_short(each) for each in captures]),
     )
+
+
+def _short(each: CaptureReport) -> str:
+    """A capture's name beside its bar: where it began is what tells them apart."""
+    if each.capture:
+        return f"step {each.capture.first_step:,}"
+    return label(each.name.split("/")[0], 26)
 
 
 def _bar(part: Part, place: int, **data: Any) -> Any:
@@ -134,7 +143,8 @@ def _words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> s
     profile = newest.profile
     parts = sorted(profile.parts_s.items(), key=lambda part: -part[1])[:3]
     told = ", ".join(f"{name} {units.duration(spent_s)}" for name, spent_s in parts)
-    words = f"{count}. In the newest, a step went to: {told}."
+    because = f" ({newest.capture.reason})" if newest.capture else ""
+    words = f"{count}. In the newest{because} a step went to: {told}."
     if profile.stall_fraction is not None:
         words += f" {units.percentage(profile.stall_fraction)} of its time was input stall."
     busy = [

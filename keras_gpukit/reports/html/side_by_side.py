@@ -38,7 +38,13 @@ def runs_table(runs: Sequence[RunReport]) -> Table:
         "peak memory",
         "whole run",
     )
-    return Table(heads, tuple(_row(run) for run in runs))
+    rows = [_row(run) for run in runs]
+    # What is known of no run takes no column, as a GPU's figures on a machine without one.
+    kept = [place for place in range(len(heads)) if any(row[place] != _UNKNOWN for row in rows)]
+    return Table(
+        tuple(heads[place] for place in kept),
+        tuple(tuple(row[place] for place in kept) for row in rows),
+    )
 
 
 def step_times_picture(runs: Sequence[RunReport]) -> Picture | Unknown:
