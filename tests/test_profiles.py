@@ -151,6 +151,14 @@ def test_in_a_loop_the_step_before_hides_a_wait(tmp_path):
     assert milliseconds(record.kinds_s) == {"matmul": 1, "elementwise": 1, "other": 1}
 
 
+def test_whoever_counts_executions_has_its_steps_told_by_the_loop(tmp_path):
+    capture = loop()
+    for event in capture.host.plane.lines[0].events:
+        event.stats[0].int64_value //= 2
+    record = read_profile(capture.save(tmp_path))
+    assert (record.steps, record.steps_per_execution) == (6, 2)
+
+
 def test_memory_adds_up(captures):
     [memory] = [
         memory
@@ -330,6 +338,43 @@ def test_a_single_step_is_read(tmp_path):
     record = read_profile(capture.save(tmp_path))
     assert (record.steps, record.each_step[0].number) == (1, 3)
     assert record.stall_fraction == pytest.approx(0.2)
+
+
+def marked_twice() -> Capture:
+    """Somebody's own marks, numbered from 100 on, around those of a callback."""
+    capture = Capture()
+    for number in range(STEPS):
+        at = number * STEP_MS
+        capture.step(100 + number, at, 9.5)
+        capture.step(number, at + 0.1, 9)
+        capture.host.event("python", "IteratorGetNextOp::DoCompute", at + 1, 4)
+    return capture
+
+
+def test_a_step_that_is_marked_twice_is_one(tmp_path):
+    record = read_profile(marked_twice().save(tmp_path))
+    assert record.steps == COUNTED
+    assert record.step_time_s == pytest.approx(0.01)
+    assert [step.number for step in record.each_step] == list(range(101, 101 + COUNTED))
+    assert milliseconds(record.parts_s) == {"input wait": 4, "between steps": 0.5, "idle": 5.5}
+
+
+def test_a_mark_around_several_steps_is_none(tmp_path):
+    capture = marked_twice()
+    capture.step(1000, 0, 4 * STEP_MS)
+    for begin in (0, 4 * STEP_MS):
+        capture.step(2000, begin, 4 * STEP_MS)
+    record = read_profile(capture.save(tmp_path))
+    assert [step.number for step in record.each_step] == list(range(101, 101 + COUNTED))
+
+
+def test_marks_on_different_threads_are_not_within_each_other(tmp_path):
+    capture = Capture()
+    for number in range(STEPS):
+        line = f"thread {number % 2}"
+        capture.host.event(line, "train", number * STEP_MS, 9, step_num=number, _r=1)
+    capture.host.event("thread 2", "train", 0, 9, step_num=STEPS, _r=1)
+    assert read_profile(capture.save(tmp_path)).steps == COUNTED + 1
 
 
 def test_keras_own_profile_has_steps_too(tmp_path):

@@ -48,15 +48,15 @@ def find_steps(host: Events) -> Steps:
     """Finds the steps that were captured whole.
 
     Markers are best, those that xprof takes for roots (`_r`) before others; else Keras' own train
-    function tells. A step lasts until the next one begins. Of more than two, the first is left out,
-    since it was captured while the profiler got going; and of more than one the last, which nothing
-    follows.
+    function tells. A step that is marked twice, one mark within the other, is one step. A step
+    lasts until the next one begins. Of more than two, the first is left out, since it was captured
+    while the profiler got going; and of more than one the last, which nothing follows.
 
     Args:
         host: Events of the host.
     """
     marks, source = _marks(host)
-    chosen = np.flatnonzero(marks)
+    chosen = _one_for_each_step(host, np.flatnonzero(marks))
     chosen = chosen[np.argsort(host.begin_ps[chosen], kind="stable")]
     begin_ps, end_ps = host.begin_ps[chosen], host.end_ps[chosen]
     inside = Spans.union(begin_ps, end_ps)
@@ -96,6 +96,33 @@ def _marks(host: Events) -> tuple[Mask, StepSource | None]:
     return np.zeros(len(host.kind), bool), None
 
 
+def _one_for_each_step(host: Events, marks: Numbers) -> Numbers:
+    """Leaves one mark for each step, where marks lie within others on the same line.
+
+    Those who mark may not know of each other: a callback and the code around it, two callbacks. The
+    outermost tells the whole step, and has the number that its user gave. But one that holds
+    several others side by side marks no step: an epoch, say.
+
+    Args:
+        host: Events of the host.
+        marks: Indices of all marks.
+    """
+    if not len(marks):
+        return marks
+    line, begin_ps, end_ps = host.line, host.begin_ps, host.end_ps
+    marks = marks[np.lexsort((-end_ps[marks], begin_ps[marks], line[marks]))]
+    # In this order each is followed by those within it, so that one of them is next.
+    within_last = line[marks[1:]] == line[marks[:-1]]
+    within_last &= end_ps[marks[1:]] <= end_ps[marks[:-1]]
+    innermost = np.flatnonzero(np.append(~within_last, True))
+    first = np.searchsorted(innermost, np.arange(len(marks)))
+    second = marks[innermost[np.minimum(first + 1, len(innermost) - 1)]]
+    several = (first + 1 < len(innermost)) & (line[second] == line[marks])
+    several &= end_ps[second] <= end_ps[marks]
+    _, outermost = np.unique(first[~several], return_index=True)
+    return marks[~several][outermost]
+
+
 def _in_one_epoch(since_ps: Numbers, until_ps: Numbers, host: Events) -> Mask:
     """Tells in which of the pauses between two marks no pipeline begins."""
     begins_ps = np.sort(host.begin_ps[host.of(lambda name: name.startswith(_PIPELINE_BEGINS))])
@@ -104,9 +131,9 @@ def _in_one_epoch(since_ps: Numbers, until_ps: Numbers, host: Events) -> Mask:
 
 
 def _stride(numbers: list[int]) -> int | None:
-    """How far apart the numbers of steps are."""
+    """How far apart the numbers of steps are; whoever counts executions says nothing with that."""
     strides = np.diff(numbers)
-    return int(strides[0]) if len(strides) and strides[0] > 0 and np.ptp(strides) == 0 else None
+    return int(strides[0]) if len(strides) and strides[0] > 1 and np.ptp(strides) == 0 else None
 
 
 def _number(value: object) -> int:
