@@ -258,10 +258,10 @@ def test_what_the_callback_of_keras_captures_has_steps_too(
 def slowly_gathered(monkeypatch):
     finish = capture.Capture._finish
 
-    def slow(self):
+    def slow(self, folder):
         self._ended.wait()
         time.sleep(0.1)
-        finish(self)
+        return finish(self, folder)
 
     monkeypatch.setattr(capture.Capture, "_finish", slow)
 
@@ -562,9 +562,12 @@ def test_a_disk_that_hangs_does_not_keep_fit_from_returning(tmp_path, monkeypatc
     profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
     try:
         small_model().fit(fast_dataset(8), callbacks=[profiler], verbose=0)
-        assert profiler.summary.captures == ()
+        [record] = profiler.summary.captures
+        assert (record.path, record.steps) == (None, 2)
+        assert "not written after" in record.failed_because
         [said] = warnings_of(caplog)
         assert "not written after" in said
+        assert '"failed_because":' in (tmp_path / "gpukit" / "run.jsonl").read_text()
     finally:
         free.set()
 
@@ -605,6 +608,39 @@ def test_of_two_profilers_one_captures_at_a_time(tmp_path, caplog):
     assert [each.first_step for each in other.summary.captures] == [19]
 
 
+@pytest.mark.parametrize("first", ["profiler", "monitor"])
+def test_a_step_is_marked_once_whoever_watches_beside(tmp_path, first):
+    profiler = gpukit.Profiler(tmp_path / "one", **{**QUIET, "at_steps": (8,)}, steps=4)
+    monitor = gpukit.Monitor(tmp_path / "other")
+    callbacks = [profiler, monitor] if first == "profiler" else [monitor, profiler]
+    small_model().fit(slow_dataset(30, 0.001), callbacks=callbacks, verbose=0)
+    [record] = profiler.summary.captures
+    assert marks(tmp_path / "one" / record.path) == [7, 8, 9, 10]
+
+
+def test_steps_are_marked_when_who_watched_a_run_that_failed_has_not_left_yet(tmp_path):
+    def fail():
+        raise RuntimeError("theirs")
+
+    model, failed = small_model(), gpukit.Profiler(tmp_path / "failed", **QUIET)
+    with pytest.raises(RuntimeError):
+        model.fit(fast_dataset(8), callbacks=[failed, At(3, fail)], verbose=0)
+    profiler = gpukit.Profiler(tmp_path / "next", **{**QUIET, "at_steps": (3,)}, steps=2)
+    model.fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+    [record] = profiler.summary.captures
+    assert marks(tmp_path / "next" / record.path) == [5, 6]
+
+
+def test_a_shorter_last_execution_is_counted_as_what_it_is(tmp_path):
+    # Two executions an epoch, of 16 steps and of 1.
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (40,)}, steps=32)
+    model = small_model(steps_per_execution=16)
+    model.fit(fast_dataset(17), epochs=3, callbacks=[profiler], verbose=0)
+    [record] = profiler.summary.captures
+    assert (record.first_step, record.steps) == (34, 17)
+    assert marks(tmp_path / record.path) == [34, 50]
+
+
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
@@ -638,6 +674,38 @@ def test_a_run_that_is_interrupted_within_a_capture_is_captured_until_then(tmp_p
     # TensorFlow's profiler is free again.
     model.fit(fast_dataset(20), callbacks=[profiler], verbose=0)
     assert profiler.summary.captures[0].path is not None
+
+
+@pytest.mark.parametrize("moment", ["TensorFlow starts", "it began"])
+def test_an_interrupt_while_a_capture_begins_leaves_nothing_behind(tmp_path, monkeypatch, moment):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    start = tf.profiler.experimental.start
+
+    def interrupted_start(*args, **kwargs):
+        start(*args, **kwargs)
+        signal.raise_signal(signal.SIGINT)  # Python handles it on the main thread
+        time.sleep(0.05)
+
+    def begun_and_interrupted(self):
+        begin(self)
+        raise KeyboardInterrupt
+
+    begin = capture.Capture.begin
+    if moment == "TensorFlow starts":
+        monkeypatch.setattr(tf.profiler.experimental, "start", interrupted_start)
+    else:
+        monkeypatch.setattr(capture.Capture, "begin", begun_and_interrupted)
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)})
+    with pytest.raises(KeyboardInterrupt):
+        small_model().fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+    monkeypatch.setattr(tf.profiler.experimental, "start", start)
+    [record] = profiler.summary.captures
+    assert "no step ran whole" in record.failed_because
+    assert list(scratch.iterdir()) == []
+    tf.profiler.experimental.start(str(tmp_path / "theirs"))  # TensorFlow's profiler is free
+    tf.profiler.experimental.stop()
 
 
 class StepRaises(keras.layers.Layer):

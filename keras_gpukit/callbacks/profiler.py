@@ -159,6 +159,8 @@ class Profiler(WatchingCallback):
             StepSchedule(self._at_steps, self._every_steps),
             first_step=session.step,
             steps_per_execution=session.model.steps_per_execution,
+            epoch_steps=(self.params or {}).get("steps"),
+            global_step=lambda: session.first_step + session.steps("fit"),
             kept_out_by=others.within,
             tell=lambda record: _write(session, record),
         )
@@ -205,7 +207,7 @@ class Profiler(WatchingCallback):
 
         def on_pause() -> None:
             interrupted = session.ending == "interrupted"
-            recorder.interrupt("the run was interrupted" if interrupted else "the epoch ended")
+            recorder.pause("the run was interrupted" if interrupted else "the epoch ended")
 
         session.step_functions.watch("fit", on_window)
         session.step_functions.surround("fit", recorder.wrap, on_pause)

@@ -179,9 +179,11 @@ def current_session(model: Any, log_dir: Path | None, phase: Phase) -> Session:
     A validation inside `fit` belongs to the session of that `fit`.
     """
     key = (id(model), log_dir)
-    session = _sessions.get(key)
-    if session is not None:
-        session.end_if_over()
+    # Also those with other log directories: what a call that failed left around the model's step
+    # functions is not to be watched anew.
+    for session in tuple(_sessions.values()):
+        if session.model is model:
+            session.end_if_over()
     if key not in _sessions:
         _sessions[key] = Session(model, log_dir, phase)
     return _sessions[key]

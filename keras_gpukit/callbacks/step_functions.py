@@ -130,8 +130,8 @@ class StepFunctions:
 
         Args:
             phase: "fit" or "evaluate", whose step functions are given an iterator.
-            around: Makes, from what runs a step, what runs instead. Steps that others run, on data
-                of their own, go without it.
+            around: Makes, from what runs a step, what runs instead, by `functools.wraps`. Steps
+                that others run, on data of their own, go without it.
             on_pause: Called when the phase's steps are interrupted or over.
 
         Raises:
@@ -144,7 +144,7 @@ class StepFunctions:
         surrounded = around(inside)
         latest: weakref.ref[Any] | None = None
 
-        @functools.wraps(inside)
+        @functools.wraps(surrounded)
         def choose(iterator: Any) -> Any:
             nonlocal latest
             if latest is None or iterator is not latest():

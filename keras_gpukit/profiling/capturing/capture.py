@@ -1,7 +1,8 @@
 """One capture: TensorFlow's profiler, from its start to the file in the log directory.
 
-It is started on the thread that trains. It is stopped on a thread of its own, which writes the
-file too: stopping gathers what all threads recorded, and training need not wait for that.
+It is started and stopped on a thread of its own, which writes the file too. Stopping gathers what
+all threads recorded, and training need not wait for that. And Ctrl-C, which Python raises on the
+main thread alone, never comes between a start and the note that there was one.
 """
 
 from __future__ import annotations
@@ -35,34 +36,22 @@ REMEDIES = {
 
 
 class Capture:
-    """Records a profile from when it is made until it is ended.
+    """Records a profile from its begin to its end.
 
     Args:
         log_dir: The log directory that the profile goes to.
         trigger: What asked for it.
         reason: The same in words.
         step: Global step before its first one.
-
-    Raises:
-        tensorflow.errors.AlreadyExistsError: If somebody else records a profile.
     """
 
     def __init__(self, log_dir: Path, trigger: Trigger, reason: str, step: int) -> None:
-        import tensorflow as tf
-
-        began_s = time.perf_counter()
         self._log_dir = log_dir
-        # TensorFlow names folders by the second, and what it wrote is amended before others see
-        # it: so it does not write to the log directory.
-        self._scratch = tempfile.TemporaryDirectory(prefix="gpukit-capture-")
-        try:
-            tf.profiler.experimental.start(self._scratch.name)
-        except BaseException:
-            self._scratch.cleanup()
-            raise
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._finish, name="gpukit-capture", daemon=True)
-        self._thread.start()
+        self._started, self._ended = threading.Event(), threading.Event()
+        self._refused: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="gpukit-capture", daemon=True)
+        self._telling = threading.Lock()
+        self._tell: Callable[[CaptureRecord], None] | None = None
         time_s = time.time()
         self._began_s = time.perf_counter()
         self._record = CaptureRecord(
@@ -73,8 +62,30 @@ class Capture:
             steps=0,
             time_s=time_s,
             duration_s=0.0,
-            held_up_s=self._began_s - began_s,
+            held_up_s=0.0,
         )
+
+    @property
+    def first_step(self) -> int:
+        """Global step before its first one."""
+        return self._record.first_step
+
+    def begin(self) -> None:
+        """Starts recording.
+
+        Whoever calls must have noted the capture before: should Ctrl-C come meanwhile, it runs, and
+        has to be ended.
+
+        Raises:
+            tensorflow.errors.AlreadyExistsError: If somebody else records a profile.
+        """
+        began_s = time.perf_counter()
+        self._thread.start()
+        self._started.wait()
+        if self._refused is not None:
+            raise self._refused
+        self._began_s = time.perf_counter()
+        self._record = replace(self._record, held_up_s=self._began_s - began_s)
 
     def end(
         self,
@@ -89,7 +100,7 @@ class Capture:
             steps: Steps that ran from begin to end.
             because: Why they are fewer than they were to be, where they are.
             room_bytes: What the profile may take on the disk.
-            tell: Called with what became of it, on another thread.
+            tell: Called once with what became of it, mostly on another thread.
         """
         now_s = time.perf_counter()
         duration_s = now_s - self._began_s
@@ -105,26 +116,43 @@ class Capture:
         return self._thread.is_alive()
 
     def wait(self) -> None:
-        """Waits for an ended capture to be written, but not for ever.
-
-        Raises:
-            TimeoutError: If it is not.
-        """
-        self._thread.join(FINISH_WITHIN_S)
+        """Waits for an ended capture to be written, but not for ever: then it has failed."""
         if self._thread.is_alive():
-            raise TimeoutError(f"a profile was not written after {FINISH_WITHIN_S:.0f} s")
+            self._thread.join(FINISH_WITHIN_S)
+        if self._thread.is_alive():
+            failed = f"it was not written after {FINISH_WITHIN_S:g} s"
+            self._tell_once(replace(self._record, failed_because=failed))
 
-    def _finish(self) -> None:
+    def _tell_once(self, record: CaptureRecord) -> None:
+        with self._telling:
+            tell, self._tell = self._tell, None
+        if tell is not None:
+            tell(record)
+
+    def _run(self) -> None:
+        try:
+            import tensorflow as tf
+
+            # TensorFlow names folders by the second, and what it wrote is amended before others
+            # see it: so it does not write to the log directory.
+            with tempfile.TemporaryDirectory(prefix="gpukit-capture-") as folder:
+                tf.profiler.experimental.start(folder)
+                self._started.set()
+                record = self._finish(Path(folder))
+        except Exception as error:
+            if not self._started.is_set():
+                self._refused = error
+                self._started.set()
+                return
+            record = replace(self._record, failed_because=f"{type(error).__name__}: {error}")
+        self._tell_once(record)
+
+    def _finish(self, folder: Path) -> CaptureRecord:
         import tensorflow as tf
 
         self._ended.wait()
-        try:
-            with self._scratch as folder:
-                tf.profiler.experimental.stop()
-                record = self._written(Path(folder))
-        except Exception as error:
-            record = replace(self._record, failed_because=f"{type(error).__name__}: {error}")
-        self._tell(record)
+        tf.profiler.experimental.stop()
+        return self._written(folder)
 
     def _written(self, folder: Path) -> CaptureRecord:
         record = self._record

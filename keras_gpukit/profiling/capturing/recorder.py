@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -24,6 +25,9 @@ DRIFTS: tuple[Trigger, ...] = ("step time", "stall", "utilization")
 RUNNING_ELSEWHERE = "somebody else records a profile, and TensorFlow takes one at a time"
 
 StepFunction = Callable[[Any], Any]
+# Attribute of a step function that names the recorder that marks its steps. `functools.wraps` hands
+# it on to what is put around.
+MARKED_BY = "gpukit_marked_by"
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,9 @@ class Recorder:
         schedule: At which steps of the run one is wanted.
         first_step: Global step before the run.
         steps_per_execution: Steps in one call of the step function.
+        epoch_steps: Steps of an epoch, where that is known.
+        global_step: Tells the global step between calls; without it, all calls are taken to have
+            had as many steps.
         kept_out_by: Says who else captures, or will, within so many calls from this one on.
         tell: Called with the record of each capture, on another thread.
         now: The clock, in seconds.
@@ -65,6 +72,8 @@ class Recorder:
         *,
         first_step: int = 0,
         steps_per_execution: int = 1,
+        epoch_steps: int | None = None,
+        global_step: Callable[[], int] | None = None,
         kept_out_by: Callable[[int], str | None] = lambda calls: None,
         tell: Callable[[CaptureRecord], None] = lambda record: None,
         now: Callable[[], float] = time.perf_counter,
@@ -74,21 +83,26 @@ class Recorder:
         self._schedule = schedule
         self._first_step = first_step
         self._steps_per_execution = steps_per_execution
+        self._epoch_steps = epoch_steps
+        self._global_step = global_step
         self._calls_of_a_capture = max(1, limits.steps // steps_per_execution)
         self._kept_out_by = kept_out_by
         self._tell = tell
         self._now = now
+        # The global step as it was last told, which is at each epoch's end, and the calls since.
+        self._known_step = first_step
         self._calls = 0
         self._scheduled_step = schedule.next_after(0)
         self._wanted: tuple[Trigger, str] | None = None
         self._capture: Capture | None = None
-        self._captured_from = 0
+        self._captured_calls = 0
         self._ended: list[Capture] = []
         self._cool_from_s = -inf
         self._room_bytes = limits.profiles_bytes - profiles_bytes(log_dir)
         self._records: list[CaptureRecord] = []
         self._missed: list[MissedCapture] = []
         self._said: set[str] = set()
+        self._failed = False
         self._closed = False
 
     @property
@@ -112,62 +126,85 @@ class Recorder:
     def wrap(self, step_function: StepFunction) -> StepFunction:
         """Returns the step function with its steps marked, and captured when it is time.
 
-        It is called the same way, and what it raises passes through.
+        It is called the same way, and what it raises passes through. A step is marked once: where
+        a recorder within this one marks it, this one does not.
         """
-        mark = step_marker()
+        mark, no_mark = step_marker(), nullcontext()
+        within: Recorder | None = getattr(step_function, MARKED_BY, None)
 
         @functools.wraps(step_function)
         def marked(batches: Any) -> Any:
             if self._closed:
                 return step_function(batches)
-            self._guarded(self._before_call)
-            with mark(self._step):
+            if not self._failed:
+                self._guarded(self._before_call)
+            with mark(self._step) if within is None or within._closed else no_mark:
                 outputs = step_function(batches)
             self._calls += 1
+            if self._capture is not None:
+                self._captured_calls += 1
             return outputs
 
+        setattr(marked, MARKED_BY, self)
         return marked
 
-    def interrupt(self, because: str) -> None:
+    def pause(self, because: str) -> None:
         """Ends a capture under way: what comes next is no step.
 
         Args:
             because: What comes.
         """
+        if self._steps_per_execution > 1:
+            self._guarded(self._ask_for_step)
+        self.interrupt(because)
+
+    def interrupt(self, because: str) -> None:
+        """Ends a capture under way.
+
+        Args:
+            because: What for.
+        """
         if self._capture is not None:
             self._guarded(self._end, because)
 
     def close(self) -> None:
-        """Ends what is under way, and waits for it to be written.
-
-        Raises:
-            TimeoutError: If that takes too long.
-        """
+        """Ends what is under way, and waits for it to be written, but not for ever."""
         self.interrupt("the run ended")
         self._closed = True
         if self._wanted is not None:
-            self._miss(self._kept_out_by(self._calls_of_a_capture + 1) or "the run ended")
+            because = self._kept_out_by(self._calls_of_a_capture + 1) or "the run ended"
+            self._miss(*self._wanted, because)
         for capture in self._ended:
             capture.wait()
 
     @property
     def _step(self) -> int:
-        return self._first_step + self._calls * self._steps_per_execution
+        return self._known_step + self._calls * self._steps_per_execution
+
+    @property
+    def _steps_of_call(self) -> int:
+        """Steps of the next call; of an epoch of unknown length, the last is taken for a whole."""
+        left = (self._epoch_steps or inf) - self._calls * self._steps_per_execution
+        return int(min(self._steps_per_execution, max(1, left)))
+
+    def _ask_for_step(self) -> None:
+        """The last execution over a pipeline may have been a shorter one."""
+        if self._global_step is not None:
+            self._known_step, self._calls = self._global_step(), 0
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
         try:
             action(*args)
         except Exception as error:
-            self._closed = True
+            self._failed = True
             give_up("Capturing profiles", error, "No more are captured in this run.")
 
     def _before_call(self) -> None:
         # Only now is a capture ended: by this time Keras has fetched the last step's metrics, and
         # what a device computed for them is in the profile.
-        calls = self._calls - self._captured_from
-        if self._capture is not None and calls >= self._calls_of_a_capture:
+        if self._capture is not None and self._captured_calls >= self._calls_of_a_capture:
             self._end(None)
-        last_step = (self._calls + 1) * self._steps_per_execution
+        last_step = self._step - self._first_step + self._steps_of_call
         if last_step >= self._scheduled_step:
             self.want("steps", f"step {self._scheduled_step:.0f} of the run")
             self._scheduled_step = self._schedule.next_after(last_step)
@@ -179,25 +216,29 @@ class Recorder:
         # The call after the last one ends a capture, when those before the call have begun theirs.
         if self._kept_out_by(self._calls_of_a_capture + 1):
             return  # later, then
-        refusal = self._refusal(self._wanted[0])
+        trigger, reason = self._wanted
+        refusal = self._refusal(trigger)
         if refusal is not None:
-            self._miss(refusal)
+            self._miss(trigger, reason, refusal)
             return
+        # Noted before it begins: should Ctrl-C come meanwhile, it is ended with the run.
+        self._capture = capture = Capture(self._log_dir, trigger, reason, self._step)
+        self._captured_calls = 0
+        self._wanted = None
         try:
-            self._capture = Capture(self._log_dir, *self._wanted, self._step)
+            capture.begin()
         except Exception as error:
-            self._fail_to_begin(error)
-        else:
-            self._captured_from = self._calls
-            self._wanted = None
+            self._capture = None
+            self._fail_to_begin(trigger, reason, error)
 
     def _end(self, because: str | None) -> None:
-        assert self._capture is not None
-        capture, self._capture = self._capture, None
+        capture = self._capture
+        assert capture is not None
         self._ended.append(capture)
         self._cool_from_s = self._now()
-        steps = (self._calls - self._captured_from) * self._steps_per_execution
+        steps = self._step - capture.first_step
         capture.end(steps, because, self._room_bytes, self._keep)
+        self._capture = None
         if self._kept_out_by(2):
             capture.wait()  # or the one who begins with the next call would be refused
 
@@ -211,23 +252,22 @@ class Recorder:
             return f"a capture ended less than cooldown_s={self._limits.cooldown_s:g} before"
         return None
 
-    def _fail_to_begin(self, error: Exception) -> None:
+    def _fail_to_begin(self, trigger: Trigger, reason: str, error: Exception) -> None:
         import tensorflow as tf
 
         if isinstance(error, tf.errors.AlreadyExistsError):
-            self._miss(RUNNING_ELSEWHERE)
+            self._miss(trigger, reason, RUNNING_ELSEWHERE)
             self._say(
                 f"a capture was not begun: {RUNNING_ELSEWHERE}. Have the other one end with "
                 "tf.profiler.experimental.stop(), or capture other steps"
             )
         else:
-            self._miss(f"{type(error).__name__}: {error}")
+            self._miss(trigger, reason, f"{type(error).__name__}: {error}")
             self._say(f"a capture was not begun ({type(error).__name__}: {error})")
 
-    def _miss(self, because: str) -> None:
-        assert self._wanted is not None
+    def _miss(self, trigger: Trigger, reason: str, because: str) -> None:
         if len(self._missed) < MOST_MISSED:
-            self._missed.append(MissedCapture(*self._wanted, self._step, because))
+            self._missed.append(MissedCapture(trigger, reason, self._step, because))
         self._wanted = None
 
     def _keep(self, record: CaptureRecord) -> None:
