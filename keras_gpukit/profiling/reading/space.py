@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from keras_gpukit.profiling.reading.events import Events, Plane, Space, StatsColumn, Value
+from keras_gpukit.profiling.reading.figures import LONGEST_TEXT, Figures, text
 from keras_gpukit.profiling.reading.wire import Wire
 
 LONGEST_PS = 1 << 53
 """Two and a half hours: what lies further from the begin is a damaged event."""
-LONGEST_TEXT = 500
 MOST_PLANES = 1000
 # Field numbers.
 _PLANE, _ERROR, _WARNING, _HOSTNAME = 1, 2, 3, 4
@@ -34,7 +36,7 @@ def read_space(data: bytes) -> Space:
         elif number == _PLANE:
             drafts.append(_Draft(wire, begin, end))
         elif number in texts:
-            texts[number].append(_text(data[begin : min(end, begin + LONGEST_TEXT)]))
+            texts[number].append(text(data[begin : min(end, begin + LONGEST_TEXT)]))
     # Times may be counted from 1970 on, too much for 64 bits of picoseconds.
     origin_ns = min((ns for draft in drafts for ns in draft.origins_ns()), default=0)
     return Space(
@@ -45,12 +47,31 @@ def read_space(data: bytes) -> Space:
     )
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """What events of one kind have in common.
+
+    Attributes:
+        index: Its place among the kinds.
+        name: Of its events.
+        common: Figures that it carries for all of them.
+        carried: Names of the figures that its first event carries; they all carry the same.
+        tells: Whether its events' own figures are read.
+    """
+
+    index: int
+    name: str
+    common: Mapping[str, Value]
+    carried: frozenset[str]
+    tells: bool
+
+
 class _Draft:
     """A plane of which all is read but its events, which need the names that follow them."""
 
     def __init__(self, wire: Wire, begin: int, end: int) -> None:
         self._wire = wire
-        self._events: dict[int, tuple[str, Any]] = {}
+        self._kinds: dict[int, tuple[str, int, int]] = {}
         self._stats: dict[int, str] = {}
         self._lines: list[tuple[str, int, list[tuple[int, int]]]] = []
         rest = []
@@ -58,11 +79,12 @@ class _Draft:
             if number == _LINE:
                 self._add_line(content, stop)
             elif number in (_EVENT_METADATA, _STAT_METADATA):
-                self._add_metadata(number, wire.data[content:stop])
+                self._add_metadata(number, content, stop)
             else:
                 rest.append(wire.data[tag:stop])
         self._plane = wire.parse("Plane", b"".join(rest)) or wire.parse("Plane", b"")
-        self._all_tell = _text(self._plane.name).startswith("/device:")
+        self._all_tell = text(self._plane.name).startswith("/device:")
+        self._figures = Figures(wire, self._stats)
 
     def _add_line(self, begin: int, end: int) -> None:
         events, rest = [], []
@@ -73,16 +95,19 @@ class _Draft:
                 rest.append(self._wire.data[tag:stop])
         line = self._wire.parse("Line", b"".join(rest))
         if line is not None:
-            self._lines.append((_text(line.name), line.timestamp_ns, events))
+            self._lines.append((text(line.name), line.timestamp_ns, events))
 
-    def _add_metadata(self, number: int, content: bytes) -> None:
+    def _add_metadata(self, number: int, begin: int, end: int) -> None:
         of_event = number == _EVENT_METADATA
-        entry = self._wire.parse("EventMetadataEntry" if of_event else "StatMetadataEntry", content)
+        entry = self._wire.parse(
+            "EventMetadataEntry" if of_event else "StatMetadataEntry", self._wire.data[begin:end]
+        )
         if entry is None:
             return
-        name = _text(entry.value.name)
+        name = text(entry.value.name)
         if of_event:
-            self._events[entry.key] = name, entry.value.stats
+            # Its figures are read once there is an event of it: what names them may follow.
+            self._kinds[entry.key] = name, begin, end
         else:
             self._stats[entry.key] = name
 
@@ -91,15 +116,13 @@ class _Draft:
 
     def finish(self, origin_ns: int) -> Plane:
         return Plane(
-            name=_text(self._plane.name),
-            stats=self._values(self._plane.stats),
+            name=text(self._plane.name),
+            stats=self._figures.read(self._plane.stats),
             events=self._read_events(origin_ns),
         )
 
     def _read_events(self, origin_ns: int) -> Events:
-        index: dict[int, int] = {}
-        stat_names: list[frozenset[str]] = []
-        telling: list[bool] = []
+        kinds: dict[int, _Kind] = {}
         rows: list[tuple[int, int, int, int]] = []
         stats: list[tuple[tuple[str, ...], tuple[Value, ...]]] = []
         shared: dict[tuple[tuple[str, ...], tuple[Value, ...]], Any] = {}
@@ -110,27 +133,23 @@ class _Draft:
                     continue
                 begin_ps = (timestamp_ns - origin_ns) * 1000 + event.offset_ps
                 end_ps = begin_ps + event.duration_ps
-                name, common = self._events.get(event.metadata_id, ("", ()))
-                if not name or not 0 <= begin_ps <= end_ps < LONGEST_PS:
+                named = self._kinds.get(event.metadata_id, ("",))[0]
+                if not named or not 0 <= begin_ps <= end_ps < LONGEST_PS:
                     self._wire.miss("damaged entries were left out")
                     continue
-                kind = index.setdefault(event.metadata_id, len(index))
-                if kind == len(stat_names):
-                    # Events of one kind carry the same figures.
-                    carried = frozenset(self._values([*common, *event.stats]))
-                    stat_names.append(carried)
-                    tells = name.startswith(_TELLING) or "step_num" in carried
-                    telling.append(tells or self._all_tell)
-                carries = self._values([*common, *event.stats]) if telling[kind] else {}
+                kind = kinds.get(event.metadata_id)
+                if kind is None:
+                    kind = kinds[event.metadata_id] = self._kind_of(event, len(kinds))
+                carries = {**kind.common, **self._figures.read(event.stats)} if kind.tells else {}
                 figures = tuple(carries), tuple(carries.values())
                 if len(shared) < _MOST_SHARED:
                     figures = shared.setdefault(figures, figures)
                 stats.append(figures)
-                rows.append((kind, line, begin_ps, end_ps))
+                rows.append((kind.index, line, begin_ps, end_ps))
         columns = np.array(rows, np.int64).reshape(-1, 4).T
         return Events(
-            names=tuple(self._events[metadata_id][0] for metadata_id in index),
-            stat_names=tuple(stat_names),
+            names=tuple(kind.name for kind in kinds.values()),
+            stat_names=tuple(kind.carried for kind in kinds.values()),
             lines=tuple(name for name, *_ in self._lines),
             kind=columns[0],
             line=columns[1],
@@ -139,17 +158,10 @@ class _Draft:
             stats=StatsColumn(stats),
         )
 
-    def _values(self, stats: Any) -> dict[str, Value]:
-        values: dict[str, Value] = {}
-        for stat in stats:
-            name, field = self._stats.get(stat.metadata_id), stat.WhichOneof("value")
-            if name and field:
-                value = getattr(stat, field)
-                if field == "ref_value":
-                    value = self._stats.get(value, "")
-                values[name] = _text(value) if isinstance(value, bytes) else value
-        return values
-
-
-def _text(value: bytes) -> str:
-    return value[:LONGEST_TEXT].decode("utf-8", "replace")
+    def _kind_of(self, event: Any, index: int) -> _Kind:
+        name, begin, end = self._kinds[event.metadata_id]
+        entry = self._wire.parse("EventMetadataEntry", self._wire.data[begin:end])
+        common = self._figures.read(entry.value.stats)
+        carried = frozenset({**common, **self._figures.read(event.stats)})
+        tells = self._all_tell or name.startswith(_TELLING) or "step_num" in carried
+        return _Kind(index, name, common, carried, tells)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -62,10 +63,14 @@ class Spans:
     def _until(self, moment_ps: Numbers) -> Numbers:
         if not len(self.begin_ps):
             return np.zeros(len(moment_ps), np.int64)
-        before = np.concatenate([[0], np.cumsum(self.end_ps - self.begin_ps)])
         index = np.searchsorted(self.begin_ps, moment_ps, "right")
         beyond = np.maximum(0, self.end_ps[index - 1] - moment_ps)
-        return np.where(index > 0, before[index] - beyond, 0)
+        return np.where(index > 0, self._before_ps[index] - beyond, 0)
+
+    @cached_property
+    def _before_ps(self) -> Numbers:
+        """How much lies before each."""
+        return np.concatenate([[0], np.cumsum(self.end_ps - self.begin_ps)])
 
     def _edges(self, other: Spans) -> Numbers:
         return np.unique(np.concatenate([self.begin_ps, self.end_ps, other.begin_ps, other.end_ps]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from heapq import nlargest
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from keras_gpukit.records.profile import StageProfile
 _PREFIX = "Iterator::"
 _ROOT = "Iterator::Root"  # what hands elements out of the pipeline; no stage of it
 _LEAST_SHARE = 0.005
+MOST_STAGES = 1000
+"""Those that were at work longest are ranked. A pipeline has dozens of them, a damaged file may
+name a million."""
 
 
 def rank_stages(host: Events, waits: Spans, counted: Spans, steps: int) -> tuple[StageProfile, ...]:
@@ -38,10 +42,15 @@ def rank_stages(host: Events, waits: Spans, counted: Spans, steps: int) -> tuple
             inner[stats.get("parent_id", "")].append(index)
     waits &= counted
     stages = []
-    for stage, indices in calls.items():
-        asked = _spans(host, indices) & counted
-        own = asked - (_spans(host, inner[stage]) if stage in inner else NOTHING)
-        blocked_ps = (own & waits).total_ps
+    for stage in nlargest(
+        MOST_STAGES, calls, key=lambda stage: int(host.duration_ps[calls[stage]].sum())
+    ):
+        indices = calls[stage]
+        below = _spans(host, inner[stage]) if stage in inner else NOTHING
+        own = _spans(host, indices) - below
+        blocked_ps, own_ps = (
+            int(spans.covered_ps(own.begin_ps, own.end_ps).sum()) for spans in (waits, counted)
+        )
         kind = host.names[host.kind[indices[0]]].rsplit("::", 1)[-1].split("[")[0]
         stages.append(
             StageProfile(
@@ -49,7 +58,7 @@ def rank_stages(host: Events, waits: Spans, counted: Spans, steps: int) -> tuple
                 kind=kind,
                 blocked_s=blocked_ps * PS / steps,
                 share=blocked_ps / waits.total_ps if waits.total_ps else 0.0,
-                own_s=own.total_ps * PS / steps,
+                own_s=own_ps * PS / steps,
             )
         )
     stages = [stage for stage in stages if stage.share >= _LEAST_SHARE]

@@ -120,7 +120,8 @@ def _one_for_each_step(host: Events, marks: Numbers) -> Numbers:
     several = (first + 1 < len(innermost)) & (line[second] == line[marks])
     several &= end_ps[second] <= end_ps[marks]
     _, outermost = np.unique(first[~several], return_index=True)
-    return marks[~several][outermost]
+    kept: Numbers = marks[~several][outermost]
+    return kept
 
 
 def _in_one_epoch(since_ps: Numbers, until_ps: Numbers, host: Events) -> Mask:

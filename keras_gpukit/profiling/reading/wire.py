@@ -14,8 +14,9 @@ from google.protobuf.message import DecodeError
 
 from keras_gpukit.profiling.reading.schema import message
 
-MOST_EVENTS, MOST_OTHERS = 1_000_000, 200_000
-"""Events, and other entries such as names, that are read of one file: it bounds time and memory."""
+MOST_EVENTS, MOST_OTHERS, MOST_FIGURES = 1_000_000, 200_000, 5_000_000
+"""Events, other entries such as names, and figures that events carry: so many are read of one file,
+which bounds time and memory."""
 LARGEST_FIELD_BYTES = 1 << 20
 """The longest event, name or list of a plane's properties that is read."""
 
@@ -34,7 +35,7 @@ class Wire:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.incomplete: list[str] = []
-        self._left = {"events": MOST_EVENTS, "entries": MOST_OTHERS}
+        self._left = {"events": MOST_EVENTS, "entries": MOST_OTHERS, "figures": MOST_FIGURES}
 
     def fields(
         self, begin: int, end: int, what: str = "entries"
@@ -49,10 +50,8 @@ class Wire:
         """
         data, at = self.data, begin
         while at < end:
-            if not self._left[what]:
-                self.miss(f"there are more {what} than are read of one file")
+            if not self.afford(what, 1):
                 return
-            self._left[what] -= 1
             try:
                 tag, content = _varint(data, at)
                 kind = tag & 7
@@ -72,6 +71,19 @@ class Wire:
                 stop = end
             yield tag >> 3, at, content, stop
             at = stop
+
+    def afford(self, what: str, count: int) -> bool:
+        """Tells whether so many more may be read, and counts them.
+
+        Args:
+            what: "events", "entries" or "figures".
+            count: How many.
+        """
+        if count > self._left[what]:
+            self.miss(f"there are more {what} than are read of one file")
+            return False
+        self._left[what] -= count
+        return True
 
     def parse(self, name: str, pieces: bytes) -> Any:
         """Returns the message; None where it is damaged.
