@@ -598,6 +598,34 @@ def test_a_profile_that_is_recorded_elsewhere_goes_on(tmp_path, caplog):
     assert marks(path)[:20] == list(range(20))
 
 
+@pytest.mark.parametrize("how", ["start", "Profile"])
+@pytest.mark.parametrize("batch", [5, 7], ids=["while it records", "while it is written"])
+@pytest.mark.usefixtures("slowly_gathered")
+def test_a_profile_that_somebody_else_begins_ends_a_capture(tmp_path, caplog, how, batch):
+    experimental = tf.profiler.experimental
+    start = experimental.start
+    theirs = str(tmp_path / "theirs")
+    profile = experimental.Profile(theirs)
+
+    def begin():
+        experimental.start(theirs) if how == "start" else profile.__enter__()
+
+    profiler = gpukit.Profiler(tmp_path / "ours", **{**QUIET, "at_steps": (3,)}, steps=4)
+    callbacks = [profiler, At(batch, begin), At(12, experimental.stop)]
+    small_model().fit(fast_dataset(20), callbacks=callbacks, verbose=0)
+    [record] = profiler.summary.captures
+    if batch == 5:
+        assert (record.first_step, record.steps) == (2, 3)
+        assert "somebody else" in record.ended_early_because
+    else:
+        assert (record.first_step, record.steps, record.ended_early_because) == (2, 4, None)
+    assert marks(tmp_path / "ours" / record.path) == list(range(2, 2 + record.steps))
+    [path] = profiles(tmp_path / "theirs")
+    assert marks(path) == list(range(batch, 12))
+    assert experimental.start is start
+    assert warnings_of(caplog) == []
+
+
 def test_of_two_profilers_one_captures_at_a_time(tmp_path, caplog):
     options = {**QUIET, "at_steps": (3,)}
     one = gpukit.Profiler(tmp_path / "one", **options, steps=2)

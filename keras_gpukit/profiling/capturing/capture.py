@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from keras_gpukit.profiling.capturing.giving_way import start_function
 from keras_gpukit.profiling.capturing.marked_profile import amend
 from keras_gpukit.profiling.capturing.profile_files import SUFFIX, profile_name, write_profile
 from keras_gpukit.records.capture import CaptureRecord, Trigger
@@ -131,12 +132,10 @@ class Capture:
 
     def _run(self) -> None:
         try:
-            import tensorflow as tf
-
             # TensorFlow names folders by the second, and what it wrote is amended before others
             # see it: so it does not write to the log directory.
             with tempfile.TemporaryDirectory(prefix="gpukit-capture-") as folder:
-                tf.profiler.experimental.start(folder)
+                start_function()(folder)
                 self._started.set()
                 record = self._finish(Path(folder))
         except Exception as error:

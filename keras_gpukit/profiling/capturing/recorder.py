@@ -13,6 +13,7 @@ from typing import Any
 
 from keras_gpukit.errors import give_up, logger
 from keras_gpukit.profiling.capturing.capture import Capture
+from keras_gpukit.profiling.capturing.giving_way import GivingWay
 from keras_gpukit.profiling.capturing.marked_profile import step_marker
 from keras_gpukit.profiling.capturing.profile_files import profiles_bytes
 from keras_gpukit.profiling.capturing.triggers import StepSchedule
@@ -104,6 +105,7 @@ class Recorder:
         self._said: set[str] = set()
         self._failed = False
         self._closed = False
+        self._giving_way = GivingWay(self._give_way)
 
     @property
     def is_capturing(self) -> bool:
@@ -176,6 +178,7 @@ class Recorder:
             self._miss(*self._wanted, because)
         for capture in self._ended:
             capture.wait()
+        self._giving_way.put_back()
 
     @property
     def _step(self) -> int:
@@ -230,10 +233,13 @@ class Recorder:
         except Exception as error:
             self._capture = None
             self._fail_to_begin(trigger, reason, error)
+        else:
+            self._giving_way.stand_in()
 
     def _end(self, because: str | None) -> None:
         capture = self._capture
-        assert capture is not None
+        if capture is None:
+            return  # somebody else ended it meanwhile, on another thread
         self._ended.append(capture)
         self._cool_from_s = self._now()
         steps = self._step - capture.first_step
@@ -241,6 +247,12 @@ class Recorder:
         self._capture = None
         if self._kept_out_by(2):
             capture.wait()  # or the one who begins with the next call would be refused
+
+    def _give_way(self) -> None:
+        """Somebody else begins to record a profile."""
+        self.interrupt("somebody else began to record a profile")
+        for capture in self._ended:
+            capture.wait()
 
     def _refusal(self, trigger: Trigger) -> str | None:
         """Why a capture is one too many."""
@@ -272,6 +284,7 @@ class Recorder:
 
     def _keep(self, record: CaptureRecord) -> None:
         """Takes in what became of a capture; on the thread that wrote it."""
+        self._giving_way.put_back()
         self._records.append(record)
         self._room_bytes -= record.profile_bytes or 0
         if record.failed_because is not None:

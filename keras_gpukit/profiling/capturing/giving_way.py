@@ -1,0 +1,61 @@
+"""Has others start TensorFlow's profiler while it records for us: our capture ends first.
+
+TensorFlow records one profile at a time, and refuses whoever starts a second one by an error, which
+in a user's callback would end the training. So while we record, something stands in for
+`tf.profiler.experimental.start`, there and in the module that defines it, in which
+`tf.profiler.experimental.Profile` looks for it. Who imported the function by its name before is not
+reached, and refused; nor is TensorBoard's "capture profile", which is told so in the browser.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+class GivingWay:
+    """Stands in for TensorFlow's function that starts its profiler.
+
+    Args:
+        give_way: Called when somebody else starts one, before TensorFlow does; on any thread.
+    """
+
+    def __init__(self, give_way: Callable[[], None]) -> None:
+        self._give_way = give_way
+        self._instead: Any = None
+
+    def stand_in(self) -> None:
+        """From now on others have us give way."""
+        original = start_function()
+
+        @functools.wraps(original)
+        def start(*args: Any, **kwargs: Any) -> Any:
+            self._give_way()
+            return original(*args, **kwargs)
+
+        start.gpukit_original = original  # type: ignore[attr-defined]
+        self._instead = start
+        _replace(original, start)
+
+    def put_back(self) -> None:
+        """Puts TensorFlow's function back, unless somebody else has replaced ours."""
+        if self._instead is not None:
+            _replace(self._instead, self._instead.gpukit_original)
+
+
+def start_function() -> Any:
+    """Returns `tf.profiler.experimental.start` itself, whoever of us stands in for it."""
+    import tensorflow as tf
+
+    start = tf.profiler.experimental.start
+    return getattr(start, "gpukit_original", start)
+
+
+def _replace(function: Any, by: Any) -> None:
+    import tensorflow as tf
+
+    for place in (tf.profiler.experimental, sys.modules.get(by.__module__)):
+        if getattr(place, "start", None) is function:
+            place.start = by
