@@ -33,4 +33,6 @@ def test_a_thousand_damaged_profiles(tmp_path):
     assert told["read"] + told["incomplete"] + told["error"] == 3 * (150 + 200)
     assert told["incomplete"] > 200
     assert told["error"] > 10
+    # Those that hold nothing else than much that is of no use are read whole.
+    assert (told["bomb incomplete"], told["bomb read"]) == (7, 3)
     assert told["peak_bytes"] < 1 << 30

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -565,3 +567,44 @@ def test_profiles_are_found_at_any_depth_and_only_inside(tmp_path):
     (inside / "folder.xplane.pb").mkdir()
     assert find_profiles(inside) == sorted([shallow, *hosts])
     assert find_profiles(tmp_path / "not yet") == []
+    assert find_profiles("no\0name") == []
+
+
+def test_of_too_many_folders_those_near_the_top_are_looked_into(tmp_path, monkeypatch):
+    near = one_after_the_other().save(tmp_path / "z")
+    deep = tmp_path / "a" / "b" / "c" / "d"
+    one_after_the_other().save(deep / "z")
+    for number in range(20):
+        (deep / str(number)).mkdir()
+    assert len(find_profiles(tmp_path)) == 2
+    monkeypatch.setattr("keras_gpukit.profiling.find.MOST_FOLDERS", 20)
+    assert find_profiles(tmp_path) == [near]
+
+
+@contextmanager
+def without_privileges():
+    """Root may enter any folder."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_a_folder_that_may_not_be_entered_hides_no_other():
+    with tempfile.TemporaryDirectory() as folder:  # one that others may enter, unlike tmp_path
+        logs = Path(folder, "logs")
+        path = one_after_the_other().save(logs)
+        closed = one_after_the_other().save(logs, "closed").rename(logs / "closed.xplane.pb")
+        Path(folder).chmod(0o755)
+        logs.chmod(0o744)
+        try:
+            with without_privileges():
+                assert find_profiles(folder) == [closed]
+                with pytest.raises(ProfileError, match="Permission denied"):
+                    read_profile(closed)
+        finally:
+            logs.chmod(0o755)
+        assert find_profiles(folder) == sorted([path, closed])

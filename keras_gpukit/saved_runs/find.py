@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-import stat
-import time
-from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
+
+from keras_gpukit.folders import MOST_FOLDERS, Search
 
 FOLDER = "gpukit"
 FILE = "run.jsonl"
-MOST_FOLDERS = 20_000
 
 
 def find_run_files(
     root: Path, *, most_folders: int = MOST_FOLDERS, within_s: float = math.inf
 ) -> tuple[list[Path], bool]:
     """Looks for `gpukit/run.jsonl` at any depth, near the top first.
-
-    Links are not followed: what they lead to may lie elsewhere.
 
     Args:
         root: A log folder, one above, or the folder "gpukit" in one.
@@ -30,20 +25,9 @@ def find_run_files(
     Returns:
         The files, and whether every folder was looked into.
     """
-    deadline_s = time.monotonic() + within_s
-    found: list[Path] = []
-    waiting = deque([root])
-    looked_into = 0
-    while waiting:
-        if looked_into == most_folders or time.monotonic() > deadline_s:
-            return found, False
-        folder = waiting.popleft()
-        looked_into += 1
-        if folder.absolute().name == FOLDER and _is_file(folder / FILE):
-            found.append(folder / FILE)
-        else:
-            waiting.extend(sorted(_folders_in(folder)))
-    return found, True
+    search = Search(root, most_folders=most_folders, within_s=within_s)
+    found = [file for file in search.files(FILE.__eq__) if file.parent.absolute().name == FOLDER]
+    return found, search.complete
 
 
 def run_name(root: Path, file: Path) -> str:
@@ -53,22 +37,3 @@ def run_name(root: Path, file: Path) -> str:
     name = below.as_posix() if below.parts else log_dir.resolve().name or str(log_dir)
     # A name may hold bytes that are no text.
     return os.fsencode(name).decode("utf-8", "replace")
-
-
-def _is_file(path: Path) -> bool:
-    """Whether it is a file, and not a link, a pipe or a device called like one."""
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
-def _folders_in(folder: Path) -> Iterator[Path]:
-    """The folders in a folder; none if it is gone or may not be read."""
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    yield Path(entry.path)
-    except OSError:
-        return

@@ -8,9 +8,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from keras_gpukit.folders import MOST_FOLDERS
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.saved_runs.captures import Captures
-from keras_gpukit.saved_runs.find import FILE, FOLDER, MOST_FOLDERS, find_run_files, run_name
+from keras_gpukit.saved_runs.find import FILE, FOLDER, find_run_files, run_name
 from keras_gpukit.saved_runs.run_file import MOST_DETAILED, MOST_LISTED, RunFile, without_courses
 from keras_gpukit.version import __version__
 
