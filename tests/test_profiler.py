@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
@@ -104,6 +105,15 @@ def test_a_request_file_is_taken_once(tmp_path):
     (tmp_path / "capture").touch()
     assert "capture" in request.due()
     assert request.due() is None
+
+
+def test_a_folder_in_the_place_of_the_request_file_asks_for_nothing(tmp_path):
+    request = RequestFile(tmp_path / "capture")
+    (tmp_path / "capture").mkdir()
+    assert request.due() is None
+    (tmp_path / "capture").rmdir()
+    (tmp_path / "capture").touch()
+    assert "capture" in request.due()
 
 
 def tells(watch, values) -> list[int]:
@@ -254,6 +264,35 @@ def test_what_the_callback_of_keras_captures_has_steps_too(
     assert warnings_of(caplog) == []
 
 
+def test_only_files_of_the_callback_of_keras_are_looked_at(tmp_path, caplog):
+    # A pipe would be read for ever; neither it nor what somebody has half written is in the way.
+    folder = tmp_path / "train" / "plugins" / "profile" / "a"
+
+    def put_others_there():
+        folder.mkdir(parents=True)
+        os.mkfifo(folder / "pipe.xplane.pb")
+        (folder / "link.xplane.pb").symlink_to(tmp_path / "nowhere")
+        (folder / "half.xplane.pb").write_bytes(b"\x0a\xff\xff")
+
+    theirs = keras.callbacks.TensorBoard(tmp_path, profile_batch=(8, 10))
+    callbacks = [gpukit.Profiler(tmp_path, **QUIET), theirs, At(2, put_others_there)]
+    model = small_model(steps_per_execution=2)
+    model.fit(fast_dataset(40), callbacks=callbacks, verbose=0)
+    [path] = [each for each in profiles(tmp_path) if each.parent != folder]
+    assert len(steps_in_tab(path)) == 3
+    [said] = warnings_of(caplog)
+    assert "half.xplane.pb" in said
+
+
+def test_a_link_that_leads_nowhere_takes_no_space(tmp_path):
+    run = tmp_path / "gpukit" / "plugins" / "profile" / "run"
+    run.mkdir(parents=True)
+    (run / "host.xplane.pb").symlink_to(tmp_path / "nowhere")
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
+    small_model().fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+    assert profiler.summary.captures[0].path is not None
+
+
 @pytest.fixture
 def slowly_gathered(monkeypatch):
     finish = capture.Capture._finish
@@ -397,6 +436,34 @@ def test_on_another_thread_a_signal_is_said_to_ask_for_nothing(tmp_path, caplog)
     assert signal.getsignal(signal.SIGUSR1) is before
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
+@pytest.mark.parametrize("chance", ["summary", "next run", "signal"])
+def test_a_signal_is_given_back_after_a_run_that_failed(tmp_path, chance):
+    def fail():
+        raise RuntimeError("theirs")
+
+    came = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: came.append(number))
+    theirs = signal.getsignal(signal.SIGUSR1)
+    profiler = gpukit.Profiler(tmp_path, **QUIET, signal_number=signal.SIGUSR1)
+    try:
+        with pytest.raises(RuntimeError):
+            small_model().fit(fast_dataset(5), callbacks=[profiler, At(2, fail)], verbose=0)
+        deadline = time.monotonic() + 10  # the sampling thread notices, and cannot set handlers
+        while profiler._session is not None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if chance == "summary":
+            assert profiler.summary.captures == ()
+        elif chance == "next run":
+            small_model().fit(fast_dataset(5), callbacks=[gpukit.Profiler(tmp_path)], verbose=0)
+        else:
+            signal.raise_signal(signal.SIGUSR1)
+            assert came == [signal.SIGUSR1]
+        assert signal.getsignal(signal.SIGUSR1) is theirs
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 class SlowsDown(SlowPyDataset):
     """Batches take twenty times as long from one on."""
 
@@ -526,6 +593,7 @@ def test_what_goes_wrong_again_soon_makes_no_other_capture(tmp_path):
         ("max_captures", 0, ValueError, "from 1 on"),
         ("max_bytes", "1GB", TypeError, "from 1 on"),
         ("cooldown_s", -1, ValueError, "from 0 on"),
+        ("cooldown_s", 10**400, ValueError, "from 0 on"),
     ],
 )
 def test_wrong_arguments_are_refused_at_once(argument, value, error, accepted):

@@ -16,8 +16,9 @@ from typing import Any
 import keras
 
 from keras_gpukit.callbacks.frames import find_frame
-from keras_gpukit.profiling.capturing.marked_profile import amend
-from keras_gpukit.profiling.capturing.profile_files import SUFFIX, replace_file
+from keras_gpukit.errors import give_up
+from keras_gpukit.profiling.capturing.marked_profile import LARGEST_AMENDED_BYTES, amend
+from keras_gpukit.profiling.capturing.profile_files import profile_files, replace_file
 
 
 def callbacks_of_fit() -> tuple[Any, ...]:
@@ -58,15 +59,22 @@ class KerasCaptures:
     def amend(self) -> None:
         """Has the Profile tab find the steps in what was captured until now, also with loops.
 
-        The steps are marked, but in a profile with loops that is not enough.
-
-        Raises:
-            OSError: If a profile cannot be read or written.
+        The steps are marked, but in a profile with loops that is not enough. A profile that cannot
+        be amended is said, and stays as it is.
         """
         for each in self._callbacks:
-            for path in Path(each.log_dir).glob(f"**/plugins/profile/*/*{SUFFIX}"):
-                if path.stat().st_mtime >= self._began_s:
-                    content = path.read_bytes()
-                    amended, _ = amend(content)
-                    if amended is not content:
-                        replace_file(path, amended)
+            for path, status in profile_files(Path(each.log_dir, "train", "plugins", "profile")):
+                if status.st_mtime < self._began_s or status.st_size > LARGEST_AMENDED_BYTES:
+                    continue
+                try:
+                    _amend(path)
+                except Exception as error:
+                    lost = "TensorBoard may find no steps in it."
+                    give_up(f"Telling the steps in {path}", error, lost)
+
+
+def _amend(path: Path) -> None:
+    content = path.read_bytes()
+    amended, _ = amend(content)
+    if amended is not content:
+        replace_file(path, amended)

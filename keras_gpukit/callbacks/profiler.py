@@ -27,6 +27,7 @@ from keras_gpukit.profiling.capturing.triggers import (
     RequestFile,
     RequestSignal,
     StepSchedule,
+    put_signals_back,
 )
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.steps import Phase, StepWindow
@@ -132,6 +133,7 @@ class Profiler(WatchingCallback):
         """What became of the captures; None before the first run."""
         if self._session is not None:
             self._session.end_if_over()
+        put_signals_back()
         return self._summary
 
     @classmethod
@@ -146,6 +148,7 @@ class Profiler(WatchingCallback):
         if phase != session.phase:
             return
         self._summary = None
+        put_signals_back()
         if phase != "fit":
             self._summary = ProfilerRecord(unknown_because=ONLY_IN_FIT)
             return
@@ -213,19 +216,22 @@ class Profiler(WatchingCallback):
         session.step_functions.surround("fit", recorder.wrap, on_pause)
 
     def _watch_clock_and_file(self, session: Session, recorder: Recorder, log_dir: Path) -> None:
-        request = RequestFile(log_dir / "gpukit" / REQUEST_FILE) if self._on_demand else None
-        interval = None
+        if self._on_demand:
+            request = RequestFile(log_dir / "gpukit" / REQUEST_FILE)
+
+            def look_for_file() -> None:
+                if (reason := request.due()) is not None:
+                    recorder.want("file", reason)
+
+            session.sampler.add(f"whether {REQUEST_FILE} asks for a capture", look_for_file)
         if self._every_minutes is not None:
             interval = EveryInterval(self._every_minutes * 60, time.perf_counter())
 
-        def look() -> None:
-            if request is not None and (reason := request.due()) is not None:
-                recorder.want("file", reason)
-            if interval is not None and (reason := interval.due(time.perf_counter())) is not None:
-                recorder.want("time", reason)
+            def look_at_clock() -> None:
+                if (reason := interval.due(time.perf_counter())) is not None:
+                    recorder.want("time", reason)
 
-        if request is not None or interval is not None:
-            session.sampler.add("what asks for a capture", look)
+            session.sampler.add("whether the time for a capture has come", look_at_clock)
 
     def _watch_signal(self, recorder: Recorder) -> None:
         if self._signal is None:

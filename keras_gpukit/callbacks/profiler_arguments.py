@@ -22,7 +22,14 @@ def check_number(
     name: str, value: Any, accepted: str, fits: Callable[[Any], bool], *, optional: bool = False
 ) -> None:
     """A finite number that fits."""
-    _check(name, value, Real, accepted, optional, lambda v: math.isfinite(v) and fits(v))
+
+    def is_finite_and_fits(value: Any) -> bool:
+        try:
+            return math.isfinite(value) and fits(value)
+        except OverflowError:  # a whole number that no float holds
+            return False
+
+    _check(name, value, Real, accepted, optional, is_finite_and_fits)
 
 
 def check_steps(name: str, value: Any) -> None:

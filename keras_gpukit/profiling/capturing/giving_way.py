@@ -56,6 +56,7 @@ def start_function() -> Any:
 def _replace(function: Any, by: Any) -> None:
     import tensorflow as tf
 
-    for place in (tf.profiler.experimental, sys.modules.get(by.__module__)):
+    places: tuple[Any, ...] = (tf.profiler.experimental, sys.modules.get(by.__module__))
+    for place in places:
         if getattr(place, "start", None) is function:
             place.start = by

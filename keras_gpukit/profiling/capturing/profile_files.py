@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -23,7 +26,23 @@ def profile_name(step: int, time_s: float) -> str:
 
 def profiles_bytes(log_dir: Path) -> int:
     """Returns what the profiles in a log directory take on the disk."""
-    return sum(path.stat().st_size for path in (log_dir / PROFILES).glob(f"*/*{SUFFIX}"))
+    return sum(status.st_size for _, status in profile_files(log_dir / PROFILES))
+
+
+def profile_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yields the profiles in a folder of profiles.
+
+    Only plain files: a link may lead anywhere, and reading from a pipe may wait for ever. What
+    cannot be looked at is passed over.
+
+    Yields:
+        The file, and what `os.lstat` says of it.
+    """
+    for path in folder.glob(f"*/*{SUFFIX}"):
+        with suppress(OSError):  # removed meanwhile, perhaps
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                yield path, status
 
 
 def write_profile(log_dir: Path, name: str, file_name: str, content: bytes) -> Path:

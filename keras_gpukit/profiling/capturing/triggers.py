@@ -72,8 +72,8 @@ class RequestFile:
         """
         try:
             self._path.unlink()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None  # somebody's folder of that name asks for nothing
         return f"{self._path.name} was touched"
 
 
@@ -89,6 +89,7 @@ class RequestSignal:
     """
 
     def __init__(self, number: signal.Signals, asked: Callable[[str], None]) -> None:
+        put_signals_back()
         self._number = number
         self._asked = asked
         self._listens = True
@@ -97,16 +98,40 @@ class RequestSignal:
     def close(self) -> None:
         """Puts the handler back that was there before.
 
-        Only the main thread can; from another one ours stays and passes signals on.
+        Only the main thread can. From another one that is left to `put_signals_back`, or to the
+        next such signal, which Python handles on the main thread.
         """
         self._listens = False
-        is_ours = signal.getsignal(self._number) == self._handle
-        if is_ours and threading.current_thread() is threading.main_thread():
-            # None is a handler that C code set; Python cannot put that one back.
-            signal.signal(self._number, signal.SIG_DFL if self._before is None else self._before)
+        if threading.current_thread() is threading.main_thread():
+            self._put_back()
+        else:
+            _left.append(self)
+
+    def _put_back(self) -> bool:
+        """Returns whether ours was the handler."""
+        if self in _left:
+            _left.remove(self)
+        if signal.getsignal(self._number) != self._handle:
+            return False
+        # None is a handler that C code set; Python cannot put that one back.
+        signal.signal(self._number, signal.SIG_DFL if self._before is None else self._before)
+        return True
 
     def _handle(self, number: int, frame: Any) -> None:
         if self._listens:
             self._asked(f"{self._number.name} came")
+        elif self._put_back():
+            signal.raise_signal(number)  # whoever it is for now, and be it the system
         elif callable(self._before):
             self._before(number, frame)
+
+
+# Closed on another thread than the main one.
+_left: list[RequestSignal] = []
+
+
+def put_signals_back() -> None:
+    """Puts handlers back that could not be when their run ended; only the main thread can."""
+    if threading.current_thread() is threading.main_thread():
+        for each in tuple(_left):
+            each.close()
