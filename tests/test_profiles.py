@@ -412,10 +412,26 @@ def test_what_the_profiler_could_not_do_is_said(tmp_path):
     capture.space.errors.append("CUPTI: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
     capture.space.warnings.append("something else")
     capture.gpu(1).property(dropped_traces=42)
-    privileges, other, dropped = read_profile(capture.save(tmp_path)).problems
+    dropped, privileges, other = read_profile(capture.save(tmp_path)).problems
     assert "NVreg_RestrictProfilingToAdminUsers=0" in privileges
     assert other == "something else"
     assert "GPU:1 (42)" in dropped
+
+
+def test_no_record_grows_without_bounds(tmp_path):
+    capture = one_after_the_other()
+    for number in range(100):
+        capture.space.errors.append(f"error {number}")
+        for time_ms in range(1 if number % 10 else 2):
+            figures = {"allocator_name": f"allocator {number}", "bytes_allocated": number}
+            capture.host.event("python", "MemoryAllocation", time_ms, 0, **figures)
+    record = read_profile(capture.save(tmp_path))
+    assert record.problems[-1] == f"error {len(record.problems) - 1}"
+    assert len(record.problems) < 50
+    assert len(record.memory) < 50
+    assert {f"allocator {number}" for number in range(0, 100, 10)} <= {
+        memory.allocator for memory in record.memory
+    }
 
 
 def test_stages_are_ranked_by_what_they_blocked(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from heapq import nlargest
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +16,8 @@ from keras_gpukit.records.profile import Holding, MemoryPoint, MemoryProfile
 MOST_STRETCHES = 120
 """Of each the lowest and the highest reading are kept."""
 MOST_HOLDINGS = 15
+MOST_ALLOCATORS = 32
+"""Those with the most events are told. A machine has one for each GPU and a few for itself."""
 _ALLOCATION, _DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
 _USED = "bytes_allocated"
 _MOST_BYTES = 1 << 53  # more is a damaged entry
@@ -37,7 +40,9 @@ def memory_of(host: Events, origin_ps: int) -> tuple[MemoryProfile, ...]:
             by_allocator[str(stats.get("allocator_name", ""))].append(index)
     return tuple(
         _profile(name, host, np.array(indices), origin_ps)
-        for name, indices in sorted(by_allocator.items())
+        for name, indices in sorted(
+            nlargest(MOST_ALLOCATORS, by_allocator.items(), key=lambda item: len(item[1]))
+        )
     )
 
 

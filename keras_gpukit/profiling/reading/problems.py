@@ -5,6 +5,7 @@ from __future__ import annotations
 from keras_gpukit.profiling.reading.events import Space
 from keras_gpukit.profiling.reading.gpu import PLANE
 
+MOST = 20
 _PRIVILEGES = (
     "The driver lets only administrators profile GPUs, so what ran on them is not in the profile. "
     "Set the driver's option NVreg_RestrictProfilingToAdminUsers=0, or start the container with "
@@ -13,8 +14,8 @@ _PRIVILEGES = (
 
 
 def problems_of(space: Space) -> tuple[str, ...]:
-    """Returns the profiler's errors and warnings, and how many events it dropped."""
-    said = [_PRIVILEGES if "INSUFFICIENT_PRIVILEGES" in text else text for text in space.problems]
+    """Returns how many events the profiler dropped, then the first of its errors and warnings."""
+    said: list[str] = []
     for plane in space.named(PLANE):
         dropped = plane.stats.get("dropped_traces")
         if dropped:
@@ -22,4 +23,5 @@ def problems_of(space: Space) -> tuple[str, ...]:
             said.append(
                 f"The profiler dropped events of {device} ({dropped}): capture fewer steps."
             )
-    return tuple(dict.fromkeys(said))
+    said += [_PRIVILEGES if "INSUFFICIENT_PRIVILEGES" in text else text for text in space.problems]
+    return tuple(dict.fromkeys(said))[:MOST]
