@@ -67,7 +67,8 @@ class Profiler(WatchingCallback):
             look at it.
         max_captures: Captures in a run.
         max_bytes: Disk space of all profiles in the log directory.
-        cooldown_s: For how long after a capture nothing that goes wrong makes another.
+        cooldown_s: For how long after a capture of something that goes wrong nothing that does
+            makes another.
 
     Attributes:
         summary: After the run, a `ProfilerRecord`.

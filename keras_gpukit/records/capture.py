@@ -18,12 +18,12 @@ class CaptureRecord:
         run: Its name in TensorBoard's Profile tab.
         trigger: What asked for it.
         reason: The same in words, with figures.
-        first_step: Global step before the first captured one.
+        first_step: The first captured step; the model's very first one is 1, also in a later run.
         steps: Steps that were captured whole.
         time_s: When it began, in seconds since the Unix epoch.
         duration_s: From the first captured step's begin to the last one's end.
         held_up_s: How long training stood still to begin and to end it.
-        path: The profile, relative to the log directory; None where there is none.
+        path: The profile's file, relative to the log directory; None where there is none.
         profile_bytes: Its size.
         ended_early_because: Why it has fewer steps than it was to have, where it has.
         incomplete_because: What TensorFlow's profiler said that it could not record, and what to
@@ -53,7 +53,7 @@ class MissedCapture:
     Attributes:
         trigger: What asked for it.
         reason: The same in words.
-        step: Global step.
+        step: The step that was to be the first one, counted alike.
         because: Why it was not begun.
     """
 

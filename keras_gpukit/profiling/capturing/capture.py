@@ -43,7 +43,7 @@ class Capture:
         log_dir: The log directory that the profile goes to.
         trigger: What asked for it.
         reason: The same in words.
-        step: Global step before its first one.
+        step: Its first one.
     """
 
     def __init__(self, log_dir: Path, trigger: Trigger, reason: str, step: int) -> None:
@@ -68,8 +68,13 @@ class Capture:
 
     @property
     def first_step(self) -> int:
-        """Global step before its first one."""
+        """The first step in it."""
         return self._record.first_step
+
+    @property
+    def trigger(self) -> Trigger:
+        """What asked for it."""
+        return self._record.trigger
 
     def begin(self) -> None:
         """Starts recording.

@@ -39,7 +39,8 @@ class Limits:
         steps: Steps of a capture.
         captures: Captures in a run.
         profiles_bytes: Disk space of all profiles in the log directory.
-        cooldown_s: For how long after a capture nothing that goes wrong makes another.
+        cooldown_s: For how long after a capture of something that goes wrong nothing that does
+            makes another.
     """
 
     steps: int = 10
@@ -140,7 +141,7 @@ class Recorder:
                 return step_function(batches)
             if not self._failed:
                 self._guarded(self._before_call)
-            with mark(self._step) if within is None or within._closed else no_mark:
+            with mark(self._step + 1) if within is None or within._closed else no_mark:
                 outputs = step_function(batches)
             self._calls += 1
             if self._capture is not None:
@@ -225,7 +226,7 @@ class Recorder:
             self._miss(trigger, reason, refusal)
             return
         # Noted before it begins: should Ctrl-C come meanwhile, it is ended with the run.
-        self._capture = capture = Capture(self._log_dir, trigger, reason, self._step)
+        self._capture = capture = Capture(self._log_dir, trigger, reason, self._step + 1)
         self._captured_calls = 0
         self._wanted = None
         try:
@@ -241,8 +242,9 @@ class Recorder:
         if capture is None:
             return  # somebody else ended it meanwhile, on another thread
         self._ended.append(capture)
-        self._cool_from_s = self._now()
-        steps = self._step - capture.first_step
+        if capture.trigger in DRIFTS:
+            self._cool_from_s = self._now()
+        steps = self._step + 1 - capture.first_step
         capture.end(steps, because, self._room_bytes, self._keep)
         self._capture = None
         if self._kept_out_by(2):
@@ -261,7 +263,7 @@ class Recorder:
         if self._room_bytes <= 0:
             return f"the profiles take max_bytes={self._limits.profiles_bytes:,}"
         if trigger in DRIFTS and self._now() < self._cool_from_s + self._limits.cooldown_s:
-            return f"a capture ended less than cooldown_s={self._limits.cooldown_s:g} before"
+            return f"one of the kind ended less than cooldown_s={self._limits.cooldown_s:g} before"
         return None
 
     def _fail_to_begin(self, trigger: Trigger, reason: str, error: Exception) -> None:
@@ -279,7 +281,7 @@ class Recorder:
 
     def _miss(self, trigger: Trigger, reason: str, because: str) -> None:
         if len(self._missed) < MOST_MISSED:
-            self._missed.append(MissedCapture(trigger, reason, self._step, because))
+            self._missed.append(MissedCapture(trigger, reason, self._step + 1, because))
         self._wanted = None
 
     def _keep(self, record: CaptureRecord) -> None:
