@@ -18,7 +18,7 @@ def profile_name(step: int, time_s: float) -> str:
     """Returns the name of a profile: when it was taken, to the microsecond, and at which step.
 
     Args:
-        step: Global step before its first one.
+        step: Its first step.
         time_s: When, in seconds since the Unix epoch.
     """
     return f"{datetime.fromtimestamp(time_s):%Y_%m_%d_%H_%M_%S_%f}_step_{step}"
