@@ -32,6 +32,7 @@ from keras_gpukit.profiling.capturing.triggers import (
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.sensors.nvml import NVMLSensor
+from keras_gpukit.writers.run_log import FOLDER
 
 # A capture of more steps takes seconds to gather and says no more.
 MOST_STEPS = 50
@@ -218,7 +219,7 @@ class Profiler(WatchingCallback):
 
     def _watch_clock_and_file(self, session: Session, recorder: Recorder, log_dir: Path) -> None:
         if self._on_demand:
-            request = RequestFile(log_dir / "gpukit" / REQUEST_FILE)
+            request = RequestFile(log_dir / FOLDER / REQUEST_FILE)
 
             def look_for_file() -> None:
                 if (reason := request.due()) is not None:

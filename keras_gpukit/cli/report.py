@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from keras_gpukit.records.report import Report
 from keras_gpukit.reports.html.words import verdict_line
+from keras_gpukit.writers.whole_file import replace_file
 
 _OURS = (b'<meta name="generator" content="keras_gpukit', b'{"log_dir":')
 _HEAD_BYTES = 2000
@@ -94,13 +94,7 @@ def _write(out: Path, text: str) -> None:
         raise FileExistsError(f"{out} is there already and is no report; give another --out.")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {out.parent} to write {out.name} to.")
-    part = out.with_name(f".{out.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, out)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    replace_file(out, text.encode("utf-8"))
 
 
 def _is_ours(path: Path) -> bool:

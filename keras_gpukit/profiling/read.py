@@ -150,8 +150,6 @@ def _capture_times(space: Space) -> tuple[float | None, float | None]:
 
 
 def _incomplete(space: Space) -> str | None:
-    return (
-        f"Not all of the file could be read: {'; '.join(space.incomplete)}."
-        if (space.incomplete)
-        else None
-    )
+    if not space.incomplete:
+        return None
+    return f"Not all of the file could be read: {'; '.join(space.incomplete)}."

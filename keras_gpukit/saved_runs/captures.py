@@ -54,4 +54,6 @@ def _stamp(path: Path) -> tuple[Path, int, int]:
 
 
 def _name(path: Path) -> str:
-    return f"{path.parent.name}/{path.name.removesuffix('.xplane.pb')}"
+    from keras_gpukit.profiling.find import SUFFIX
+
+    return f"{path.parent.name}/{path.name.removesuffix(SUFFIX)}"

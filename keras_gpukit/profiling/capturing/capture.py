@@ -16,7 +16,8 @@ from pathlib import Path
 
 from keras_gpukit.profiling.capturing.giving_way import start_function
 from keras_gpukit.profiling.capturing.marked_profile import amend
-from keras_gpukit.profiling.capturing.profile_files import SUFFIX, profile_name, write_profile
+from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
+from keras_gpukit.profiling.find import SUFFIX
 from keras_gpukit.records.capture import CaptureRecord, Trigger
 
 # A disk or a driver that hangs must not keep `fit` from returning.

@@ -9,9 +9,12 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from keras_gpukit.profiling.find import SUFFIX
+from keras_gpukit.writers.run_log import FOLDER
+from keras_gpukit.writers.whole_file import replace_file
+
 # Where TensorBoard's Profile tab looks, below any folder of a log directory.
-PROFILES = Path("gpukit", "plugins", "profile")
-SUFFIX = ".xplane.pb"
+PROFILES = Path(FOLDER, "plugins", "profile")
 
 
 def profile_name(step: int, time_s: float) -> str:
@@ -67,21 +70,6 @@ def write_profile(log_dir: Path, name: str, file_name: str, content: bytes) -> P
         path.parent.rmdir()
         raise
     return path
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Writes a file, whole or not at all: TensorBoard may look at any moment.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
-    unfinished = path.with_name(f"{path.name}.part")
-    try:
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
 
 
 def _new_folder(folder: Path, name: str) -> Path:
