@@ -2,10 +2,17 @@
 
     python benchmarks/watching_cost.py --json benchmarks/results/watching_cost.json
 
-A step of half a millisecond, since a longer one would hide the cost; on one device, and mirrored
-over two logical CPUs. Blocks of 96 watched steps and of 96 bare ones alternate within one fit, so
-that the machine's own drift, which is far larger than the cost, falls on both; every block of
-watched steps holds one reading of the pipeline. Intervals are 95 %, by bootstrap over pairs.
+A step of half a millisecond to one, since a longer one would hide the cost; on one device, and
+mirrored over two logical CPUs. The process keeps to one core, where nothing that watching does can
+hide beside the step.
+
+What a machine does meanwhile is far larger than the cost, in blocks of steps and in whole runs. So
+of every two steps of a fit one is watched, by lot, and the median of their differences is what each
+step costs. What comes only now and then, a reading of the pipeline and the end of a window, is
+timed in a second fit that is watched throughout: by how much the step that holds it, and the three
+after it, take longer than the steps before. Both are seen from outside, by the times at which Keras
+begins its batches. The processor time of the threads beside training is added as if it were
+training's. Intervals are 95 %, by bootstrap.
 """
 
 from __future__ import annotations
@@ -13,9 +20,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import tracemalloc
 
@@ -25,7 +33,6 @@ import keras
 import numpy as np
 import psutil
 import tensorflow as tf
-from overhead import median_interval
 from results_file import save
 from rich.console import Console
 from rich.table import Table
@@ -34,7 +41,12 @@ import keras_gpukit as gpukit
 
 DEVICES = ("one", "two")
 MIB = 2**20
-BLOCK = 96
+FIRST = 1000
+"""The step from which on is measured: before, files are opened and readings come more often."""
+AFTER = 3
+"""Steps after a reading that may still suffer from it."""
+BEFORE = 16
+"""Steps before a reading that it is compared with."""
 
 
 def build(devices: str, steps: int) -> tuple[keras.Model, tf.data.Dataset]:
@@ -52,62 +64,163 @@ def build(devices: str, steps: int) -> tuple[keras.Model, tf.data.Dataset]:
     return model, dataset.repeat().take(steps).prefetch(4)
 
 
-class Alternate(keras.callbacks.Callback):
-    """Lets a fit run in blocks of steps, now with the watched step function, now with the bare one.
+class Watched(gpukit.InputStall):
+    """Tells when a window ends."""
 
-    It stands after the watching callback, which has put its own step function in place by then.
-    What runs beside training runs in both: its share is not in the difference.
+    def __init__(self, log_dir: str) -> None:
+        super().__init__(log_dir)
+        self.ended_a_window = False
+
+    def tags(self, window):
+        self.ended_a_window = True
+        return super().tags(window)
+
+
+class Turns(keras.callbacks.Callback):
+    """Stands between Keras and `InputStall`, which then knows of all steps or of one in two.
 
     Args:
-        bare: The model's own step function.
+        log_dir: Where `InputStall` writes to.
+        watched: Whether each step is watched; None watches all.
     """
 
-    def __init__(self, bare):
-        self._bare = bare
-        self.pairs_us: list[tuple[float, float]] = []
+    def __init__(self, log_dir: str, watched: np.ndarray | None) -> None:
+        super().__init__()
+        self._watching = Watched(log_dir)
+        self.watched = watched
+        self._beside_s: list[float] = []
+        self._began_s: list[float] = []
+        self.readings: list[int] = []
+        """Steps in which the pipeline was read."""
+        self.window_ends: set[int] = set()
 
     def on_train_begin(self, logs=None):
-        self._watched = self.model.train_function
-        assert self._watched is not self._bare
-        self._block = self._steps = 0
-        self._times_us: list[float] = []
+        bare = self.model.train_function
+        self._read_model = tf.raw_ops.IteratorGetModelProto
+        tf.raw_ops.IteratorGetModelProto = self._read
+        self._watching.set_model(self.model)
+        self._watching.on_train_begin(logs)
+        self._bare, self._watched = bare, self.model.train_function
+        assert self._watched is not bare
+        self._step, self._is_watched = self._watched, True
+        # Setting an attribute of a model costs more than what is measured.
+        self.model.train_function = lambda iterator: self._step(iterator)
+
+    def _read(self, iterator):
+        self.readings.append(len(self._began_s) - 1)
+        return self._read_model(iterator=iterator)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._watching.on_epoch_begin(epoch, logs)
 
     def on_train_batch_begin(self, batch, logs=None):
-        if self._steps == 0:
-            # Watched, bare, bare, watched: what drifts evenly favours neither.
-            self._is_watched = self._block % 4 in (0, 3)
-            self.model.train_function = self._watched if self._is_watched else self._bare
-            self._began_s = time.perf_counter()
+        if self.watched is not None:
+            self._is_watched = self.watched[batch]
+            self._step = self._watched if self._is_watched else self._bare
+        if batch == FIRST:
+            self._note_threads()
+        self._began_s.append(time.perf_counter())
+        if self._is_watched:
+            self._watching.on_train_batch_begin(batch, logs)
+
+    def _note_threads(self):
+        clocks = [
+            time.pthread_getcpuclockid(thread.ident)
+            for thread in threading.enumerate()
+            if thread.name.startswith("gpukit")
+        ]
+        self._beside_s.append(sum(map(time.clock_gettime, clocks)))
 
     def on_train_batch_end(self, batch, logs=None):
-        self._steps += 1
-        if self._steps == BLOCK:
-            self._times_us.append((time.perf_counter() - self._began_s) / BLOCK * 1e6)
-            self._steps = 0
-            self._block += 1
-            if self._block % 4 == 0:
-                first, second, third, fourth = self._times_us[-4:]
-                self.pairs_us.append(((first + fourth) / 2, (second + third) / 2))
+        if self._is_watched:
+            self._watching.on_train_batch_end(batch, logs)
+        if self._watching.ended_a_window:
+            self._watching.ended_a_window = False
+            self.window_ends.add(len(self._began_s) - 1)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._watching.on_epoch_end(epoch, logs)
 
     def on_train_end(self, logs=None):
+        self._note_threads()
         self.model.train_function = self._watched
+        self._watching.on_train_end(logs)
+        tf.raw_ops.IteratorGetModelProto = self._read_model
+
+    @property
+    def beside_us(self) -> float:
+        """Processor time that the threads beside training took, a step."""
+        first_s, last_s = self._beside_s
+        return (last_s - first_s) / (len(self._began_s) - FIRST) * 1e6
+
+    @property
+    def steps_us(self) -> np.ndarray:
+        """How long each step took but the last, from its batch's beginning to the next one's."""
+        return np.diff(self._began_s) * 1e6
+
+
+def added_by_each_step(turns: Turns) -> tuple[np.ndarray, float]:
+    """Returns by how much the watched one of every two steps is slower, and the median bare one."""
+    steps_us = turns.steps_us
+    steps = slice(FIRST, len(steps_us) // 2 * 2)
+    pairs_us = steps_us[steps].reshape(-1, 2)
+    watched = turns.watched[steps].reshape(-1, 2)
+    bare_us = pairs_us[~watched]
+    return pairs_us[watched] - bare_us, float(np.median(bare_us))
+
+
+def added_by_readings(turns: Turns) -> tuple[np.ndarray, np.ndarray, int]:
+    """Returns by how much readings make their steps slower than those before.
+
+    Returns:
+        Of each plain reading, to its own step and each that follows; of shape (readings, steps).
+        The same of each reading that ends a window. Steps they are spread over.
+    """
+    steps_us = turns.steps_us
+    readings = [step for step in turns.readings if FIRST < step < len(steps_us) - AFTER]
+    added_us = [
+        steps_us[step : step + 1 + AFTER] - np.median(steps_us[step - BEFORE : step])
+        for step in readings
+    ]
+    ends = [step in turns.window_ends for step in readings]
+    added, is_end = np.array(added_us), np.array(ends)
+    return added[~is_end], added[is_end], readings[-1] - readings[0]
 
 
 def cost_of_a_step(devices: str, steps: int) -> dict[str, float]:
-    """Alternates blocks of watched and of bare steps within one fit."""
+    """Watches half of a fit's steps in turns, then all steps of another."""
     model, dataset = build(devices, steps)
     model.fit(dataset.take(10), verbose=0)
-    watching, alternate = gpukit.InputStall(None), Alternate(model.train_function)
-    model.fit(dataset, verbose=0, callbacks=[watching, alternate])
-    pairs = alternate.pairs_us[1:]  # the first holds the pipeline's start
-    added_us = [watched - bare for watched, bare in pairs]
-    bare_us = statistics.median(bare for _, bare in pairs)
+    lots = np.random.default_rng(0).integers(0, 2, steps // 2 + 1).astype(bool)
+    in_turns = np.stack([lots, ~lots], axis=1).ravel()
+    with tempfile.TemporaryDirectory() as log_dir:
+        turns, throughout = Turns(log_dir, in_turns), Turns(log_dir, None)
+        for each in (turns, throughout):
+            model.fit(dataset, verbose=0, callbacks=[each])
+    each_us, bare_us = added_by_each_step(turns)
+    plain_us, ends_us, spread_over = added_by_readings(throughout)
+
+    def parts(draw) -> np.ndarray:
+        medians = (np.median(draw(each), axis=0) for each in (each_us, plain_us, ends_us))
+        each, plain, ends = medians
+        a_reading = plain.sum() * len(plain_us) / spread_over
+        an_end = ends.sum() * len(ends_us) / spread_over
+        return np.array([each, a_reading, an_end, throughout.beside_us])
+
+    random = np.random.default_rng(0)
+    draws = [parts(lambda each: random.choice(each, len(each))).sum() for _ in range(1000)]
+    each, reading, end, beside = by_part = parts(lambda each: each)
+    added_us = by_part.sum()
     return {
         "step_us": bare_us,
-        "pairs": len(pairs),
-        "added_us": statistics.median(added_us),
-        "added_us_95": median_interval(added_us),
-        "added_share": statistics.median(added_us) / bare_us,
+        "steps": steps,
+        "added_us": added_us,
+        "added_us_95": np.quantile(draws, [0.025, 0.975]).tolist(),
+        "by_each_step_us": each,
+        "by_readings_us": reading,
+        "by_ends_of_windows_us": end,
+        "by_threads_beside_us": beside,
+        "added_share": added_us / bare_us,
     }
 
 
@@ -163,26 +276,29 @@ def main() -> int:
         print(json.dumps(memory_over(arguments.memory_steps)))
         return 0
     if arguments.part:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
         print(json.dumps(cost_of_a_step(arguments.part, arguments.steps)))
         return 0
 
-    # A mirrored step takes some four times as long.
+    # A mirrored step takes some three times as long.
     steps = {"one": arguments.steps, "two": arguments.steps // 2}
     costs = {
         each: in_own_process(["--steps", str(steps[each]), "--part", each]) for each in DEVICES
     }
     memory = in_own_process(["--memory-steps", str(arguments.memory_steps), "--part", "memory"])
-    table = Table(title=f"InputStall, alternating blocks of {BLOCK} steps")
-    for heading in ("devices", "pairs", "step, µs", "added, µs", "95 %", "of a step"):
+    table = Table(title="What InputStall adds to a step")
+    parts = ("each step", "readings", "ends of windows", "threads beside")
+    for heading in ("devices", "step, µs", "added, µs", "95 %", "of a step", *parts):
         table.add_column(heading)
     for devices, cost in costs.items():
         table.add_row(
             devices,
-            f"{cost['pairs']}",
             f"{cost['step_us']:.0f}",
             f"{cost['added_us']:.1f}",
             "{:.1f} to {:.1f}".format(*cost["added_us_95"]),
             f"{cost['added_share']:.2%}",
+            *(f"{cost[f'by_{part}_us'.replace(' ', '_')]:.2f}" for part in parts),
         )
     console = Console(width=110)
     console.print(table)

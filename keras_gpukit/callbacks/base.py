@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import keras
@@ -61,7 +61,7 @@ class WatchingCallback(keras.callbacks.Callback):
         """
         if self._quiet:
             return
-        began = time.perf_counter()
+        began = perf_counter()
         session = self._session
         try:
             action(*args)
@@ -70,7 +70,7 @@ class WatchingCallback(keras.callbacks.Callback):
             give_up(type(self).__name__, error, "It watches no more in this run.")
         session = session or self._session
         if session is not None and once is not None:
-            session.add_cost(time.perf_counter() - began, once=once)
+            session.add_cost(perf_counter() - began, once=once)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Joins the session."""
@@ -91,10 +91,14 @@ class WatchingCallback(keras.callbacks.Callback):
             self.guard(self._session.step_functions.pause, "fit", once=None)
             self._session.wall.turn("callbacks")
 
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Nothing; Keras' own calls another function that does nothing, at each step."""
+
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes when: what comes between the last batch and the epoch's end is Keras' own."""
-        if self._session is not None:
-            self._session.wall.batch_ended_s = time.perf_counter()
+        session = self._session
+        if session is not None:
+            session.wall.batch_ended_s = perf_counter()
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session, or notes a validation inside it."""

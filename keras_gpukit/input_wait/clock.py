@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -29,6 +30,8 @@ FIRST_READING_AFTER_STEPS = 8
 # A finer course than this nobody reads, and writing it would cost.
 WINDOW_S = 1.0
 
+_NOTHING = object()
+
 StepFunction = Callable[[Any], Any]
 
 
@@ -37,21 +40,41 @@ class _Pending(NamedTuple):
 
     Attributes:
         taken: What the meter said at its end.
-        entries_s: When its calls were entered, and the one after them.
-        exits_s: When they returned, that one included.
+        times_s: When its calls were entered and left, in turn, and the one after them.
         raised: Whether one more call raised since.
-        stood_still: Whether the process stood still meanwhile.
     """
 
     taken: Any
-    entries_s: list[float]
-    exits_s: list[float]
+    times_s: list[float]
     raised: bool
-    stood_still: bool
 
     def stretch(self) -> Stretch:
-        exits_s = np.array(self.exits_s)
-        return Stretch(np.array(self.entries_s), exits_s[:-1], self.exits_s[-1], self.raised)
+        times_s = np.fromiter(self.times_s, np.float64, len(self.times_s))
+        return Stretch(times_s[::2], times_s[1:-2:2], self.times_s[-1], self.raised)
+
+
+class _Calls:
+    """What each call looks at, in a place of its own: a single cache line.
+
+    Attributes:
+        source: What steps are fed from, kept alive only while they are.
+        times_s: When calls were entered and left, in turn, since the last reading, the one it ended
+            with included.
+        due_times: The meter is due when there are so many times,
+        due_s: or when a call is entered so late.
+    """
+
+    __slots__ = ("due_s", "due_times", "source", "times_s")
+
+    def __init__(self) -> None:
+        self.source: Any = _NOTHING
+        self.forget()
+
+    def forget(self) -> None:
+        """Drops the times."""
+        self.times_s: list[float] = []
+        self.due_times: int = sys.maxsize
+        self.due_s: float = math.inf
 
 
 class StepClock:
@@ -90,7 +113,6 @@ class StepClock:
         stood_still_since: Callable[[float], bool] = lambda moment_s: False,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.calls = 0
         self.pipelines = 0
         """How often steps began anew, over another pipeline or after a pause."""
         self.overhead_s = 0.0
@@ -117,21 +139,22 @@ class StepClock:
         self._most_calls_to_a_reading = max(1, steps // steps_per_execution)
         self._calls_to_a_reading = 1
         self._given_up = False
-        # What steps are fed from, not kept alive. One that comes again keeps its meter: choosing
-        # another may only be done before anything was fetched.
-        self._source: Callable[[], Any] = lambda: None
+        # A source that comes again keeps its meter: choosing another may only be done before
+        # anything was fetched.
         self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
         self._is_new = True
-        self._paused = False
         self._raised = False
-        self._due_calls = self._due_s = math.inf
-        # Calls since the last reading, the one it ended with included.
-        self._entries_s: list[float] = []
-        self._exits_s: list[float] = []
+        self._calls = _Calls()
+        self._calls_before = 0
         # The window under way.
         self._started_s: float | None = None
         self._started_calls = 0
         self._pending: list[_Pending] = []
+
+    @property
+    def calls(self) -> int:
+        """Calls of the step function."""
+        return self._calls_before + len(self._calls.times_s) // 2
 
     @property
     def steps(self) -> int:
@@ -153,22 +176,42 @@ class StepClock:
 
         It is called the same way with the same iterator, and what it raises passes through.
         """
+        # Every step runs through this, on caches that the step before has emptied: each further
+        # function, and each further object, costs a large part of a microsecond.
+        now, calls = self._now, self._calls
 
         @functools.wraps(step_function)
         def timed(iterator: Any) -> Any:
-            return self._call(step_function, iterator, iterator)
+            entry_s = now()
+            if iterator is not calls.source:
+                return self._first_call(step_function, iterator, entry_s)
+            try:
+                outputs = step_function(iterator)
+            except BaseException:
+                self._raise(entry_s)
+                raise
+            # Only now, since the call after the last batch raises and is no step.
+            times_s = calls.times_s
+            times_s.append(entry_s)
+            times_s.append(now())
+            if len(times_s) >= calls.due_times or entry_s >= calls.due_s:
+                self._guarded(self._turn)
+            return outputs
 
         return timed
 
     def wrap_batches(self, step_function: StepFunction, meter: RequestMeter) -> StepFunction:
         """The same for a step function that is given batches fetched beforehand."""
+        fetched: list[Any] = []
+        timed = self.wrap(lambda meter: step_function(fetched.pop()))
 
         @functools.wraps(step_function)
-        def timed(batches: Any) -> Any:
+        def timed_batches(batches: Any) -> Any:
             meter.fetched()
-            return self._call(step_function, meter, batches)
+            fetched.append(batches)
+            return timed(meter)
 
-        return timed
+        return timed_batches
 
     @property
     def saw_every_step(self) -> bool:
@@ -182,7 +225,7 @@ class StepClock:
             because: Why.
         """
         self._given_up = True
-        self._source = lambda: None
+        self._calls.source = _NOTHING
         self._no_window()
         # What was measured before stays, with the name of its meter.
         self.unknown_because = because
@@ -190,65 +233,40 @@ class StepClock:
     def leave(self) -> None:
         """The phase is over, but others go on calling: that is passed on, and not counted."""
         self._accepts = lambda source: False
-        self._source = lambda: None
+        self._calls.source = _NOTHING
         self._no_window()
 
     def pause(self) -> None:
         """Ends the window: what follows until the next step is no step's time."""
         if self._started_s is not None and self.calls > self._started_calls:
             self._guarded(self._end_window)
-        if self._exits_s and self._wall is not None:
-            self._wall.add_inside(self._exits_s[-1] - self._entries_s[-1])
-            if not self._raised:
-                self._wall.end_steps(self._exits_s[-1])
-        self._paused = True
+        if self._calls.times_s and self._wall is not None and not self._raised:
+            self._wall.end_steps(self._calls.times_s[-1])
+        self._calls.source = _NOTHING
         self._no_window()
 
-    def _call(self, step_function: StepFunction, source: Any, argument: Any) -> Any:
-        entry_s = self._now()
-        if self._paused or source is not self._source():
-            return self._first_call(step_function, source, argument, entry_s)
-        try:
-            outputs = step_function(argument)
-        except BaseException:
-            self._raise(entry_s)
-            raise
-        # Only now, since the call after the last batch raises and is no step.
-        self._entries_s.append(entry_s)
-        self._exits_s.append(self._now())
-        self.calls += 1
-        if self.calls >= self._due_calls or entry_s >= self._due_s:
-            self._guarded(self._turn)
-        return outputs
-
-    def _untimed_call(self, step_function: StepFunction, source: Any, argument: Any) -> Any:
-        outputs = step_function(argument)
-        self.calls += self._accepts(source)
-        return outputs
-
-    def _first_call(
-        self, step_function: StepFunction, source: Any, argument: Any, entry_s: float
-    ) -> Any:
+    def _first_call(self, step_function: StepFunction, source: Any, entry_s: float) -> Any:
         """The first step over a pipeline, or over one that was paused."""
         if self._given_up or not self._accepts(source):
-            return self._untimed_call(step_function, source, argument)
+            outputs = step_function(source)
+            self._calls_before += self._accepts(source)
+            return outputs
         self._no_window()
-        self._paused = self._raised = False
+        self._raised = False
         self.pipelines += 1
         self._guarded(self._take_up, source)
+        is_first_of_run = self.calls == 0
         if self._wall is not None:
-            self._wall.turn("steps" if self.calls else "first step", entry_s)
+            self._wall.turn("first step" if is_first_of_run else "steps", entry_s)
         around, self._around_first_call = self._around_first_call, nullcontext()
         with around:
-            outputs = step_function(argument)
+            outputs = step_function(source)
         exit_s = self._now()
-        if self._wall is not None and not self.calls:
+        if self._wall is not None and is_first_of_run:
             self._wall.turn("steps", exit_s)
             self._wall.add_inside(entry_s - exit_s)  # it will be counted with the others
-        self._entries_s.append(entry_s)
-        self._exits_s.append(exit_s)
-        self.calls += 1
-        self._due_calls = self.calls + 1  # the window begins with the next call
+        self._calls.times_s = [entry_s, exit_s]
+        self._calls.due_times = 4  # the window begins with the next call
         return outputs
 
     def _raise(self, entry_s: float) -> None:
@@ -259,13 +277,22 @@ class StepClock:
             self._wall.turn("other")
 
     def _no_window(self) -> None:
+        self._count_inside(*(each.stretch() for each in self._pending))
+        if self._wall is not None:
+            self._wall.add_inside(sum(self._calls.times_s[1::2]) - sum(self._calls.times_s[::2]))
+        self._calls_before = self.calls
         self._started_s = None
-        self._due_calls = self._due_s = math.inf
-        self._entries_s, self._exits_s = [], []
+        self._calls.forget()
         self._pending = []
 
+    def _count_inside(self, *stretches: Stretch) -> None:
+        """Tells how long calls took by themselves."""
+        if self._wall is not None:
+            for each in stretches:
+                self._wall.add_inside(float((each.exits_s - each.entries_s[:-1]).sum()))
+
     def _take_up(self, source: Any) -> None:
-        self._source = weakref.ref(source)
+        self._calls.source = source
         self._is_new = source not in self._chosen
         if self._is_new:
             self._chosen[source] = self._choose(source)
@@ -277,11 +304,13 @@ class StepClock:
 
     def _turn(self) -> None:
         """Reads the meter; begins a window, or ends one that is long enough."""
-        entry_s = self._entries_s[-1]
+        entry_s = self._calls.times_s[-2]
         if self._started_s is None:
             first = max(1, FIRST_READING_AFTER_STEPS // self._steps_per_execution)
             self._calls_to_a_reading = min(first, self._most_calls_to_a_reading)
-            self._start(self._end_stretch().stretch())
+            first_call = self._end_stretch().stretch()
+            self._count_inside(first_call)
+            self._start(first_call)
             self._begin(entry_s)
             return
         self._pending.append(self._end_stretch())
@@ -289,7 +318,7 @@ class StepClock:
             self._close(entry_s)
         twice = 2 * self._calls_to_a_reading
         self._calls_to_a_reading = min(twice, self._most_calls_to_a_reading)
-        self._due_calls = self.calls + self._calls_to_a_reading
+        self._calls.due_times = self._times_to_a_reading()
 
     def _start(self, first: Stretch) -> None:
         is_first_of_run = self.calls == 2
@@ -304,33 +333,35 @@ class StepClock:
 
     def _begin(self, entry_s: float) -> None:
         self._started_s, self._started_calls = entry_s, self.calls
-        self._due_calls, self._due_s = self.calls + self._calls_to_a_reading, entry_s + WINDOW_S
+        self._calls.due_times, self._calls.due_s = self._times_to_a_reading(), entry_s + WINDOW_S
+
+    def _times_to_a_reading(self) -> int:
+        """How many times there are when the meter is due, the latest call's included."""
+        return 2 + 2 * self._calls_to_a_reading
 
     def _end_stretch(self) -> _Pending:
         """The calls since the last reading, but the latest, which begins the next stretch."""
-        entries_s, exits_s = self._entries_s, self._exits_s
-        self._entries_s, self._exits_s = entries_s[-1:], exits_s[-1:]
-        if self._wall is not None:
-            self._wall.add_inside(sum(exits_s) - sum(entries_s) + entries_s[-1] - exits_s[-1])
-        return _Pending(
-            None if self.meter is None or self._started_s is None else self.meter.take(),
-            entries_s,
-            exits_s,
-            self._raised,
-            self._stood_still_since(entries_s[0]),
-        )
+        times_s, self._calls.times_s = self._calls.times_s, self._calls.times_s[-2:]
+        self._calls_before += len(times_s) // 2 - 1
+        meter = None if self._started_s is None else self.meter
+        return _Pending(None if meter is None else meter.take(), times_s, self._raised)
 
     def _end_window(self) -> None:
-        entry_s = self._entries_s[-1]
-        if len(self._exits_s) > 1:  # else the latest call ended a reading
+        entry_s = self._calls.times_s[-2]
+        if len(self._calls.times_s) > 2:  # else the latest call ended a reading
             self._pending.append(self._end_stretch())
         self._close(entry_s)
 
     def _close(self, entry_s: float) -> None:
         assert self._started_s is not None
         pending, self._pending = self._pending, []
+        stood_still = self._stood_still_since(self._started_s)
         stretches = [each.stretch() for each in pending]
-        readings = list(map(self._read, pending, stretches))
+        self._count_inside(*stretches)
+        readings = [
+            self._read(each.taken, stretch, stood_still)
+            for each, stretch in zip(pending, stretches, strict=True)
+        ]
         known = [
             (reading.waits_s, stretch.durations_s)
             for reading, stretch in zip(readings, stretches, strict=True)
@@ -353,12 +384,12 @@ class StepClock:
         self._begin(entry_s)
         self._on_window(window)
 
-    def _read(self, pending: _Pending, stretch: Stretch) -> Reading:
+    def _read(self, taken: Any, stretch: Stretch, stood_still: bool) -> Reading:
         """Works out what a stretch waited: all those of a window at once, when it is over."""
         reading = Reading(None)
         if self.meter is not None:
-            reading = self.meter.read(pending.taken, stretch)
-        if pending.stood_still:
+            reading = self.meter.read(taken, stretch)
+        if stood_still:
             reading = Reading(None, unknown_because="the process stood still")
         if reading.unknown_because is not None:
             self.unknown_because = reading.unknown_because
@@ -397,7 +428,7 @@ def _cost_of_a_call_s() -> float:
 
     timed = clock.wrap(nothing)
     timed(nothing)
-    clock._due_calls = math.inf
+    clock._calls.due_times = sys.maxsize
     calls = 1000
     durations = []
     for function in (nothing, timed):

@@ -31,7 +31,7 @@ class FetchLatencyMeter:
     def start(self, first: Stretch) -> PipelineStart | None:
         """Begins a stretch."""
         # The second call's fetch is in it too; next to that which starts a pipeline it is little.
-        wait_s = min(self._fetching_s(self.take()), float(first.durations_s.sum()))
+        wait_s = min(self._fetching_s(self.take()), first.duration_s)
         self._until_s = first.next_exit_s
         return PipelineStart(wait_s, shuffle_fraction=None)
 
@@ -45,7 +45,7 @@ class FetchLatencyMeter:
         fetching_s, since_s = self._fetching_s(taken), self._until_s
         self._until_s = stretch.next_exit_s
         share = min(fetching_s / max(self._until_s - since_s, 1e-9), 1.0)
-        return Reading(share * float(stretch.durations_s.sum()))
+        return Reading(share * stretch.duration_s)
 
     def _fetching_s(self, total_s: float) -> float:
         """Time of the fetches since the last time this was asked."""

@@ -42,7 +42,12 @@ class Stretch:
     @functools.cached_property
     def durations_s(self) -> Times:
         """From each call's entry to the next. Shape (calls,)."""
-        return np.diff(self.entries_s)
+        return self.entries_s[1:] - self.entries_s[:-1]
+
+    @property
+    def duration_s(self) -> float:
+        """From the first entry to the last."""
+        return float(self.entries_s[-1] - self.entries_s[0])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_gpukit.input_wait.hidden_wait import HiddenWait
 from keras_gpukit.input_wait.meters import PipelineStart, Reading, Stretch, Times
-from keras_gpukit.input_wait.tf_private import has_model, host_iterator
+from keras_gpukit.input_wait.tf_private import ModelReader, has_model, host_iterator
 from keras_gpukit.records.steps import Confidence
 
 # tf.data drops longer gaps from its list, and keeps so many (tensorflow/core/framework/model.cc).
@@ -46,15 +46,12 @@ class PipelineModelMeter:
         on_model: Callable[[Any], None] = lambda model: None,
         hidden: HiddenWait | None = None,
     ) -> None:
-        import tensorflow as tf
-
         if steps_per_execution > GAPS_KEPT:
             raise ValueError(f"an execution has more than {GAPS_KEPT} steps")
         self.confidence: Confidence = "exact" if hidden is None else "sampled"
         self._steps_per_execution = steps_per_execution
         self._hidden = hidden
         self._source = weakref.ref(iterator)
-        self._get_model = tf.data.experimental.get_model_proto
         self._on_model = on_model
         # Not kept alive: a pipeline takes its time to go, which would look like ours.
         host = host_iterator(iterator)
@@ -63,13 +60,14 @@ class PipelineModelMeter:
         self._iterator = weakref.ref(host)
         self._fetched = 0
         self._buffer: int | None = None
-        self._get_model(host)
+        self._reader = ModelReader()
+        self._reader.read(host)
 
     def start(self, first: Stretch) -> PipelineStart | None:
         """Begins a stretch."""
         if self._hidden is not None:
             self._calibrate(self._hidden)
-        model = self.take()
+        model = self._reader.parse(self.take())
         self._on_model(model)
         self._fetched = model.nodes[model.output].num_elements
         self._buffer = _last_buffer(model)
@@ -79,27 +77,27 @@ class PipelineModelMeter:
             return None
         known_s = gaps_s[: len(gaps_s) - inner]
         return PipelineStart(
-            wait_s=max(float(first.durations_s.sum() - known_s.sum()), 0.0),
+            wait_s=max(first.duration_s - float(known_s.sum()), 0.0),
             shuffle_fraction=_shuffle_fraction(model),
         )
 
     def take(self) -> Any:
         """Ends the stretch and begins the next one."""
         iterator = self._iterator()
-        return None if iterator is None else self._get_model(iterator)
+        return None if iterator is None else self._reader.read(iterator)
 
     def read(self, taken: Any, stretch: Stretch) -> Reading:
         """Says how long a stretch waited."""
         if taken is None:
             return Reading(None, unknown_because="the pipeline was gone before it was read")
-        model = taken
+        model = self._reader.parse(taken)
         self._on_model(model)
         before, self._fetched = self._fetched, model.nodes[model.output].num_elements
         buffered = None
         if self._buffer is not None:
             buffered = float(model.nodes[self._buffer].buffered_elements)
         gaps_s = self._gaps_between(stretch, self._fetched - before, _gaps_s(model))
-        if stretch.durations_s.max() >= LONGEST_GAP_S:
+        if stretch.duration_s >= LONGEST_GAP_S <= stretch.durations_s.max():
             return Reading(None, None, buffered, "executions took ten seconds or more")
         if gaps_s is None:
             because = "other batches were fetched from the same iterator than were trained on"
@@ -107,11 +105,12 @@ class PipelineModelMeter:
         if self._hidden is not None:
             return self._hidden.read(stretch, gaps_s, buffered)
         if len(gaps_s) == stretch.calls:
-            waits_s = stretch.durations_s - gaps_s.sum(axis=1)
-            return Reading(_within(waits_s.sum(), stretch), waits_s, buffered)
+            in_call_s = gaps_s[:, 0] if self._steps_per_execution == 1 else gaps_s.sum(axis=1)
+            waits_s = stretch.durations_s - in_call_s
+            return Reading(_within(float(waits_s.sum()), stretch), waits_s, buffered)
         # The last of them stand for all.
         share = stretch.calls / len(gaps_s)
-        wait_s = float(stretch.durations_s.sum() - share * gaps_s.sum())
+        wait_s = stretch.duration_s - share * float(gaps_s.sum())
         return Reading(_within(wait_s, stretch), None, buffered)
 
     def _calibrate(self, hidden: HiddenWait) -> None:
@@ -150,11 +149,11 @@ class PipelineModelMeter:
 
 
 def _gaps_s(model: Any) -> Times:
-    return np.fromiter(model.gap_times, np.float64, len(model.gap_times)) * 1e-6
+    return np.array(model.gap_times) * 1e-6
 
 
 def _within(wait_s: float, stretch: Stretch) -> float:
-    return float(min(max(wait_s, 0.0), stretch.durations_s.sum()))
+    return min(max(wait_s, 0.0), stretch.duration_s)
 
 
 def _last_buffer(model: Any) -> int | None:

@@ -45,8 +45,9 @@ class Spread:
             waits_s: Wait of each, in seconds. Shape (calls,).
             durations_s: Time of each, in seconds. Shape (calls,).
         """
-        waits_s = np.clip(waits_s, 0.0, durations_s)
-        each_s = np.clip(waits_s / self._steps_per_call, _SMALLEST_S, _LARGEST_S)
+        # Training waits meanwhile, and `np.clip` takes four times as long.
+        waits_s = np.minimum(np.maximum(waits_s, 0.0), durations_s)
+        each_s = np.maximum(np.minimum(waits_s / self._steps_per_call, _LARGEST_S), _SMALLEST_S)
         buckets = np.log(each_s / _SMALLEST_S) / _GROWTH
         self._counts += np.bincount(buckets.astype(np.int64), minlength=_BUCKETS)
         self._worst_s = max(self._worst_s, float(waits_s.max()) / self._steps_per_call)

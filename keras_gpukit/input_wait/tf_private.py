@@ -2,6 +2,7 @@
 
 Seen on TensorFlow 2.21: `DistributedIterator._iterators` and what makes one anew, the workers'
 `_iterator`, `OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset`,
+`OwnedIterator._iterator_resource`,
 `DatasetV2._variant_tensor`, `._flat_structure` and `._inputs`, `_OptionsDataset._input_dataset` and
 `._options_attr`, `Options._set_mutable`, stages' `_num_parallel_calls` and `_buffer_size`,
 `StructuredFunctionWrapper._function`,
@@ -51,6 +52,32 @@ def has_model(iterator: Any) -> bool:
     if dataset not in _is_tuned:
         _is_tuned[dataset] = dataset.options().autotune.enabled is not False
     return _is_tuned[dataset]
+
+
+class ModelReader:
+    """Reads tf.data's model of a pipeline in two steps, of which training waits only for the first.
+
+    `tf.data.experimental.get_model_proto` takes them at once.
+    """
+
+    def __init__(self) -> None:
+        import tensorflow as tf
+        from tensorflow.core.framework import model_pb2
+
+        self._read = tf.raw_ops.IteratorGetModelProto
+        self._parse = model_pb2.ModelProto.FromString
+
+    def read(self, iterator: Any) -> Any:
+        """Returns the model of a `tf.data.Iterator`, as a string tensor.
+
+        Raises:
+            Exception: If tf.data keeps none.
+        """
+        return self._read(iterator=iterator._iterator_resource)
+
+    def parse(self, serialized: Any) -> Any:
+        """Returns the `ModelProto` in what was read."""
+        return self._parse(serialized.numpy())
 
 
 def is_made_by_keras(step_function: Any) -> bool:
