@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -35,31 +35,13 @@ _NOTHING = object()
 StepFunction = Callable[[Any], Any]
 
 
-class _Pending(NamedTuple):
-    """A stretch whose wait is still to be worked out.
-
-    Attributes:
-        taken: What the meter said at its end.
-        times_s: When its calls were entered and left, in turn, and the one after them.
-        raised: Whether one more call raised since.
-    """
-
-    taken: Any
-    times_s: list[float]
-    raised: bool
-
-    def stretch(self) -> Stretch:
-        times_s = np.fromiter(self.times_s, np.float64, len(self.times_s))
-        return Stretch(times_s[::2], times_s[1:-2:2], self.times_s[-1], self.raised)
-
-
 class _Calls:
     """What each call looks at, in a place of its own: a single cache line.
 
     Attributes:
         source: What steps are fed from, kept alive only while they are.
-        times_s: When calls were entered and left, in turn, since the last reading, the one it ended
-            with included.
+        times_s: When calls were entered and left, in turn, since the window began, the call it
+            began with included.
         due_times: The meter is due when there are so many times,
         due_s: or when a call is entered so late.
     """
@@ -149,7 +131,9 @@ class StepClock:
         # The window under way.
         self._started_s: float | None = None
         self._started_calls = 0
-        self._pending: list[_Pending] = []
+        self._taken: list[Any] = []
+        self._calls_taken = 0
+        self._raised_taken = False
 
     @property
     def calls(self) -> int:
@@ -277,19 +261,13 @@ class StepClock:
             self._wall.turn("other")
 
     def _no_window(self) -> None:
-        self._count_inside(*(each.stretch() for each in self._pending))
         if self._wall is not None:
-            self._wall.add_inside(sum(self._calls.times_s[1::2]) - sum(self._calls.times_s[::2]))
+            times_s = self._calls.times_s
+            self._wall.add_inside(sum(times_s[1::2]) - sum(times_s[::2]))
         self._calls_before = self.calls
         self._started_s = None
         self._calls.forget()
-        self._pending = []
-
-    def _count_inside(self, *stretches: Stretch) -> None:
-        """Tells how long calls took by themselves."""
-        if self._wall is not None:
-            for each in stretches:
-                self._wall.add_inside(float((each.exits_s - each.entries_s[:-1]).sum()))
+        self._taken = []
 
     def _take_up(self, source: Any) -> None:
         self._calls.source = source
@@ -308,17 +286,15 @@ class StepClock:
         if self._started_s is None:
             first = max(1, FIRST_READING_AFTER_STEPS // self._steps_per_execution)
             self._calls_to_a_reading = min(first, self._most_calls_to_a_reading)
-            first_call = self._end_stretch().stretch()
-            self._count_inside(first_call)
-            self._start(first_call)
+            self._start(self._stretch())
             self._begin(entry_s)
             return
-        self._pending.append(self._end_stretch())
+        self._take()
         if entry_s - self._started_s >= WINDOW_S:
             self._close(entry_s)
         twice = 2 * self._calls_to_a_reading
         self._calls_to_a_reading = min(twice, self._most_calls_to_a_reading)
-        self._calls.due_times = self._times_to_a_reading()
+        self._set_due()
 
     def _start(self, first: Stretch) -> None:
         is_first_of_run = self.calls == 2
@@ -332,60 +308,56 @@ class StepClock:
             self._examples.start()
 
     def _begin(self, entry_s: float) -> None:
+        """A window begins with the latest call."""
+        self._calls_before = self.calls - 1
+        self._calls.times_s = self._calls.times_s[-2:]
         self._started_s, self._started_calls = entry_s, self.calls
-        self._calls.due_times, self._calls.due_s = self._times_to_a_reading(), entry_s + WINDOW_S
+        self._calls.due_s = entry_s + WINDOW_S
+        self._set_due()
 
-    def _times_to_a_reading(self) -> int:
-        """How many times there are when the meter is due, the latest call's included."""
-        return 2 + 2 * self._calls_to_a_reading
+    def _set_due(self) -> None:
+        self._calls.due_times = len(self._calls.times_s) + 2 * self._calls_to_a_reading
 
-    def _end_stretch(self) -> _Pending:
-        """The calls since the last reading, but the latest, which begins the next stretch."""
-        times_s, self._calls.times_s = self._calls.times_s, self._calls.times_s[-2:]
-        self._calls_before += len(times_s) // 2 - 1
-        meter = None if self._started_s is None else self.meter
-        return _Pending(None if meter is None else meter.take(), times_s, self._raised)
+    def _take(self) -> None:
+        if self.meter is not None:
+            self._taken.append(self.meter.take())
+        self._calls_taken, self._raised_taken = self.calls, self._raised
+
+    def _stretch(self) -> Stretch:
+        """The calls since the window began but the latest, which begins the next one."""
+        times_s = np.fromiter(self._calls.times_s, np.float64, len(self._calls.times_s))
+        stretch = Stretch(times_s[::2], times_s[1:-2:2], times_s[-1], self._raised_taken)
+        if self._wall is not None:
+            self._wall.add_inside(float((stretch.exits_s - stretch.entries_s[:-1]).sum()))
+        return stretch
 
     def _end_window(self) -> None:
-        entry_s = self._calls.times_s[-2]
-        if len(self._calls.times_s) > 2:  # else the latest call ended a reading
-            self._pending.append(self._end_stretch())
-        self._close(entry_s)
+        if self.calls > self._calls_taken:
+            self._take()
+        self._close(self._calls.times_s[-2])
 
     def _close(self, entry_s: float) -> None:
         assert self._started_s is not None
-        pending, self._pending = self._pending, []
-        stood_still = self._stood_still_since(self._started_s)
-        stretches = [each.stretch() for each in pending]
-        self._count_inside(*stretches)
-        readings = [
-            self._read(each.taken, stretch, stood_still)
-            for each, stretch in zip(pending, stretches, strict=True)
-        ]
-        known = [
-            (reading.waits_s, stretch.durations_s)
-            for reading, stretch in zip(readings, stretches, strict=True)
-            if reading.waits_s is not None
-        ]
-        if known:
-            self.spread.add(*map(np.concatenate, zip(*known, strict=True)))
-        waits_s = [reading.wait_s for reading in readings if reading.wait_s is not None]
+        stretch = self._stretch()
+        reading = self._read(stretch, self._stood_still_since(self._started_s))
+        if reading.waits_s is not None:
+            self.spread.add(reading.waits_s, stretch.durations_s)
         window = StepWindow(
             phase=self._phase,
             time_s=time.time(),
             step=self.step,
             steps=(self.calls - self._started_calls) * self._steps_per_execution,
             duration_s=entry_s - self._started_s,
-            # Unknown for a part is unknown for the whole.
-            input_wait_s=sum(waits_s) if len(waits_s) == len(readings) else None,
+            input_wait_s=reading.wait_s,
             examples=None if self._examples is None else self._examples.read(),
-            buffered_batches=readings[-1].buffered_batches if readings else None,
+            buffered_batches=reading.buffered_batches,
         )
         self._begin(entry_s)
         self._on_window(window)
 
-    def _read(self, taken: Any, stretch: Stretch, stood_still: bool) -> Reading:
-        """Works out what a stretch waited: all those of a window at once, when it is over."""
+    def _read(self, stretch: Stretch, stood_still: bool) -> Reading:
+        """Works out what a window waited, from all that was taken in it."""
+        taken, self._taken = self._taken, []
         reading = Reading(None)
         if self.meter is not None:
             reading = self.meter.read(taken, stretch)

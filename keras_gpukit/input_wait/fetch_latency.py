@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from keras_gpukit.input_wait.meters import PipelineStart, Reading, Stretch
@@ -36,13 +37,13 @@ class FetchLatencyMeter:
         return PipelineStart(wait_s, shuffle_fraction=None)
 
     def take(self) -> float:
-        """Ends the stretch and begins the next one."""
+        """Returns the time of all fetches so far, in seconds."""
         return self._total_s()
 
-    def read(self, taken: float, stretch: Stretch) -> Reading:
+    def read(self, taken: Sequence[float], stretch: Stretch) -> Reading:
         """Says how long a stretch waited."""
         # What was fetched belongs to the time between two calls' ends, not between two entries.
-        fetching_s, since_s = self._fetching_s(taken), self._until_s
+        fetching_s, since_s = self._fetching_s(taken[-1]), self._until_s
         self._until_s = stretch.next_exit_s
         share = min(fetching_s / max(self._until_s - since_s, 1e-9), 1.0)
         return Reading(share * stretch.duration_s)

@@ -7,6 +7,7 @@ when the step function was entered and left, and says how much of that time was 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,7 +27,8 @@ class Stretch:
         entries_s: When each call was entered, and the call after them. Shape (calls + 1,).
         exits_s: When each call returned. Shape (calls,).
         next_exit_s: When the call after them returned.
-        raised: Whether one more call raised since, as at the end of the data.
+        raised: Whether one more call raised before `take` was called for the last time, as at the
+            end of the data.
     """
 
     entries_s: Times
@@ -95,15 +97,15 @@ class Meter(Protocol):
         """
 
     def take(self) -> Any:
-        """Ends the stretch, and begins the next one: reads what cannot be read later.
+        """Reads what cannot be read later.
 
         Training waits meanwhile, on caches that its step has just emptied.
         """
 
-    def read(self, taken: Any, stretch: Stretch) -> Reading:
-        """Says how long a stretch waited. Stretches come in order.
+    def read(self, taken: Sequence[Any], stretch: Stretch) -> Reading:
+        """Ends the stretch, says how long it waited, and begins the next one.
 
         Args:
-            taken: What `take` returned at its end.
+            taken: What `take` returned within it, in order; the last at its end.
             stretch: Its calls.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,9 +69,10 @@ class PipelineModelMeter:
             self._calibrate(self._hidden)
         model = self._reader.parse(self.take())
         self._on_model(model)
-        self._fetched = model.nodes[model.output].num_elements
+        self._fetched = _fetched(model)
         self._buffer = _last_buffer(model)
-        gaps_s = _gaps_s(model)
+        self._gaps_us = list(model.gap_times)
+        gaps_s = np.array(self._gaps_us) * 1e-6
         inner = self._steps_per_execution - 1
         if len(gaps_s) < 2 * inner + 1:
             return None
@@ -82,21 +83,21 @@ class PipelineModelMeter:
         )
 
     def take(self) -> Any:
-        """Ends the stretch and begins the next one."""
+        """Returns the model as it is, or None where the pipeline is gone."""
         iterator = self._iterator()
         return None if iterator is None else self._reader.read(iterator)
 
-    def read(self, taken: Any, stretch: Stretch) -> Reading:
+    def read(self, taken: Sequence[Any], stretch: Stretch) -> Reading:
         """Says how long a stretch waited."""
-        if taken is None:
+        if any(each is None for each in taken):
             return Reading(None, unknown_because="the pipeline was gone before it was read")
-        model = self._reader.parse(taken)
-        self._on_model(model)
-        before, self._fetched = self._fetched, model.nodes[model.output].num_elements
+        models = [self._reader.parse(each) for each in taken]
+        for model in models:
+            self._on_model(model)
         buffered = None
         if self._buffer is not None:
-            buffered = float(model.nodes[self._buffer].buffered_elements)
-        gaps_s = self._gaps_between(stretch, self._fetched - before, _gaps_s(model))
+            buffered = float(models[-1].nodes[self._buffer].buffered_elements)
+        gaps_s = self._gaps_between(stretch, models)
         if stretch.duration_s >= LONGEST_GAP_S <= stretch.durations_s.max():
             return Reading(None, None, buffered, "executions took ten seconds or more")
         if gaps_s is None:
@@ -104,14 +105,15 @@ class PipelineModelMeter:
             return Reading(None, None, buffered, because)
         if self._hidden is not None:
             return self._hidden.read(stretch, gaps_s, buffered)
-        if len(gaps_s) == stretch.calls:
-            in_call_s = gaps_s[:, 0] if self._steps_per_execution == 1 else gaps_s.sum(axis=1)
-            waits_s = stretch.durations_s - in_call_s
-            return Reading(_within(float(waits_s.sum()), stretch), waits_s, buffered)
-        # The last of them stand for all.
-        share = stretch.calls / len(gaps_s)
-        wait_s = stretch.duration_s - share * float(gaps_s.sum())
-        return Reading(_within(wait_s, stretch), None, buffered)
+        calls = len(gaps_s)
+        waits_s = stretch.durations_s[-calls:] - gaps_s.sum(axis=1)
+        # Where tf.data has forgotten some, the last of them stand for all.
+        wait_s = stretch.calls / calls * float(waits_s.sum())
+        return Reading(
+            min(max(wait_s, 0.0), stretch.duration_s),
+            waits_s if calls == stretch.calls else None,
+            buffered,
+        )
 
     def _calibrate(self, hidden: HiddenWait) -> None:
         try:
@@ -120,40 +122,51 @@ class PipelineModelMeter:
             # All that is known then is the whole wait, hidden or not.
             self._hidden, self.confidence = None, "upper bound"
 
-    def _gaps_between(self, stretch: Stretch, new: int, gaps_s: Times) -> Times | None:
+    def _gaps_between(self, stretch: Stretch, models: Sequence[Any]) -> Times | None:
         """The gaps after each fetch of the stretch, a row each call; the last calls if not all.
 
         None where somebody else fetched too: then they are not the gaps between our entries.
         """
+        gaps_us = self._gaps_us
+        began, since = self._fetched, self._fetched
+        for model in models[:-1]:
+            _extend(gaps_us, model, _fetched(model) - since)
+            since = _fetched(model)
+        last = models[-1]
+        self._fetched = _fetched(last)
         an_execution = self._steps_per_execution
         # The call after the stretch has fetched too, and its last gaps are none of the stretch's.
-        fetched_after = new - an_execution * (stretch.calls - 1)
-        spare = fetched_after - 1
+        fetched_after = self._fetched - began - an_execution * (stretch.calls - 1)
+        spare, without_data = fetched_after - 1, 0
         if stretch.raised:
             # The fetch that found no more data, or whose step failed, adds a gap as well.
-            spare += 1
             if an_execution == 1 and fetched_after == 2:
                 fetched_after, spare = 1, 1
-        if not 1 <= fetched_after <= an_execution:
-            return None
-        if fetched_after < an_execution:
-            spare += 1  # the loop within the call looked for one more
-        end = len(gaps_s) - spare
+            else:
+                without_data += 1
+        is_ours = 1 <= fetched_after <= an_execution
+        if is_ours and fetched_after < an_execution:
+            without_data += 1  # the loop within the call looked for one more
+        _extend(gaps_us, last, self._fetched - since + without_data)
+        self._gaps_us = gaps_us[-GAPS_KEPT:]
+        end = len(gaps_us) - spare - without_data
         calls = min(stretch.calls, end // an_execution)
-        if calls <= 0:
-            # Of a long call tf.data has forgotten the first gaps. The call after it stands for it,
-            # which began with the gap that ended it.
-            alike = stretch.calls == 1 and fetched_after == an_execution <= len(gaps_s)
-            return np.roll(gaps_s[-an_execution:], -1)[None] if alike else None
-        return gaps_s[end - calls * an_execution : end].reshape(calls, an_execution)
+        if not is_ours or calls <= 0:
+            return None
+        known_us = gaps_us[end - calls * an_execution : end]
+        return np.array(known_us).reshape(calls, an_execution) * 1e-6
 
 
-def _gaps_s(model: Any) -> Times:
-    return np.array(model.gap_times) * 1e-6
+def _extend(gaps_us: list[int], model: Any, new: int) -> None:
+    """Adds the gaps that came since; those before go if tf.data has forgotten any since."""
+    latest = model.gap_times
+    if new > len(latest):
+        gaps_us.clear()
+    gaps_us.extend(latest[max(len(latest) - new, 0) :])
 
 
-def _within(wait_s: float, stretch: Stretch) -> float:
-    return min(max(wait_s, 0.0), stretch.duration_s)
+def _fetched(model: Any) -> int:
+    return int(model.nodes[model.output].num_elements)
 
 
 def _last_buffer(model: Any) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from keras_gpukit.input_wait.meters import PipelineStart, Reading, Stretch
 from keras_gpukit.records.steps import Confidence
@@ -43,10 +43,10 @@ class RequestMeter:
         return None
 
     def take(self) -> float:
-        """Ends the stretch and begins the next one."""
+        """Returns the time waited so far, in seconds."""
         return self._waited_s
 
-    def read(self, taken: float, stretch: Stretch) -> Reading:
+    def read(self, taken: Sequence[float], stretch: Stretch) -> Reading:
         """Says how long a stretch waited."""
-        before_s, self._before_s = self._before_s, taken
-        return Reading(taken - before_s)
+        before_s, self._before_s = self._before_s, taken[-1]
+        return Reading(self._before_s - before_s)
