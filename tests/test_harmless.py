@@ -153,7 +153,7 @@ def test_a_pipeline_that_cannot_be_read_is_unknown(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("not in this version")
 
-    monkeypatch.setattr(tf.data.experimental, "get_model_proto", fail)
+    monkeypatch.setattr(tf.raw_ops, "IteratorGetModelProto", fail)
     monkeypatch.setattr(tf.raw_ops, "StatsAggregatorHandle", fail)
     monitor = gpukit.Monitor(tmp_path)
     assert_same(train([]), train([monitor]))

@@ -412,6 +412,31 @@ def test_a_step_function_that_raises_is_no_step():
     clock.pause()
 
 
+def test_a_first_step_that_failed_may_be_tried_again():
+    windows = []
+    clock = StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=0,
+        on_window=windows.append,
+        choose=lambda source: FakeMeter(),
+    )
+    fails = iter([True])
+
+    def step_function(source):
+        if next(fails, False):
+            raise RuntimeError("out of memory")
+
+    step, pipeline = clock.wrap(step_function), Pipeline()
+    with pytest.raises(RuntimeError):
+        step(pipeline)
+    for _ in range(12):
+        step(pipeline)
+    clock.pause()
+    assert clock.steps == 12
+    assert sum(window.steps for window in windows) == 10
+
+
 def test_a_meter_that_fails_is_given_up_and_the_step_goes_on(caplog):
     class Breaks(FakeMeter):
         def start(self, first):

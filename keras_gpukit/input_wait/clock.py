@@ -250,7 +250,10 @@ class StepClock:
             self._wall.turn("steps", exit_s)
             self._wall.add_inside(entry_s - exit_s)  # it will be counted with the others
         self._calls.times_s = [entry_s, exit_s]
-        self._calls.due_times = 4  # the window begins with the next call
+        if not self._given_up:
+            # Not before: a first call that raises is followed by another first one.
+            self._calls.source = source
+            self._calls.due_times = 4  # the window begins with the next call
         return outputs
 
     def _raise(self, entry_s: float) -> None:
@@ -270,7 +273,6 @@ class StepClock:
         self._taken = []
 
     def _take_up(self, source: Any) -> None:
-        self._calls.source = source
         self._is_new = source not in self._chosen
         if self._is_new:
             self._chosen[source] = self._choose(source)
