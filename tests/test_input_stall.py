@@ -338,6 +338,18 @@ class Pipeline:
     """Stands in for an iterator; what matters is only which one it is."""
 
 
+def fake_clock(windows, *, first_step=0, **options):
+    """Returns a clock whose meter is a fake one, and which adds its windows to a list."""
+    return StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=first_step,
+        on_window=windows.append,
+        choose=lambda source: FakeMeter(),
+        **options,
+    )
+
+
 def clocked(durations, *, pause_after=(), raises_at=None):
     """Drives a clock by steps of given durations; gives the windows and the clock."""
     time_s = itertools.accumulate(durations, initial=0.0)
@@ -348,14 +360,7 @@ def clocked(durations, *, pause_after=(), raises_at=None):
     def now():
         return now_s
 
-    clock = StepClock(
-        phase="fit",
-        steps_per_execution=1,
-        first_step=100,
-        on_window=windows.append,
-        choose=lambda source: FakeMeter(),
-        now=now,
-    )
+    clock = fake_clock(windows, first_step=100, now=now)
     step = clock.wrap(lambda source: "logs")
     pipeline = Pipeline()
     for call in range(len(durations)):
@@ -414,13 +419,7 @@ def test_a_step_function_that_raises_is_no_step():
 
 def test_a_first_step_that_failed_may_be_tried_again():
     windows = []
-    clock = StepClock(
-        phase="fit",
-        steps_per_execution=1,
-        first_step=0,
-        on_window=windows.append,
-        choose=lambda source: FakeMeter(),
-    )
+    clock = fake_clock(windows)
     fails = iter([True])
 
     def step_function(source):

@@ -130,7 +130,6 @@ class StepClock:
         self._calls_before = 0
         # The window under way.
         self._started_s: float | None = None
-        self._started_calls = 0
         self._taken: list[Any] = []
         self._calls_taken = 0
         self._raised_taken = False
@@ -222,7 +221,7 @@ class StepClock:
 
     def pause(self) -> None:
         """Ends the window: what follows until the next step is no step's time."""
-        if self._started_s is not None and self.calls > self._started_calls:
+        if self._started_s is not None and len(self._calls.times_s) > 2:
             self._guarded(self._end_window)
         if self._calls.times_s and self._wall is not None and not self._raised:
             self._wall.end_steps(self._calls.times_s[-1])
@@ -284,19 +283,19 @@ class StepClock:
 
     def _turn(self) -> None:
         """Reads the meter; begins a window, or ends one that is long enough."""
-        entry_s = self._calls.times_s[-2]
         if self._started_s is None:
             first = max(1, FIRST_READING_AFTER_STEPS // self._steps_per_execution)
             self._calls_to_a_reading = min(first, self._most_calls_to_a_reading)
             self._start(self._stretch())
-            self._begin(entry_s)
+            self._begin()
             return
         self._take()
-        if entry_s - self._started_s >= WINDOW_S:
-            self._close(entry_s)
         twice = 2 * self._calls_to_a_reading
         self._calls_to_a_reading = min(twice, self._most_calls_to_a_reading)
-        self._set_due()
+        if self._calls.times_s[-2] - self._started_s >= WINDOW_S:
+            self._close()
+        else:
+            self._set_due()
 
     def _start(self, first: Stretch) -> None:
         is_first_of_run = self.calls == 2
@@ -309,12 +308,12 @@ class StepClock:
         if self._examples is not None:
             self._examples.start()
 
-    def _begin(self, entry_s: float) -> None:
+    def _begin(self) -> None:
         """A window begins with the latest call."""
         self._calls_before = self.calls - 1
         self._calls.times_s = self._calls.times_s[-2:]
-        self._started_s, self._started_calls = entry_s, self.calls
-        self._calls.due_s = entry_s + WINDOW_S
+        self._started_s = self._calls.times_s[0]
+        self._calls.due_s = self._started_s + WINDOW_S
         self._set_due()
 
     def _set_due(self) -> None:
@@ -336,9 +335,9 @@ class StepClock:
     def _end_window(self) -> None:
         if self.calls > self._calls_taken:
             self._take()
-        self._close(self._calls.times_s[-2])
+        self._close()
 
-    def _close(self, entry_s: float) -> None:
+    def _close(self) -> None:
         assert self._started_s is not None
         stretch = self._stretch()
         reading = self._read(stretch, self._stood_still_since(self._started_s))
@@ -348,13 +347,13 @@ class StepClock:
             phase=self._phase,
             time_s=time.time(),
             step=self.step,
-            steps=(self.calls - self._started_calls) * self._steps_per_execution,
-            duration_s=entry_s - self._started_s,
+            steps=stretch.calls * self._steps_per_execution,
+            duration_s=stretch.duration_s,
             input_wait_s=reading.wait_s,
             examples=None if self._examples is None else self._examples.read(),
             buffered_batches=reading.buffered_batches,
         )
-        self._begin(entry_s)
+        self._begin()
         self._on_window(window)
 
     def _read(self, stretch: Stretch, stood_still: bool) -> Reading:

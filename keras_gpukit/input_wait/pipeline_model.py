@@ -59,6 +59,7 @@ class PipelineModelMeter:
             raise ValueError("autotuning is off")
         self._iterator = weakref.ref(host)
         self._fetched = 0
+        self._gaps_us: list[int] = []
         self._buffer: int | None = None
         self._reader = ModelReader()
         self._reader.read(host)
