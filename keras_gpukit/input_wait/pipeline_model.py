@@ -155,7 +155,7 @@ class PipelineModelMeter:
         if not is_ours or calls <= 0:
             return None
         known_us = gaps_us[end - calls * an_execution : end]
-        return np.array(known_us).reshape(calls, an_execution) * 1e-6
+        return np.fromiter(known_us, np.float64, len(known_us)).reshape(calls, an_execution) * 1e-6
 
 
 def _extend(gaps_us: list[int], model: Any, new: int) -> None:

@@ -12,7 +12,7 @@ from keras_gpukit.records.pipeline import Cause, ContentionRecord
 
 # A thread that sleeps has to take the interpreter's lock again when it wakes. Nobody holds the
 # lock longer than `sys.getswitchinterval()` when somebody waits, unless in C code.
-NAPS = 5
+NAPS = 3
 NAP_S = 0.001
 # Waking takes 0.1 ms on an idle machine; a fifth of the switch interval is no accident.
 LATE_SWITCHES = 0.2
@@ -45,7 +45,7 @@ class ContentionSensor:
         self._late_s: list[float] = []
 
     def read(self) -> None:
-        """Takes the naps of one tick: five of a millisecond."""
+        """Takes the naps of one tick: three of a millisecond."""
         late = []
         for _ in range(NAPS):
             lay_down_s = self._now()
