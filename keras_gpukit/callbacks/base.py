@@ -37,6 +37,7 @@ class WatchingCallback(keras.callbacks.Callback):
         self._session: Session | None = None
         self._outer: Phase = "fit"
         self._quiet = False
+        self._batch_ended_s = 0.0
 
     def begin(self, session: Session, phase: Phase) -> None:
         """A phase begins; the first one is the call itself, others are inside it."""
@@ -88,7 +89,7 @@ class WatchingCallback(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Ends the window of steps."""
         if self._session is not None:
-            self.guard(self._session.step_functions.pause, "fit", once=None)
+            self.guard(self._pause, self._session, once=None)
             self._session.wall.turn("callbacks")
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -96,9 +97,8 @@ class WatchingCallback(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes when: what comes between the last batch and the epoch's end is Keras' own."""
-        session = self._session
-        if session is not None:
-            session.wall.batch_ended_s = perf_counter()
+        # Kept here: to go to where it is needed would cost more than the look at the clock.
+        self._batch_ended_s = perf_counter()
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session, or notes a validation inside it."""
@@ -134,7 +134,7 @@ class WatchingCallback(keras.callbacks.Callback):
         session = self._session
         if session is not None:
             if phase != session.phase:
-                session.step_functions.pause(session.phase)
+                self._pause(session)
                 session.wall.turn("validation")
             self.guard(self.begin, session, phase, once=phase == session.phase)
 
@@ -146,6 +146,10 @@ class WatchingCallback(keras.callbacks.Callback):
             )
         self._session = current_session(self.model, self._log_dir, phase)
         self._session.join(self._leave)
+
+    def _pause(self, session: Session) -> None:
+        session.wall.batch_ended_s = self._batch_ended_s
+        session.step_functions.pause(session.phase)
 
     def _exit(self, phase: Phase) -> None:
         session = self._session

@@ -131,8 +131,9 @@ class PipelineModelMeter:
         gaps_us = self._gaps_us
         began, since = self._fetched, self._fetched
         for model in models[:-1]:
-            _extend(gaps_us, model, _fetched(model) - since)
-            since = _fetched(model)
+            fetched = _fetched(model)
+            _extend(gaps_us, model, fetched - since)
+            since = fetched
         last = models[-1]
         self._fetched = _fetched(last)
         an_execution = self._steps_per_execution

@@ -30,7 +30,7 @@ class WallTime:
         self._spent_s: dict[Part, float] = {}
         self._inside_s = 0.0
         self.batch_ended_s = 0.0
-        """When the callback that is told of it was told that a batch ended."""
+        """When Keras told of the latest end of a batch that is known of."""
 
     @property
     def total_s(self) -> float:
