@@ -43,7 +43,7 @@ from keras_gpukit.experiments.untouched import untouched
 GOAL = 0.9
 SIZE = 64
 COUNT = 2048
-READ_S = 0.6
+READ_S = 1.2
 BATCH = 32
 AUTOTUNE = tf.data.AUTOTUNE
 Dataset = Any
@@ -365,7 +365,7 @@ def reader(dataset: Dataset) -> Callable[[], float]:
         return examples / (time.perf_counter() - began)
 
     def read() -> float:
-        read_for(READ_S / 3)  # what was made ahead while others were read
+        read_for(READ_S)  # what was made ahead while others were read
         return read_for(READ_S)
 
     return read

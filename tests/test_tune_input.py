@@ -1,5 +1,6 @@
 import gc
 import glob
+import itertools
 import os
 import tempfile
 import time
@@ -580,6 +581,22 @@ class TestTuneInput:
         trials = Trials(lambda: 1.0, seconds=0.5, compute_rate=None, tell=lambda what: None)
         assert trials.run(Attempt("cache", "", lambda: 1.0, lambda: 2.0, answer))
         assert trials.ending is None
+
+    def test_time_that_is_left_goes_into_the_last_comparison(self):
+        calls = []
+
+        def first():
+            time.sleep(0.1)
+            calls.append("first")
+            return 1.0
+
+        trials = Trials(first, seconds=3, compute_rate=None, tell=lambda what: None)
+        trials.run(Attempt("", "", lambda: 1.0, lambda: 2.0, lambda gain: ""))
+        calls.clear()
+        unclear = itertools.cycle([0.5, 3.0])
+        assert trials.confirm(lambda: next(unclear)) is None
+        assert len(calls) == rounds_module.MOST
+        assert [trial.note for trial in trials.done] == ["its gain did not hold"]
 
     def test_nothing_is_claimed_where_nothing_helps(self):
         dataset = tf.data.Dataset.from_tensors(np.zeros((8, 4))).repeat(64).prefetch(4)

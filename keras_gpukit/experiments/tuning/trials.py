@@ -16,7 +16,7 @@ THRESHOLD = 1.05
 FAST_ENOUGH = 1.1
 # One trial's share of what is left, and its longest time.
 SHARE, LONGEST_S = 0.4, 10.0
-# What is kept back to compare the tuned pipeline with the first.
+# What is kept back, at least, to compare the tuned pipeline with the first.
 RESERVE = 0.15
 # With less than this left, no trial is begun.
 LEAST_LEFT = 0.03
@@ -139,7 +139,8 @@ class Trials:
         if not any(trial.kept for trial in self.done):
             return None
         self._tell("all changes together")
-        found = compare(self._first, best, threshold=1.0, seconds=self._reserve_s)
+        seconds = self._reserve_s + max(self._left_s, 0.0)
+        found = compare(self._first, best, threshold=1.0, seconds=seconds)
         if self._gained and found.low <= 1:
             note = "its gain did not hold"
             self.done = [
