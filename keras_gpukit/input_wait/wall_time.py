@@ -30,7 +30,7 @@ class WallTime:
         self._spent_s: dict[Part, float] = {}
         self._inside_s = 0.0
         self.batch_ended_s = 0.0
-        """When Keras told of the latest end of a batch that is known of."""
+        """When Keras told of the last batch's end; set before `end_steps`."""
 
     @property
     def total_s(self) -> float:
