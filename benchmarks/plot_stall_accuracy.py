@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 INK, GRID = "#808890", "#80889040"
 COLOURS = {"spe1": "#2f81f7", "spe8": "#d97706"}
 LABELS = {"spe1": "1 step an execution", "spe8": "8 steps an execution"}
+TRUTHS = {"profile": "in the profile", "constructed": "from construction"}
 LIMITS = {"spe1": 2, "spe8": 5}
 STYLE = {
     "axes.facecolor": "none",
@@ -37,27 +38,34 @@ STYLE = {
 }
 
 
+def points(rows: list[dict], kind: str, truth: str) -> tuple[list[float], list[float]]:
+    """What is known and what is reported, in percent."""
+    known = [
+        row
+        for row in rows
+        if f"/{kind}/" in row["name"] and None not in (row.get("reported"), row.get(truth))
+    ]
+    return [100 * row[truth] for row in known], [100 * row["reported"] for row in known]
+
+
 def draw(rows: list[dict]) -> plt.Figure:
-    """Reported against profiled, and by how much they differ."""
-    figure, (both, difference) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    """Reported against profiled, and by how much it differs from either thing known."""
+    figure, (both, *differences) = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
     both.plot([0, 100], [0, 100], color=INK, linewidth=0.8)
     for kind, colour in COLOURS.items():
-        points = [
-            (100 * row["profile"], 100 * row["reported"])
-            for row in rows
-            if f"/{kind}/" in row["name"] and row.get("reported") is not None
-        ]
-        profiled = [known for known, _ in points]
-        off = [reported - known for known, reported in points]
         look = {"s": 22, "color": colour, "alpha": 0.75, "linewidths": 0}
-        both.scatter(*zip(*points, strict=True), label=f"{LABELS[kind]} ({len(points)})", **look)
-        difference.scatter(profiled, off, **look)
-        for limit in (LIMITS[kind], -LIMITS[kind]):
-            difference.axhline(limit, color=colour, linewidth=0.8, linestyle="--")
+        profiled, reported = points(rows, kind, "profile")
+        both.scatter(profiled, reported, label=f"{LABELS[kind]} ({len(profiled)})", **look)
+        for axes, truth in zip(differences, TRUTHS, strict=True):
+            known, reported = points(rows, kind, truth)
+            axes.scatter(known, [a - b for a, b in zip(reported, known, strict=True)], **look)
+            for limit in (LIMITS[kind], -LIMITS[kind]):
+                axes.axhline(limit, color=colour, linewidth=0.8, linestyle="--")
+            axes.set(xlabel=f"stall {TRUTHS[truth]}, %", ylim=(-6, 6))
     both.set(xlabel="stall in the profile, %", ylabel="stall reported, %")
     both.set_aspect("equal")
     both.legend(loc="upper left")
-    difference.set(xlabel="stall in the profile, %", ylabel="reported too much, points")
+    differences[0].set(ylabel="reported too much, points")
     return figure
 
 

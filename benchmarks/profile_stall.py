@@ -51,7 +51,7 @@ def measure(names: list[str]) -> None:
         pipeline, *_, percent = name.split("/")
         made = PIPELINES[pipeline]
         way.fit(made.make(2 * way.an_execution, 0.0))  # traces
-        step_s = way.step_s(0.0)
+        step_s = way.ready_step_s()
         batch_s = step_s / (1 - int(percent) / 100) if int(percent) else STEP_S / 2
         with tempfile.TemporaryDirectory() as folder:
             stall = gpukit.InputStall(folder)

@@ -8,6 +8,7 @@ TensorFlow starts:
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import statistics
@@ -22,11 +23,11 @@ from stall_pipelines import (
     BATCH,
     FEATURES,
     PIPELINES,
+    READY,
     Pipeline,
     expected_stall,
-    ready,
+    noting_arrivals,
     sleep,
-    unmodelled,
 )
 from xplane_truth import Capture
 
@@ -69,20 +70,18 @@ class Sort(keras.layers.Layer):
         return inputs + tf.stop_gradient(least)
 
 
-class BusyTime(keras.callbacks.Callback):
-    """Times executions that find their batches ready, on cores that were idle before."""
+class Executions(keras.callbacks.Callback):
+    """Notes when executions begin and end."""
 
-    def __init__(self, idle_s: float) -> None:
-        super().__init__()
-        self.idle_s = idle_s
-        self.durations_s: list[float] = []
+    def on_train_begin(self, logs=None):
+        self.begins_s: list[float] = []
+        self.ends_s: list[float] = []
 
     def on_train_batch_begin(self, batch, logs=None):
-        time.sleep(self.idle_s)
-        self._began_s = time.perf_counter()
+        self.begins_s.append(time.perf_counter())
 
     def on_train_batch_end(self, batch, logs=None):
-        self.durations_s.append(time.perf_counter() - self._began_s)
+        self.ends_s.append(time.perf_counter())
 
 
 class Way:
@@ -119,12 +118,45 @@ class Way:
             inputs, targets, batch_size=BATCH, shuffle=False, verbose=0, callbacks=list(callbacks)
         )
 
-    def step_s(self, idle_s: float) -> float:
-        """Time of a step that never waits."""
-        busy = BusyTime(idle_s)
-        executions = 5 if self.an_execution == 1 else 3
-        self.fit(unmodelled(ready(executions * self.an_execution).cache()), busy)
-        return statistics.fmean(busy.durations_s[1:]) / self.an_execution
+    def fit_with_pauses(self, data: object, *callbacks: keras.callbacks.Callback) -> list[float]:
+        """Returns what passes after each execution until callbacks know of its end.
+
+        Watching has its parts too, and the pipeline goes on meanwhile.
+        """
+        bare, executions, returned_s = self.model.train_function, Executions(), []
+
+        def train_function(iterator):
+            outputs = bare(iterator)
+            returned_s.append(time.perf_counter())
+            return outputs
+
+        # It shall be taken for Keras' own.
+        train_function.__module__ = bare.__module__
+        self.model.train_function = train_function
+        self.fit(data, *callbacks, executions)
+        self.model.train_function = bare
+        return [end - back for back, end in zip(returned_s, executions.ends_s, strict=True)]
+
+    def ready_step_s(self, pipeline: Pipeline = READY) -> float:
+        """Time of a step whose batch was made before, and is handed over."""
+        executions, count = Executions(), 24 // self.an_execution
+        self.fit(pipeline.make(count * self.an_execution, 0.0), executions)
+        # A generator's end is looked for by an execution that does not end.
+        spans = zip(executions.begins_s, executions.ends_s, strict=False)
+        return statistics.median([end - begin for begin, end in spans][1:]) / self.an_execution
+
+    def waiting_step_s(self, batch_s: float) -> float:
+        """Time of a step from its batch's arrival, that long after the batch before.
+
+        It finds cores that were idle, and so takes longer than one that never waits.
+        """
+        count = 5 if self.an_execution == 1 else 3
+        executions, arrivals_s, steps = Executions(), [], count * self.an_execution
+        self.fit(noting_arrivals(steps, batch_s, arrivals_s), executions)
+        # Mirrored, Keras looks at a first batch before it begins.
+        last_s = arrivals_s[-steps:][self.an_execution - 1 :: self.an_execution]
+        spans = zip(last_s, executions.ends_s, strict=True)
+        return statistics.fmean([end - last for last, end in spans][1:])
 
     def measure(self, pipeline: Pipeline, percent: int) -> dict[str, object]:
         """Fits with a pipeline so slow that a given part of the step is stalled.
@@ -137,28 +169,38 @@ class Way:
         """
         self.fit(pipeline.make(2 * self.an_execution, 0.0))  # traces
         for _ in range(ATTEMPTS):
-            step_s = self.step_s(0.0)
+            step_s = self.ready_step_s()
             batch_s = step_s / (1 - percent / 100) if percent else step_s / 2
-            row = self.measure_once(pipeline, batch_s)
+            row = self.measure_once(pipeline, batch_s, waits=percent > 0)
             if row["constructed"] is None or abs(row["constructed"] - row["profile"]) <= AGREE:
                 break
         return row
 
-    def measure_once(self, pipeline: Pipeline, batch_s: float) -> dict[str, object]:
+    def measure_once(self, pipeline: Pipeline, batch_s: float, *, waits: bool) -> dict[str, object]:
         wanted = round(STRETCH_S / batch_s / self.an_execution)
         steps = min(max(wanted * self.an_execution, 12, 5 * self.an_execution), LONGEST_CAPTURE)
-        # Cores that were idle take some time to wake up, in what is compared too.
-        idle_s = max(0.0, batch_s - STEP_S) if self.an_execution == 1 else 0.0
-        steps_s = [self.step_s(idle_s)]
+        time_step = functools.partial(self.waiting_step_s, batch_s) if waits else self.ready_step_s
+        steps_s = [time_step()]
         stall, capture = gpukit.InputStall(None), Capture()
-        self.fit(pipeline.make(steps, batch_s), stall, capture)
-        steps_s.append(self.step_s(idle_s))
+        pauses_s = self.fit_with_pauses(pipeline.make(steps, batch_s), stall, capture)
+        steps_s.append(time_step())
         record, step_s = stall.summary, statistics.fmean(steps_s)
         made_s = pipeline.made_s(batch_s)
+        # Where batches are waited for, handing them over is part of making them.
+        hand_over_s = 0.0 if waits else max(self.ready_step_s(pipeline) - step_s, 0.0)
+        constructed = expected_stall(
+            pipeline,
+            made_s,
+            hand_over_s,
+            step_s,
+            pauses_s,
+            self.an_execution,
+            overlaps=self.overlaps,
+        )
         return {
             "reported": record.stall_fraction,
             "profile": capture.stall(overlapping=self.overlaps),
-            "constructed": expected_stall(pipeline, made_s, step_s, steps, self.an_execution),
+            "constructed": constructed,
             "confidence": record.confidence,
             "mechanism": record.mechanism,
             "unknown_because": record.unknown_because,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import keras
@@ -63,18 +63,30 @@ def cached(batches: int, seconds: float) -> tf.data.Dataset:
     return dataset.apply(sleep(seconds)) if seconds else dataset
 
 
-def pause(seconds: float) -> Callable:
-    def paused(inputs, targets):
-        time.sleep(seconds)
+def passing(note: Callable[[], None]) -> Callable:
+    """Maps batches to themselves, and calls a function at each."""
+
+    def noted(inputs, targets):
+        note()
         return inputs, targets
 
     def on_batch(inputs, targets):
-        outputs = tf.numpy_function(paused, (inputs, targets), (tf.float32, tf.float32))
+        outputs = tf.numpy_function(noted, (inputs, targets), (tf.float32, tf.float32))
         for output, like in zip(outputs, (inputs, targets), strict=True):
             output.set_shape(like.shape)
         return tuple(outputs)
 
     return on_batch
+
+
+def pause(seconds: float) -> Callable:
+    return passing(lambda: time.sleep(seconds))
+
+
+def noting_arrivals(batches: int, seconds: float, arrivals_s: list[float]) -> tf.data.Dataset:
+    """Tells when each batch is there."""
+    arrived = passing(lambda: arrivals_s.append(time.perf_counter()))
+    return unmodelled(serial(batches, seconds).map(arrived).prefetch(2))
 
 
 def parallel(batches: int, seconds: float) -> tf.data.Dataset:
@@ -144,13 +156,15 @@ class Pipeline:
     Attributes:
         make: Makes one from the number of batches and the mean time to make a batch.
         workers: Batches made at a time; None where that is not settled.
-        buffer: Batches made ahead.
+        ahead: Batches made, or being made, before they are asked for.
+        made_before: Batches taken before training, by Keras, to see what they are.
         bursty: Whether all of the time goes into some of the batches.
     """
 
     make: Callable[[int, float], object]
     workers: int | None = 1
-    buffer: int = 2
+    ahead: int = 2
+    made_before: int = 0
     bursty: bool = False
 
     def made_s(self, batch_s: float) -> float:
@@ -167,61 +181,80 @@ class Pipeline:
 PIPELINES = {
     "arrays": Pipeline(lambda batches, seconds: arrays(batches)),
     "autotuned": Pipeline(autotuned, workers=None),
-    "bursty": Pipeline(bursty, buffer=4, bursty=True),
+    "bursty": Pipeline(bursty, ahead=4, bursty=True),
     "cached": Pipeline(cached),
-    "generator": Pipeline(generator),
+    "generator": Pipeline(generator, made_before=2),
     "interleaved": Pipeline(interleaved),
     "no-autotune": Pipeline(without_autotuning),
     "no-autotune-shuffled": Pipeline(shuffled_without_autotuning),
-    "parallel": Pipeline(parallel, workers=WORKERS),
-    "prefetched": Pipeline(prefetched, buffer=4),
+    "parallel": Pipeline(parallel, workers=WORKERS, ahead=2 + WORKERS),
+    "prefetched": Pipeline(prefetched, ahead=4),
     "pydataset": Pipeline(Batches),
     "pydataset-processes": Pipeline(
         lambda batches, seconds: Batches(
             batches, WORKERS * seconds, workers=WORKERS, use_multiprocessing=True
         ),
         workers=WORKERS,
-        buffer=10,
+        ahead=10,
     ),
     "pydataset-threads": Pipeline(
         lambda batches, seconds: Batches(batches, WORKERS * seconds, workers=WORKERS),
         workers=WORKERS,
-        buffer=10,
+        ahead=10,
     ),
     "serial": Pipeline(serial),
 }
 
+# Needs no making at all.
+READY = Pipeline(lambda batches, seconds: unmodelled(ready(batches).cache()))
+
 
 def expected_stall(
-    pipeline: Pipeline, batch_s: float, step_s: float, steps: int, an_execution: int
+    pipeline: Pipeline,
+    batch_s: float,
+    hand_over_s: float,
+    step_s: float,
+    pauses_s: Sequence[float],
+    an_execution: int,
+    *,
+    overlaps: bool,
 ) -> float | None:
     """Plays the making and the taking of batches through.
 
     Args:
         pipeline: What makes them.
         batch_s: Mean time from one batch to the next.
+        hand_over_s: What a batch takes that is ready.
         step_s: Time of a step.
-        steps: Steps of the fit; the first execution and the last are left out, as they are when
-            it is measured.
+        pauses_s: What passes after each execution. Of the executions the first and the last are
+            left out, as they are when it is measured.
         an_execution: Steps in an execution.
+        overlaps: Whether a batch is fetched as soon as the step before it in the execution begins,
+            and not when that has ended.
     """
     if pipeline.workers is None:
         return None
+    steps = an_execution * len(pauses_s)
     takes_s = [pipeline.workers * batch_s] * steps
     if pipeline.bursty:
         takes_s = [BURST * batch_s if n % BURST == BURST - 1 else 0.0 for n in range(steps)]
+    takes_s[: pipeline.made_before] = [0.0] * pipeline.made_before
     free_s = [0.0] * pipeline.workers
     taken_s: list[float] = []
-    waits_s, ready_s, now_s, requests_s = [], 0.0, 0.0, []
+    waits_s, executions_s, ready_s, begun_s, now_s = [], [], 0.0, 0.0, 0.0
     for step, make_s in enumerate(takes_s):
-        ahead = step - pipeline.buffer - pipeline.workers
-        worker = step % pipeline.workers
+        is_first = step % an_execution == 0
+        if is_first:
+            executions_s.append(now_s)
+        ahead, worker = step - pipeline.ahead, step % pipeline.workers
         free_s[worker] = max(free_s[worker], taken_s[ahead] if ahead >= 0 else 0.0) + make_s
         ready_s = max(ready_s, free_s[worker])
-        requests_s.append(now_s)
-        waits_s.append(max(0.0, ready_s - now_s))
-        now_s = max(now_s, ready_s)
-        taken_s.append(now_s)
-        now_s += step_s
+        asked_s = begun_s if overlaps and not is_first else now_s
+        taken_s.append(max(ready_s, asked_s) + hand_over_s)
+        begun_s = max(now_s, taken_s[-1])
+        waits_s.append(begun_s - now_s)
+        now_s = begun_s + step_s
+        if (step + 1) % an_execution == 0:
+            now_s += pauses_s[step // an_execution]
     inner = slice(an_execution, steps - an_execution)
-    return sum(waits_s[inner]) / (requests_s[steps - an_execution] - requests_s[an_execution])
+    return sum(waits_s[inner]) / (executions_s[-1] - executions_s[1])
