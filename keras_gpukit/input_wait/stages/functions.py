@@ -17,6 +17,8 @@ from keras_gpukit.records.pipeline import Work
 CALLER = "wrapper_helper"
 
 KERAS_ADAPTERS = os.path.join("keras", "src", "trainers", "data_adapters")
+# Stands between the two where a function is run as it is.
+AUTOGRAPH = os.path.join("tensorflow", "python", "autograph")
 TENSORFLOW_DATA = os.path.join("tensorflow", "python", "data")
 # Functions of these go by their names, but nobody would look at where they stand.
 LIBRARIES = (os.path.join("tensorflow", "python"), os.path.join("keras", "src"))
@@ -75,7 +77,7 @@ def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str 
         depth: In how many functions of the pipeline the function was made.
     """
     for operation in graph.get_operations():
-        frames = list(operation.traceback)
+        frames = [each for each in operation.traceback if AUTOGRAPH not in each.filename]
         called = [at for at, frame in enumerate(frames) if frame.name == CALLER]
         if len(called) > depth and called[depth] + 1 < len(frames):
             frame = frames[called[depth] + 1]
