@@ -149,6 +149,9 @@ PIPELINES = {
     "slices": lambda: tf.data.Dataset.from_tensor_slices(np.arange(COUNT)).map(double).batch(4),
 }
 
+# Which elements these have depends on the order of those before.
+ORDER_MATTERS = ("take after shuffle", "enumerate", "zip", "map of a structure")
+
 PROPOSALS = (
     changes.autotuning,
     changes.parallel_maps,
@@ -205,14 +208,12 @@ class TestSameElements:
             found = [sorted(epoch) for epoch in found]
         assert found == expected
 
-    @pytest.mark.parametrize("name", PIPELINES)
+    @pytest.mark.parametrize("name", [name for name in PIPELINES if name not in ORDER_MATTERS])
     def test_where_order_may_change_the_elements_do_not(self, name, tmp_path):
         def elements(dataset):
             return [sorted(map(str, epoch)) for epoch in epochs(dataset.unbatch())]
 
         dataset = PIPELINES[name]()
-        if name in {"take after shuffle", "enumerate", "zip", "map of a structure"}:
-            pytest.skip("which elements there are depends on their order")
         changed, _ = changed_in_every_way(dataset, Allowed(reorder=True), tmp_path, "memory")
         assert elements(changed) == elements(dataset)
 
