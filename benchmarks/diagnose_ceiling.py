@@ -2,11 +2,11 @@
 
     python benchmarks/diagnose_ceiling.py --json benchmarks/results/diagnose_ceiling.json
 
-Each pipeline has one planted cause. `diagnose` looks at it; before that and after, `fit` is timed by
-a callback of this file's own, with the cause and without it in turns: it is removed by hand, by
-having the very same batches in memory. Predicted and reached gain are compared. Two pipelines hold training
-up by more than their slowness, one by burning all cores and one by holding the interpreter's lock:
-that must be recognised, and must not be said of the others, which leave cores free.
+Each pipeline has one planted cause. `diagnose` looks at it; before that and after, `fit` is timed
+by a callback of this file's own, with the cause and without it in turns: it is removed by hand, by
+having the very same batches in memory. Predicted and reached gain are compared. Two pipelines hold
+training up by more than their slowness, one by burning all cores and one by holding the
+interpreter's lock: that must be recognised.
 
 Other programs make both estimates worse: `others` says how many cores they took meanwhile.
 
