@@ -61,10 +61,11 @@ def draw(rows: list[dict]) -> plt.Figure:
             axes.scatter(known, [a - b for a, b in zip(reported, known, strict=True)], **look)
             for limit in (LIMITS[kind], -LIMITS[kind]):
                 axes.axhline(limit, color=colour, linewidth=0.8, linestyle="--")
-            axes.set(xlabel=f"stall {TRUTHS[truth]}, %", ylim=(-6, 6))
+            axes.set(xlabel=f"stall {TRUTHS[truth]}, %")
     both.set(xlabel="stall in the profile, %", ylabel="stall reported, %")
     both.set_aspect("equal")
     both.legend(loc="upper left")
+    differences[1].sharey(differences[0])
     differences[0].set(ylabel="reported too much, points")
     return figure
 

@@ -39,7 +39,7 @@ LIMIT_S = 280
 
 def measure(names: list[str]) -> None:
     """Measures combinations of one way of running, and prints a line of JSON for each."""
-    from stall_combinations import STEP_S, Way
+    from stall_combinations import Way
     from stall_pipelines import PIPELINES
 
     import keras_gpukit as gpukit
@@ -51,8 +51,7 @@ def measure(names: list[str]) -> None:
         pipeline, *_, percent = name.split("/")
         made = PIPELINES[pipeline]
         way.fit(made.make(2 * way.an_execution, 0.0))  # traces
-        step_s = way.ready_step_s()
-        batch_s = step_s / (1 - int(percent) / 100) if int(percent) else STEP_S / 2
+        batch_s = way.batch_s(int(percent))
         with tempfile.TemporaryDirectory() as folder:
             stall = gpukit.InputStall(folder)
             profiler = gpukit.Profiler(folder, steps=STEPS, at_steps=(1,))

@@ -128,39 +128,36 @@ def off(row: dict, truth: str) -> float | None:
     return 100 * (row["reported"] - row[truth])
 
 
+def bar(
+    text: str, values: list[float], limit: float, at_least: int | None = None
+) -> tuple[str, bool, str]:
+    """What must hold of all values, or of so many; whether it does; and figures."""
+    within = sum(value <= limit for value in values)
+    wanted = len(values) if at_least is None else min(at_least, len(values))
+    return text, within >= wanted, f"{within} of {len(values)}, worst {max(values):.2f}"
+
+
 def bars(rows: list[dict]) -> list[tuple[str, bool, str]]:
-    """What must hold, whether it does, and figures."""
-    limits = []
-    for truth, name in TRUTHS.items():
-        points = {row["name"]: off(row, truth) for row in rows}
-        known = {name: abs(value) for name, value in points.items() if value is not None}
-        one = [value for name, value in known.items() if "/spe1/" in name]
-        more = [value for name, value in known.items() if "/spe8/" in name]
-        free = [
-            100 * row["reported"] for row in rows if row["name"] in known and row[truth] <= 0.01
-        ]
+    """What must hold, whether it does, and figures; nothing of what was not measured."""
+    limits: list[tuple] = []
+    for truth, known in TRUTHS.items():
+        told = [row for row in rows if off(row, truth) is not None]
+        points = [abs(off(row, truth)) for row in told]
+        one, more = (
+            [abs(off(row, truth)) for row in told if f"/{execution}/" in row["name"]]
+            for execution in ("spe1", "spe8")
+        )
+        free = [100 * row["reported"] for row in told if row[truth] <= 0.01]
         limits += [
-            (f"{name}, 1 step an execution: off by at most 2 points, 40 times", one, 2, 40),
-            (f"{name}, 8 steps an execution: off by at most 5 points", more, 5, len(more)),
-            (f"{name}: off by at most 8 points", one + more, 8, len(one + more)),
-            (f"{name}, not stalled: at most 1 point reported", free, 1, len(free)),
+            (f"{known}, 1 step an execution: off by at most 2 points, 40 times", one, 2, 40),
+            (f"{known}, 8 steps an execution: off by at most 5 points", more, 5),
+            (f"{known}: off by at most 8 points", points, 8),
+            (f"{known}, not stalled: at most 1 point reported", free, 1),
         ]
     both = [row for row in rows if all(row.get(truth) is not None for truth in TRUTHS)]
     apart = [100 * abs(row["constructed"] - row["profile"]) for row in both]
-    limits.append(("the two known: apart by at most 5 points", apart, 5, len(apart)))
-    held = [
-        (text, values, sum(value <= limit for value in values), wanted)
-        for text, values, limit, wanted in limits
-        if values
-    ]
-    return [
-        (
-            text,
-            count >= min(wanted, len(values)),
-            f"{count} of {len(values)}, worst {max(values):.2f}",
-        )
-        for text, values, count, wanted in held
-    ]
+    limits.append(("the two known: apart by at most 5 points", apart, 5))
+    return [bar(*each) for each in limits if each[1]]
 
 
 def show(rows: list[dict], console: Console) -> None:

@@ -159,6 +159,11 @@ class Way:
         spans = zip(last_s, executions.ends_s, strict=True)
         return statistics.fmean([end - last for last, end in spans][1:])
 
+    def batch_s(self, percent: int) -> float:
+        """Time from one batch to the next that stalls so much of a step, or half a step for 0."""
+        step_s = self.ready_step_s()
+        return step_s / (1 - percent / 100) if percent else step_s / 2
+
     def measure(self, pipeline: Pipeline, percent: int) -> dict[str, object]:
         """Fits with a pipeline so slow that a given part of the step is stalled.
 
@@ -170,9 +175,7 @@ class Way:
         """
         self.fit(pipeline.make(2 * self.an_execution, 0.0))  # traces
         for _ in range(ATTEMPTS):
-            step_s = self.ready_step_s()
-            batch_s = step_s / (1 - percent / 100) if percent else step_s / 2
-            row = self.measure_once(pipeline, batch_s, waits=percent > 0)
+            row = self.measure_once(pipeline, self.batch_s(percent), waits=percent > 0)
             if row["constructed"] is None or abs(row["constructed"] - row["profile"]) <= AGREE:
                 break
         return row

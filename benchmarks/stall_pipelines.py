@@ -241,20 +241,20 @@ def expected_stall(
     takes_s[: pipeline.made_before] = [0.0] * pipeline.made_before
     free_s = [0.0] * pipeline.workers
     taken_s: list[float] = []
-    waits_s, executions_s, ready_s, begun_s, now_s = [], [], 0.0, 0.0, 0.0
-    for step, make_s in enumerate(takes_s):
-        is_first = step % an_execution == 0
-        if is_first:
-            executions_s.append(now_s)
-        ahead, worker = step - pipeline.ahead, step % pipeline.workers
-        free_s[worker] = max(free_s[worker], taken_s[ahead] if ahead >= 0 else 0.0) + make_s
-        ready_s = max(ready_s, free_s[worker])
-        asked_s = begun_s if overlaps and not is_first else now_s
-        taken_s.append(max(ready_s, asked_s) + hand_over_s)
-        begun_s = max(now_s, taken_s[-1])
-        waits_s.append(begun_s - now_s)
-        now_s = begun_s + step_s
-        if (step + 1) % an_execution == 0:
-            now_s += pauses_s[step // an_execution]
+    waits_s, executions_s, ready_s, now_s = [], [], 0.0, 0.0
+    for execution, pause_s in enumerate(pauses_s):
+        executions_s.append(now_s)
+        asked_s = now_s
+        for step in range(execution * an_execution, (execution + 1) * an_execution):
+            ahead, worker = step - pipeline.ahead, step % pipeline.workers
+            room_s = taken_s[ahead] if ahead >= 0 else 0.0
+            free_s[worker] = max(free_s[worker], room_s) + takes_s[step]
+            ready_s = max(ready_s, free_s[worker])
+            taken_s.append(max(ready_s, asked_s) + hand_over_s)
+            begun_s = max(now_s, taken_s[-1])
+            waits_s.append(begun_s - now_s)
+            now_s = begun_s + step_s
+            asked_s = begun_s if overlaps else now_s
+        now_s += pause_s
     inner = slice(an_execution, steps - an_execution)
     return sum(waits_s[inner]) / (executions_s[-1] - executions_s[1])

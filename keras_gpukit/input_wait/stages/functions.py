@@ -15,10 +15,10 @@ from keras_gpukit.records.pipeline import Work
 # Where the frames of a user's function begin in an operation's traceback: behind the one of
 # TensorFlow's that calls it.
 CALLER = "wrapper_helper"
+# And this in between, where AutoGraph runs a function as it is.
+AUTOGRAPH = os.path.join("tensorflow", "python", "autograph")
 
 KERAS_ADAPTERS = os.path.join("keras", "src", "trainers", "data_adapters")
-# Stands between the two where a function is run as it is.
-AUTOGRAPH = os.path.join("tensorflow", "python", "autograph")
 TENSORFLOW_DATA = os.path.join("tensorflow", "python", "data")
 # Functions of these go by their names, but nobody would look at where they stand.
 LIBRARIES = (os.path.join("tensorflow", "python"), os.path.join("keras", "src"))
