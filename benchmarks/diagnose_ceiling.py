@@ -2,11 +2,14 @@
 
     python benchmarks/diagnose_ceiling.py --json benchmarks/results/diagnose_ceiling.json
 
-Each pipeline has one planted cause. `diagnose` looks at it; before that and after, `fit` is timed
-by a callback of this file's own, with the cause and without it in turns: it is removed by hand, by
+Each pipeline has one planted cause. `diagnose` looks at it; between its rounds, `fit` is timed by a
+callback of this file's own, with the cause and without it in turns: it is removed by hand, by
 having the very same batches in memory. Predicted and reached gain are compared. Two pipelines hold
 training up by more than their slowness, one by burning all cores and one by holding the
 interpreter's lock: that must be recognised.
+
+Between the rounds, since a machine's speed drifts by a tenth and more within a minute: what is
+gained by removing a wait is really another gain a minute later.
 
 Other programs make both estimates worse: `others` says how many cores they took meanwhile.
 
@@ -16,13 +19,17 @@ Other programs make both estimates worse: `others` says how many cores they took
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -33,11 +40,18 @@ from results_file import save
 from rich.console import Console
 from rich.table import Table
 
-from keras_gpukit.experiments.diagnose import diagnose
-from keras_gpukit.experiments.diagnosing.processor_time import busy_cpu_s, own_cpu_s
+import keras_gpukit.experiments.diagnose as experiment
+from keras_gpukit.experiments.diagnosing.processor_time import (
+    busy_cpu_s,
+    own_cpu_s,
+    wait_until_quiet,
+)
+from keras_gpukit.experiments.diagnosing.turns import Tell
+from keras_gpukit.records.diagnosis import Diagnosis
 
 BATCH, FEATURES, BATCHES = 64, 256, 48
 WITHIN = 0.10
+FIT_S = 0.4
 CONTENDED = {"burns all cores": "all cores busy", "holds the lock": "interpreter lock"}
 
 
@@ -221,21 +235,25 @@ def in_memory(dataset: tf.data.Dataset | keras.utils.PyDataset) -> tf.data.Datas
 
 
 class Pace(keras.callbacks.Callback):
-    """Times the steps of a `fit` and ends it."""
+    """Times the steps of a `fit` and ends it.
+
+    By where they begin: Keras would convert its logs for a callback that is called at their end,
+    which takes some 0.1 ms of each.
+    """
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self.seconds = seconds
-        self.ends: list[float] = []
+        self.begins: list[float] = []
 
-    def on_train_batch_end(self, batch, logs=None) -> None:
-        self.ends.append(time.perf_counter())
-        if self.ends[-1] - self.ends[0] > self.seconds and len(self.settled) >= 5:
+    def on_train_batch_begin(self, batch, logs=None) -> None:
+        self.begins.append(time.perf_counter())
+        if self.begins[-1] - self.begins[0] > self.seconds and len(self.settled) >= 5:
             self.model.stop_training = True
 
     @property
     def settled(self) -> list[float]:
-        return [end for end in self.ends if end - self.ends[0] >= 0.3 * self.seconds]
+        return [begin for begin in self.begins if begin - self.begins[0] >= 0.3 * self.seconds]
 
     @property
     def rate(self) -> float:
@@ -248,23 +266,52 @@ def fit_rate(model: keras.Model, dataset, seconds: float) -> float:
     return pace.rate
 
 
+class Trainings:
+    """Times `fit` with the planted cause and without it, in turns."""
+
+    def __init__(self, planted: tf.data.Dataset | keras.utils.PyDataset, pairs: int) -> None:
+        self.with_it: list[float] = []
+        self.without: list[float] = []
+        self.spent_s = 0.0
+        self._pairs = pairs
+        self._model, self._removed = build_model(), in_memory(planted)
+        self._planted = planted.repeat() if isinstance(planted, tf.data.Dataset) else planted
+        fit_rate(self._model, self._removed, 0.5)
+
+    def run(self) -> None:
+        began = time.perf_counter()
+        wait_until_quiet(2.0)  # buffers of the pipeline that is being diagnosed
+        for _ in range(self._pairs):
+            self.with_it.append(fit_rate(self._model, self._planted, FIT_S))
+            self.without.append(fit_rate(self._model, self._removed, FIT_S))
+        # An iterator can take seconds to be freed; not while `diagnose` measures.
+        gc.collect()
+        self.spent_s += time.perf_counter() - began
+
+
+def diagnose_between(trainings: Trainings, planted, seconds: float) -> Diagnosis:
+    """`diagnose`, with trainings where it would draw its progress; their time does not count."""
+
+    def tell(what: str, done: float) -> None:
+        if what.startswith("round"):
+            trainings.run()
+
+    def progress(shown: bool) -> AbstractContextManager[Tell]:
+        return nullcontext(tell)
+
+    with mock.patch.object(experiment, "_progress", progress):
+        diagnosis = experiment.diagnose(build_model(), planted, seconds=seconds, verbose=False)
+    spent_s = diagnosis.spent_s - trainings.spent_s
+    trainings.run()
+    return replace(diagnosis, spent_s=spent_s)
+
+
 def measure(name: str, seconds: float, pairs: int) -> dict:
     began, busy_s, own_s = time.perf_counter(), busy_cpu_s(), own_cpu_s()
-    model, planted = build_model(), PIPELINES[name]()
-    removed = in_memory(planted)
-    trained_on = planted.repeat() if isinstance(planted, tf.data.Dataset) else planted
-    fit_rate(model, removed, 0.5)
-    with_it, without = [], []
-
-    def train(pairs: int) -> None:
-        for _ in range(pairs):
-            with_it.append(fit_rate(model, trained_on, 0.7))
-            without.append(fit_rate(model, removed, 0.7))
-
-    # Half before and half after: a machine's speed drifts, by a tenth within a minute.
-    train(pairs // 2)
-    diagnosis = diagnose(model, planted, seconds=seconds, verbose=False)
-    train(pairs - pairs // 2)
+    planted = PIPELINES[name]()
+    trainings = Trainings(planted, pairs)
+    diagnosis = diagnose_between(trainings, planted, seconds)
+    with_it, without = trainings.with_it, trainings.without
     reached = statistics.median(a / b for a, b in zip(without, with_it, strict=True))
     ceiling, contention = diagnosis.ceiling_interval, diagnosis.contention
     cause = contention.cause if contention else None
@@ -289,6 +336,7 @@ def measure(name: str, seconds: float, pairs: int) -> dict:
         "interpreter_delay_ms": 1e3
         * statistics.median(each.gil_wait_s for each in diagnosis.rounds),
         "recognised": name not in CONTENDED or cause == CONTENDED[name],
+        "rounds": len(diagnosis.rounds),
         "spent_s": diagnosis.spent_s,
         "others_cores": others_s / (time.perf_counter() - began),
     }
@@ -326,7 +374,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="How well diagnose predicts.")
     parser.add_argument("--only", nargs="+", choices=PIPELINES, default=list(PIPELINES))
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--pairs", type=int, default=14)
+    parser.add_argument("--pairs", type=int, default=3, help="after each round")
     parser.add_argument("--json", help="where the figures are written, or added to")
     arguments = parser.parse_args()
 

@@ -27,7 +27,7 @@ from training import (
 from keras_gpukit.experiments import private_state
 from keras_gpukit.experiments.diagnose import diagnose
 from keras_gpukit.experiments.diagnosing.judging import judge
-from keras_gpukit.experiments.rates import compute_rate, hold, within_fit
+from keras_gpukit.experiments.rates import compute_rate, hold, replay, within_fit
 from keras_gpukit.experiments.sources import endless
 from keras_gpukit.experiments.untouched import put_back, untouched
 from keras_gpukit.records.diagnosis import Rate, Round
@@ -269,7 +269,7 @@ def test_shuffled_data_and_its_source_are_only_iterated():
     [
         (lambda: slow_dataset(40, 0.03), 1 / 0.03),
         (lambda: slow_dataset(1, 0.03), 0.5 / 0.03),
-        (lambda: slow_dataset(4, 0.03).repeat(), 0.8 / 0.03),
+        (lambda: slow_dataset(40, 0.03).repeat(), 1 / 0.03),
         (lambda: SlowPyDataset(5, 0.03), 1 / 0.03),
     ],
     ids=["dataset", "one batch", "endless", "PyDataset"],
@@ -283,6 +283,14 @@ def test_a_slow_pipeline_is_told_by_its_ceiling(dataset, rate):
         diagnosis.compute_only.median / diagnosis.actual.median, rel=0.2
     )
     assert diagnosis.examples_per_batch == BATCH
+
+
+def test_a_pipeline_that_takes_no_cores_is_measured_more_often():
+    rounds = [
+        len(diagnose(small_model(), dataset, seconds=5, verbose=False).rounds)
+        for dataset in (slow_dataset(100, 0.004), fast_dataset(100))
+    ]
+    assert rounds[0] > 6 >= rounds[1]
 
 
 def test_steps_that_take_longer_than_their_batches_gain_nothing():
@@ -303,7 +311,7 @@ def test_nothing_prepared_ahead_is_recognised():
 
 def test_a_held_lock_is_noticed():
     def burn(inputs):
-        end = time.thread_time() + 0.01
+        end = time.thread_time() + 0.03
         while time.thread_time() < end:
             sum(range(100))
         return inputs
@@ -313,7 +321,7 @@ def test_a_held_lock_is_noticed():
         return tf.ensure_shape(changed, inputs.shape), targets
 
     waits_s = []
-    for dataset in (fast_dataset(40).map(call), slow_dataset(40, 0.01)):
+    for dataset in (fast_dataset(40).map(call), slow_dataset(40, 0.03)):
         diagnosis = diagnose(sleeping_model(0.008), dataset, seconds=2, verbose=False)
         waits_s.append(np.median([each.gil_wait_s for each in diagnosis.rounds]))
     assert waits_s[0] > 0.001 > waits_s[1]
@@ -340,6 +348,11 @@ def test_held_batches_keep_what_tracing_depends_on():
     held = hold(iter(dataset), dataset.element_spec, count=2)
     assert held.element_spec == dataset.element_spec
     assert [len(batch[0]) for batch in held] == [3, 3]
+    again = replay(held)
+    assert again.element_spec == dataset.element_spec
+    assert [len(batch[0]) for batch in again.take(5)] == [3] * 5
+    # The thread that tunes a pipeline may sleep for as long as that was used, before it ends.
+    assert again.options().autotune.enabled is False
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from keras_gpukit.experiments.diagnosing.judging import judge
-from keras_gpukit.experiments.diagnosing.turns import STRETCHES, Tell, Turns
+from keras_gpukit.experiments.diagnosing.turns import Tell, Turns
 from keras_gpukit.experiments.rates import within_fit
 from keras_gpukit.experiments.sources import endless
 from keras_gpukit.experiments.untouched import untouched
@@ -102,11 +102,11 @@ def _check(model: Any, seconds: float, verbose: Any) -> None:
 def _progress(shown: bool) -> Iterator[Tell]:
     from rich.progress import Progress
 
-    # Drawn between stretches only: a thread that draws would disturb what is measured.
+    # Drawn between rounds only: a thread that draws would disturb what is measured.
     with Progress(auto_refresh=False, transient=True, disable=not shown) as progress:
-        task = progress.add_task("diagnose", total=STRETCHES)
+        task = progress.add_task("diagnose", total=1.0)
 
-        def tell(what: str, stretches_done: int) -> None:
-            progress.update(task, description=what, completed=stretches_done, refresh=True)
+        def tell(what: str, done: float) -> None:
+            progress.update(task, description=what, completed=done, refresh=True)
 
         yield tell

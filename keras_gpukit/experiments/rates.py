@@ -46,7 +46,7 @@ def compute_rate(model: Any, batches: Any, *, seconds: float, rounds: int = ROUN
         batches_each = model.steps_per_execution
         rates.extend(rate_of(train, seconds / rounds, batches=batches_each) for _ in range(rounds))
 
-    within_fit(model, batches.repeat(), experiment)
+    within_fit(model, replay(batches), experiment)
     return Rate.of(rates)
 
 
@@ -170,6 +170,25 @@ def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> 
         element_spec = tf.nest.map_structure(_leave_open, held.element_spec)
     variant = tf.data.experimental.to_variant(held)
     return tf.data.experimental.from_variant(variant, element_spec)
+
+
+def replay(held: Any) -> Any:
+    """Gives batches from memory again and again.
+
+    Nothing in it needs tuning. And the thread that would do so may miss being cancelled and sleep
+    on until it wanted to look again, for as long as the iterator has lived.
+
+    Args:
+        held: What `hold` returned.
+
+    Returns:
+        An endless `tf.data.Dataset`.
+    """
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return held.repeat().prefetch(HELD_BATCHES).with_options(options)
 
 
 def _put_together(part: Any) -> Any:

@@ -8,47 +8,59 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from keras_gpukit.experiments.diagnosing.processor_time import busy_cpu_s, wait_until_quiet
-from keras_gpukit.experiments.rates import Call, Step, hold, rate_of, run_for
+from keras_gpukit.experiments.diagnosing.processor_time import (
+    busy_cpu_s,
+    own_cpu_s,
+    wait_until_quiet,
+)
+from keras_gpukit.experiments.rates import Call, Step, hold, rate_of, replay, run_for
 from keras_gpukit.records.diagnosis import Round
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.sampling import SamplingThread
 
-# Their range is a 94 % interval of the median. Not more: each time a round empties a buffer that
-# was full, tf.data may double it, and filling it takes ever longer.
-ROUNDS = 5
+# A machine's speed changes as much from one second to the next as from one minute to the next: many
+# rounds make the result exact, not long ones. But each time a round empties a buffer that was full,
+# tf.data may double it, and while it is being filled it takes cores from training. So a pipeline
+# that takes cores has fewer rounds than one that only waits, for files on slow storage say. Six
+# rounds' range is a 97 % interval of the median; of twelve, two are left out on each side.
+ROUNDS, WAITING_ROUNDS = 6, 12
+# Of one core, while the pipeline is iterated alone.
+WAITING_SHARE = 0.2
+# Shorter rounds than of so many batches would not show what the pipeline does in the mean.
+ROUND_BATCHES = 100
 # Where a step takes seconds, fewer have to do.
 FEWEST_ROUNDS = 3
 # Coming to rest takes time of its own; a round that would need more than this is not begun.
 LEEWAY = 0.25
-KINDS = ("data alone", "together", "compute alone")
-STRETCHES = ROUNDS * len(KINDS)
-# Training has half of a round. Where computing limits, the buffers fill again at its beginning,
-# and making more batches than are used takes cores.
-SHARES = (1 / 4, 1 / 2, 1 / 4)
+# Of a round: data alone, together, compute alone.
+SHARES = (0.2, 0.45, 0.35)
 TRAINING_SETTLES = 0.4
-# Of the time, for what is slow only at the beginning, when tf.data tunes itself.
-WARM_UP = 0.1
+# Of the time: for what is slow only at the beginning, when tf.data tunes itself; and for finding
+# out, twice this, whether the pipeline takes cores.
+WARM_UP, PROBE = 0.06, 0.02
 # Buffers may hold many batches; whatever never comes to rest costs this much in each round.
 REST_S = 2.0
-# Naps of 5 ms in all: seldom enough not to slow training down, often enough for a median.
+# Buffers that need no longer were all but full.
+FULL_S = 0.05
+# For three naps of a millisecond: too seldom to slow training down, often enough for a median.
 NAP_EVERY_S = 0.05
 
-Tell = Callable[[str, int], None]
+Tell = Callable[[str, float], None]
 
 
 class Turns:
     """Rounds in which each kind is measured once, so that a drift of the machine meets all alike.
 
     The order matters. Iterating alone leaves the pipeline's buffers empty, so that training from
-    it is not flattered by what was prepared before; and before training from memory the pipeline
-    is given the time to fill them, so that it is at rest.
+    it is not flattered by what was prepared before. A pipeline that keeps up with training may fill
+    them again before, as they would be full throughout `fit`; and so may each before training from
+    memory, so that it is at rest.
 
     Args:
         model: A compiled model.
         source: What it is trained from, endless.
         seconds: How long to measure.
-        tell: Told what comes next, and how many stretches of `STRETCHES` are done.
+        tell: Told what comes next, and what share of everything is done, 0 to 1.
 
     Attributes:
         rounds: What was measured.
@@ -60,9 +72,10 @@ class Turns:
         self.rounds: list[Round] = []
         self.examples_per_batch: float | None = None
         self._model = model
-        self._warm_up_s = WARM_UP * seconds
-        self._rounds_s = (1 - WARM_UP) * seconds
+        self._warm_up_s, self._probe_s = WARM_UP * seconds, PROBE * seconds
+        self._rounds_s = (1 - WARM_UP - 2 * PROBE) * seconds
         self._tell = tell
+        self._keeps_up = False
 
     def take(self, step: Step, iterator: Any) -> None:
         """Measures; called where `fit` would train.
@@ -75,7 +88,7 @@ class Turns:
         held = hold(iterator, getattr(self.source, "element_spec", None))
         self.examples_per_batch = _mean_examples(held)
         strategy = self._model.distribute_strategy
-        memory = iter(strategy.experimental_distribute_dataset(held.repeat()))
+        memory = iter(strategy.experimental_distribute_dataset(replay(held)))
 
         def fetch() -> Any:
             return next(iterator)
@@ -83,39 +96,48 @@ class Turns:
         def train() -> Any:
             return step(iterator)
 
-        def replay() -> Any:
+        def compute() -> Any:
             return step(memory)
 
-        replay()
+        compute()
         train()
         run_for(train, self._warm_up_s)
-        end = time.perf_counter() + (1 + LEEWAY) * self._rounds_s
-        for _ in range(ROUNDS):
+        rounds = self._choose_rounds(fetch)
+        left_s = (1 + LEEWAY) * self._rounds_s
+        for number in range(rounds):
+            self._tell(f"round {number + 1} of {rounds}", number / rounds)
             began = time.perf_counter()
-            self.rounds.append(self._round(fetch, train, replay))
-            ended = time.perf_counter()
-            if len(self.rounds) >= FEWEST_ROUNDS and ended + (ended - began) > end:
+            self.rounds.append(self._round(self._rounds_s / rounds, fetch, train, compute))
+            took_s = time.perf_counter() - began
+            left_s -= took_s
+            if len(self.rounds) >= FEWEST_ROUNDS and took_s > left_s:
                 break
 
-    def _round(self, fetch: Call, train: Call, replay: Call) -> Round:
-        data_s, actual_s, compute_s = (share * self._rounds_s / ROUNDS for share in SHARES)
+    def _choose_rounds(self, fetch: Call) -> int:
+        run_for(fetch, self._probe_s)  # what was made before
+        began, spent_s = time.perf_counter(), own_cpu_s()
+        batches = run_for(fetch, self._probe_s)
+        took_s = time.perf_counter() - began
+        if own_cpu_s() - spent_s > WAITING_SHARE * took_s:
+            return ROUNDS
+        in_all = self._rounds_s * batches / took_s
+        return max(ROUNDS, min(WAITING_ROUNDS, int(in_all / ROUND_BATCHES)))
+
+    def _round(self, seconds: float, fetch: Call, train: Call, compute: Call) -> Round:
+        data_s, actual_s, compute_s = (share * seconds for share in SHARES)
         batches = self._model.steps_per_execution
-        self._announce(0)
         data_only = rate_of(fetch, data_s)
-        self._announce(1)
+        if self._keeps_up:
+            wait_until_quiet(REST_S)
         with _watched() as sensor:
             actual = rate_of(train, actual_s, batches=batches, settling=TRAINING_SETTLES)
             contention = sensor.record()
-        self._announce(2)
+        began = time.perf_counter()
         wait_until_quiet(REST_S)
-        compute_only = rate_of(replay, compute_s, batches=batches)
+        self._keeps_up = time.perf_counter() - began < FULL_S
+        compute_only = rate_of(compute, compute_s, batches=batches)
         return Round(
             data_only, actual, compute_only, contention.cores_busy_fraction, contention.gil_wait_s
-        )
-
-    def _announce(self, kind: int) -> None:
-        self._tell(
-            f"round {len(self.rounds) + 1}: {KINDS[kind]}", len(self.rounds) * len(KINDS) + kind
         )
 
 
