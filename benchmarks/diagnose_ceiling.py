@@ -46,7 +46,7 @@ from keras_gpukit.experiments.diagnosing.processor_time import (
     own_cpu_s,
     wait_until_quiet,
 )
-from keras_gpukit.experiments.diagnosing.turns import Tell
+from keras_gpukit.experiments.diagnosing.turns import REST_S, Tell
 from keras_gpukit.records.diagnosis import Diagnosis
 
 BATCH, FEATURES, BATCHES = 64, 256, 48
@@ -238,7 +238,7 @@ class Pace(keras.callbacks.Callback):
     """Times the steps of a `fit` and ends it.
 
     By where they begin: Keras would convert its logs for a callback that is called at their end,
-    which takes some 0.1 ms of each.
+    which slows the steps down.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -280,7 +280,7 @@ class Trainings:
 
     def run(self) -> None:
         began = time.perf_counter()
-        wait_until_quiet(2.0)  # buffers of the pipeline that is being diagnosed
+        wait_until_quiet(REST_S)  # buffers of the pipeline that is being diagnosed
         for _ in range(self._pairs):
             self.with_it.append(fit_rate(self._model, self._planted, FIT_S))
             self.without.append(fit_rate(self._model, self._removed, FIT_S))
