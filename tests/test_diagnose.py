@@ -265,17 +265,18 @@ def test_shuffled_data_and_its_source_are_only_iterated():
 
 # A pipeline that sleeps does so at its end too.
 @pytest.mark.parametrize(
-    ("dataset", "rate"),
+    ("dataset", "rate", "seconds"),
     [
-        (lambda: slow_dataset(40, 0.03), 1 / 0.03),
-        (lambda: slow_dataset(1, 0.03), 0.5 / 0.03),
-        (lambda: slow_dataset(40, 0.03).repeat(), 1 / 0.03),
-        (lambda: SlowPyDataset(5, 0.03), 1 / 0.03),
+        (lambda: slow_dataset(40, 0.03), 1 / 0.03, 3),
+        (lambda: slow_dataset(1, 0.03), 0.5 / 0.03, 3),
+        # Long enough for each stretch to see the end several times.
+        (lambda: slow_dataset(4, 0.03).repeat(), 0.8 / 0.03, 16),
+        (lambda: SlowPyDataset(5, 0.03), 1 / 0.03, 3),
     ],
     ids=["dataset", "one batch", "endless", "PyDataset"],
 )
-def test_a_slow_pipeline_is_told_by_its_ceiling(dataset, rate):
-    diagnosis = diagnose(sleeping_model(0.004), dataset(), seconds=3, verbose=False)
+def test_a_slow_pipeline_is_told_by_its_ceiling(dataset, rate, seconds):
+    diagnosis = diagnose(sleeping_model(0.004), dataset(), seconds=seconds, verbose=False)
     assert diagnosis.data_only.median == pytest.approx(rate, rel=0.15)
     assert diagnosis.actual.median <= 1.05 * rate
     assert diagnosis.compute_only.median <= 1.05 / 0.004
