@@ -34,7 +34,7 @@ from results_file import save
 from rich.console import Console
 from rich.table import Table
 
-from keras_gpukit.experiments.rates import compute_rate, hold
+from keras_gpukit.experiments.rates import compute_rate, hold, rate_of
 from keras_gpukit.experiments.sources import endless
 from keras_gpukit.experiments.tune_input import tune_input
 from keras_gpukit.experiments.tuning.py_dataset import PyDatasetTuning
@@ -43,7 +43,7 @@ from keras_gpukit.experiments.untouched import untouched
 GOAL = 0.9
 SIZE = 64
 COUNT = 2048
-READ_S = 1.2
+READ_S = 0.6
 BATCH = 32
 AUTOTUNE = tf.data.AUTOTUNE
 Dataset = Any
@@ -353,20 +353,15 @@ def reader(dataset: Dataset) -> Callable[[], float]:
     if isinstance(dataset, keras.utils.PyDataset):
         batches_per_s = PyDatasetTuning(dataset, READ_S, processes=False).read(dataset)
         return lambda: BATCH * batches_per_s()
-    for _ in dataset:
-        pass
-    iterator = iter(endless(dataset))
-
-    def read_for(seconds: float) -> float:
-        examples = 0
-        began = time.perf_counter()
-        while time.perf_counter() - began < seconds:
-            examples += int(next(iterator)[1].shape[0])
-        return examples / (time.perf_counter() - began)
+    for _, labels in dataset:
+        examples = int(labels.shape[0])  # in every batch: all counts are multiples of a batch's
+    repeated = endless(dataset)
 
     def read() -> float:
-        read_for(READ_S)  # what was made ahead while others were read
-        return read_for(READ_S)
+        # Anew each time, as fit does for an epoch: one that is left to wait makes batches ahead
+        # while others are read, twice as many each time.
+        iterator = iter(repeated)
+        return examples * rate_of(lambda: next(iterator), 2 * READ_S, settling=0.5)
 
     return read
 
@@ -448,7 +443,7 @@ def show(rows: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="How close tune_input comes to the best by hand.")
     parser.add_argument("--seconds", type=float, default=60, help="for each tuning")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=18)
     parser.add_argument("--only", type=int, nargs="+", help="numbers of pipelines, from 1")
     parser.add_argument("--json", help="where the figures are written")
     arguments = parser.parse_args()

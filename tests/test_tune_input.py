@@ -22,9 +22,10 @@ from keras_gpukit.experiments.tuning.pipeline import PipelineTuning
 from keras_gpukit.experiments.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.experiments.tuning.randomness import impurities, varies
 from keras_gpukit.experiments.tuning.reading import Readings
+from keras_gpukit.experiments.tuning.tf_private import kind
 from keras_gpukit.experiments.tuning.trials import Attempt, Trials
 from keras_gpukit.records.codec import from_dict, to_dict
-from keras_gpukit.records.tuning import TuningRecord
+from keras_gpukit.records.tuning import Trial, TuningRecord
 
 COUNT = 48
 
@@ -150,7 +151,7 @@ PIPELINES = {
 }
 
 # Which elements these have depends on the order of those before.
-ORDER_MATTERS = ("take after shuffle", "enumerate", "zip", "map of a structure")
+ORDER_MATTERS = ("take after shuffle", "enumerate", "zip", "padded_batch of a structure")
 
 PROPOSALS = (
     changes.autotuning,
@@ -534,7 +535,7 @@ class TestTuneInput:
 
         def kept(self, attempt):
             seen.extend([attempt.name, *os.listdir(tmp_path)])
-            return True
+            return Trial(attempt.name, attempt.description, kept=True)
 
         monkeypatch.setattr(Trials, "run", kept)
         monkeypatch.setattr(Trials, "confirm", lambda self, best: None)
@@ -580,7 +581,7 @@ class TestTuneInput:
             return ""
 
         trials = Trials(lambda: 1.0, seconds=0.5, compute_rate=None, tell=lambda what: None)
-        assert trials.run(Attempt("cache", "", lambda: 1.0, lambda: 2.0, answer))
+        assert trials.run(Attempt("cache", "", lambda: 1.0, lambda: 2.0, answer)).kept
         assert trials.ending is None
 
     def test_time_that_is_left_goes_into_the_last_comparison(self):
@@ -592,12 +593,56 @@ class TestTuneInput:
             return 1.0
 
         trials = Trials(first, seconds=3, compute_rate=None, tell=lambda what: None)
-        trials.run(Attempt("", "", lambda: 1.0, lambda: 2.0, lambda gain: ""))
+        attempt = Attempt("", "", lambda: 1.0, lambda: 2.0, lambda gain: "")
+        trials.run(attempt)
         calls.clear()
+        assert trials.confirm(lambda: 1.0).gain == pytest.approx(2)  # of one change all is known
+        assert not calls
+        trials.run(attempt)
         unclear = itertools.cycle([0.5, 3.0])
         assert trials.confirm(lambda: next(unclear)) is None
         assert len(calls) == rounds_module.MOST
-        assert [trial.note for trial in trials.done] == ["its gain did not hold"]
+        assert {trial.note for trial in trials.done} == {"its gain did not hold"}
+
+    @pytest.mark.parametrize(
+        ("gain", "noise", "note"),
+        [
+            (1.08, 1.08, ""),
+            (1.04, 1.02, "less than 5 % faster"),
+            (1.1, 1.5, "no gain outside the noise"),
+            (1.0, 1.02, "no faster"),
+        ],
+    )
+    def test_what_is_kept_is_faster_and_by_enough(self, gain, noise, note):
+        rates = itertools.cycle([gain * noise, gain / noise])
+        trials = Trials(lambda: 1.0, seconds=60, compute_rate=None, tell=lambda what: None)
+        trial = trials.run(Attempt("", "", lambda: 1.0, lambda: next(rates), lambda gain: ""))
+        assert trial.gain == pytest.approx(gain, rel=0.01)
+        assert trial.kept == (not note)
+        assert trial.note == note
+
+    def test_changes_too_small_to_tell_alone_are_tried_together(self, monkeypatch):
+        phases = itertools.cycle([1.02, 1 / 1.02])
+
+        def of(readings, dataset, consumer_s=0.0):
+            # Each parallel stage brings 4 %, threads cost a tenth; a round's noise is 4 %.
+            rate = 1.04 ** sum("Parallel" in kind(stage) for stage in stages(dataset))
+            rate *= 0.9 if dataset.options().threading.private_threadpool_size else 1.0
+            here = next(phases)
+            noise = itertools.cycle([here, 1 / here])
+            return lambda: rate * next(noise)
+
+        monkeypatch.setattr(Readings, "of", of)
+        tuned = tune_input(numbers().map(at_random).batch(4), seconds=20, **QUIETLY)
+        alone, together = tuned.trials[:2], tuned.trials[-1]
+        assert [trial.change for trial in alone] == ["parallel-map", "parallel-batch"]
+        assert not any(trial.kept for trial in tuned.trials[:-1])
+        assert together.kept
+        assert all(trial.description in together.description for trial in alone)
+        assert [kind(stage) for stage in stages(tuned.dataset)][:2] == [
+            "ParallelBatch",
+            "ParallelMap",
+        ]
 
     def test_nothing_is_claimed_where_nothing_helps(self):
         dataset = tf.data.Dataset.from_tensors(np.zeros((8, 4))).repeat(64).prefetch(4)
@@ -651,12 +696,12 @@ class TestTuneInput:
         state, numpy_state = generator.state.numpy(), np.random.get_state()[1].copy()
         runs = []
 
-        def interrupted(self, attempt, **arguments):
+        def interrupted(self, attempt):
             attempt.after()
             runs.append(attempt)
             if len(runs) == 3:
                 raise KeyboardInterrupt
-            return True
+            return Trial(attempt.name, attempt.description, kept=True)
 
         def drawn(x):
             return tf.cast(x, tf.float32) + generator.uniform(())

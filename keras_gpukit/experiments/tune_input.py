@@ -75,9 +75,10 @@ def tune_input(
 ) -> TunedInput:
     """Makes an input pipeline faster by trying changes, and measuring each.
 
-    Each change is read in turn with the best pipeline so far, and kept only if it is at least 5 %
-    faster with 95 % confidence. The tuned dataset gives the same elements in the same order, in
-    every epoch. The functions in it are those that were given; none is traced anew.
+    Each change is read in turn with the best pipeline so far, and kept only if it is 5 % faster,
+    and faster at all with 95 % confidence; changes that bring less are tried together. The tuned
+    dataset gives the same elements in the same order, in every epoch. The functions in it are those
+    that were given; none is traced anew.
 
     For a `tf.data.Dataset`, tried are: maps, reading of files and batching in parallel, a cache,
     more threads, and prefetching. A cache stands below every shuffle and all that is random. For a

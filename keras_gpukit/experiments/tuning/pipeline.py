@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -13,11 +13,12 @@ from keras_gpukit.experiments.tuning.chain import anew, changeable, stages
 from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission
 from keras_gpukit.experiments.tuning.reading import Readings, made_anew
-from keras_gpukit.experiments.tuning.rounds import Gain, Read
+from keras_gpukit.experiments.tuning.rounds import Read
 from keras_gpukit.experiments.tuning.tf_private import Dataset, cache_file, kind
 from keras_gpukit.experiments.tuning.tf_private import variables as variables_of
-from keras_gpukit.experiments.tuning.trials import Attempt, Trials
+from keras_gpukit.experiments.tuning.trials import THRESHOLD, Attempt, Decide, Trials, small_gain
 from keras_gpukit.experiments.untouched import put_back
+from keras_gpukit.records.tuning import Trial
 
 # The step that prefetching is tried beside takes as long as a batch, but no longer than this.
 LONGEST_STEP_S = 0.05
@@ -70,6 +71,7 @@ class PipelineTuning:
         self._permission = permission
         self._readings = readings
         self._lines: list[str] = []
+        self._small_gains: dict[changes.Proposal, float] = {}
 
     def read(self, dataset: Dataset) -> Read:
         """Reads a pipeline."""
@@ -99,6 +101,7 @@ class PipelineTuning:
         if self._try_caching(trials):
             self._try_all(_ABOVE_A_CACHE, trials)
         self._try_all(_AFTER_CACHING, trials)
+        self._try_together(trials)
         if self._best is self._dataset:
             return self._dataset
         tuned = anew(self._best)
@@ -141,8 +144,30 @@ class PipelineTuning:
             if trials.ending:
                 return
             change = propose(self._best, self._allowed)
+            if change is None:
+                continue
+            trial = self._try(change, trials)
+            counts = not change.blocked and not change.overlaps
+            self._small_gains[propose] = small_gain(trial) if counts else 1.0
+
+    def _try_together(self, trials: Trials) -> None:
+        """What alone brings too little, or is hidden by the noise, at once and for longer."""
+        dataset, found, gain = self._best, [], 1.0
+        for propose, brought in self._small_gains.items():
+            change = propose(dataset, self._allowed) if brought > 1 else None
             if change is not None:
-                self._try(change, trials, lambda found, change=change: change.blocked)  # type: ignore[misc]
+                dataset = change.dataset
+                found.append(change)
+                gain *= brought
+        if gain <= THRESHOLD or trials.ending:
+            return
+        together = Change(
+            "together",
+            "read for longer: " + ", ".join(change.description for change in found),
+            dataset,
+            lines=tuple(line for change in found for line in change.lines),
+        )
+        self._try(together, trials, is_last=True)
 
     def _try_caching(self, trials: Trials) -> bool:
         permission = self._permission
@@ -155,24 +180,32 @@ class PipelineTuning:
             trials.skip("cache", "cache elements", reason)
             return False
         description = change.description
-        return self._try(change, trials, lambda found: permission.decide(description, found))
+        trial = self._try(change, trials, lambda found: permission.decide(description, found))
+        return trial.kept
 
-    def _try(self, change: Change, trials: Trials, decide: Callable[[Gain], str]) -> bool:
+    def _try(
+        self,
+        change: Change,
+        trials: Trials,
+        decide: Decide | None = None,
+        *,
+        is_last: bool = False,
+    ) -> Trial:
         step_s = min(LONGEST_STEP_S, 1 / trials.best.median) if change.overlaps else 0.0
         before = self._readings.of(self._best, step_s)
         after = self._readings.of(change.dataset, step_s)
-        kept = trials.run(
-            Attempt(
-                change.name,
-                change.description,
-                before,
-                after,
-                decide,
-                change.note,
-                change.overlaps,
-            )
+        attempt = Attempt(
+            change.name,
+            change.description,
+            before,
+            after,
+            decide or (lambda found: change.blocked),
+            change.note,
+            change.overlaps,
+            is_last,
         )
-        if kept:
+        trial = trials.run(attempt)
+        if trial.kept:
             self._best = change.dataset
             self._lines += [line for line in change.lines if line not in self._lines]
-        return kept
+        return trial

@@ -97,10 +97,10 @@ class PyDatasetTuning:
             setattr(changed, name, value)
         name = "-".join(settings).replace("_", "-")
         before, after = self.read(self._best), self.read(changed)
-        kept = trials.run(Attempt(name, description, before, after, lambda found: "", note))
-        if kept:
+        trial = trials.run(Attempt(name, description, before, after, lambda found: "", note))
+        if trial.kept:
             self._best = changed
-        return kept
+        return trial.kept
 
 
 def _reader(dataset: Any, read_s: float) -> Read:

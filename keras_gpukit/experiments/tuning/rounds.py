@@ -10,11 +10,14 @@ from collections.abc import Callable
 Read = Callable[[], float]
 """Begins a pipeline, reads it for a moment, and returns its rate in batches a second."""
 
-LEAST, MOST = 4, 10
+LEAST, MOST = 4, 20
 """Rounds at least, and at most."""
 
 # Student's t for a two-sided 95 % interval, by degrees of freedom.
-_T = (math.inf, 12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+_T = (
+    *(math.inf, 12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262),
+    *(2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093),
+)
 
 
 class Gain:

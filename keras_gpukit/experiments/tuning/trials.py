@@ -37,6 +37,7 @@ class Attempt:
         decide: Asked about a change that is faster.
         note: What to know of the change.
         overlaps: Whether it is read beside a step, which reading alone would not show.
+        is_last: Whether it may take all the time that is left.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Attempt:
     decide: Decide
     note: str = ""
     overlaps: bool = False
+    is_last: bool = False
 
 
 class Trials:
@@ -78,7 +80,7 @@ class Trials:
         """Rate of the pipeline as it came."""
         self.best = self.first_rate
         """Rate of the best so far, read alone."""
-        self._gained = False
+        self._gains: list[Gain] = []
 
     @property
     def ending(self) -> Ending | None:
@@ -92,39 +94,30 @@ class Trials:
     def _left_s(self) -> float:
         return self._ends - time.perf_counter()
 
-    def run(self, attempt: Attempt) -> bool:
-        """Tries a change.
-
-        Returns:
-            Whether it is to be kept.
-        """
+    def run(self, attempt: Attempt) -> Trial:
+        """Tries a change."""
         self._tell(attempt.description)
-        seconds = min(LONGEST_S, SHARE * self._left_s)
+        seconds = self._left_s if attempt.is_last else min(LONGEST_S, SHARE * self._left_s)
         found = compare(attempt.before, attempt.after, threshold=THRESHOLD, seconds=seconds)
         kept, note = False, attempt.note
-        if found.low > THRESHOLD:
+        if found.low > 1 and found.gain >= THRESHOLD:
             asked = time.perf_counter()
             reason = attempt.decide(found)
             # The user may take long to answer.
             self._ends += time.perf_counter() - asked
             kept, note = not reason, reason or note
+        elif found.low > 1:
+            note = "less than 5 % faster"
         else:
             note = "no faster" if found.high < THRESHOLD else "no gain outside the noise"
-        self.done.append(
-            Trial(
-                attempt.name,
-                attempt.description,
-                found.gain,
-                found.low,
-                found.high,
-                kept,
-                note,
-            )
+        trial = Trial(
+            attempt.name, attempt.description, found.gain, found.low, found.high, kept, note
         )
+        self.done.append(trial)
         if kept and not attempt.overlaps:
-            self._gained = True
+            self._gains.append(found)
             self.best = Rate.of(found.after)
-        return kept
+        return trial
 
     def skip(self, name: str, description: str, reason: str) -> None:
         """Notes a change that could not be tried."""
@@ -136,12 +129,15 @@ class Trials:
         Returns:
             The gain; None where there is none, and no change is kept.
         """
-        if not any(trial.kept for trial in self.done):
+        kept = sum(trial.kept for trial in self.done)
+        if not kept:
             return None
+        if kept == len(self._gains) == 1:
+            return self._gains[0]  # the first is what it was compared with
         self._tell("all changes together")
         seconds = self._reserve_s + max(self._left_s, 0.0)
         found = compare(self._first, best, threshold=1.0, seconds=seconds)
-        if self._gained and found.low <= 1:
+        if self._gains and found.low <= 1:
             note = "its gain did not hold"
             self.done = [
                 replace(trial, kept=False, note=note) if trial.kept else trial
@@ -149,3 +145,10 @@ class Trials:
             ]
             return None
         return found
+
+
+def small_gain(trial: Trial) -> float:
+    """What a change that was not kept may bring all the same; 1.0 of any other."""
+    if trial.kept or trial.gain is None or trial.low is None or trial.high is None:
+        return 1.0
+    return trial.gain if trial.low > 1 or trial.high >= THRESHOLD else 1.0
