@@ -26,6 +26,7 @@ from training import (
 
 from keras_gpukit.experiments import private_state
 from keras_gpukit.experiments.diagnose import diagnose
+from keras_gpukit.experiments.diagnosing import turns
 from keras_gpukit.experiments.diagnosing.judging import judge
 from keras_gpukit.experiments.rates import compute_rate, hold, replay, within_fit
 from keras_gpukit.experiments.sources import endless
@@ -245,7 +246,7 @@ def values():
 
 for dataset in (slow_dataset(8, 0.02), SlowPyDataset(8, 0.02)):
     before = values()
-    diagnosis = diagnose(model, dataset, seconds=1)
+    diagnosis = diagnose(model, dataset, seconds=3)
     after = values()
     assert len(before) == len(after)
     assert all(a.tobytes() == b.tobytes() for a, b in zip(before, after))
@@ -267,11 +268,11 @@ def test_shuffled_data_and_its_source_are_only_iterated():
 @pytest.mark.parametrize(
     ("dataset", "rate", "seconds"),
     [
-        (lambda: slow_dataset(40, 0.03), 1 / 0.03, 3),
+        (lambda: slow_dataset(40, 0.06), 1 / 0.06, 6),
         (lambda: slow_dataset(1, 0.03), 0.5 / 0.03, 3),
         # Long enough for each stretch to see the end several times.
         (lambda: slow_dataset(4, 0.03).repeat(), 0.8 / 0.03, 16),
-        (lambda: SlowPyDataset(5, 0.03), 1 / 0.03, 3),
+        (lambda: SlowPyDataset(5, 0.06), 1 / 0.06, 6),
     ],
     ids=["dataset", "one batch", "endless", "PyDataset"],
 )
@@ -286,12 +287,36 @@ def test_a_slow_pipeline_is_told_by_its_ceiling(dataset, rate, seconds):
     assert diagnosis.examples_per_batch == BATCH
 
 
-def test_a_pipeline_that_takes_no_cores_is_measured_more_often():
-    rounds = [
-        len(diagnose(small_model(), dataset, seconds=5, verbose=False).rounds)
-        for dataset in (slow_dataset(100, 0.004), fast_dataset(100))
-    ]
-    assert rounds[0] > 6 >= rounds[1]
+def test_a_pipeline_that_takes_no_cores_is_measured_more_often(monkeypatch):
+    chosen = []
+    choose = turns.Turns._choose_rounds
+
+    def note(self, fetch):
+        chosen.append(choose(self, fetch))
+        return turns.FEWEST_ROUNDS
+
+    monkeypatch.setattr(turns, "ROUND_BATCHES", 10)  # so that sleeping long leaves enough
+    monkeypatch.setattr(turns.Turns, "_choose_rounds", note)
+    for dataset in (slow_dataset(100, 0.02), fast_dataset(100)):
+        diagnose(small_model(), dataset, seconds=5, verbose=False)
+    assert chosen[0] > turns.ROUNDS == chosen[1]
+
+
+@pytest.mark.parametrize(("rest_s", "fills_before"), [(0.0, True), (0.1, False)])
+def test_a_pipeline_that_keeps_up_fills_its_buffers_before_training(
+    rest_s, fills_before, monkeypatch
+):
+    rests = []
+
+    def rest(longest_s):
+        rests.append(longest_s)
+        time.sleep(rest_s)
+
+    monkeypatch.setattr(turns, "wait_until_quiet", rest)
+    diagnosis = diagnose(small_model(), fast_dataset(100), seconds=2, verbose=False)
+    rounds = len(diagnosis.rounds)
+    # One before training from memory in each, and before training from the second on.
+    assert len(rests) == (2 * rounds - 1 if fills_before else rounds)
 
 
 def test_steps_that_take_longer_than_their_batches_gain_nothing():

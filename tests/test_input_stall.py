@@ -111,7 +111,7 @@ def test_executions_longer_than_tf_data_remembers_are_unknown_and_say_so():
 
 def test_eager_executions_hide_nothing():
     model = small_model(steps_per_execution=4, run_eagerly=True)
-    record = stall(slow_dataset(24, 0.1), model)
+    record = stall(slow_dataset(12, 0.3), model)
     assert record.confidence == "exact"
     assert record.stall_fraction >= 0.3
 
@@ -301,7 +301,7 @@ cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 told = {}
-for name, data in (("slow", slow_dataset(30, 0.1)), ("fast", fast_dataset(40))):
+for name, data in (("slow", slow_dataset(12, 0.25)), ("fast", fast_dataset(40))):
     with strategy.scope():
         model = sleeping_model(0.005)
     callback = gpukit.InputStall(None)

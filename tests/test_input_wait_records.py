@@ -60,6 +60,7 @@ def parts(breakdown):
 def test_the_parts_add_up_to_the_wall_time(steps_per_execution):
     model = sleeping_model(0.005, steps_per_execution=steps_per_execution)
     data, validation_data = slow_dataset(BATCHES, 0.02), fast_dataset(5)
+    watched(fast_dataset(5))  # what a process's first fit sets up is no part of this one
     began = time.perf_counter()
     breakdown = watched(data, model, validation_data=validation_data).breakdown
     wall_s = time.perf_counter() - began
@@ -138,7 +139,7 @@ def test_filling_a_shuffle_buffer_starts_an_epoch_and_is_no_stall(modelled):
 
 
 def test_no_shuffle_buffer_takes_no_time_to_fill():
-    record = watched(slow_dataset(BATCHES, 0.05))
+    record = watched(slow_dataset(BATCHES, 0.1))
     assert record.pipeline_start.shuffle_s == 0
     assert record.pipeline_start.mean_s >= 0.04
 
