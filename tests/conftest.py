@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -14,6 +15,25 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _what_was_imported_is_there_to_stay():
+    gc.collect()
+    gc.freeze()  # TensorFlow's objects take each full collection tenths of a second
+
+
+@pytest.fixture
+def undisturbed():
+    """For tests that time steps: Python frees nothing meanwhile.
+
+    To look for what it could free takes it tenths of a second, and to free a pipeline as long as
+    that lived: a step in which that happens is no longer as slow as its test made it.
+    """
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,8 @@ from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 RECORDS = {
     gpukit.InputStall: InputRecord,
     gpukit.GPUMemory: MemoryRecord,

@@ -34,6 +34,8 @@ from keras_gpukit.experiments.untouched import put_back, untouched
 from keras_gpukit.records.diagnosis import Rate, Round
 from keras_gpukit.reports.diagnosis import conclusions, print_diagnosis
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 
 class Adversary(keras.Model):
     """Has whatever its own `train_step` can have: two optimizers, counts, sources of chance."""

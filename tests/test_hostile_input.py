@@ -19,6 +19,8 @@ from training import BATCH, FEATURES, arrays, slow_dataset, small_model
 import keras_gpukit as gpukit
 from keras_gpukit.sensors.heartbeat import Heartbeat
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 ROWS = 80 * BATCH
 
 

@@ -24,6 +24,8 @@ import keras_gpukit as gpukit
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.meters import Reading
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 # The step of a small model takes about a millisecond, so such a pipeline always holds it up, also
 # on a machine that is busy with other things. How exact the figures are, a benchmark shows.
 PIPELINE_S = 0.02

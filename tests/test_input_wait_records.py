@@ -23,6 +23,8 @@ from keras_gpukit.input_wait.trend import MOST_POINTS, Trend
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.steps import StepWindow, WaitSpread
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 BATCHES = 30
 STEP_PAUSE_S, EPOCH_PAUSE_S = 0.02, 0.5
 

@@ -24,6 +24,8 @@ from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
 from keras_gpukit.profiling.capturing.triggers import EveryInterval, RequestFile, StepSchedule
 from keras_gpukit.records.steps import StepWindow
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 QUIET = {"at_steps": (), "slower": None, "stall_rise": None, "utilization_drop": None}
 
 

@@ -11,6 +11,8 @@ from training import SlowPyDataset, fast_dataset, sleeping_model, slow_generator
 import keras_gpukit as gpukit
 from keras_gpukit.sensors.python_time import MINIMUM_LOOKS, PythonTimeSensor
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 BATCH_S = 0.1
 
 

@@ -19,6 +19,8 @@ from keras_gpukit.input_wait.stages.readings import MeasuredNode, Node, Reading
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.sensors.interpreter import ContentionSensor, contention
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 # What tf.data's model says, several times, of pipelines made by hand.
 
 

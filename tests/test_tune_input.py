@@ -27,6 +27,8 @@ from keras_gpukit.experiments.tuning.trials import Attempt, Trials
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.tuning import Trial, TuningRecord
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 COUNT = 48
 
 
