@@ -18,6 +18,7 @@ from training import (
     slow_dataset,
     slow_generator,
     small_model,
+    working_model,
 )
 
 import keras_gpukit as gpukit
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.usefixtures("undisturbed")
 # The step of a small model takes about a millisecond, so such a pipeline always holds it up, also
 # on a machine that is busy with other things. How exact the figures are, a benchmark shows.
 PIPELINE_S = 0.02
+# Likewise, such a step takes many times as long as fetching what is there.
+STEP_S = 0.01
 BATCHES = 40
 
 
@@ -40,7 +43,7 @@ def stall(data, model=None, **fit_options):
 
 
 def test_a_pipeline_four_times_as_slow_as_the_step_stalls_it():
-    model, throughput = sleeping_model(0.005), gpukit.Throughput(None)
+    model, throughput = sleeping_model(STEP_S), gpukit.Throughput(None)
     model.fit(fast_dataset(BATCHES), epochs=2, verbose=0, callbacks=[throughput])
     step_s = throughput.summary.step_time_s
     record = stall(slow_dataset(BATCHES, 4 * step_s), model)
@@ -50,13 +53,13 @@ def test_a_pipeline_four_times_as_slow_as_the_step_stalls_it():
 
 
 def test_a_cached_pipeline_does_not_stall():
-    record = stall(fast_dataset(BATCHES), sleeping_model(0.005), epochs=2)
+    record = stall(fast_dataset(BATCHES), sleeping_model(STEP_S), epochs=2)
     assert record.stall_fraction < 0.05
 
 
 @pytest.mark.parametrize("options", [{"jit_compile": True}, {"run_eagerly": True}])
 def test_jit_and_eager_steps(options):
-    model = sleeping_model(0, **options)
+    model = working_model(**options)
     assert stall(slow_dataset(20, 0.1), model).stall_fraction > 0.3
     assert stall(fast_dataset(BATCHES), model, epochs=2).stall_fraction < 0.1
 
@@ -78,7 +81,7 @@ def test_python_inputs(data, mechanism):
 
 def test_numpy_arrays_do_not_stall():
     inputs, targets = arrays(BATCHES)
-    record = stall(inputs, sleeping_model(0.005), y=targets, batch_size=BATCH, epochs=2)
+    record = stall(inputs, sleeping_model(STEP_S), y=targets, batch_size=BATCH, epochs=2)
     assert record.stall_fraction < 0.05
 
 
@@ -98,10 +101,10 @@ def test_a_stall_within_an_execution_of_several_steps():
 
 @pytest.mark.parametrize("steps", [40, 100])
 def test_long_executions_are_measured(steps):
-    model = small_model(steps_per_execution=steps)
-    record = stall(slow_dataset(4 * steps, 0.01), model)
+    record = stall(slow_dataset(4 * steps, 0.01), small_model(steps_per_execution=steps))
     assert record.measured_steps == 2 * steps
     assert record.stall_fraction >= 0.2
+    model = sleeping_model(0.005, steps_per_execution=steps)
     assert stall(fast_dataset(4 * steps), model).stall_fraction < 0.2
 
 
@@ -134,7 +137,7 @@ def test_without_autotuning_a_pipeline_is_measured(change):
     assert record.mechanism == "fetch latency"
     assert record.stall_fraction >= 0.6
     fast = without_autotuning(change(fast_dataset(BATCHES)))
-    assert stall(fast, sleeping_model(0.005), epochs=2).stall_fraction < 0.05
+    assert stall(fast, sleeping_model(STEP_S), epochs=2).stall_fraction < 0.05
 
 
 @pytest.mark.parametrize(
@@ -212,10 +215,10 @@ def test_evaluate_and_predict_are_measured():
 
 def test_validation_is_told_apart():
     callback, throughput = gpukit.InputStall(None), gpukit.Throughput(None)
-    small_model().fit(
+    sleeping_model(STEP_S).fit(
         fast_dataset(BATCHES),
         epochs=2,
-        validation_data=slow_dataset(10, PIPELINE_S),
+        validation_data=slow_dataset(10, 10 * STEP_S),
         verbose=0,
         callbacks=[callback, throughput],
     )
@@ -258,7 +261,7 @@ def test_the_end_of_data_of_unknown_length_is_no_wait():
                 time.sleep(0.5)
 
     callback = gpukit.InputStall(None)
-    sleeping_model(0.005).fit(
+    sleeping_model(STEP_S).fit(
         unknown_length(fast_dataset(12)),
         epochs=3,
         verbose=0,
@@ -305,7 +308,7 @@ strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 told = {}
 for name, data in (("slow", slow_dataset(12, 0.25)), ("fast", fast_dataset(40))):
     with strategy.scope():
-        model = sleeping_model(0.005)
+        model = sleeping_model(0.02)
     callback = gpukit.InputStall(None)
     model.fit(data, epochs=2, verbose=0, callbacks=[callback])
     told[name] = callback.summary.stall_fraction

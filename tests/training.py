@@ -52,10 +52,16 @@ class Sleep(keras.layers.Layer):
 
 def sleeping_model(seconds: float, **compile_options) -> keras.Model:
     """A model whose step takes at least the given time."""
-    sleep = [Sleep(seconds)] if seconds else []  # XLA cannot sleep
-    layers = [keras.Input((FEATURES,)), *sleep, keras.layers.Dense(1)]
-    model = keras.Sequential(layers)
+    model = keras.Sequential([keras.Input((FEATURES,)), Sleep(seconds), keras.layers.Dense(1)])
     model.compile("sgd", "mse", **{"jit_compile": False, **compile_options})
+    return model
+
+
+def working_model(**compile_options) -> keras.Model:
+    """A model whose step takes some ten milliseconds, also with XLA, which cannot sleep."""
+    wide = [keras.layers.Dense(2048) for _ in range(2)]
+    model = keras.Sequential([keras.Input((FEATURES,)), *wide, keras.layers.Dense(1)])
+    model.compile("sgd", "mse", **compile_options)
     return model
 
 
