@@ -258,13 +258,16 @@ def test_ctrl_c_in_a_step_leaves_whole_files(tmp_path):
         log.exists() and '"kind":"steps"' in log.read_text()
     ):
         time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    try:
-        _, errors = process.communicate(timeout=30)
-    except subprocess.TimeoutExpired:
-        # Of 200 interrupts TensorFlow itself loses about one, watched or not.
+    with process:
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        try:
+            _, errors = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            # Of 200 interrupts TensorFlow itself loses about one, watched or not.
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode in (1, 130, -signal.SIGINT)
     assert "KeyboardInterrupt" in errors
     last = assert_files_are_whole(tmp_path / "logs")[-1]
