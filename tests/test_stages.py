@@ -471,7 +471,8 @@ def burn():
 thread = threading.Thread(target=burn)
 thread.start()
 sensor = ContentionSensor()
-for _ in range(5):
+for _ in range(20):
+    time.sleep(0.01)  # on a busy machine the other thread takes a while to get going again
     sensor.read()
 stop = True
 thread.join()
