@@ -42,7 +42,8 @@ class Adversary(keras.Model):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second = keras.layers.Dense(4), keras.layers.Dense(1)
+        self.blocks = (keras.layers.Dense(4), keras.layers.Dense(1))
+        self.first, self.second = self.blocks
         self.drop = keras.layers.Dropout(0.5)
         self.other = keras.optimizers.Adam(0.01)
         self.mean = keras.metrics.Mean(name="mean")
@@ -83,6 +84,15 @@ def unbuilt_model(**options) -> keras.Model:
     model = keras.Sequential(layers)
     model.compile("adam", "mse", metrics=["mae"], **{"jit_compile": False, **options})
     return model
+
+
+def mixed_model() -> keras.Model:
+    """With an optimizer that scales the loss, around Adam."""
+    keras.mixed_precision.set_dtype_policy("mixed_float16")
+    try:
+        return unbuilt_model()
+    finally:
+        keras.mixed_precision.set_dtype_policy("float32")
 
 
 def dictionaries() -> tf.data.Dataset:
@@ -141,12 +151,16 @@ MODELS = {
     "own train_step": (adversary, {}, dictionaries),
     "own train_step, eager": (adversary, {"run_eagerly": True}, dictionaries),
     "unbuilt": (unbuilt_model, {}, lambda: fast_dataset(4)),
+    "mixed precision": (mixed_model, {}, lambda: fast_dataset(4)),
 }
 
 
 @pytest.mark.parametrize(
     ("kind", "trained"),
-    [*((kind, False) for kind in MODELS), ("graph", True), ("own train_step", True)],
+    [
+        *((kind, False) for kind in MODELS),
+        *((kind, True) for kind in ("graph", "own train_step", "mixed precision")),
+    ],
 )
 def test_leaves_a_model_and_its_future_untouched(kind, trained):
     make, options, make_dataset = MODELS[kind]

@@ -83,12 +83,12 @@ def _remember(model: Any) -> Iterator[Restore]:
             yield _keep_value(thing)
             continue
         if _is_followed(thing):
-            waiting += thing.__dict__.values()
+            waiting.extend(thing.__dict__.values())
             yield _keep_attributes(thing)
         if isinstance(thing, tuple):
-            waiting += thing
+            waiting.extend(thing)
         elif isinstance(thing, CONTAINERS) and not private_state.keeps_its_items_inside(thing):
-            waiting += thing.values() if isinstance(thing, dict) else thing
+            waiting.extend(thing.values() if isinstance(thing, dict) else thing)
             yield _keep_contents(thing)
 
 
