@@ -8,7 +8,14 @@ import pathlib
 
 import keras
 import pytest
-from training import SlowPyDataset, fast_dataset, slow_dataset, slow_generator, small_model
+from training import (
+    SlowPyDataset,
+    fast_dataset,
+    slow_dataset,
+    slow_generator,
+    small_model,
+    without_autotuning,
+)
 
 import keras_gpukit as gpukit
 from keras_gpukit.records.codec import SCHEMA, from_dict, to_dict
@@ -45,6 +52,19 @@ def test_each_has_a_record_after_fit_evaluate_and_predict(kind, tmp_path):
         assert isinstance(callback.summary, RECORDS[kind])
         record = to_dict(callback.summary)
         assert to_dict(from_dict(record, RECORDS[kind])) == record
+
+
+@EVERY
+def test_each_has_a_record_at_once_after_a_fit_that_failed(kind):
+    def fail(batch, logs):
+        if batch == 3:
+            raise RuntimeError("theirs")
+
+    callback = kind(None)
+    theirs = keras.callbacks.LambdaCallback(on_train_batch_end=fail)
+    with pytest.raises(RuntimeError, match="theirs"):
+        small_model().fit(fast_dataset(5), callbacks=[callback, theirs], verbose=0)
+    assert isinstance(callback.summary, RECORDS[kind])
 
 
 @EVERY
@@ -118,13 +138,17 @@ def test_callbacks_may_log_to_different_folders(tmp_path):
         lambda: SlowPyDataset(5, 0.0),
         lambda: SlowPyDataset(5, 0.0, workers=2),
         lambda: slow_generator(5, 0.0),
+        lambda: without_autotuning(fast_dataset(5)),
     ],
-    ids=["tf.data", "PyDataset", "PyDataset, two workers", "generator"],
+    ids=["tf.data", "PyDataset", "PyDataset, two workers", "generator", "tf.data, not tuned"],
 )
-def test_monitor_measures_every_kind_of_input(data, tmp_path):
+def test_monitor_measures_every_kind_of_input(data, tmp_path, caplog):
     monitor = gpukit.Monitor(tmp_path)
-    small_model().fit(data(), callbacks=[monitor], verbose=0)
+    small_model().fit(data(), validation_data=data(), callbacks=[monitor], verbose=0)
     summary = monitor.summary
+    assert [each for each in caplog.records if each.name == "keras_gpukit"] == []
+    last = records_in(tmp_path)[-1]
+    assert from_dict(last["record"], RunSummary) == summary
     assert summary.steps == 5
     assert summary.step_time_s > 0
     assert summary.examples_per_s > 0

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from training import BATCH, SlowPyDataset, arrays, fast_dataset, small_model
+from training import BATCH, SlowPyDataset, arrays, fast_dataset, small_model, without_autotuning
 
 import keras_gpukit as gpukit
 from keras_gpukit.placement.probe import PlacementProbe
@@ -340,12 +340,6 @@ class TrainsOnBatches(keras.callbacks.Callback):
         if batch == 2:
             self.model.train_on_batch(*arrays(1, seed=9))
             self.model.train_function(iter([arrays(1, seed=8)]))
-
-
-def without_autotuning(dataset):
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.with_options(options)
 
 
 @pytest.mark.parametrize(

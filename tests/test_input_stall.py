@@ -18,6 +18,7 @@ from training import (
     slow_dataset,
     slow_generator,
     small_model,
+    without_autotuning,
     working_model,
 )
 
@@ -119,12 +120,6 @@ def test_eager_executions_hide_nothing():
     record = stall(slow_dataset(12, 0.3), model)
     assert record.confidence == "exact"
     assert record.stall_fraction >= 0.3
-
-
-def without_autotuning(data):
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return data.with_options(options)
 
 
 def asking_to_be_tuned(data):

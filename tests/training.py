@@ -81,6 +81,12 @@ def slow_dataset(batches: int, seconds: float) -> tf.data.Dataset:
     return batched.apply(sleep_in_tensorflow(seconds)) if seconds else batched
 
 
+def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+
 class SlowPyDataset(keras.utils.PyDataset):
     """Each batch takes the given time to make."""
 

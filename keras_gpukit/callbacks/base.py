@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import keras
 
@@ -14,8 +14,10 @@ from keras_gpukit.callbacks.session import Session, current_session
 from keras_gpukit.errors import GPUKitError, give_up
 from keras_gpukit.records.steps import Phase
 
+R = TypeVar("R")
 
-class WatchingCallback(keras.callbacks.Callback):
+
+class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     """Base of the callbacks: begins and ends with `fit`, `evaluate` or `predict`.
 
     Nothing that goes wrong in here reaches Keras: it is said once, and the callback goes quiet.
@@ -38,6 +40,13 @@ class WatchingCallback(keras.callbacks.Callback):
         self._outer: Phase = "fit"
         self._quiet = False
         self._batch_ended_s = 0.0
+        self._summary: R | None = None
+
+    @property
+    def summary(self) -> R | None:
+        """What was measured; None before the first run."""
+        self.end_if_over()
+        return self._summary
 
     def begin(self, session: Session, phase: Phase) -> None:
         """A phase begins; the first one is the call itself, others are inside it."""
@@ -46,6 +55,11 @@ class WatchingCallback(keras.callbacks.Callback):
     def end(self, session: Session, phase: Phase) -> None:
         """A phase ends."""
         raise NotImplementedError
+
+    def end_if_over(self) -> None:
+        """Sums up a run that ended by an exception, which Keras tells nobody."""
+        if self._session is not None:
+            self._session.end_if_over()
 
     def revive(self) -> None:
         """Forgets that something failed in an earlier run."""
@@ -122,8 +136,7 @@ class WatchingCallback(keras.callbacks.Callback):
         self._exit("predict")
 
     def _enter(self, phase: Phase) -> None:
-        if self._session is not None:
-            self._session.end_if_over()
+        self.end_if_over()
         if self._session is not None and phase == self._outer:
             # The call before ended without a word.
             self._session.abort()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.callbacks.session import Session
 from keras_gpukit.placement.probe import PlacementProbe
@@ -14,7 +12,7 @@ from keras_gpukit.reports.text import placement_markdown
 NO_STEP = PlacementRecord(unknown_because="placement is read from the first training step")
 
 
-class DevicePlacement(WatchingCallback):
+class DevicePlacement(WatchingCallback[PlacementRecord]):
     """Reads the real device of each operation of the training step, once, in its first run.
 
     TensorFlow places operations without a GPU kernel on the CPU and says nothing. This says which
@@ -31,24 +29,20 @@ class DevicePlacement(WatchingCallback):
         ValueError: If `log_dir` is empty or a file.
     """
 
-    def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
-        super().__init__(log_dir)
-        self.summary: PlacementRecord | None = None
-
     def begin(self, session: Session, phase: Phase) -> None:
         """Gets ready for the first step."""
         if phase != session.phase:
             return
-        self.summary = NO_STEP
+        self._summary = NO_STEP
         if phase != "fit":
             return
         probe = PlacementProbe(session.model)
 
         def read() -> None:
-            self.summary = probe.stop()
+            self._summary = probe.stop()
             if session.log is not None:
-                session.log.values(session.step, {"placement": placement_markdown(self.summary)})
-                session.log.record("placement", self.summary, session.step)
+                session.log.values(session.step, {"placement": placement_markdown(self._summary)})
+                session.log.record("placement", self._summary, session.step)
 
         session.step_functions.first_call.before.append(probe.start)
         session.step_functions.first_call.after.append(read)

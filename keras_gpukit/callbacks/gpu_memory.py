@@ -11,7 +11,7 @@ from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.allocator import AllocatorSensor
 
 
-class GPUMemory(WatchingCallback):
+class GPUMemory(WatchingCallback[MemoryRecord]):
     """Reads current and peak memory of TensorFlow's allocator on each GPU.
 
     Writes `memory/<device>/current_bytes` and `memory/<device>/peak_bytes` about once a second.
@@ -38,7 +38,6 @@ class GPUMemory(WatchingCallback):
             raise TypeError(
                 f"`reset_peak` must be True or False. Received: reset_peak={reset_peak!r}"
             )
-        self.summary: MemoryRecord | None = None
         self._reset_peak = reset_peak
         self._sensor: AllocatorSensor | None = None
 
@@ -46,7 +45,7 @@ class GPUMemory(WatchingCallback):
         """Starts reading."""
         if phase != session.phase:
             return
-        self.summary = None
+        self._summary = None
         sensor = AllocatorSensor(session.environment.gpus, reset_peak=self._reset_peak)
         self._sensor = sensor
 
@@ -71,5 +70,5 @@ class GPUMemory(WatchingCallback):
     def end(self, session: Session, phase: Phase) -> None:
         """Sums up."""
         if phase == session.phase and self._sensor is not None:
-            self.summary = self._sensor.summarize()
+            self._summary = self._sensor.summarize()
             self._sensor = None  # a callback that watched can be copied

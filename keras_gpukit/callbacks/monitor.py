@@ -21,7 +21,7 @@ from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
 
 
-class Monitor(WatchingCallback):
+class Monitor(WatchingCallback[RunSummary]):
     """Watches a run at almost no cost and says in plain words what holds it up.
 
     It measures all that `InputStall`, `Throughput`, `GPUMemory`, `Utilization` and
@@ -54,13 +54,12 @@ class Monitor(WatchingCallback):
         if not (isinstance(verbose, (int, str)) and verbose in ("auto", 0, 1)):
             raise ValueError(f'`verbose` must be "auto", 0 or 1. Received: verbose={verbose!r}')
         self.verbose = verbose
-        self._summary: RunSummary | None = None
         self._throughput = Throughput(log_dir)
         self._input_stall = InputStall(log_dir)
         self._memory = GPUMemory(log_dir)
         self._utilization = Utilization(log_dir)
         self._placement = DevicePlacement(log_dir)
-        self._watching: tuple[WatchingCallback, ...] = (
+        self._watching: tuple[WatchingCallback[Any], ...] = (
             self._throughput,
             self._input_stall,
             self._memory,
@@ -71,13 +70,6 @@ class Monitor(WatchingCallback):
         if log_dir is not None:
             self._profiler = Profiler.on_demand_only(log_dir)
             self._watching = (*self._watching, self._profiler)
-
-    @property
-    def summary(self) -> RunSummary | None:
-        """What was measured; None before the first run."""
-        if self._session is not None:
-            self._session.end_if_over()
-        return self._summary
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts every measurement."""

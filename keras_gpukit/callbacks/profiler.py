@@ -40,7 +40,7 @@ REQUEST_FILE = "capture"
 ONLY_IN_FIT = "captures are of training steps, and this was no fit"
 
 
-class Profiler(WatchingCallback):
+class Profiler(WatchingCallback[ProfilerRecord]):
     """Captures profiles of a few training steps for TensorBoard's Profile tab.
 
     It does so at given steps, every so often, when it is asked to, and when something goes wrong:
@@ -124,7 +124,6 @@ class Profiler(WatchingCallback):
         self._slower, self._stall_rise = slower, stall_rise
         self._utilization_drop = utilization_drop
         self._yields = False
-        self._summary: ProfilerRecord | None = None
         self._recorder: Recorder | None = None
         self._others: KerasCaptures | None = None
         self._request_signal: RequestSignal | None = None
@@ -133,10 +132,8 @@ class Profiler(WatchingCallback):
     @property
     def summary(self) -> ProfilerRecord | None:
         """What became of the captures; None before the first run."""
-        if self._session is not None:
-            self._session.end_if_over()
         put_signals_back()
-        return self._summary
+        return super().summary
 
     @classmethod
     def on_demand_only(cls, log_dir: str | os.PathLike[str]) -> Profiler:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.callbacks.session import Session
@@ -13,7 +13,7 @@ from keras_gpukit.records.steps import Phase, StepWindow
 R = TypeVar("R")
 
 
-class StepWatchingCallback(WatchingCallback, Generic[R]):
+class StepWatchingCallback(WatchingCallback[R]):
     """Adds up windows of steps, and shows those of the call itself in TensorBoard.
 
     Args:
@@ -22,9 +22,14 @@ class StepWatchingCallback(WatchingCallback, Generic[R]):
 
     def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
         super().__init__(log_dir)
-        self.summary: R | None = None
-        self.validation: R | None = None
+        self._validation: R | None = None
         self._totals: dict[Phase, StepTotals] = {}
+
+    @property
+    def validation(self) -> R | None:
+        """The same of the validation within a `fit`; None where there was none."""
+        self.end_if_over()
+        return self._validation
 
     def tags(self, window: StepWindow) -> dict[str, float | None]:
         """What TensorBoard shows of a window, by tag."""
@@ -37,7 +42,7 @@ class StepWatchingCallback(WatchingCallback, Generic[R]):
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts or goes on counting."""
         if phase == session.phase:
-            self.summary = self.validation = None
+            self._summary = self._validation = None
             self._totals = {}
         totals = self._totals.setdefault(phase, StepTotals(phase))
 
@@ -53,6 +58,6 @@ class StepWatchingCallback(WatchingCallback, Generic[R]):
         session.step_functions.unwatch(phase)
         record = self.sum_up(session, self._totals[phase])
         if phase == session.phase:
-            self.summary = record
+            self._summary = record
         else:
-            self.validation = record
+            self._validation = record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 
 from keras_gpukit.callbacks.base import WatchingCallback
@@ -15,7 +14,7 @@ from keras_gpukit.sensors.nvml import GPUStatistics, NVMLSensor
 from keras_gpukit.sensors.statistics import Gauges
 
 
-class Utilization(WatchingCallback):
+class Utilization(WatchingCallback[UtilizationRecord]):
     """Reads GPUs through NVML and the host through psutil, about once a second.
 
     Writes `gpu/<index>/utilization_percent`, `gpu/<index>/memory_used_bytes`,
@@ -33,15 +32,11 @@ class Utilization(WatchingCallback):
         ValueError: If `log_dir` is empty or a file.
     """
 
-    def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
-        super().__init__(log_dir)
-        self.summary: UtilizationRecord | None = None
-
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts reading."""
         if phase != session.phase:
             return
-        self.summary = None
+        self._summary = None
         self._host_gauges = Gauges()
         host = HostSensor()
         self._nvml: NVMLSensor | None = None
@@ -62,7 +57,7 @@ class Utilization(WatchingCallback):
         if self._nvml is not None:
             self._nvml.close()
             self._nvml = None  # a callback that watched can be copied
-        self.summary = UtilizationRecord(
+        self._summary = UtilizationRecord(
             samples=self._host_gauges.readings,
             interval_s=SAMPLE_EVERY_S,
             gpus=tuple(gpu.summarize() for gpu in self._gpus.values()),

@@ -327,7 +327,7 @@ class StepClock:
     def _stretch(self) -> Stretch:
         """The calls since the window began but the latest, which begins the next one."""
         times_s = np.fromiter(self._calls.times_s, np.float64, len(self._calls.times_s))
-        stretch = Stretch(times_s[::2], times_s[1:-2:2], times_s[-1], self._raised_taken)
+        stretch = Stretch(times_s[::2], times_s[1:-2:2], float(times_s[-1]), self._raised_taken)
         if self._wall is not None:
             self._wall.add_inside(float((stretch.exits_s - stretch.entries_s[:-1]).sum()))
         return stretch
