@@ -1,3 +1,5 @@
+import ast
+import functools
 import gc
 import glob
 import itertools
@@ -150,6 +152,31 @@ PIPELINES = {
         numbers().map(double).window(4, drop_remainder=True).flat_map(lambda part: part.batch(4))
     ),
     "slices": lambda: tf.data.Dataset.from_tensor_slices(np.arange(COUNT)).map(double).batch(4),
+}
+
+# What is not read from the pipeline as a method call with its arguments.
+ODD_STAGES = {
+    "choose": lambda: tf.data.Dataset.choose_from_datasets(
+        [numbers(), numbers()], numbers().map(lambda x: x % 2)
+    ),
+    "sample": lambda: tf.data.Dataset.sample_from_datasets([numbers(), numbers()], seed=1),
+    "zip of a dictionary": lambda: tf.data.Dataset.zip({"a": numbers(), "b": numbers()}),
+    "layer": lambda: numbers().map(keras.layers.Rescaling(0.1)),
+    "partial": lambda: numbers().map(functools.partial(tf.add, np.int64(1))),
+    "take_while": lambda: numbers().take_while(lambda x: x < 9),
+    "buckets": lambda: numbers().map(tf.range).bucket_by_sequence_length(tf.size, [8], [4, 4]),
+    "ragged_batch": lambda: numbers().map(tf.range).ragged_batch(4),
+    "sparse_batch": lambda: numbers().map(lambda x: x[None]).sparse_batch(4, [4]),
+    "random": lambda: tf.data.Dataset.random(seed=1).take(9),
+    "generator": lambda: tf.data.Dataset.from_generator(
+        lambda: iter(range(3)), output_signature=tf.TensorSpec((), tf.int64)
+    ),
+    "files": lambda: tf.data.Dataset.list_files(__file__, shuffle=False),
+    "scan": lambda: numbers().scan(np.int64(0), lambda state, x: (state + x, state)),
+    "unique": lambda: numbers().unique(),
+    "sliding windows": lambda: keras.utils.timeseries_dataset_from_array(
+        np.arange(20), None, sequence_length=4
+    ),
 }
 
 # Which elements these have depends on the order of those before.
@@ -436,6 +463,38 @@ class TestCode:
         assert ".with_options(options)\n" in lines
         assert ".with_options(tuning_options)" in lines
         assert all(line.startswith("tuning_options") for line in change.lines)
+
+    def test_joined_pipelines_stand_within_each_other(self):
+        joined = zipped().map(tf.add).concatenate(numbers().map(halve).batch(5))
+        assert code(joined, joined.prefetch(2)).splitlines() == [
+            "dataset = (",
+            "    tf.data.Dataset.zip(",
+            "        tf.data.Dataset.range(...)",
+            "            .map(double),",
+            "        tf.data.Dataset.range(...)",
+            "            .map(halve),",
+            "    )",
+            "        .shuffle(9, seed=...)",
+            "        .batch(5)",
+            "        .map(...)",
+            "        .concatenate(",
+            "            tf.data.Dataset.range(...)",
+            "                .map(halve)",
+            "                .batch(5)",
+            "        )",
+            "        .prefetch(2)  # new",
+            ")",
+        ]
+
+    @pytest.mark.parametrize("name", [*PIPELINES, *ODD_STAGES])
+    def test_it_is_python_with_methods_that_there_are(self, name):
+        made = {**PIPELINES, **ODD_STAGES}[name]().repeat(2)
+        written = code(made, tf.data.Dataset.zip((made, made)).prefetch(1))
+        called = [node for node in ast.walk(ast.parse(written)) if isinstance(node, ast.Call)]
+        assert called
+        for call in called:
+            assert hasattr(tf.data.Dataset, call.func.attr)
+        assert "flat_map_fn" not in written
 
 
 class TestAdvice:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from keras_gpukit.experiments.tuning import tf_private
@@ -31,37 +33,52 @@ _MOVED = "  # moved here"
 
 def _lines(dataset: Dataset) -> list[str]:
     dataset = unwrapped(dataset)
-    below = inputs(dataset)
-    if kind(dataset) == "Restructured":  # with the map below it, a part of unbatch()
+    name, below = kind(dataset), inputs(dataset)
+    if name == "Restructured":  # with the map below it, a part of unbatch()
         return _lines(inputs(below[0])[0])
-    if len(below) == 1:
-        return [*_lines(below[0]), f"    .{_call(dataset)}"]
-    if not below:
-        return [f"tf.data.Dataset.{_SOURCES.get(kind(dataset), kind(dataset))}(...)"]
-    inner = [[f"    {line}" for line in _lines(each)] for each in below]
-    for lines in inner:
-        lines[-1] += ","
-    return [f"# {kind(dataset).lower()} of", *(line for lines in inner for line in lines)]
+    if name == "Zip" and below:
+        flat = tf_private.is_zip_of_a_tuple(dataset)
+        parts = [[*lines[:-1], lines[-1] + ","] for lines in map(_lines, below)]
+        first = "tf.data.Dataset.zip(" + ("" if flat else "  # in the structure that it has")
+        return [first, *_indented(line for lines in parts for line in lines), ")"]
+    if name == "Concatenate" and below:
+        other = [".concatenate(", *_indented(_lines(below[1])), ")"]
+        return [*_lines(below[0]), *_indented(other)]
+    if tf_private.makes_a_generator(dataset):
+        return ["tf.data.Dataset.from_generator(...)"]
+    method = _method(name)
+    if method is None or len(below) > 1:
+        # Nothing in it or below it can have changed.
+        return [f"# {name} as it is", "..."]
+    if below:
+        return [*_lines(below[0]), f"    .{method}({_told(name, dataset)})"]
+    return [f"tf.data.Dataset.{method}(...)"]
 
 
-_SOURCES = {"TensorSlice": "from_tensor_slices", "Tensor": "from_tensors", "Range": "range"}
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
-def _call(stage: Dataset) -> str:
-    name = kind(stage)
-    method = _METHODS.get(name, name.lower())
-    arguments = [str(each) for each in _arguments(name, stage)] if _is_told(stage) else ["..."]
-    return f"{method}({', '.join(arguments)})"
+def _method(name: str) -> str | None:
+    """What makes a stage of a kind; None if no method of a dataset does."""
+    import tensorflow as tf
+
+    method = _METHODS.get(name) or re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    return method if hasattr(tf.data.Dataset, method) else None
 
 
 _METHODS = {
+    "Tensor": "from_tensors",
+    "TensorSlice": "from_tensor_slices",
     "ParallelMap": "map",
-    "FlatMap": "flat_map",
     "ParallelInterleave": "interleave",
     "ParallelBatch": "batch",
-    "PaddedBatch": "padded_batch",
     "Options": "with_options",
 }
+
+
+def _told(name: str, stage: Dataset) -> str:
+    return ", ".join(_arguments(name, stage)) if _is_told(stage) else "..."
 
 
 def _is_told(stage: Dataset) -> bool:
@@ -72,7 +89,9 @@ def _arguments(name: str, stage: Any) -> list[str]:
     told: list[str] = []
     if tf_private.functions(stage):
         name_of_function = tf_private.function_name(stage)
-        told.append("..." if name_of_function == "<lambda>" else name_of_function)
+        is_name = all(part.isidentifier() for part in name_of_function.split("."))
+        is_known = is_name and not tf_private.is_tensorflows(stage)
+        told.append(name_of_function if is_known else "...")
     if name in {"Interleave", "ParallelInterleave"}:
         told.append(f"cycle_length={_number(stage._cycle_length)}")
         if int(stage._block_length) != 1:

@@ -60,6 +60,21 @@ def function_name(stage: Dataset) -> str:
     return "a function"
 
 
+def is_tensorflows(stage: Dataset) -> bool:
+    """Whether a stage calls a function that TensorFlow defines, readers of files aside."""
+    function = getattr(stage._functions()[0], "_func", None)
+    library = str(getattr(function, "__module__", "")).split(".")[0]
+    return library == "tensorflow" and function_name(stage) not in _READERS.values()
+
+
+def makes_a_generator(stage: Dataset) -> bool:
+    """Whether a stage is what `from_generator` returns."""
+    is_flat_map = kind(stage) == "FlatMap" and is_readable(stage)
+    wrappers = stage._functions() if is_flat_map else []
+    modules = [getattr(getattr(each, "_func", None), "__module__", "") for each in wrappers]
+    return any(str(module).endswith(".from_generator_op") for module in modules)
+
+
 _READERS = {
     "TFRecordDataset": "tf.data.TFRecordDataset",
     "TFRecordDatasetV2": "tf.data.TFRecordDataset",
@@ -113,6 +128,14 @@ def over(stage: Dataset, below: list[Dataset]) -> Dataset:
     if name == "Options":
         return below[0].with_options(stage._options_attr, name=stage._name)
     return _made(copy.copy(stage), below[0], *_OPERATIONS[name])
+
+
+def is_zip_of_a_tuple(stage: Dataset) -> bool:
+    """Whether a `zip`'s elements are tuples of its inputs' elements, one after the other."""
+    datasets = getattr(stage, "_datasets", None)
+    return isinstance(datasets, tuple) and not any(
+        isinstance(each, (tuple, dict)) for each in datasets
+    )
 
 
 def draws_orders(stage: Dataset) -> bool:
