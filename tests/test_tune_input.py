@@ -80,6 +80,10 @@ def numbers():
     return tf.data.Dataset.range(COUNT)
 
 
+def rerandomized():
+    return tf.data.Dataset.random(seed=1, rerandomize_each_iteration=True)
+
+
 def zipped():
     features = numbers().map(double)
     return tf.data.Dataset.zip((features, numbers().map(halve))).shuffle(9, seed=4).batch(5)
@@ -138,6 +142,8 @@ PIPELINES = {
         .prefetch(2)
     ),
     "text files": text_files,
+    "random numbers": lambda: rerandomized().take(40).map(halve).batch(4),
+    "random numbers, again": lambda: tf.data.Dataset.random(seed=1).take(40).map(halve).batch(4),
     "zip": zipped,
     "one shuffle read twice": shuffled_twice,
     "unbatch": lambda: (
@@ -247,9 +253,13 @@ class TestSameElements:
         changed, _ = changed_in_every_way(dataset, Allowed(reorder=True), tmp_path, "memory")
         assert elements(changed) == elements(dataset)
 
-    def test_reading_a_copy_moves_no_shuffle_on(self):
-        dataset, same = (numbers().shuffle(9, seed=2).map(double).batch(4) for _ in range(2))
+    @pytest.mark.parametrize(
+        "make", [lambda: numbers().shuffle(9, seed=2), lambda: rerandomized().take(40)]
+    )
+    def test_reading_a_copy_moves_no_order_on(self, make, tmp_path):
+        dataset, same = (make().map(double).batch(4) for _ in range(2))
         epochs(anew(dataset), 2)
+        Readings(str(tmp_path), 0.01).of(dataset)()
         assert epochs(dataset) == epochs(same)
 
     def test_no_function_is_traced_anew(self, tmp_path):
@@ -618,13 +628,15 @@ class TestTuneInput:
         def told(dataset):
             permission = CachePermission(False, None, lambda question: True)
             tuning = PipelineTuning(dataset, Allowed(), permission, Readings(str(tmp_path), 0.1))
-            return any("moved it on" in line for line in tuning.advice(dataset))
+            return any("moved them on" in line for line in tuning.advice(dataset))
 
         def seeded_shuffle():
             return numbers().shuffle(9, seed=1)
 
         assert told(seeded_shuffle().window(4))
         assert not told(numbers().shuffle(9).window(4))
+        assert told(rerandomized().take(9).window(4))
+        assert not told(rerandomized().take(9).batch(4))
         assert not told(seeded_shuffle().padded_batch(4))
         assert not told(seeded_shuffle().cache().batch(4))
 

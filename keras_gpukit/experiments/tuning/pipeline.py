@@ -134,8 +134,9 @@ class PipelineTuning:
             for stage in stages(self._dataset)
         ):
             lines.append(
-                "A shuffle with a seed stands below a stage that is not known: tuning has moved "
-                "it on. For the orders that it gives without tuning, make the dataset anew."
+                "A shuffle or random numbers with a seed stand below a stage that is not known: "
+                "tuning has moved them on. For what they give without tuning, make the dataset "
+                "anew."
             )
         return lines
 

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from keras_gpukit.experiments.rates import run_for
@@ -87,6 +88,8 @@ class Readings:
         for stage in changeable(dataset):
             if kind(stage) == "Shuffle" and tf_private.is_known(stage):
                 changes[id(stage)] = _small_shuffle(stage)
+            elif tf_private.draws_orders(stage):
+                changes[id(stage)] = partial(tf_private.over, stage)
             elif kind(stage) == "Cache":
                 cached = self._cached(stage)
                 changes[id(stage)] = lambda below, cached=cached: cached  # type: ignore[misc]

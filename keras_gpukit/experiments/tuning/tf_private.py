@@ -127,6 +127,8 @@ def over(stage: Dataset, below: list[Dataset]) -> Dataset:
         return below[0].concatenate(below[1], name=stage._name)
     if name == "Options":
         return below[0].with_options(stage._options_attr, name=stage._name)
+    if name == "Random":
+        return _random(stage)
     return _made(copy.copy(stage), below[0], *_OPERATIONS[name])
 
 
@@ -139,11 +141,12 @@ def is_zip_of_a_tuple(stage: Dataset) -> bool:
 
 
 def draws_orders(stage: Dataset) -> bool:
-    """Whether a stage is a shuffle with a seed that goes on to another order with each reading."""
-    if kind(stage) != "Shuffle" or not is_known(stage):
+    """Whether a stage has a seed and goes on to another order, or numbers, with each reading."""
+    if kind(stage) not in {"Shuffle", "Random"} or not is_known(stage):
         return False
     seeded = int(stage._seed) or int(stage._seed2)
-    return bool(seeded and stage._reshuffle_each_iteration)
+    goes_on = stage._reshuffle_each_iteration if kind(stage) == "Shuffle" else stage._rerandomize
+    return bool(seeded and goes_on)
 
 
 def cache_file(stage: Dataset) -> str:
@@ -163,6 +166,8 @@ def is_known(stage: Dataset) -> bool:
         return name == "Concatenate" or hasattr(stage, "_datasets")
     if name == "Options":
         return hasattr(stage, "_options_attr")
+    if name == "Random":
+        return hasattr(tf.raw_ops, "RandomDatasetV2") and hasattr(stage, "_rerandomize")
     if name not in _OPERATIONS or not hasattr(stage, "_input_dataset"):
         return False
     operation, arguments = _OPERATIONS[name]
@@ -247,6 +252,24 @@ def _made(stage: Any, below: Dataset, operation: str | None, arguments: Argument
         variant = made(input_dataset=variant, **arguments(stage), **common)
     dataset_ops.UnaryDataset.__init__(stage, below, variant)
     return stage
+
+
+def _random(stage: Any) -> Dataset:
+    import tensorflow as tf
+    from tensorflow.python.data.ops import dataset_ops
+
+    if not stage._rerandomize:
+        return stage  # the same in each iteration
+    made = copy.copy(stage)
+    variant = tf.raw_ops.RandomDatasetV2(
+        seed=stage._seed,
+        seed2=stage._seed2,
+        seed_generator=tf.raw_ops.DummySeedGenerator(),
+        rerandomize_each_iteration=True,
+        **stage._common_args,
+    )
+    dataset_ops.DatasetSource.__init__(made, variant)
+    return made
 
 
 def _calls(wrapper: Any) -> dict[str, Any]:
