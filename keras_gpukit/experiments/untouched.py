@@ -28,7 +28,8 @@ def untouched(model: Any) -> Iterator[None]:
     the state that random numbers come from: Python's, NumPy's, TensorFlow's and Keras' own.
 
     Not restored is what Keras knows nothing of: plain Python objects that a `train_step` changes,
-    files, lookup tables.
+    files, lookup tables; and in eager steps, how far TensorFlow's random operations with a seed of
+    their own have got, which only their kernels know.
 
     The values are kept in the host's memory, so a model on a GPU needs no more of that.
 
