@@ -322,6 +322,24 @@ def test_the_slow_stage_is_the_bottleneck():
     assert names.index("pairing") < names.index("slow") < names.index("shuffle")
 
 
+@pytest.mark.parametrize(
+    "doing_nothing",
+    [
+        lambda data: data.map(lambda *batch: batch),
+        lambda data: data.unbatch().batch(4),
+        lambda data: data.rebatch(4),
+    ],
+    ids=["map", "unbatch", "rebatch"],
+)
+def test_maps_that_tf_data_leaves_out_take_no_name_from_others(doing_nothing):
+    def slow_batch(x):
+        return tf.map_fn(slow, x)
+
+    batches = tf.data.Dataset.range(48).map(features).batch(4).map(slow_batch).map(pair)
+    record = watched_fit(doing_nothing(batches).prefetch(2), epochs=2)
+    assert record.bottleneck.name == "slow_batch"
+
+
 def test_no_bottleneck_where_steps_hardly_wait():
     record = watched_fit(pipeline(), stall_fraction=0.04)
     assert record.bottleneck is None

@@ -42,6 +42,9 @@ def name_stages(dataset: Any) -> NamedStage:
     dataset = tf_private.unwrapped(dataset)
     inputs = tuple(name_stages(source) for source in tf_private.sources(dataset))
     functions = tf_private.functions_of(dataset)
+    kind = kind_of(type(dataset).__name__)
+    if kind == "Map" and functions and tf_private.returns_its_arguments(functions[0][1]):
+        return inputs[0]  # tf.data leaves such a map out; `unbatch` and `rebatch` come with one
     nested = tuple(
         stage
         for _, graph in functions
@@ -59,7 +62,7 @@ def name_stages(dataset: Any) -> NamedStage:
             made_by = Function(*name_and_location(generator), "python")
             nested = (NamedStage(kind_of(PYTHON_GENERATOR), None, made_by),)
     return NamedStage(
-        kind=kind_of(type(dataset).__name__),
+        kind=kind,
         given_name=tf_private.given_name(dataset),
         function=function,
         inputs=inputs,

@@ -72,6 +72,20 @@ def functions_of(dataset: Any) -> list[tuple[Callable[..., Any], Any]]:
     return found
 
 
+def returns_its_arguments(graph: Any) -> bool:
+    """Whether a function returns what it is given, and does nothing else with it."""
+    returned = [_before_identities(output) for output in graph.outputs]
+    return len(returned) == len(graph.inputs) and all(
+        each is given for each, given in zip(returned, graph.inputs, strict=True)
+    )
+
+
+def _before_identities(tensor: Any) -> Any:
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
 def called_graphs(graph: Any) -> dict[str, Any]:
     """Returns the graphs of all functions that a graph calls, by their names."""
     return {name: function.graph for name, function in graph._functions.items()}
