@@ -22,6 +22,7 @@ from training import (
     slow_dataset,
     slow_generator,
     small_model,
+    without_autotuning,
 )
 
 from keras_gpukit.experiments import private_state
@@ -356,9 +357,7 @@ def test_steps_that_take_longer_than_their_batches_gain_nothing():
 def test_nothing_prepared_ahead_is_recognised(monkeypatch):
     # What others do on this machine's cores is no part of this.
     monkeypatch.setattr(turns, "busy_cpu_s", turns.own_cpu_s)
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    dataset = slow_dataset(40, 0.02).with_options(options)
+    dataset = without_autotuning(slow_dataset(40, 0.02))
     diagnosis = diagnose(sleeping_model(0.02), dataset, seconds=3, verbose=False)
     assert diagnosis.contention.cause == "nothing ahead"
     assert diagnosis.contention.shortfall.median > 0.15

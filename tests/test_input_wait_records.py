@@ -15,6 +15,7 @@ from training import (
     sleeping_model,
     slow_dataset,
     small_model,
+    without_autotuning,
 )
 
 import keras_gpukit as gpukit
@@ -125,9 +126,7 @@ def test_filling_a_shuffle_buffer_starts_an_epoch_and_is_no_stall(modelled):
     data = slow_dataset(BATCHES, 0.04).unbatch().shuffle(20 * BATCH).batch(BATCH)
     data = data.apply(tf.data.experimental.assert_cardinality(BATCHES))
     if not modelled:
-        options = tf.data.Options()
-        options.autotune.enabled = False
-        data = data.with_options(options)
+        data = without_autotuning(data)
     record = watched(data)
     start = record.pipeline_start
     assert start.epochs == 2

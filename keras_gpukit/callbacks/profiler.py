@@ -132,8 +132,9 @@ class Profiler(WatchingCallback[ProfilerRecord]):
     @property
     def summary(self) -> ProfilerRecord | None:
         """What became of the captures; None before the first run."""
-        put_signals_back()
-        return super().summary
+        self.end_if_over()
+        put_signals_back()  # after it, as another thread may have ended the run
+        return self._summary
 
     @classmethod
     def on_demand_only(cls, log_dir: str | os.PathLike[str]) -> Profiler:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TypeVar
 
-from keras_gpukit.callbacks.base import WatchingCallback
+from keras_gpukit.callbacks.base import R, WatchingCallback
 from keras_gpukit.callbacks.session import Session
 from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.records.steps import Phase, StepWindow
-
-R = TypeVar("R")
 
 
 class StepWatchingCallback(WatchingCallback[R]):

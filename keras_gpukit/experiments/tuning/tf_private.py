@@ -62,17 +62,20 @@ def function_name(stage: Dataset) -> str:
 
 def is_tensorflows(stage: Dataset) -> bool:
     """Whether a stage calls a function that TensorFlow defines, readers of files aside."""
-    function = getattr(stage._functions()[0], "_func", None)
-    library = str(getattr(function, "__module__", "")).split(".")[0]
-    return library == "tensorflow" and function_name(stage) not in _READERS.values()
+    is_of_library = _module(stage).split(".")[0] == "tensorflow"
+    return is_of_library and function_name(stage) not in _READERS.values()
 
 
 def makes_a_generator(stage: Dataset) -> bool:
     """Whether a stage is what `from_generator` returns."""
     is_flat_map = kind(stage) == "FlatMap" and is_readable(stage)
-    wrappers = stage._functions() if is_flat_map else []
-    modules = [getattr(getattr(each, "_func", None), "__module__", "") for each in wrappers]
-    return any(str(module).endswith(".from_generator_op") for module in modules)
+    return is_flat_map and _module(stage).endswith(".from_generator_op")
+
+
+def _module(stage: Dataset) -> str:
+    """Where the function that a stage calls was defined."""
+    function = getattr(stage._functions()[0], "_func", None)
+    return str(getattr(function, "__module__", ""))
 
 
 _READERS = {
