@@ -23,7 +23,7 @@ docs: $(VENV)/installed
 
 # The pictures in docs/images; needs Chromium.
 screenshots: $(VENV)/installed
-	$(BIN)/python tests/screenshots.py docs/images
+	PYTHONPATH=tests $(BIN)/python -m helpers.screenshots docs/images
 
 clean:
 	rm -rf $(VENV) site logs

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 # Before TensorFlow is loaded: its own log is not what the tests are about.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import pytest
+from helpers.processes import environment
 
 # A shell that starts the tests in the background has interrupts ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,7 +57,7 @@ def _own_threads():
 def run_script(tmp_path):
     """Runs Python source in a process of its own, since device settings freeze."""
 
-    def run(source: str, *, timeout: float = 120, check: bool = True, **environment: str):
+    def run(source: str, *, timeout: float = 120, check: bool = True, **variables: str):
         script = tmp_path / "script.py"
         script.write_text(source)
         finished = subprocess.run(
@@ -65,7 +65,7 @@ def run_script(tmp_path):
             capture_output=True,
             text=True,
             timeout=timeout,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environment},
+            env=environment(**variables),
             check=False,
         )
         if check:

@@ -1,0 +1,420 @@
+"""A watched run is the run as it would have been."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.processes import environment
+from helpers.training import (
+    BATCH,
+    SlowPyDataset,
+    arrays,
+    fast_dataset,
+    small_model,
+    without_autotuning,
+)
+
+import keras_gpukit as gpukit
+from keras_gpukit.placement.probe import PlacementProbe
+from keras_gpukit.sensors.host import HostSensor
+from keras_gpukit.sensors.nvml import NVMLSensor
+
+
+def shuffled():
+    return tf.data.Dataset.from_tensor_slices(arrays(6)).shuffle(64, seed=3).batch(BATCH)
+
+
+def shuffled_without_autotuning():
+    return without_autotuning(shuffled())
+
+
+def tuned_without_autotuning():
+    return without_autotuning(shuffled().map(lambda *batch: batch, tf.data.AUTOTUNE))
+
+
+def numpy_arrays():
+    return arrays(6)[0]
+
+
+def several_workers():
+    return SlowPyDataset(6, 0.0, workers=2)
+
+
+def train(callbacks, data=shuffled, **compile_options):
+    model = small_model(**compile_options)
+    x = data()
+    y = arrays(6)[1] if isinstance(x, np.ndarray) else None
+    history = model.fit(
+        x, y, epochs=3, validation_data=fast_dataset(2), callbacks=callbacks, verbose=0
+    )
+    weights = [np.asarray(weight) for weight in model.weights]
+    weights += [np.asarray(variable) for variable in model.optimizer.variables]
+    return history.history, weights
+
+
+def assert_same(one, other):
+    assert one[0] == other[0]
+    for left, right in zip(one[1], other[1], strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def watching(log_dir):
+    """All there is, with a capture every few steps."""
+    return [gpukit.Monitor(log_dir), gpukit.Profiler(log_dir, every_steps=4, steps=2)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"jit_compile": True}, {"run_eagerly": True}, {"steps_per_execution": 2}],
+    ids=["compiled", "jit", "eager", "two steps an execution"],
+)
+def test_losses_weights_and_slots_are_bit_identical(tmp_path, options):
+    callbacks = watching(tmp_path)
+    assert_same(train([], **options), train(callbacks, **options))
+    assert callbacks[1].summary.captures
+
+
+@pytest.mark.parametrize(
+    "data",
+    [shuffled_without_autotuning, tuned_without_autotuning, numpy_arrays, several_workers],
+)
+def test_every_kind_of_input_stays_bit_identical(tmp_path, data):
+    assert_same(train([], data), train(watching(tmp_path), data))
+
+
+MIRRORED = """
+import json, sys, tempfile
+import numpy as np, tensorflow as tf, keras
+from helpers.training import arrays, BATCH, small_model
+import keras_gpukit as gpukit
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+results = []
+profiler = gpukit.Profiler(tempfile.mkdtemp(), every_steps=4, steps=2)
+for callbacks in ([], [gpukit.Monitor(None), profiler]):
+    with strategy.scope():
+        model = small_model()
+    dataset = tf.data.Dataset.from_tensor_slices(arrays(12)).batch(BATCH, drop_remainder=True)
+    history = model.fit(dataset, epochs=2, callbacks=callbacks, verbose=0)
+    results.append((history.history, [np.asarray(w).tolist() for w in model.weights]))
+summary = callbacks[0].summary
+print(json.dumps({"same": results[0] == results[1], "steps": summary.steps,
+    "stall": summary.input_stall_fraction, "rate": summary.examples_per_s,
+    "step_time_s": summary.step_time_s, "placement": summary.placement,
+    "replicas": summary.environment.replicas, "captures": len(profiler.summary.captures)}))
+"""
+
+
+def test_two_replicas_are_bit_identical_and_measured(run_script):
+    told = json.loads(run_script(MIRRORED).stdout.splitlines()[-1])
+    assert told["same"]
+    assert told["replicas"] == 2
+    assert told["steps"] == 24
+    assert told["captures"] > 0
+    assert 0 <= told["stall"] <= 1
+    assert told["rate"] == pytest.approx(BATCH / told["step_time_s"], rel=0.01)
+    assert set(told["placement"]) == {"CPU:0", "CPU:1"}
+
+
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.name == "keras_gpukit"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (HostSensor, "read"),
+        (HostSensor, "__init__"),
+        (PlacementProbe, "start"),
+        (PlacementProbe, "stop"),
+    ],
+)
+def test_a_failing_part_is_said_once_and_the_rest_goes_on(
+    tmp_path, caplog, monkeypatch, owner, name
+):
+    def fail(*args, **kwargs):
+        raise RuntimeError("the sensor is gone")
+
+    monkeypatch.setattr(owner, name, fail)
+    monitor = gpukit.Monitor(tmp_path)
+    watched = train([monitor])
+    monkeypatch.undo()
+    assert_same(train([]), watched)
+    assert len(warnings_of(caplog)) == 1
+    assert "the sensor is gone" in warnings_of(caplog)[0]
+    assert monitor.summary.input_stall_fraction is not None
+
+
+def test_a_pipeline_that_cannot_be_read_is_unknown(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("not in this version")
+
+    monkeypatch.setattr(tf.raw_ops, "IteratorGetModelProto", fail)
+    monkeypatch.setattr(tf.raw_ops, "StatsAggregatorHandle", fail)
+    monitor = gpukit.Monitor(tmp_path)
+    assert_same(train([]), train([monitor]))
+    assert monitor.summary.input_stall_fraction is None
+    assert "not in this version" in monitor.summary.input.unknown_because
+    assert monitor.summary.step_time_s > 0
+
+
+def test_a_log_directory_that_cannot_be_made_is_said_once(tmp_path, caplog):
+    monitor = gpukit.Monitor(tmp_path / "file" / "logs")
+    (tmp_path / "file").write_text("")
+    assert_same(train([]), train([monitor]))
+    assert monitor.summary.steps == 18
+    assert len(warnings_of(caplog)) == 1
+    assert str(tmp_path / "file" / "logs") in warnings_of(caplog)[0]
+
+
+class RaisesAt(keras.callbacks.Callback):
+    def __init__(self, batch, error):
+        super().__init__()
+        self.batch, self.error = batch, error
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == self.batch:
+            raise self.error
+
+
+def assert_files_are_whole(log_dir: Path) -> list[dict]:
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    for path in (log_dir / "gpukit").glob("events*"):
+        assert list(EventFileLoader(str(path)).Load())
+    lines = (log_dir / "gpukit" / "run.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("theirs")])
+def test_an_exception_in_another_callback_ends_fit_as_ever(tmp_path, caplog, error):
+    model = small_model()
+    model.make_train_function()
+    before = model.train_function
+    monitor = gpukit.Monitor(tmp_path)
+    with pytest.raises(type(error)):
+        model.fit(shuffled(), callbacks=[monitor, RaisesAt(4, error)], verbose=0)
+    summary = monitor.summary
+    assert summary.ending == "interrupted"
+    assert summary.steps == 5
+    assert model.train_function is before
+    assert assert_files_are_whole(tmp_path)[-1]["kind"] == "summary"
+    assert warnings_of(caplog) == []
+
+
+def test_a_run_after_an_interrupted_one_is_watched(tmp_path):
+    model = small_model()
+    monitor = gpukit.Monitor(tmp_path)
+    with pytest.raises(RuntimeError):
+        model.fit(shuffled(), callbacks=[monitor, RaisesAt(2, RuntimeError())], verbose=0)
+    model.fit(shuffled(), callbacks=[monitor], verbose=0)
+    assert monitor.summary.ending == "completed"
+    assert monitor.summary.steps == 6
+
+
+def test_an_interrupted_run_ends_by_itself(tmp_path):
+    model = small_model()
+    monitor = gpukit.Monitor(tmp_path)
+    with pytest.raises(RuntimeError):
+        model.fit(shuffled(), callbacks=[monitor, RaisesAt(2, RuntimeError())], verbose=0)
+    # Nobody asks for the summary: the sampling thread notices that the call is over.
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        log = tmp_path / "gpukit" / "run.jsonl"
+        lines = log.read_text().splitlines() if log.exists() else []
+        if lines and json.loads(lines[-1])["kind"] == "summary":
+            break
+        time.sleep(0.1)
+    assert json.loads(lines[-1])["record"]["ending"] == "interrupted"
+
+
+ENDLESS = """
+import sys
+from helpers.training import fast_dataset, small_model
+import keras_gpukit as gpukit
+model = small_model()
+model.fit(fast_dataset(8).repeat(), steps_per_epoch=1_000_000, epochs=1, verbose=0,
+    callbacks=[gpukit.Monitor(sys.argv[1])])
+"""
+
+
+def test_ctrl_c_in_a_step_leaves_whole_files(tmp_path):
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS)
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "logs")],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    log = tmp_path / "logs" / "gpukit" / "run.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (
+        log.exists() and '"kind":"steps"' in log.read_text()
+    ):
+        time.sleep(0.2)
+    with process:
+        process.send_signal(signal.SIGINT)
+        try:
+            _, errors = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            # Of 200 interrupts TensorFlow itself loses about one, watched or not.
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode in (1, 130, -signal.SIGINT)
+    assert "KeyboardInterrupt" in errors
+    last = assert_files_are_whole(tmp_path / "logs")[-1]
+    assert last["kind"] == "summary"
+    assert last["record"]["ending"] == "interrupted"
+
+
+def test_nvml_that_vanishes_is_said_once(tmp_path, caplog, monkeypatch):
+    # No GPU here: the callback is told of one, and of an NVML that answers once.
+    from keras_gpukit.callbacks import environment
+    from keras_gpukit.records.environment import GPUInfo
+    from keras_gpukit.records.machine import GPUSample
+
+    readings = iter([(GPUSample(0, utilization_percent=50.0),)])
+
+    def vanish(self):
+        try:
+            return next(readings)
+        except StopIteration:
+            raise RuntimeError("GPU is lost") from None
+
+    monkeypatch.setattr(environment, "visible_gpus", lambda: (GPUInfo(0, "NVIDIA H200"),))
+    monkeypatch.setattr(NVMLSensor, "__init__", lambda self, names: None)
+    monkeypatch.setattr(NVMLSensor, "read", vanish)
+    monkeypatch.setattr(NVMLSensor, "close", lambda self: None)
+    monkeypatch.setattr("keras_gpukit.callbacks.session.SAMPLE_EVERY_S", 0.05)
+    monitor = gpukit.Monitor(tmp_path)
+    model = small_model()
+    model.fit(SlowPyDataset(40, 0.02), callbacks=[monitor], verbose=0)
+    assert [message for message in warnings_of(caplog) if "GPU is lost" in message]
+    assert len(warnings_of(caplog)) == 1
+    assert monitor.summary.utilization.gpus[0].utilization_percent == 50.0
+
+
+def test_on_another_backend_it_says_so_and_does_nothing(tmp_path, caplog, monkeypatch):
+    # Keras' backend is fixed once it is loaded; this only has it answer otherwise.
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    monitor = gpukit.Monitor(tmp_path / "logs")
+    for hook in (monitor.on_train_begin, monitor.on_train_end):
+        hook()
+    assert len(warnings_of(caplog)) == 1
+    assert "jax" in warnings_of(caplog)[0]
+    assert monitor.summary is None
+    assert not (tmp_path / "logs").exists()
+
+
+def test_nothing_is_logged_on_a_healthy_run(tmp_path, caplog):
+    with caplog.at_level(logging.DEBUG, logger="keras_gpukit"):
+        train([gpukit.Monitor(tmp_path)])
+    assert warnings_of(caplog) == []
+
+
+def test_the_model_saves_as_it_would_have(tmp_path):
+    saved = []
+    for callbacks in ([], [gpukit.Monitor(tmp_path)]):
+        model = small_model()
+        path = tmp_path / f"{len(saved)}.keras"
+        checkpoint = keras.callbacks.ModelCheckpoint(str(path))
+        model.fit(fast_dataset(4), epochs=2, callbacks=[*callbacks, checkpoint], verbose=0)
+        loaded = keras.models.load_model(path)
+        saved.append((loaded.get_config()["layers"], [np.asarray(w) for w in loaded.weights]))
+    for left, right in zip(saved[0][1], saved[1][1], strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+class TrainsOnBatches(keras.callbacks.Callback):
+    """Trains on data of its own in between, as some callbacks do."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 2:
+            self.model.train_on_batch(*arrays(1, seed=9))
+            self.model.train_function(iter([arrays(1, seed=8)]))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda: tf.data.Dataset.from_tensor_slices(arrays(6)).batch(BATCH),
+        lambda: without_autotuning(tf.data.Dataset.from_tensor_slices(arrays(6)).batch(BATCH)),
+    ],
+    ids=["autotuned", "not autotuned"],
+)
+def test_training_in_between_stays_bit_identical_and_measured(tmp_path, data):
+    monitor = gpukit.Monitor(tmp_path)
+    bare = train([TrainsOnBatches()], data)
+    assert_same(bare, train([monitor, TrainsOnBatches()], data))
+    assert monitor.summary.steps == 18
+    assert monitor.summary.input.measured_steps > 0
+
+
+def test_a_pipeline_that_draws_random_numbers_stays_identical_and_measured(tmp_path):
+    def random():
+        numbers = tf.data.Dataset.random(seed=5, rerandomize_each_iteration=True).take(96)
+        dataset = numbers.map(lambda n: (tf.fill([8], tf.cast(n % 7, tf.float32)), [1.0]))
+        return without_autotuning(dataset.batch(BATCH))
+
+    monitor = gpukit.Monitor(tmp_path)
+    assert_same(train([], random), train([monitor], random))
+    assert monitor.summary.input.stall_fraction is not None
+
+
+def test_the_data_of_a_run_is_let_go(tmp_path):
+    import gc
+    import weakref
+
+    monitor = gpukit.Monitor(tmp_path)
+    model = small_model()
+    inputs, targets = arrays(4)
+    kept = weakref.ref(inputs)
+    model.fit(inputs, targets, callbacks=[monitor], verbose=0)
+    del inputs, targets
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_callback_that_watched_can_be_copied(tmp_path):
+    import copy
+
+    monitor = gpukit.Monitor(tmp_path)
+    small_model().fit(fast_dataset(3), callbacks=[monitor], verbose=0)
+    monitor.set_model(None)
+    assert copy.deepcopy(monitor).summary == monitor.summary
+
+
+def test_a_run_after_one_that_failed_is_not_taken_for_it(tmp_path, caplog):
+    model, monitor = small_model(), gpukit.Monitor(tmp_path)
+    with pytest.raises(RuntimeError):
+        model.fit(shuffled(), callbacks=[monitor, RaisesAt(4, RuntimeError())], verbose=0)
+    model.fit(fast_dataset(40), verbose=0)
+    assert monitor.summary.steps == 5
+    assert warnings_of(caplog) == []
+
+
+def test_a_loop_of_the_users_own_goes_on(tmp_path, caplog):
+    model, monitor = small_model(), gpukit.Monitor(tmp_path)
+    callbacks = keras.callbacks.CallbackList([monitor], model=model)
+    callbacks.on_train_begin()
+    for batch in range(3):
+        callbacks.on_train_batch_begin(batch)
+        model.train_on_batch(*arrays(1))
+        callbacks.on_train_batch_end(batch)
+    callbacks.on_train_end()
+    assert "step function" in monitor.summary.input.unknown_because
+    assert warnings_of(caplog) == []

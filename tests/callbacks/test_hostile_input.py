@@ -1,0 +1,237 @@
+"""Input that is broken, endless or odd: no wrong figure, no hang, and the run as without us."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.processes import environment
+from helpers.training import BATCH, FEATURES, arrays, slow_dataset, small_model
+
+import keras_gpukit as gpukit
+from keras_gpukit.sensors.heartbeat import Heartbeat
+
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
+ROWS = 80 * BATCH
+
+
+def batches():
+    return tf.data.Dataset.from_tensor_slices(arrays(80)).batch(BATCH)
+
+
+def raises_at_50():
+    def check(index, batch):
+        with tf.control_dependencies([tf.debugging.assert_less(index, tf.constant(50, tf.int64))]):
+            return tf.nest.map_structure(tf.identity, batch)
+
+    return batches().enumerate().map(check)
+
+
+def generator_raises():
+    inputs, targets = arrays(80)
+    for index in range(80):
+        if index == 50:
+            raise OSError("the disk is gone")
+        rows = slice(index * BATCH, (index + 1) * BATCH)
+        yield inputs[rows], targets[rows]
+
+
+def unbalanced():
+    """Sizes that change from batch to batch."""
+    sizes = np.random.default_rng(0).integers(1, 40, size=60)
+    inputs, targets = arrays(100)
+    ends = np.cumsum(sizes)
+    for begin, end in zip(ends - sizes, ends, strict=True):
+        yield inputs[begin:end], targets[begin:end]
+
+
+def outcome(data, callbacks, steps_per_execution=1, **fit_options):
+    """What a user sees of a run: its losses, its weights, or its error."""
+    model = small_model(steps_per_execution=steps_per_execution)
+    try:
+        history = model.fit(data(), verbose=0, callbacks=callbacks, **fit_options).history
+    except Exception as error:
+        history = type(error).__name__
+        wait_for_the_end(callbacks)
+    return history, [np.asarray(weight) for weight in model.weights]
+
+
+def wait_for_the_end(callbacks):
+    """Keras tells nobody that a run failed; it is noticed within a second."""
+    deadline = time.monotonic() + 20
+    while any(callback.summary is None for callback in callbacks) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+HOSTILE = {
+    "endless": (lambda: batches().repeat(), {"epochs": 2, "steps_per_epoch": 30}),
+    "empty": (lambda: batches().take(0), {}),
+    "raises at 50": (raises_at_50, {}),
+    "generator raises": (generator_raises, {}),
+    "shorter than said": (batches, {"epochs": 2, "steps_per_epoch": 60}),
+    "one batch": (lambda: batches().take(1), {"epochs": 4}),
+    "changing sizes": (unbalanced, {}),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("steps_per_execution", [1, 8])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_run_ends_as_without_us(name, steps_per_execution):
+    data, options = HOSTILE[name]
+    callback = gpukit.InputStall(None)
+    bare = outcome(data, [], steps_per_execution, **options)
+    watched = outcome(data, [callback], steps_per_execution, **options)
+    assert bare[0] == watched[0]
+    for one, other in zip(bare[1], watched[1], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def ragged():
+    rows = tf.ragged.constant([[1.0] * (1 + index % 5) for index in range(320)])
+    data = tf.data.Dataset.from_tensor_slices((rows, tf.zeros([320, 1])))
+    return data.batch(BATCH)
+
+
+def sparse():
+    inputs = tf.sparse.from_dense(tf.cast(arrays(20)[0] > 1, tf.float32))
+    return tf.data.Dataset.from_tensor_slices((inputs, tf.zeros([20 * BATCH, 1]))).batch(BATCH)
+
+
+def total_model(**input_options):
+    """Adds up whatever it is given."""
+
+    class Total(keras.layers.Layer):
+        def call(self, inputs):
+            if isinstance(inputs, tf.SparseTensor):
+                inputs = tf.sparse.to_dense(inputs)
+            return tf.reshape(tf.reduce_sum(inputs, axis=1), [-1, 1])
+
+    inputs = keras.Input(**input_options)
+    model = keras.Model(inputs, keras.layers.Dense(1)(Total()(inputs)))
+    model.compile("sgd", "mse", jit_compile=False)
+    return model
+
+
+@pytest.mark.parametrize("autotuned", [True, False])
+@pytest.mark.parametrize(
+    ("data", "input_options"),
+    [
+        (ragged, {"shape": (None,), "ragged": True}),
+        (sparse, {"shape": (FEATURES,), "sparse": True}),
+    ],
+    ids=["ragged", "sparse"],
+)
+def test_ragged_and_sparse_batches_are_measured(data, input_options, autotuned):
+    options = tf.data.Options()
+    options.autotune.enabled = autotuned
+    callback = gpukit.InputStall(None)
+    total_model(**input_options).fit(
+        data().with_options(options), epochs=2, verbose=0, callbacks=[callback]
+    )
+    assert 0 <= callback.summary.stall_fraction < 0.9
+    assert callback.summary.measured_steps == 36
+
+
+def test_a_pipeline_that_others_iterate_too_is_measured_as_ever():
+    data = slow_dataset(40, 0.02)
+    others = iter(data)
+
+    class Takes(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            next(others, None)
+
+    callback = gpukit.InputStall(None)
+    small_model().fit(data, verbose=0, callbacks=[callback, Takes()])
+    # What the callback takes for itself is a callback's time.
+    assert callback.summary.measured_steps == 38
+    assert callback.summary.breakdown.callbacks_s > 0.1
+
+
+STOPPED = """
+import json, os, sys, time
+import keras
+from helpers.training import fast_dataset, sleeping_model
+import keras_gpukit as gpukit
+
+class Tells(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch in (100, 300):
+            print("now", flush=True)
+
+callback = gpukit.InputStall(None)
+sleeping_model(0.005).fit(fast_dataset(600), verbose=0, callbacks=[callback, Tells()])
+record = callback.summary
+print(json.dumps({"stall": record.stall_fraction, "worst_s": record.spread.worst_s}), flush=True)
+"""
+
+
+def test_a_process_that_was_stopped_has_not_waited_for_input(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(STOPPED)
+    with subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        for line in process.stdout:
+            if line.startswith("now"):
+                process.send_signal(signal.SIGSTOP)
+                time.sleep(5)
+                process.send_signal(signal.SIGCONT)
+    assert process.returncode == 0
+    told = json.loads(line)
+    assert told["stall"] < 0.1
+    assert told["worst_s"] < 3
+
+
+def test_a_heart_that_stopped_is_noticed_before_and_after_its_next_beat():
+    now_s = 0.0
+    heartbeat = Heartbeat(1.0, now=lambda: now_s, process_s=lambda: 0.0)
+    for tick_s in (1.0, 2.0, 3.1):
+        now_s = tick_s
+        heartbeat.beat()
+    assert not heartbeat.stopped_since(0.0)
+    now_s = 9.0
+    assert heartbeat.stopped_since(8.0)
+    heartbeat.beat()
+    assert heartbeat.stopped_since(3.0)
+    assert not heartbeat.stopped_since(9.1)
+
+
+def test_a_heart_that_waits_for_pythons_lock_has_not_stopped():
+    now_s = 0.0
+    heartbeat = Heartbeat(1.0, now=lambda: now_s, process_s=lambda: now_s)
+    now_s = 9.0
+    assert not heartbeat.stopped_since(0.0)
+    heartbeat.beat()
+    assert not heartbeat.stopped_since(0.0)
+
+
+LONG_STEPS = """
+import json
+from helpers.training import sleeping_model, slow_dataset
+import keras_gpukit as gpukit
+# A step sleeps twice.
+callback = gpukit.InputStall(None)
+sleeping_model(5.2).fit(slow_dataset(5, 1.0), verbose=0, callbacks=[callback])
+record = callback.summary
+print(json.dumps([record.stall_fraction, record.unknown_because, record.spread]))
+"""
+
+
+@pytest.mark.slow
+def test_steps_of_ten_seconds_are_unknown_not_wrong(run_script):
+    stall, because, spread = json.loads(run_script(LONG_STEPS).stdout.splitlines()[-1])
+    assert stall is None
+    assert spread is None
+    assert "ten seconds" in because

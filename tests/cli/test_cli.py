@@ -1,0 +1,156 @@
+"""The command line and the package's front door, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.processes import ROOT
+
+import keras_gpukit
+from keras_gpukit.cli.demo_images import COUNT, image_files
+from keras_gpukit.cli.main import main
+from keras_gpukit.cli.quiet import LEVEL
+
+FRAMEWORKS = ("tensorflow", "keras", "tensorboard", "sklearn")
+
+
+def python(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    """Runs Python as somebody who chose nothing about TensorFlow's log would."""
+    environment = {name: value for name, value in os.environ.items() if name != LEVEL}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        env={**environment, "COLUMNS": "80"},
+        check=False,
+    )
+
+
+def loaded_after(code: str) -> str:
+    """The frameworks that are loaded when a process with this code ends, as a set prints them."""
+    report = f"print(set(sys.modules) & set({FRAMEWORKS!r}), file=sys.stderr)"
+    return python(
+        "-c", f"import atexit, sys; atexit.register(lambda: {report}); {code}"
+    ).stderr.strip()
+
+
+def test_importing_the_package_loads_no_framework():
+    assert loaded_after("import keras_gpukit; dir(keras_gpukit)") == "set()"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["demo", "--help"], ["doctor", "--help"], ["report", "--help"]]
+)
+def test_help_loads_no_framework(arguments):
+    code = f"from keras_gpukit.cli.main import main; main({arguments!r})"
+    assert loaded_after(code) == "set()"
+
+
+def test_version():
+    result = python("-m", "keras_gpukit", "--version")
+    assert result.stdout == f"keras-gpukit {keras_gpukit.__version__}\n"
+    assert result.returncode == 0
+
+
+@pytest.mark.parametrize("name", keras_gpukit.__all__)
+def test_public_names_resolve_and_are_documented(name):
+    assert getattr(keras_gpukit, name) is not None
+    if name != "__version__":
+        page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+        assert re.search(rf"^::: keras_gpukit\.{name}$", page, re.MULTILINE)
+
+
+def test_unknown_public_name():
+    with pytest.raises(AttributeError, match="no attribute 'Monitors'"):
+        _ = keras_gpukit.Monitors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["train"], "invalid choice: 'train'"),
+        (["demo", "--log-dir", __file__], f"--log-dir: a folder is needed, and {__file__} is none"),
+        (["demo", "--data-dir", ""], "--data-dir: a folder is needed, not an empty name"),
+        (["demo", "extra"], "unrecognized arguments: extra"),
+    ],
+)
+def test_wrong_arguments_say_what_is_wrong(arguments, complaint, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main(arguments)
+    assert exit_info.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_an_interrupt_ends_without_a_traceback(monkeypatch):
+    def interrupted(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("keras_gpukit.cli.demo.run", interrupted)
+    assert main(["demo"]) == 130
+
+
+def test_demo_without_scikit_learn_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "sklearn", None)  # as if it were not installed
+    assert main(["demo"]) == 1
+    assert 'pip install "keras-gpukit[demo]"' in capsys.readouterr().err
+
+
+def test_demo_with_an_unwritable_data_folder_says_so(tmp_path):
+    (tmp_path / "file").touch()
+    result = python("-m", "keras_gpukit", "demo", f"--data-dir={tmp_path / 'file' / 'folder'}")
+    assert result.returncode == 1
+    assert "keras-gpukit demo: the images cannot be written to --data-dir:" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_images_are_written_once_and_whole(tmp_path):
+    paths, labels = image_files(tmp_path)
+    assert len(set(paths)) == len(labels) == COUNT
+    assert all(Path(path).read_bytes().startswith(b"\xff\xd8") for path in paths)  # JPEG
+    Path(paths[0]).write_bytes(b"untouched")
+    assert image_files(tmp_path) == (paths, labels)
+    assert Path(paths[0]).read_bytes() == b"untouched"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_demo_finds_the_slow_input_and_cures_it(tmp_path):
+    result = python(
+        "-m",
+        "keras_gpukit",
+        "demo",
+        f"--log-dir={tmp_path / 'logs'}",
+        f"--data-dir={tmp_path / 'images'}",
+        timeout_s=240,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    lines = [line for line in result.stdout.splitlines() if str(tmp_path) not in line]
+    assert max(map(len, lines)) <= 80
+    written, advised = (
+        last_summary(next((tmp_path / "logs").glob(f"*/{name}/gpukit/run.jsonl")))
+        for name in ("as_written", "as_advised")
+    )
+    assert written["verdict"]["findings"][0]["code"] == "input-bound"
+    assert written["input"]["confidence"] == "exact"
+    assert advised["input"]["stall_fraction"] < written["input"]["stall_fraction"] / 2
+    rates = [summary["throughput"]["examples_per_s"] for summary in (written, advised)]
+    assert rates[1] > 1.5 * rates[0]
+    for rate in rates:
+        assert f"{rate:,.0f}" in result.stdout
+    assert f"tensorboard --logdir {tmp_path / 'logs'}" in result.stdout
+
+
+def last_summary(run: Path) -> dict:
+    lines = [json.loads(line) for line in run.read_text(encoding="utf-8").splitlines()]
+    assert lines[0]["kind"] == "run"
+    assert lines[-1]["kind"] == "summary"
+    return lines[-1]["record"]

@@ -1,0 +1,113 @@
+"""`keras-gpukit report`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
+
+from keras_gpukit.cli.main import main
+from keras_gpukit.records.codec import from_dict
+from keras_gpukit.records.report import Report
+from keras_gpukit.saved_runs import load_report
+
+
+@pytest.fixture
+def logs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "logs", run_lines())
+    return tmp_path / "logs"
+
+
+def test_the_page_is_written_here_and_the_verdict_told(logs, capsys):
+    assert main(["report", str(logs)]) == 0
+    told = capsys.readouterr().out
+    assert told == (
+        "logs: critical: Steps wait for input, held up by decode (train.py:12)\n"
+        "Written to report.html\n"
+    )
+    html = (logs.parent / "report.html").read_text(encoding="utf-8")
+    assert "Steps wait for input, held up by decode" in html
+    assert "plotly.js v" in html
+    assert [path.name for path in sorted(logs.parent.iterdir())] == ["logs", "report.html"]
+
+
+def test_a_report_is_written_over_but_nothing_else(logs, capsys):
+    out = logs.parent / "page.html"
+    for _ in range(2):
+        assert main(["report", str(logs), "--out", str(out)]) == 0
+    out.write_text("my own work")
+    assert main(["report", str(logs), "--out", str(out)]) == 2
+    assert "is there already and is no report; give another --out" in capsys.readouterr().err
+    assert out.read_text() == "my own work"
+
+
+def test_json_has_all_that_the_page_is_made_of(logs, capsys):
+    assert main(["report", str(logs), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    report = from_dict(told, Report)
+    assert report.runs == load_report(logs).runs
+    assert report.runs[0].summary == SUMMARY
+    assert told["runs"][0]["steps"]["figures"]["step_time_s"]["high"][6] == 0.125
+    assert main(["report", str(logs), "--json", "--out", "report.json"]) == 0
+    assert main(["report", str(logs), "--json", "--out", "report.json"]) == 0
+    assert from_dict(json.loads((logs.parent / "report.json").read_text()), Report)
+
+
+def test_no_run_is_an_error_that_says_what_was_looked_for(tmp_path, capsys):
+    for folder, words in ((tmp_path, "No run lies under"), (tmp_path / "no", "There is no folder")):
+        assert main(["report", str(folder)]) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert f"keras-gpukit report: {words}" in told.err
+        assert str(folder) in told.err
+
+
+def test_a_place_that_cannot_be_written_is_said(logs, capsys):
+    assert main(["report", str(logs), "--out", str(logs.parent / "no" / "report.html")]) == 2
+    assert f"There is no folder {logs.parent / 'no'}" in capsys.readouterr().err
+
+
+def test_what_is_no_file_is_left_alone(logs, capsys):
+    pipe = logs.parent / "pipe"
+    os.mkfifo(pipe)
+    assert main(["report", str(logs), "--out", str(pipe)]) == 2
+    assert "pipe is no file that can be written over" in capsys.readouterr().err
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("arguments", [[""], ["logs", "--out", ""]])
+def test_an_empty_path_is_refused(logs, arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["report", *arguments])
+    assert ended.value.code == 2
+    assert "it is empty" in capsys.readouterr().err
+
+
+def test_many_runs_are_told_in_a_few_lines(logs, capsys):
+    for number in range(1, 6):
+        write_lines(logs / str(number), run_lines(3, began_s=BEGAN_S + 100 * number))
+    assert main(["report", str(logs)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        "5",
+        "4",
+        "3",
+        "and 3 more runs",
+        "Written to report.html",
+    ]
+
+
+def test_a_report_loads_no_framework(logs):
+    code = (
+        "import sys; from keras_gpukit.cli.main import main; main(['report', 'logs']); "
+        "print(set(sys.modules) & {'tensorflow', 'keras', 'tensorboard', 'pandas'})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=logs.parent
+    )
+    assert done.stdout.splitlines()[-1] == "set()"

@@ -1,0 +1,218 @@
+"""Where the time of a run goes, and how its waits spread, against runs whose course is known."""
+
+from __future__ import annotations
+
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.training import (
+    BATCH,
+    SlowPyDataset,
+    fast_dataset,
+    sleeping_model,
+    slow_dataset,
+    small_model,
+    without_autotuning,
+)
+
+import keras_gpukit as gpukit
+from keras_gpukit.input_wait.spread import Spread
+from keras_gpukit.input_wait.trend import MOST_POINTS, Trend
+from keras_gpukit.records.codec import from_dict, to_dict
+from keras_gpukit.records.steps import StepWindow, WaitSpread
+
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
+BATCHES = 30
+STEP_PAUSE_S, EPOCH_PAUSE_S = 0.02, 0.5
+
+
+class Pauses(keras.callbacks.Callback):
+    """Takes a known time after each step and each epoch."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        time.sleep(STEP_PAUSE_S)
+
+    def on_epoch_end(self, epoch, logs=None):
+        time.sleep(EPOCH_PAUSE_S)
+
+
+def watched(data, model=None, *, others=(), epochs=3, **fit_options):
+    callback = gpukit.InputStall(None)
+    model = model or sleeping_model(0.005)
+    model.fit(data, epochs=epochs, verbose=0, callbacks=[callback, *others], **fit_options)
+    return callback.summary
+
+
+def parts(breakdown):
+    return [
+        breakdown.input_s,
+        breakdown.compute_s,
+        breakdown.callbacks_s,
+        breakdown.epoch_start_s,
+        breakdown.first_step_s,
+        breakdown.validation_s,
+        breakdown.other_s,
+    ]
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 5])
+def test_the_parts_add_up_to_the_wall_time(steps_per_execution):
+    model = sleeping_model(0.005, steps_per_execution=steps_per_execution)
+    data, validation_data = slow_dataset(BATCHES, 0.02), fast_dataset(5)
+    watched(fast_dataset(5))  # what a process's first fit sets up is no part of this one
+    began = time.perf_counter()
+    breakdown = watched(data, model, validation_data=validation_data).breakdown
+    wall_s = time.perf_counter() - began
+    assert sum(parts(breakdown)) == pytest.approx(breakdown.wall_s, rel=0.02)
+    assert 0.8 * wall_s <= breakdown.wall_s <= wall_s
+
+
+def test_slow_callbacks_are_told_apart_from_input():
+    breakdown = watched(fast_dataset(BATCHES), others=[Pauses()]).breakdown
+    slept_s = 3 * (BATCHES * STEP_PAUSE_S + EPOCH_PAUSE_S)
+    # What a callback behind this one does with an epoch's last batch is not told apart.
+    assert 0.95 * slept_s <= breakdown.callbacks_s <= 1.3 * slept_s
+    assert breakdown.input_s < 0.1 * slept_s
+
+
+def test_what_keras_does_at_an_epochs_end_is_no_callbacks_time():
+    class EndsSlowly(SlowPyDataset):
+        def on_epoch_end(self):
+            time.sleep(EPOCH_PAUSE_S)
+
+    breakdown = watched(EndsSlowly(BATCHES, 0.0)).breakdown
+    assert breakdown.callbacks_s < 0.5 * EPOCH_PAUSE_S
+    assert sum(parts(breakdown)) == pytest.approx(breakdown.wall_s, rel=0.02)
+
+
+def test_a_run_whose_steps_were_not_all_seen_has_no_breakdown():
+    class MakesAnew(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 10:
+                self.model.make_train_function(force=True)
+
+    record = watched(fast_dataset(BATCHES), others=[MakesAnew()])
+    assert record.breakdown is None
+    assert "replaced" in record.unknown_because
+
+
+def test_an_evaluation_by_a_callback_does_not_end_the_runs_time():
+    class Evaluates(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.evaluate(fast_dataset(5), verbose=0, callbacks=[gpukit.InputStall(None)])
+
+    model = small_model()
+    model.fit(fast_dataset(5), verbose=0)
+    began = time.perf_counter()
+    breakdown = watched(slow_dataset(BATCHES, 0.02), model, others=[Evaluates()]).breakdown
+    assert breakdown.wall_s >= 0.6 * (time.perf_counter() - began)
+    assert sum(parts(breakdown)) == pytest.approx(breakdown.wall_s, rel=0.02)
+
+
+def test_validation_is_a_part_of_its_own():
+    breakdown = watched(fast_dataset(10), validation_data=slow_dataset(10, 0.05)).breakdown
+    assert breakdown.validation_s >= 3 * 10 * 0.05 * 0.9
+    assert breakdown.input_s < 0.3 * breakdown.validation_s
+
+
+@pytest.mark.parametrize("modelled", [True, False])
+def test_filling_a_shuffle_buffer_starts_an_epoch_and_is_no_stall(modelled):
+    # Twenty batches must be drawn before the first one is there.
+    filled_s = 20 * 0.04
+    data = slow_dataset(BATCHES, 0.04).unbatch().shuffle(20 * BATCH).batch(BATCH)
+    data = data.apply(tf.data.experimental.assert_cardinality(BATCHES))
+    if not modelled:
+        data = without_autotuning(data)
+    record = watched(data)
+    start = record.pipeline_start
+    assert start.epochs == 2
+    assert start.mean_s >= 0.9 * filled_s
+    assert record.breakdown.epoch_start_s >= 2 * 0.9 * filled_s
+    assert record.wait_s < 0.1
+    if modelled:
+        assert start.shuffle_s == pytest.approx(start.mean_s * 20 / 21, rel=0.05)
+    else:
+        assert start.shuffle_s is None
+
+
+def test_no_shuffle_buffer_takes_no_time_to_fill():
+    record = watched(slow_dataset(BATCHES, 0.1))
+    assert record.pipeline_start.shuffle_s == 0
+    assert record.pipeline_start.mean_s >= 0.04
+
+
+def test_a_slow_batch_now_and_then_shows_in_the_spread():
+    def every_tenth(index, batch):
+        return tf.cond(index % 10 == 9, lambda: slow(batch), lambda: batch)
+
+    def slow(batch):
+        with tf.control_dependencies([tf.py_function(lambda: time.sleep(0.3), [], [])]):
+            return tf.nest.map_structure(tf.identity, batch)
+
+    data = fast_dataset(80).enumerate().map(every_tenth).prefetch(1)
+    spread = watched(data, epochs=1).spread
+    assert spread.worst_s >= 0.15
+    assert spread.median_s < 0.1 * spread.worst_s
+    assert 0.05 <= spread.stalled_fraction <= 0.4
+    assert spread.bursts >= 5
+
+
+def test_the_course_shows_where_a_run_slowed_down():
+    data = fast_dataset(60).concatenate(slow_dataset(60, 0.05))
+    trend = watched(data, small_model(), epochs=1).trend
+    assert trend[-1].wait_s / trend[-1].duration_s > 0.6
+    assert sum(point.steps for point in trend) == 118
+
+
+def spread_of(waits_s, step_s=0.01, chunk=7):
+    spread = Spread(1)
+    waits_s = np.asarray(waits_s)
+    for begin in range(0, len(waits_s), chunk):
+        part = waits_s[begin : begin + chunk]
+        spread.add(part, np.full(len(part), step_s))
+    return spread.record()
+
+
+def test_quantiles_are_those_of_the_waits():
+    waits_s = np.random.default_rng(0).lognormal(-7, 1, 5000).clip(0, 0.01)
+    record = spread_of(waits_s)
+    assert record.median_s == pytest.approx(np.quantile(waits_s, 0.5), rel=0.05)
+    assert record.p95_s == pytest.approx(np.quantile(waits_s, 0.95), rel=0.05)
+    assert record.worst_s == pytest.approx(waits_s.max())
+    assert record.stalled_fraction == pytest.approx(np.mean(waits_s >= 0.001))
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 100])
+def test_bursts_do_not_depend_on_how_they_were_read(chunk):
+    waits_s = np.zeros(100)
+    waits_s[5::20] = waits_s[6::20] = 0.005
+    record = spread_of(waits_s, chunk=chunk)
+    assert record.bursts == 5
+    assert record.burst_steps == 2
+    assert record.burst_period_steps == 20
+    # Also in a run's record, which knows no numbers of NumPy's.
+    assert from_dict(to_dict(record), WaitSpread) == record
+
+
+def test_bursts_at_random_have_no_period():
+    waits_s = np.where(np.random.default_rng(0).random(2000) < 0.05, 0.005, 0.0)
+    assert spread_of(waits_s).burst_period_steps is None
+
+
+def test_no_step_means_no_spread():
+    assert Spread(1).record() is None
+
+
+def test_a_trend_stays_small_and_loses_no_step():
+    trend = Trend()
+    for step in range(1, 10_001):
+        trend.add(StepWindow("fit", 0.0, step, 1, 1.0, input_wait_s=float(step > 5000)))
+    points = trend.record()
+    assert len(points) <= MOST_POINTS
+    assert sum(point.steps for point in points) == 10_000
+    assert sum(point.wait_s for point in points) == 5000
+    assert points[-1].step == 10_000

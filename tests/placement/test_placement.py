@@ -1,0 +1,512 @@
+"""Placement: reading it from TensorFlow, and saying why an operation is on the CPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+from google.protobuf import text_format
+from helpers.processes import TESTS
+from placement.cases.watching import (
+    HostBound,
+    StatefulNoise,
+    fit,
+    make_model,
+    trained,
+    watched_fit,
+)
+
+from keras_gpukit.placement import collectors, tf_private
+from keras_gpukit.placement.graphs import find_step, read_step
+from keras_gpukit.placement.kernels import Kernel, OperationKernels
+from keras_gpukit.placement.names import layer_path, operation_name, short_device
+from keras_gpukit.placement.operation import Operation, OperationKind, Reading
+from keras_gpukit.placement.probe import PlacementProbe
+from keras_gpukit.placement.reasons import explain, find_fallbacks
+from keras_gpukit.placement.registry import dtype_name, operation_kernels
+from keras_gpukit.placement.summing_up import Surroundings, make_record
+
+needs_gpu_kernels = pytest.mark.skipif(
+    not tf.sysconfig.get_build_info()["is_cuda_build"], reason="a TensorFlow without GPU kernels"
+)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        ("IteratorGetNext", "IteratorGetNext"),
+        ("StatefulPartitionedCall/net/dense/MatMul", "net/dense/MatMul"),
+        ("StatefulPartitionedCall_1/net/dense/PartitionedCall/mul", "net/dense/mul"),
+        ("while/cond/StatefulPartitionedCall/net/dense/MatMul", "net/dense/MatMul"),
+        (
+            "while/body/_1/while/cond/then/_9/while/cond/StatefulPartitionedCall/net/dense/MatMul",
+            "net/dense/MatMul",
+        ),
+        ("StatefulPartitionedCall/net/rnn/while/body/_5/net/rnn/while/mul", "net/rnn/while/mul"),
+    ],
+)
+def test_operation_name_drops_functions_and_loops(node, expected):
+    assert operation_name(node) == expected
+
+
+def test_layers_are_spelt_as_in_the_model():
+    assert layer_path("net_1/dense_1/conv_2/MatMul", {"dense", "conv", "conv_2"}) == (
+        "net_1/dense/conv_2/MatMul"
+    )
+
+
+def test_short_device():
+    assert short_device("/job:localhost/replica:0/task:0/device:GPU:0") == "GPU:0"
+
+
+# Graphs with GPUs in them, written by hand, there being no GPU
+
+
+def step_graphs(text):
+    return text_format.Parse(text, tf.compat.v1.RunMetadata.FunctionGraphs())
+
+
+TWO_DEVICES = """
+  pre_optimization_graph {
+    node { name: "StatefulPartitionedCall" op: "StatefulPartitionedCall"
+           attr { key: "f" value { func { name: "step" } } } }
+    library { function { signature { name: "step" }
+      node_def { name: "net/dense_1/ReadVariableOp" op: "ReadVariableOp" }
+      node_def { name: "net/update/AssignSubVariableOp" op: "AssignSubVariableOp" }
+      node_def { name: "net/pin_1/Relu" op: "Relu" device: "/device:CPU:0" }
+      node_def { name: "net/dense_1/MatMul" op: "MatMul" } } }
+  }
+  partition_graphs {
+    node { name: "StatefulPartitionedCall/net/dense_1/MatMul" op: "MatMul"
+           device: "/job:localhost/replica:0/task:0/device:GPU:0"
+           attr { key: "T" value { type: DT_FLOAT } } }
+    node { name: "r" op: "_Recv" device: "/job:localhost/replica:0/task:0/device:GPU:0" }
+    node { name: "c" op: "Const" device: "/job:localhost/replica:0/task:0/device:GPU:0" }
+  }
+  partition_graphs {
+    node { name: "StatefulPartitionedCall/net/pin_1/Relu" op: "Relu"
+           device: "/job:localhost/replica:0/task:0/device:CPU:0"
+           attr { key: "T" value { type: DT_FLOAT } } }
+    node { name: "StatefulPartitionedCall/net/text_1/AsString" op: "AsString"
+           device: "/job:localhost/replica:0/task:0/device:CPU:0" }
+    node { name: "get" op: "IteratorGetNext"
+           device: "/job:localhost/replica:0/task:0/device:CPU:0" }
+    node { name: "s" op: "_Send" device: "/job:localhost/replica:0/task:0/device:CPU:0" }
+  }
+"""
+
+COMPILED = """
+  pre_optimization_graph { library { function { signature { name: "step" }
+    node_def { name: "net/MatMul" op: "MatMul" }
+    node_def { name: "net/AsString" op: "AsString" device: "/device:CPU:0" }
+    node_def { name: "net/call" op: "PartitionedCall"
+               attr { key: "f" value { func { name: "inner" } } } } }
+    function { signature { name: "inner" } node_def { name: "Relu" op: "Relu" } } } }
+  partition_graphs {
+    node { name: "get" op: "IteratorGetNext" device: "/device:CPU:0" }
+    node { name: "StatefulPartitionedCall" op: "StatefulPartitionedCall" device: "/device:GPU:0"
+           attr { key: "_XlaMustCompile" value { b: true } }
+           attr { key: "f" value { func { name: "step" } } } }
+  }
+"""
+
+ON_GPU_MACHINE = Surroundings(
+    has_gpu=True, knows_gpu_kernels=True, has_strategy=False, layers={"pin", "text", "dense"}
+)
+
+
+def test_partitions_give_operations_by_device_and_transfers():
+    reading = read_step(step_graphs(TWO_DEVICES), dtype_name)
+    kinds = [(each.kind.type, each.device, each.kind.requested) for each in reading.operations]
+    assert kinds == [
+        ("MatMul", "GPU:0", ""),
+        ("Relu", "CPU:0", "/device:CPU:0"),
+        ("AsString", "CPU:0", ""),
+        ("IteratorGetNext", "CPU:0", ""),
+    ]
+    assert reading.operations[0].kind.types == (("T", ("float32",)),)
+    assert (reading.transfers, reading.mechanism) == (1, "graph")
+
+
+@needs_gpu_kernels
+def test_fallbacks_beside_a_gpu():
+    # What only a machine with a GPU reaches.
+    reading = read_step(step_graphs(TWO_DEVICES), dtype_name)
+    record = make_record(reading, ON_GPU_MACHINE, operation_kernels)
+    assert not record.predicted
+    assert record.by_device == {"CPU:0": 3, "GPU:0": 1}
+    assert {each.operation: (each.cause, each.names) for each in record.fallbacks} == {
+        "Relu": ("requested", ("net/pin/Relu",)),
+        "AsString": ("no kernel", ("net/text/AsString",)),
+    }
+
+
+def test_what_xla_compiles_counts_where_the_call_runs():
+    # On a GPU, which no test machine has.
+    reading = read_step(step_graphs(COMPILED), dtype_name)
+    assert reading.mechanism == "xla"
+    record = make_record(reading, ON_GPU_MACHINE, operation_kernels)
+    assert record.operations == {
+        "CPU:0": {"IteratorGetNext": 1},
+        "GPU:0": {"MatMul": 1, "AsString": 1, "Relu": 1},
+    }
+    assert record.fallbacks == ()
+
+
+def test_the_step_is_the_graph_that_reads_and_assigns_variables():
+    step = step_graphs(TWO_DEVICES)
+    beside = step_graphs(COMPILED)
+    assert find_step([beside, step, beside]) is step
+    assert find_step([beside]) is None
+    assert find_step([]) is None
+
+
+# Reasons, from a registry written by hand
+
+
+def kernels(*gpu, inputs=("x",), outputs=("y",), uses_resource=False):
+    return OperationKernels(inputs, outputs, uses_resource, gpu)
+
+
+FLOATS = Kernel({"T": frozenset({"float32", "float16"})}, frozenset())
+REGISTRY = {
+    "Good": kernels(FLOATS),
+    "CPUOnly": kernels(),
+    "Shape": kernels(Kernel({}, frozenset({"y"}))),
+    "Reshape": kernels(Kernel({}, frozenset({"shape"})), inputs=("x", "shape")),
+    "Gather": kernels(Kernel({}, frozenset()), uses_resource=True),
+    "VarHandleOp": kernels(Kernel({"dtype": frozenset({"float32"})}, frozenset())),
+    "ReadVariableOp": kernels(Kernel({}, frozenset()), uses_resource=True),
+    "_FusedGood": kernels(FLOATS),
+}
+
+
+def why(type_, predicted=True, trust_requests=True, **kind):
+    kind = OperationKind(type_, **kind)
+    return explain(kind, REGISTRY.get, predicted=predicted, trust_requests=trust_requests)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "words"),
+    [
+        ({"type_": "CPUOnly"}, "no kernel", "no GPU kernel for CPUOnly"),
+        (
+            {"type_": "Good", "types": (("T", ("int32",)),)},
+            "dtype",
+            "Good take float16, float32, not T=int32. Cast to float32",
+        ),
+        ({"type_": "_MklGood", "types": (("T", ("int32",)),)}, "dtype", "kernels of Good"),
+        ({"type_": "_MklNativeFusedGood", "types": (("T", ("int32",)),)}, "dtype", "_FusedGood"),
+        ({"type_": "Shape"}, "host memory", "keeps y in host memory"),
+        (
+            {"type_": "ReadVariableOp", "types": (("dtype", ("int32",)),)},
+            "dtype",
+            "no GPU variables of dtype int32",
+        ),
+        ({"type_": "EagerPyFunc"}, "host function", "calls Python"),
+        ({"type_": "Good", "requested": "/device:CPU:0"}, "requested", "asks for /device:CPU:0"),
+        ({"type_": "Gather", "predicted": False}, "requested", "created on the CPU"),
+    ],
+)
+def test_reason(kind, cause, words):
+    found = why(**kind)
+    assert found is not None
+    assert found[0] == cause
+    assert words in found[1]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"type_": "Good", "types": (("T", ("float32",)),)},
+        {"type_": "Good", "requested": "/device:CPU:0", "trust_requests": False},
+        {"type_": "Good", "requested": "/device:GPU:0"},
+        {"type_": "Reshape"},
+        {"type_": "Gather"},
+        {"type_": "CPUOnly", "compiled": True},
+        {"type_": "IteratorGetNext"},
+        {"type_": "TensorSliceDataset"},
+        {"type_": "NeverHeardOf"},
+        {"type_": "_MklNeverHeardOf"},
+    ],
+)
+def test_no_reason(kind):
+    assert why(**kind) is None
+
+
+def test_fallbacks_are_grouped_and_cheap_ones_last():
+    shapes = [Operation(OperationKind("Shape"), f"s{i}", "CPU:0") for i in range(5)]
+    texts = [Operation(OperationKind("CPUOnly"), f"t{i // 2}", "CPU:0") for i in range(4)]
+    on_gpu = [Operation(OperationKind("CPUOnly"), "g", "GPU:0")]
+    found = find_fallbacks(
+        [*shapes, *texts, *on_gpu], REGISTRY.get, predicted=False, trust_requests=True
+    )
+    assert [(each.operation, each.count, each.names) for each in found] == [
+        ("CPUOnly", 4, ("t0", "t1")),
+        ("Shape", 5, ("s0", "s1", "s2")),
+    ]
+
+
+def test_without_gpu_kernels_nothing_is_predicted():
+    reading = Reading((Operation(OperationKind("CPUOnly"), "t", "CPU:0"),), 0, "graph")
+    around = Surroundings(has_gpu=False, knows_gpu_kernels=False, has_strategy=False)
+    record = make_record(reading, around, REGISTRY.get)
+    assert (record.operations, record.fallbacks, record.predicted) == (
+        {"CPU:0": {"CPUOnly": 1}},
+        (),
+        False,
+    )
+
+
+@needs_gpu_kernels
+@pytest.mark.parametrize(
+    ("type_", "types", "cause"),
+    [
+        ("AsString", {"T": "float32"}, "no kernel"),
+        ("MatMul", {"T": "int32"}, "dtype"),
+        ("MatMul", {"T": "float32"}, None),
+        ("FusedBatchNormV3", {"T": "float64", "U": "float64"}, "dtype"),
+        ("FusedBatchNormV3", {"T": "float32", "U": "float32"}, None),
+        ("AddV2", {"T": "int32"}, "host memory"),
+        ("AddV2", {"T": "float32"}, None),
+        ("Shape", {"T": "float32", "out_type": "int32"}, "host memory"),
+        ("Reshape", {"T": "float32", "Tshape": "int32"}, None),
+        ("ReadVariableOp", {"dtype": "float32"}, None),
+        ("ReadVariableOp", {"dtype": "int32"}, "dtype"),
+        ("AssignVariableOp", {"dtype": "int64"}, None),
+        ("_MklNativeFusedMatMul", {"T": "float32"}, None),
+    ],
+)
+def test_reason_from_tensorflows_own_registry(type_, types, cause):
+    kind = OperationKind(type_, tuple((name, (dtype,)) for name, dtype in types.items()))
+    found = explain(kind, operation_kernels, predicted=True, trust_requests=True)
+    assert (found and found[0]) == cause
+
+
+# Real steps
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 4])
+def test_compiled_step(steps_per_execution):
+    record = watched_fit(make_model(HostBound(), steps_per_execution=steps_per_execution))
+    assert record.mechanism == "graph"
+    assert record.unknown_because is None
+    assert record.transfers == 0
+    counts = record.operations["CPU:0"]
+    # Three products of matrices forward, the integers' among them; two gradients by weights, one
+    # by the activations.
+    assert counts["MatMul"] + counts["_FusedMatMul"] == 6
+    assert counts["EagerPyFunc"] == 2
+    assert not {"Const", "_Arg", "_Retval", "NoOp", "Identity"} & counts.keys()
+
+
+@needs_gpu_kernels
+def test_compiled_step_predicts_what_a_gpu_would_leave():
+    record = watched_fit(make_model(HostBound(name="host_bound")))
+    assert record.predicted
+    found = {each.operation: each for each in record.fallbacks}
+    assert {operation: each.cause for operation, each in found.items()} == {
+        "EagerPyFunc": "host function",
+        "AsString": "no kernel",
+        "StringToNumber": "no kernel",
+        "MatMul": "dtype",
+        "Softmax": "requested",
+        "Sum": "host memory",
+        "StatelessRandomGetKeyCounter": "host memory",
+    }
+    assert found["AsString"].names[0].endswith("/host_bound/AsString")
+
+
+@needs_gpu_kernels
+def test_an_ordinary_model_has_no_fallback_that_matters():
+    record = watched_fit(make_model())
+    assert {each.cause for each in record.fallbacks} <= {"host memory"}
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 4])
+def test_xla_step(steps_per_execution):
+    record = watched_fit(make_model(jit_compile=True, steps_per_execution=steps_per_execution))
+    assert record.mechanism == "xla"
+    assert record.operations["CPU:0"]["MatMul"] == 5
+    assert "StatefulPartitionedCall" not in record.operations["CPU:0"]
+
+
+def test_eager_step():
+    record = watched_fit(make_model(HostBound(), run_eagerly=True))
+    assert (record.mechanism, record.transfers) == ("eager", None)
+    assert record.operations["CPU:0"]["MatMul"] == 5
+    assert record.operations["CPU:0"]["PartitionedCall"] == 1
+    causes = {each.operation: each.cause for each in record.fallbacks}
+    if record.predicted:
+        assert causes["AsString"] == "no kernel"
+        assert "VarHandleOp" not in causes
+
+
+@pytest.fixture(scope="module")
+def mirrored():
+    """What two replicas on two logical CPUs give, which have to be set up before TensorFlow."""
+    done = subprocess.run(
+        [sys.executable, "-m", "placement.cases.mirrored"],
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_mirrored_step_has_a_partition_for_each_device(mirrored):
+    first, second = mirrored["operations"]["CPU:0"], mirrored["operations"]["CPU:1"]
+    assert first["MatMul"] == second["MatMul"]
+    assert first["CollectiveReduceV2"] == second["CollectiveReduceV2"]
+    assert mirrored["transfers"] > 0
+    # The strategy asks for the CPU because there is nothing else.
+    assert "requested" not in mirrored["causes"]
+
+
+def test_mirrored_eager_step_is_unknown(mirrored):
+    assert "threads of its own" in mirrored["eager_unknown_because"]
+
+
+# Harmless
+
+
+@pytest.mark.parametrize(
+    ("mode", "layers"),
+    [
+        ({}, [StatefulNoise]),
+        ({"run_eagerly": True}, [StatefulNoise]),
+        ({"jit_compile": True}, []),  # XLA ignores the seeds of stateful operations
+    ],
+    ids=["graph", "eager", "jit"],
+)
+def test_losses_and_weights_are_bit_identical(mode, layers):
+    watched, unwatched = (
+        trained(watch, *(layer() for layer in layers), **mode) for watch in (True, False)
+    )
+    assert watched == unwatched
+
+
+def test_mirrored_losses_and_weights_are_bit_identical(mirrored):
+    assert mirrored["bit_identical"]
+
+
+def test_second_fit_has_the_record_of_the_first():
+    model = make_model()
+    first, second = watched_fit(model), watched_fit(model)
+    assert second is first
+    model.compile("sgd", "mse", jit_compile=False)
+    assert watched_fit(model).operations != first.operations
+
+
+def test_step_built_before_the_watch_is_unknown():
+    model = make_model()
+    fit(model)
+    record = watched_fit(model)
+    assert record.operations == {}
+    assert "model.compile(...)" in record.unknown_because
+
+
+def collects_graphs():
+    tf.function(lambda: tf.constant(1) + 1)()
+    return bool(tf_private.take_collected_graphs())
+
+
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_a_step_that_raises_leaves_nothing_on(run_eagerly):
+    from tensorflow.python.eager import context
+
+    class Broken(StatefulNoise):
+        def call(self, x):
+            raise ZeroDivisionError
+
+    model = make_model(run_eagerly=run_eagerly)
+    model.compute_loss = Broken().call
+    with pytest.raises(TypeError):
+        watched_fit(model)
+    assert not collects_graphs()
+    assert not context.context().op_callbacks
+
+
+def test_nothing_stays_on_after_a_step():
+    watched_fit(make_model())
+    assert not collects_graphs()
+
+
+def test_a_users_trace_is_left_alone():
+    tf.summary.trace_on(graph=True)
+    try:
+        record = watched_fit(make_model())
+    finally:
+        tf.summary.trace_off()
+    assert "tf.summary.trace_on" in record.unknown_because
+
+
+@pytest.mark.parametrize("name", ["enable_graph_collection", "take_collected_graphs"])
+def test_a_private_name_that_goes_makes_placement_unknown(monkeypatch, name):
+    if name == "take_collected_graphs":
+        monkeypatch.setattr(tf_private, "enable_graph_collection", lambda: None)
+    monkeypatch.setattr(tf_private, name, lambda: tf.no_such_name)
+    record = watched_fit(make_model())
+    assert record.operations == {}
+    assert f"TensorFlow {tf.__version__}" in record.unknown_because
+    assert "no_such_name" in record.unknown_because
+
+
+def test_an_eager_operation_that_cannot_be_read_does_not_stop_the_step(monkeypatch):
+    monkeypatch.setattr(collectors, "short_device", lambda device: device.no_such_name)
+    record = watched_fit(make_model(run_eagerly=True))
+    assert "no_such_name" in record.unknown_because
+
+
+def test_another_backend_is_unknown(monkeypatch):
+    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
+    probe = PlacementProbe(make_model())
+    probe.start()
+    assert "jax" in probe.stop().unknown_because
+
+
+def test_stop_without_start_is_unknown():
+    assert "start()" in PlacementProbe(make_model()).stop().unknown_because
+
+
+# Private names: each of these fails when TensorFlow drops what it stands on
+
+
+def test_graph_collection_is_there():
+    tf_private.enable_graph_collection()
+    assert collects_graphs()
+    assert not collects_graphs()
+
+
+def test_op_callbacks_are_there():
+    seen = []
+    tf_private.add_op_callback(see := lambda *what, **_: seen.append(what))
+    with tf.name_scope("here"), tf.device("CPU:0"):
+        tf.ones([2]) + 1.0
+        scope, device = tf_private.name_scope(), tf_private.requested_device()
+    tf_private.remove_op_callback(see)
+    tf.ones([2]) + 1.0
+    assert [what[0] for what in seen][-1] == "AddV2"
+    assert len([what for what in seen if what[0] == "AddV2"]) == 1
+    assert scope == "here/"
+    assert device.endswith("CPU:0")
+    assert tf_private.requested_device() == ""
+
+
+def test_registry_is_there():
+    assert {kernel.device_type for kernel in tf_private.registered_kernels("MatMul")} >= {"CPU"}
+    assert tf_private.op_def("MatMul").output_arg[0].name == "product"
+    assert tf_private.op_def("NoSuchOperation") is None
+    assert not tf_private.is_function("MatMul")
+
+
+def test_summary_trace_is_there():
+    assert tf_private.is_summary_trace_on() is False

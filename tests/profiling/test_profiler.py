@@ -1,0 +1,922 @@
+"""Captures: when they are taken, what is in them, and that they do no harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.training import BATCH, SlowPyDataset, arrays, fast_dataset, slow_dataset, small_model
+
+import keras_gpukit as gpukit
+from keras_gpukit.callbacks import other_captures
+from keras_gpukit.profiling.capturing import capture
+from keras_gpukit.profiling.capturing.drift import Drift, StepDrift, UtilizationDrift
+from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
+from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
+from keras_gpukit.profiling.capturing.triggers import EveryInterval, RequestFile, StepSchedule
+from keras_gpukit.records.steps import StepWindow
+
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
+QUIET = {"at_steps": (), "slower": None, "stall_rise": None, "utilization_drop": None}
+
+
+def warnings_of(caplog) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == "keras_gpukit"]
+
+
+def profiles(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.xplane.pb"))
+
+
+def tab(path: Path, tool: str) -> list:
+    """What TensorBoard's Profile tab shows of a profile."""
+    from xprof.convert import raw_to_tool_data
+
+    data, _ = raw_to_tool_data.xspace_to_tool_data([str(path)], tool, {})
+    for cached in path.parent.glob("*op_stats*"):
+        cached.unlink()
+    return json.loads(data)
+
+
+def steps_in_tab(path: Path) -> list[int]:
+    # Each is told as "train 7"; the first and the last of more than five are left out.
+    rows = tab(path, "input_pipeline_analyzer")[1]["rows"]
+    return [int(row["c"][0]["v"].split()[1]) for row in rows]
+
+
+def bottleneck(path: Path) -> str:
+    return tab(path, "overview_page")[3]["p"]["bottleneck"]
+
+
+def marks(path: Path) -> list[int]:
+    """Numbers of the steps that are marked in a profile."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    [host] = (
+        plane
+        for plane in xplane_pb2.XSpace.FromString(path.read_bytes()).planes
+        if plane.name == "/host:CPU"
+    )
+    names = {each.id: each.name for each in host.stat_metadata.values()}
+    return sorted(
+        stat.int64_value
+        for line in host.lines
+        for event in line.events
+        if host.event_metadata[event.metadata_id].name == "train"
+        for stat in event.stats
+        if names[stat.metadata_id] == "step_num"
+    )
+
+
+# When
+
+
+def test_steps_are_taken_from_both_schedules():
+    schedule = StepSchedule((7, 3), every_steps=5)
+    told, step = [], 0
+    while step < 10:
+        step = schedule.next_after(step)
+        told.append(step)
+    assert told == [3, 5, 7, 10]
+    assert StepSchedule(()).next_after(0) == float("inf")
+
+
+def test_an_interval_is_due_at_its_end_and_again():
+    interval = EveryInterval(60.0, now_s=100.0)
+    assert [interval.due(now_s) is not None for now_s in (159, 160, 161, 219, 221)] == [
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_a_request_file_is_taken_once(tmp_path):
+    request = RequestFile(tmp_path / "capture")
+    assert request.due() is None
+    (tmp_path / "capture").touch()
+    assert "capture" in request.due()
+    assert request.due() is None
+
+
+def test_a_folder_in_the_place_of_the_request_file_asks_for_nothing(tmp_path):
+    request = RequestFile(tmp_path / "capture")
+    (tmp_path / "capture").mkdir()
+    assert request.due() is None
+    (tmp_path / "capture").rmdir()
+    (tmp_path / "capture").touch()
+    assert "capture" in request.due()
+
+
+def tells(watch, values) -> list[int]:
+    return [index for index, value in enumerate(values) if watch.add(value) is not None]
+
+
+def rises() -> Drift:
+    return Drift(lambda usual: usual * 1.5)
+
+
+def test_a_lasting_rise_is_told_once_and_becomes_usual():
+    assert tells(rises(), [1.0] * 20 + [2.0] * 40) == [22]
+
+
+def test_what_rises_twice_is_told_twice():
+    assert tells(rises(), [1.0] * 20 + [2.0] * 20 + [4.0] * 20) == [22, 42]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [9.0, 5.0, 3.0, 2.0] + [1.0] * 40,
+        [1.0] * 20 + [5.0] + [1.0] * 20 + [5.0, 5.0] + [1.0] * 20,
+        [1.0] * 3 + [2.0] * 40,
+        [1.0, 1.0, 1.0, 1.0, 2.5] * 12,
+        [1.0 + 0.01 * index for index in range(100)],
+    ],
+    ids=["warming up", "hiccups", "still warming up", "restless", "ageing"],
+)
+def test_no_rise_is_told_of(values):
+    assert tells(rises(), values) == []
+
+
+def window(step_time_s: float, stall: float | None = 0.0, duration_s: float = 1.0) -> StepWindow:
+    steps = round(duration_s / step_time_s)
+    wait_s = None if stall is None else stall * duration_s
+    return StepWindow("fit", 0.0, 0, steps, duration_s, wait_s)
+
+
+def told_of(watch: StepDrift, windows) -> list:
+    return [told for each in windows if (told := watch.add(each)) is not None]
+
+
+def test_slower_steps_and_more_stall_are_told_in_words():
+    calm = [window(0.01)] * 20
+    [(trigger, reason)] = told_of(StepDrift(1.5, 0.2), [*calm, *[window(0.02)] * 10])
+    assert trigger == "step time"
+    assert reason == "steps took 20 ms, usually 10 ms"
+    [(trigger, reason)] = told_of(StepDrift(1.5, 0.2), [*calm, *[window(0.01, 0.5)] * 10])
+    assert trigger == "stall"
+    assert reason == "input stall 50%, usually 0%"
+
+
+def test_what_is_not_looked_at_or_not_known_is_not_told():
+    calm, bad = [window(0.01)] * 20, [window(0.02, 0.5)] * 10
+    assert told_of(StepDrift(None, None), [*calm, *bad]) == []
+    unknown = [window(0.01, None)] * 30
+    assert told_of(StepDrift(1.5, 0.2), unknown) == []
+
+
+def test_short_windows_are_put_together():
+    calm = [window(0.01, duration_s=0.2)] * 100
+    noisy = [window(0.02, duration_s=0.2), *calm[:4]] * 10
+    assert told_of(StepDrift(1.5, 0.2), [*calm, *noisy]) == []
+    assert len(told_of(StepDrift(1.5, 0.2), [*calm, *[window(0.02, duration_s=0.2)] * 20])) == 1
+
+
+def test_gpus_that_idle_are_told_of():
+    watch = UtilizationDrift(30)
+    told = [watch.add(percent) for percent in [95.0] * 20 + [90.0] * 5 + [40.0] * 5]
+    assert [each for each in told if each] == [("utilization", "GPUs 40 % busy, usually 95 %")]
+
+
+# What is in a capture
+
+
+CASES = {
+    "compiled": ({}, lambda: slow_dataset(30, 0.002)),
+    "jit": ({"jit_compile": True}, lambda: slow_dataset(30, 0.002)),
+    "eager": ({"run_eagerly": True}, lambda: slow_dataset(30, 0.002)),
+    "PyDataset": ({}, lambda: SlowPyDataset(30, 0.002)),
+    "NumPy": ({}, lambda: arrays(30)[0]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_profile_tab_finds_the_steps_and_a_bottleneck(tmp_path, case):
+    options, data = CASES[case]
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (8,)}, steps=4)
+    x = data()
+    y = arrays(30)[1] if isinstance(x, np.ndarray) else None
+    small_model(**options).fit(x, y, batch_size=BATCH, callbacks=[profiler], verbose=0)
+    [record] = profiler.summary.captures
+    assert record.failed_because is None
+    assert (record.first_step, record.steps, record.ended_early_because) == (8, 4, None)
+    path = tmp_path / record.path
+    assert record.profile_bytes == path.stat().st_size
+    assert path.parent.parent == tmp_path / "gpukit" / "plugins" / "profile"
+    assert path.parent.name == record.run
+    assert marks(path) == [8, 9, 10, 11]
+    assert steps_in_tab(path) == [8, 9, 10, 11]
+    assert bottleneck(path) in ("host", "device", "both")
+
+
+def recurrent_model() -> keras.Model:
+    model = keras.Sequential([keras.Input((8, 1)), keras.layers.LSTM(4), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=False)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "steps"),
+    [(lambda: small_model(steps_per_execution=4), [17, 21, 25]), (recurrent_model, [17, 18, 19])],
+    ids=["several steps an execution", "recurrent"],
+)
+def test_the_profile_tab_finds_steps_that_loop(tmp_path, model, steps):
+    profiler = gpukit.Profiler(
+        tmp_path, **{**QUIET, "at_steps": (17,)}, steps=len(steps) * (steps[1] - steps[0])
+    )
+    model().fit(slow_dataset(40, 0.001), callbacks=[profiler], verbose=0)
+    [record] = profiler.summary.captures
+    assert marks(tmp_path / record.path) == steps
+    assert steps_in_tab(tmp_path / record.path) == steps
+    assert bottleneck(tmp_path / record.path) in ("host", "device", "both")
+
+
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_what_the_callback_of_keras_captures_has_steps_too(
+    tmp_path, caplog, first, steps_per_execution
+):
+    # Both want the same steps: theirs is not to fail for ours, which waits.
+    profiler = gpukit.Profiler(
+        tmp_path / "ours",
+        **{**QUIET, "at_steps": (6 * steps_per_execution,)},
+        steps=4 * steps_per_execution,
+    )
+    theirs = keras.callbacks.TensorBoard(tmp_path / "theirs", profile_batch=(8, 10))
+    callbacks = [profiler, theirs] if first == "ours" else [theirs, profiler]
+    model = small_model(steps_per_execution=steps_per_execution)
+    model.fit(slow_dataset(40, 0.002), callbacks=callbacks, verbose=0)
+    [path] = profiles(tmp_path / "theirs")
+    assert len(steps_in_tab(path)) == 3
+    assert bottleneck(path) != "unknown"
+    [record] = profiler.summary.captures
+    assert record.first_step == 10 * steps_per_execution + 1
+    assert len(marks(tmp_path / "ours" / record.path)) == 4
+    assert warnings_of(caplog) == []
+
+
+def test_only_files_of_the_callback_of_keras_are_looked_at(tmp_path, caplog):
+    # A pipe would be read for ever; neither it nor what somebody has half written is in the way.
+    folder = tmp_path / "train" / "plugins" / "profile" / "a"
+
+    def put_others_there():
+        folder.mkdir(parents=True)
+        os.mkfifo(folder / "pipe.xplane.pb")
+        (folder / "link.xplane.pb").symlink_to(tmp_path / "nowhere")
+        (folder / "half.xplane.pb").write_bytes(b"\x0a\xff\xff")
+
+    theirs = keras.callbacks.TensorBoard(tmp_path, profile_batch=(8, 10))
+    callbacks = [gpukit.Profiler(tmp_path, **QUIET), theirs, At(2, put_others_there)]
+    model = small_model(steps_per_execution=2)
+    model.fit(fast_dataset(40), callbacks=callbacks, verbose=0)
+    [path] = [each for each in profiles(tmp_path) if each.parent != folder]
+    assert len(steps_in_tab(path)) == 3
+    [said] = warnings_of(caplog)
+    assert "half.xplane.pb" in said
+
+
+def test_a_link_that_leads_nowhere_takes_no_space(tmp_path):
+    run = tmp_path / "gpukit" / "plugins" / "profile" / "run"
+    run.mkdir(parents=True)
+    (run / "host.xplane.pb").symlink_to(tmp_path / "nowhere")
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
+    small_model().fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+    assert profiler.summary.captures[0].path is not None
+
+
+@pytest.fixture
+def slowly_gathered(monkeypatch):
+    finish = capture.Capture._finish
+
+    def slow(self, folder):
+        self._ended.wait()
+        time.sleep(0.1)
+        return finish(self, folder)
+
+    monkeypatch.setattr(capture.Capture, "_finish", slow)
+
+
+@pytest.mark.usefixtures("slowly_gathered")
+def test_a_callback_of_keras_that_begins_right_after_a_capture_is_not_refused(tmp_path):
+    profiler = gpukit.Profiler(tmp_path / "ours", **{**QUIET, "at_steps": (3,)}, steps=4)
+    theirs = keras.callbacks.TensorBoard(tmp_path / "theirs", profile_batch=(8, 9))
+    small_model().fit(fast_dataset(20), callbacks=[profiler, theirs], verbose=0)
+    [record] = profiler.summary.captures
+    assert (record.first_step, record.steps) == (3, 4)
+    [path] = profiles(tmp_path / "theirs")
+    assert marks(path) == [8, 9]
+
+
+def test_a_capture_ends_with_its_epoch(tmp_path):
+    # The look for a batch after the last one is in the profile and is no step.
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (8, 19)})
+    data = slow_dataset(10, 0.001).filter(lambda x, y: True)  # of unknown length
+    small_model().fit(
+        data, epochs=2, validation_data=fast_dataset(2), callbacks=[profiler], verbose=0
+    )
+    records = profiler.summary.captures
+    assert [(each.first_step, each.steps) for each in records] == [(8, 3), (19, 2)]
+    assert {each.ended_early_because for each in records} == {"the epoch ended"}
+    assert [marks(tmp_path / each.path) for each in records] == [[8, 9, 10], [19, 20]]
+
+
+@pytest.mark.usefixtures("slowly_gathered")
+def test_a_capture_waits_until_the_one_before_is_gathered(tmp_path):
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3, 7)}, steps=2)
+    small_model().fit(slow_dataset(60, 0.01), callbacks=[profiler], verbose=0)
+    assert profiler.summary.missed == ()
+    assert [each.reason for each in profiler.summary.captures] == [
+        "step 3 of the run",
+        "step 7 of the run",
+    ]
+
+
+def test_captures_are_in_the_record_of_the_run(tmp_path):
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
+    small_model().fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+    lines = (tmp_path / "gpukit" / "run.jsonl").read_text().splitlines()
+    [line] = [each for each in map(json.loads, lines) if each["kind"] == "capture"]
+    assert line["step"] == 3
+    assert line["record"]["path"] == profiler.summary.captures[0].path
+    assert line["record"]["reason"] == "step 3 of the run"
+    assert line["record"]["held_up_s"] > 0
+
+
+# On demand, and when something goes wrong
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """What happens each second happens each hundredth."""
+    monkeypatch.setattr("keras_gpukit.callbacks.session.SAMPLE_EVERY_S", 0.01)
+    monkeypatch.setattr("keras_gpukit.input_wait.clock.WINDOW_S", 0.01)
+    monkeypatch.setattr("keras_gpukit.profiling.capturing.drift.STRETCH_S", 0.01)
+
+
+class At(keras.callbacks.Callback):
+    """Does something before one batch."""
+
+    def __init__(self, batch, action):
+        super().__init__()
+        self.batch, self.action = batch, action
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch == self.batch:
+            self.action()
+
+
+def touched(log_dir: Path) -> At:
+    return At(10, (log_dir / "gpukit" / "capture").touch)
+
+
+def test_a_touched_file_makes_monitor_capture(tmp_path, often):
+    monitor = gpukit.Monitor(tmp_path)
+    small_model().fit(slow_dataset(60, 0.005), callbacks=[monitor, touched(tmp_path)], verbose=0)
+    [record] = monitor.summary.captures.captures
+    assert (record.trigger, record.reason) == ("file", "capture was touched")
+    assert record.first_step >= 10
+    assert len(marks(tmp_path / record.path)) == record.steps == 10
+    assert not (tmp_path / "gpukit" / "capture").exists()
+
+
+def test_monitor_leaves_captures_to_a_profiler_beside_it(tmp_path, often):
+    monitor, profiler = gpukit.Monitor(tmp_path), gpukit.Profiler(tmp_path, **QUIET)
+    callbacks = [monitor, profiler, touched(tmp_path)]
+    small_model().fit(slow_dataset(60, 0.005), callbacks=callbacks, verbose=0)
+    assert monitor.summary.captures is None
+    assert [each.trigger for each in profiler.summary.captures] == ["file"]
+
+
+def test_who_is_not_asked_captures_nothing(tmp_path, often):
+    monitor = gpukit.Monitor(tmp_path)
+    small_model().fit(slow_dataset(60, 0.002), callbacks=[monitor], verbose=0)
+    assert monitor.summary.captures.captures == ()
+    assert profiles(tmp_path) == []
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
+def test_a_signal_asks_for_a_capture_and_is_given_back(tmp_path):
+    came = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: came.append(number))
+    ours = signal.getsignal(signal.SIGUSR1)
+    try:
+        profiler = gpukit.Profiler(tmp_path, **QUIET, signal_number=signal.SIGUSR1)
+        kill = At(5, lambda: signal.raise_signal(signal.SIGUSR1))
+        small_model().fit(fast_dataset(30), callbacks=[profiler, kill], verbose=0)
+        assert [each.trigger for each in profiler.summary.captures] == ["signal"]
+        assert profiler.summary.captures[0].reason == "SIGUSR1 came"
+        assert signal.getsignal(signal.SIGUSR1) is ours
+        assert came == []
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
+def test_on_another_thread_a_signal_is_said_to_ask_for_nothing(tmp_path, caplog):
+    profiler = gpukit.Profiler(tmp_path, **QUIET, signal_number=signal.SIGUSR1)
+    before = signal.getsignal(signal.SIGUSR1)
+    thread = threading.Thread(
+        target=lambda: small_model().fit(fast_dataset(5), callbacks=[profiler], verbose=0)
+    )
+    thread.start()
+    thread.join()
+    assert profiler.summary.captures == ()
+    [said] = warnings_of(caplog)
+    assert "SIGUSR1" in said
+    assert "main thread" in said
+    assert signal.getsignal(signal.SIGUSR1) is before
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
+@pytest.mark.parametrize("chance", ["summary", "next run", "signal"])
+def test_a_signal_is_given_back_after_a_run_that_failed(tmp_path, chance):
+    def fail():
+        raise RuntimeError("theirs")
+
+    came = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: came.append(number))
+    theirs = signal.getsignal(signal.SIGUSR1)
+    profiler = gpukit.Profiler(tmp_path, **QUIET, signal_number=signal.SIGUSR1)
+    try:
+        with pytest.raises(RuntimeError):
+            small_model().fit(fast_dataset(5), callbacks=[profiler, At(2, fail)], verbose=0)
+        deadline = time.monotonic() + 10  # the sampling thread notices, and cannot set handlers
+        while profiler._session is not None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if chance == "summary":
+            assert profiler.summary.captures == ()
+        elif chance == "next run":
+            small_model().fit(fast_dataset(5), callbacks=[gpukit.Profiler(tmp_path)], verbose=0)
+        else:
+            signal.raise_signal(signal.SIGUSR1)
+            assert came == [signal.SIGUSR1]
+        assert signal.getsignal(signal.SIGUSR1) is theirs
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+class SlowsDown(SlowPyDataset):
+    """Batches take twenty times as long from one on."""
+
+    def __getitem__(self, index):
+        time.sleep(self.seconds * (20 if index >= 60 else 1))
+        return super().__getitem__(index)
+
+
+def test_a_run_that_slows_down_is_captured(tmp_path, often):
+    profiler = gpukit.Profiler(tmp_path, at_steps=(), slower=4, stall_rise=None, steps=5)
+    small_model().fit(SlowsDown(80, 0.004), shuffle=False, callbacks=[profiler], verbose=0)
+    records = profiler.summary.captures
+    assert [each.trigger for each in records] == ["step time"]
+    assert records[0].first_step > 60
+    assert "usually" in records[0].reason
+
+
+def test_gpus_that_turn_idle_are_captured(tmp_path, often, monkeypatch):
+    # No GPU here: the callback is told of one, and what NVML would read.
+    from keras_gpukit.callbacks import environment
+    from keras_gpukit.records.environment import GPUInfo
+    from keras_gpukit.records.machine import GPUSample
+    from keras_gpukit.sensors.nvml import NVMLSensor
+
+    percents = iter([95.0] * 20 + [10.0] * 100_000)
+    monkeypatch.setattr(environment, "visible_gpus", lambda: (GPUInfo(0, "NVIDIA H200"),))
+    monkeypatch.setattr(NVMLSensor, "__init__", lambda self, names: None)
+    monkeypatch.setattr(
+        NVMLSensor, "read", lambda self: (GPUSample(0, utilization_percent=next(percents)),)
+    )
+    monkeypatch.setattr(NVMLSensor, "close", lambda self: None)
+    profiler = gpukit.Profiler(tmp_path, at_steps=(), slower=None, stall_rise=None)
+    small_model().fit(SlowPyDataset(150, 0.01), callbacks=[profiler], verbose=0)
+    assert [each.trigger for each in profiler.summary.captures] == ["utilization"]
+
+
+# Limits
+
+
+class Written(keras.callbacks.Callback):
+    """Waits, before some batches, for the capture that ended with the batch before.
+
+    Steps here are shorter than it takes to write a profile, and captures come one by one.
+    """
+
+    def __init__(self, *batches):
+        super().__init__()
+        self.batches = batches
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch in self.batches:
+            for thread in threading.enumerate():
+                if thread.name == "gpukit-capture":
+                    thread.join(10)
+
+
+def fit_with(profiler):
+    """Captures of up to two steps that begin with the steps 3 and 10, or 5, 10 and 15."""
+    written = Written(6, 13)
+    small_model().fit(fast_dataset(20), callbacks=[profiler, written], verbose=0)
+    return profiler.summary
+
+
+def test_captures_are_capped(tmp_path):
+    profiler = gpukit.Profiler(tmp_path, **QUIET, every_steps=5, steps=1, max_captures=2)
+    summary = fit_with(profiler)
+    assert [each.first_step for each in summary.captures] == [5, 10]
+    assert summary.missed[0].step == 15
+    assert "max_captures=2" in summary.missed[0].because
+
+
+def test_disk_space_is_capped_for_all_runs_together(tmp_path):
+    options = {**QUIET, "at_steps": (3, 10)}
+    first = fit_with(gpukit.Profiler(tmp_path, **options, steps=1))
+    taken = sum(each.profile_bytes for each in first.captures)
+    summary = fit_with(gpukit.Profiler(tmp_path, **options, steps=1, max_bytes=taken + 1))
+    assert len(summary.captures) == 2
+    assert all("max_bytes leaves 1" in each.failed_because for each in summary.captures)
+    assert len(profiles(tmp_path)) == 2
+    full = fit_with(gpukit.Profiler(tmp_path, **options, steps=1, max_bytes=taken))
+    assert full.captures == ()
+    assert {each.step for each in full.missed} == {3, 10}
+
+
+def test_what_goes_wrong_again_soon_makes_no_other_capture(tmp_path):
+    now_s = 0.0
+    recorder = Recorder(
+        tmp_path, Limits(steps=1, cooldown_s=60.0), StepSchedule((1,)), now=lambda: now_s
+    )
+    step = recorder.wrap(lambda batches: None)
+
+    def steps():
+        step(None)
+        step(None)
+        while recorder.is_capturing:
+            time.sleep(0.01)
+
+    steps()
+    for now_s in (1.0, 60.0, 62.0):  # noqa: B007 - the clock reads it
+        recorder.want("stall", "input stall 50%, usually 0%")
+        steps()
+    # A capture that was to come anyway keeps nobody waiting.
+    assert [each.trigger for each in recorder.record.captures] == ["steps", "stall", "stall"]
+    [missed] = recorder.record.missed
+    assert missed.trigger == "stall"
+    assert "cooldown_s=60" in missed.because
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "error", "accepted"),
+    [
+        ("log_dir", None, ValueError, "written somewhere"),
+        ("steps", 51, ValueError, "from 1 to 50"),
+        ("steps", 0, ValueError, "from 1 to 50"),
+        ("steps", 2.0, TypeError, "from 1 to 50"),
+        ("at_steps", 5, TypeError, "list or tuple"),
+        ("at_steps", (0,), ValueError, "from 1 on"),
+        ("at_steps", ("a",), TypeError, "from 1 on"),
+        ("every_steps", 0, ValueError, "or None"),
+        ("every_minutes", 0, ValueError, "above 0, or None"),
+        ("every_minutes", float("nan"), ValueError, "above 0, or None"),
+        ("on_demand", 1, TypeError, "True or False"),
+        ("signal_number", signal.SIGTERM, ValueError, "SIGUSR1"),
+        ("signal_number", "USR1", TypeError, "SIGUSR1"),
+        ("slower", 1, ValueError, "above 1"),
+        ("stall_rise", 20, ValueError, "below 1"),
+        ("utilization_drop", True, TypeError, "below 1"),
+        ("max_captures", 0, ValueError, "from 1 on"),
+        ("max_bytes", "1GB", TypeError, "from 1 on"),
+        ("cooldown_s", -1, ValueError, "from 0 on"),
+        ("cooldown_s", 10**400, ValueError, "from 0 on"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(argument, value, error, accepted):
+    with pytest.raises(error) as told:
+        gpukit.Profiler(**{argument: value})
+    assert argument in str(told.value)
+    assert accepted in str(told.value)
+    assert f"Received: {argument}={value!r}" in str(told.value)
+
+
+# No harm
+
+
+def test_training_goes_on_while_a_profile_is_written(tmp_path, monkeypatch):
+    trained_on, told = threading.Event(), []
+    write = capture.write_profile
+
+    def slow(*args):
+        told.append(trained_on.wait(10))
+        return write(*args)
+
+    monkeypatch.setattr(capture, "write_profile", slow)
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
+    callbacks = [profiler, At(15, trained_on.set)]
+    small_model().fit(fast_dataset(20), callbacks=callbacks, verbose=0)
+    assert told == [True]
+    assert profiler.summary.captures[0].path is not None
+
+
+def test_a_disk_that_hangs_does_not_keep_fit_from_returning(tmp_path, monkeypatch, caplog):
+    free = threading.Event()
+    monkeypatch.setattr(capture, "FINISH_WITHIN_S", 0.1)
+    monkeypatch.setattr(capture, "write_profile", lambda *args: free.wait(20))
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
+    try:
+        small_model().fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+        [record] = profiler.summary.captures
+        assert (record.path, record.steps) == (None, 2)
+        assert "not written after" in record.failed_because
+        [said] = warnings_of(caplog)
+        assert "not written after" in said
+        assert '"failed_because":' in (tmp_path / "gpukit" / "run.jsonl").read_text()
+    finally:
+        free.set()
+
+
+def test_a_disk_that_is_full_is_said_once(tmp_path, monkeypatch, caplog):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(capture, "write_profile", full)
+    summary = fit_with(gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3, 10)}, steps=2))
+    assert [each.path for each in summary.captures] == [None, None]
+    assert "No space left" in summary.captures[0].failed_because
+    assert len(warnings_of(caplog)) == 1
+
+
+def test_a_profile_that_is_recorded_elsewhere_goes_on(tmp_path, caplog):
+    tf.profiler.experimental.start(str(tmp_path / "theirs"))
+    try:
+        options = {**QUIET, "at_steps": (3, 10)}
+        summary = fit_with(gpukit.Profiler(tmp_path / "ours", **options, steps=2))
+    finally:
+        tf.profiler.experimental.stop()
+    assert summary.captures == ()
+    assert [each.step for each in summary.missed] == [3, 10]
+    [said] = warnings_of(caplog)
+    assert "tf.profiler.experimental.stop()" in said
+    [path] = profiles(tmp_path / "theirs")
+    assert marks(path)[:20] == list(range(1, 21))
+
+
+@pytest.mark.parametrize("how", ["start", "Profile"])
+@pytest.mark.parametrize("batch", [5, 7], ids=["while it records", "while it is written"])
+@pytest.mark.usefixtures("slowly_gathered")
+def test_a_profile_that_somebody_else_begins_ends_a_capture(tmp_path, caplog, how, batch):
+    experimental = tf.profiler.experimental
+    start = experimental.start
+    theirs = str(tmp_path / "theirs")
+    profile = experimental.Profile(theirs)
+
+    def begin():
+        experimental.start(theirs) if how == "start" else profile.__enter__()
+
+    profiler = gpukit.Profiler(tmp_path / "ours", **{**QUIET, "at_steps": (3,)}, steps=4)
+    callbacks = [profiler, At(batch, begin), At(12, experimental.stop)]
+    small_model().fit(fast_dataset(20), callbacks=callbacks, verbose=0)
+    [record] = profiler.summary.captures
+    if batch == 5:
+        assert (record.first_step, record.steps) == (3, 3)
+        assert "somebody else" in record.ended_early_because
+    else:
+        assert (record.first_step, record.steps, record.ended_early_because) == (3, 4, None)
+    assert marks(tmp_path / "ours" / record.path) == list(range(3, 3 + record.steps))
+    [path] = profiles(tmp_path / "theirs")
+    assert marks(path) == list(range(batch + 1, 13))
+    assert experimental.start is start
+    assert warnings_of(caplog) == []
+
+
+def test_of_two_profilers_one_captures_at_a_time(tmp_path, caplog):
+    options = {**QUIET, "at_steps": (3,)}
+    one = gpukit.Profiler(tmp_path / "one", **options, steps=2)
+    other = gpukit.Profiler(tmp_path / "other", **{**QUIET, "at_steps": (4, 20)}, steps=2)
+    small_model().fit(fast_dataset(40), callbacks=[one, other, Written(10)], verbose=0)
+    assert [each.first_step for each in one.summary.captures] == [3]
+    assert [each.step for each in other.summary.missed] == [4]
+    assert [each.first_step for each in other.summary.captures] == [20]
+
+
+@pytest.mark.parametrize("first", ["profiler", "monitor"])
+def test_a_step_is_marked_once_whoever_watches_beside(tmp_path, first):
+    profiler = gpukit.Profiler(tmp_path / "one", **{**QUIET, "at_steps": (8,)}, steps=4)
+    monitor = gpukit.Monitor(tmp_path / "other")
+    callbacks = [profiler, monitor] if first == "profiler" else [monitor, profiler]
+    small_model().fit(slow_dataset(30, 0.001), callbacks=callbacks, verbose=0)
+    [record] = profiler.summary.captures
+    assert marks(tmp_path / "one" / record.path) == [8, 9, 10, 11]
+
+
+def test_steps_are_marked_when_who_watched_a_run_that_failed_has_not_left_yet(tmp_path):
+    def fail():
+        raise RuntimeError("theirs")
+
+    model, failed = small_model(), gpukit.Profiler(tmp_path / "failed", **QUIET)
+    with pytest.raises(RuntimeError):
+        model.fit(fast_dataset(8), callbacks=[failed, At(3, fail)], verbose=0)
+    profiler = gpukit.Profiler(tmp_path / "next", **{**QUIET, "at_steps": (3,)}, steps=2)
+    model.fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+    [record] = profiler.summary.captures
+    assert marks(tmp_path / "next" / record.path) == [6, 7]
+
+
+def test_a_shorter_last_execution_is_counted_as_what_it_is(tmp_path):
+    # Two executions an epoch, of 16 steps and of 1.
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (40,)}, steps=32)
+    model = small_model(steps_per_execution=16)
+    model.fit(fast_dataset(17), epochs=3, callbacks=[profiler], verbose=0)
+    [record] = profiler.summary.captures
+    assert (record.first_step, record.steps) == (35, 17)
+    assert marks(tmp_path / record.path) == [35, 51]
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        ("vm: Insufficient privilege to run libcupti (you need root permission).", "SYS_ADMIN"),
+        ("vm: Failed to load libcupti (is it installed and accessible?)", "tensorflow[and-cuda]"),
+    ],
+)
+def test_what_cupti_refuses_is_said_once_with_the_fix(tmp_path, monkeypatch, caplog, error, remedy):
+    # No GPU here: this is what TensorFlow's profiler writes into a profile where there is one.
+    amend = capture.amend
+    monkeypatch.setattr(capture, "amend", lambda *args: (amend(*args)[0], (error,)))
+    summary = fit_with(gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3, 10)}, steps=2))
+    assert all(remedy in each.incomplete_because for each in summary.captures)
+    assert all(each.path is not None for each in summary.captures)
+    [said] = warnings_of(caplog)
+    assert remedy in said
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("theirs")])
+def test_a_run_that_is_interrupted_within_a_capture_is_captured_until_then(tmp_path, error):
+    def fail():
+        raise error
+
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)})
+    model = small_model()
+    with pytest.raises(type(error)):
+        model.fit(fast_dataset(20), callbacks=[profiler, At(6, fail)], verbose=0)
+    [record] = profiler.summary.captures
+    assert (record.steps, record.ended_early_because) == (4, "the run was interrupted")
+    assert marks(tmp_path / record.path) == [3, 4, 5, 6]
+    # TensorFlow's profiler is free again.
+    model.fit(fast_dataset(20), callbacks=[profiler], verbose=0)
+    assert profiler.summary.captures[0].path is not None
+
+
+@pytest.mark.parametrize("moment", ["TensorFlow starts", "it began"])
+def test_an_interrupt_while_a_capture_begins_leaves_nothing_behind(tmp_path, monkeypatch, moment):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    start = tf.profiler.experimental.start
+
+    def interrupted_start(*args, **kwargs):
+        start(*args, **kwargs)
+        signal.raise_signal(signal.SIGINT)  # Python handles it on the main thread
+        time.sleep(0.05)
+
+    def begun_and_interrupted(self):
+        begin(self)
+        raise KeyboardInterrupt
+
+    begin = capture.Capture.begin
+    if moment == "TensorFlow starts":
+        monkeypatch.setattr(tf.profiler.experimental, "start", interrupted_start)
+    else:
+        monkeypatch.setattr(capture.Capture, "begin", begun_and_interrupted)
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)})
+    with pytest.raises(KeyboardInterrupt):
+        small_model().fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+    monkeypatch.setattr(tf.profiler.experimental, "start", start)
+    [record] = profiler.summary.captures
+    assert "no step ran whole" in record.failed_because
+    assert list(scratch.iterdir()) == []
+    tf.profiler.experimental.start(str(tmp_path / "theirs"))  # TensorFlow's profiler is free
+    tf.profiler.experimental.stop()
+
+
+class StepRaises(keras.layers.Layer):
+    def call(self, inputs):
+        tf.debugging.assert_less(tf.reduce_max(inputs), 4.0)
+        return inputs
+
+
+def test_a_capture_without_a_whole_step_is_thrown_away_and_said(tmp_path, caplog):
+    inputs, targets = arrays(8)
+    inputs[2 * BATCH] = 5.0
+    model = keras.Sequential([keras.Input((8,)), StepRaises(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=False)
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)})
+    data = tf.data.Dataset.from_tensor_slices((inputs, targets)).batch(BATCH)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        model.fit(data, callbacks=[profiler], verbose=0)
+    [record] = profiler.summary.captures
+    assert record.path is None
+    assert "no step ran whole" in record.failed_because
+    assert profiles(tmp_path) == []
+    assert len(warnings_of(caplog)) == 1
+
+
+def test_steps_that_a_callback_trains_itself_are_none_of_the_run(tmp_path):
+    model = small_model()
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (10,)})
+
+    def train():
+        for seed in range(5):
+            model.train_on_batch(*arrays(1, seed=seed))
+
+    model.fit(fast_dataset(8), callbacks=[profiler, At(5, train)], verbose=0)
+    assert profiler.summary.captures == ()
+
+
+def test_profiles_of_one_moment_have_names_of_their_own(tmp_path):
+    name = profile_name(7, time_s=1795286223.25)
+    assert name.endswith("_250000_step_7")
+    paths: list[Path] = []
+    threads = [
+        threading.Thread(
+            target=lambda: paths.append(write_profile(tmp_path, name, "host.xplane.pb", b"x"))
+        )
+        for _ in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(paths)) == 20
+    assert len(profiles(tmp_path)) == 20
+
+
+def test_one_profiler_for_several_fits(tmp_path):
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
+    model = small_model()
+    for first_step in (3, 11):
+        model.fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+        assert [each.first_step for each in profiler.summary.captures] == [first_step]
+    assert len(profiles(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("call", ["evaluate", "predict"])
+def test_without_training_nothing_is_captured_and_that_is_told(tmp_path, call):
+    profiler = gpukit.Profiler(tmp_path, every_steps=1)
+    getattr(small_model(), call)(fast_dataset(4), callbacks=[profiler], verbose=0)
+    assert profiler.summary.captures == ()
+    assert "no fit" in profiler.summary.unknown_because
+
+
+def test_a_profiler_that_watched_can_be_copied(tmp_path):
+    import copy
+
+    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
+    fit_with(profiler)
+    profiler.set_model(None)
+    assert copy.deepcopy(profiler).summary == profiler.summary
+
+
+def test_the_callback_of_keras_still_tells_what_it_captures(tmp_path):
+    # Private names; where they are gone, nobody is kept out of its way.
+    callback = keras.callbacks.TensorBoard(tmp_path, profile_batch=(3, 4))
+    assert callback._should_trace
+    assert (callback._start_batch, callback._stop_batch) == (3, 4)
+    assert callback._global_train_batch == 0
+    told = []
+    look = At(2, lambda: told.append(other_captures.callbacks_of_fit()))
+    small_model().fit(fast_dataset(4), callbacks=[look], verbose=0)
+    assert look in told[0]
+
+
+MIRRORED = """
+import json, sys
+import tensorflow as tf
+from helpers.training import arrays, BATCH, small_model
+import keras_gpukit as gpukit
+from profiling.test_profiler import QUIET, marks, steps_in_tab
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    model = small_model()
+dataset = tf.data.Dataset.from_tensor_slices(arrays(24)).batch(BATCH, drop_remainder=True)
+profiler = gpukit.Profiler(sys.argv[1], **{**QUIET, "at_steps": (5,)}, steps=4)
+model.fit(dataset, callbacks=[profiler], verbose=0)
+[record] = profiler.summary.captures
+path = __import__("pathlib").Path(sys.argv[1]) / record.path
+print(json.dumps({"marks": marks(path), "tab": steps_in_tab(path)}))
+"""
+
+
+def test_two_replicas_are_captured(run_script, tmp_path):
+    source = MIRRORED.replace("sys.argv[1]", repr(str(tmp_path)))
+    told = json.loads(run_script(source).stdout.splitlines()[-1])
+    assert told == {"marks": [5, 6, 7, 8], "tab": [5, 6, 7, 8]}

@@ -1,0 +1,626 @@
+"""Reading profiles: real ones of a CPU, and made-up ones of GPUs (see `synthetic_xplane`)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from helpers.processes import environment
+from helpers.synthetic_xplane import (
+    ADD,
+    COMPUTE,
+    COPIES,
+    GEMM,
+    NCCL,
+    STEP_MS,
+    STEPS,
+    Capture,
+    gpu_behind_the_host,
+    one_after_the_other,
+)
+
+from keras_gpukit.errors import ProfileError
+from keras_gpukit.profiling import ask_xprof, find_profiles, read_profile
+from keras_gpukit.profiling.capturing.marked_profile import amend
+from keras_gpukit.records.codec import from_dict, to_dict
+from keras_gpukit.records.profile import ProfileRecord
+
+# The first step is left out, and the last, whose end is not in the profile.
+COUNTED = STEPS - 2
+
+
+@pytest.fixture(scope="session")
+def captures(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("captures")
+    subprocess.run(
+        [sys.executable, str(Path(__file__).parent / "cases" / "captures.py"), str(folder)],
+        env=environment(),
+        check=True,
+        timeout=300,
+        capture_output=True,
+    )
+    return {path.relative_to(folder).parts[0]: path for path in find_profiles(folder)}
+
+
+def milliseconds(by_name) -> dict[str, float]:
+    return {name: round(1e3 * seconds, 6) for name, seconds in by_name.items()}
+
+
+# --- a CPU's, captured
+
+
+def test_a_stalled_run_says_so_and_names_the_stage(captures):
+    record = read_profile(captures["stalled"])
+    assert record.steps_from == "marker"
+    assert (record.steps, record.steps_per_execution) == (10, 1)
+    assert [step.number for step in record.each_step] == list(range(1, 11))
+    # The pipeline sleeps far longer than the step.
+    assert max(record.parts_s, key=record.parts_s.get) == "input wait"
+    assert record.stall_fraction > 0.3
+    assert record.stages[0].kind == "Sleep"
+    assert record.stages[0].share > 0.8
+    assert record.operations[0].type == "ToSingleElement"  # how the model sleeps
+    assert record.captured_s > 1.7e9
+    assert record.capture_s > record.span_s
+    assert (record.devices, record.kernels, record.problems) == ((), (), ())
+    assert record.incomplete_because is None
+
+
+@pytest.mark.parametrize("name", ["stalled", "mapped", "looped", "looped_marked"])
+def test_parts_add_up(captures, name):
+    record = read_profile(captures[name])
+    assert sum(record.parts_s.values()) == pytest.approx(record.step_time_s, rel=0.02)
+    assert sum(record.kinds_s.values()) == pytest.approx(record.parts_s["host compute"])
+    assert record.parts_s["input wait"] == pytest.approx(record.stall_fraction * record.step_time_s)
+    for step in record.each_step:
+        assert sum(step.parts_s.values()) == pytest.approx(step.duration_s)
+    executions = record.steps // record.steps_per_execution
+    assert len(record.each_step) == executions
+    assert sum(step.duration_s for step in record.each_step) == pytest.approx(record.span_s)
+
+
+def test_xprof_agrees_on_a_cpu(captures):
+    ours, theirs = read_profile(captures["stalled"]), ask_xprof(captures["stalled"])
+    assert theirs.steps == ours.steps
+    # To xprof a step ends with its function; callbacks of the user's between steps are no part.
+    assert theirs.step_time_s <= ours.step_time_s
+    assert theirs.step_time_s == pytest.approx(ours.step_time_s, rel=0.05)
+    assert theirs.input_fraction == pytest.approx(ours.stall_fraction, abs=0.01)
+    assert theirs.bottleneck == "host"
+
+
+def test_xprof_leaves_nothing_beside_the_profile(captures):
+    folder = captures["stalled"].parent
+    before = sorted(folder.iterdir())
+    ask_xprof(captures["stalled"])
+    assert sorted(folder.iterdir()) == before
+
+
+def test_steps_are_told_without_markers(captures):
+    record = read_profile(captures["mapped"])
+    assert record.steps_from == "train function"
+    assert (record.steps, record.steps_per_execution) == (10, 1)
+    assert {step.number for step in record.each_step} == {None}
+    assert record.stages[0].name == "costly"
+    assert "matmul" in record.kinds_s
+
+
+def test_several_steps_in_one_execution(captures):
+    for name, source in (("looped", "train function"), ("looped_marked", "marker")):
+        record = read_profile(captures[name])
+        assert record.steps_from == source
+        # Of three executions the first is left out, and the last.
+        assert (record.steps, record.steps_per_execution) == (4, 4)
+
+
+def test_xprof_finds_no_steps_around_a_loop_or_counts_waits_that_it_hides(captures, tmp_path):
+    path = captures["looped_marked"]
+    assert ask_xprof(path).steps == 0
+    mended, _ = amend(path.read_bytes(), range(STEPS + 4))
+    path = tmp_path / "mended.xplane.pb"
+    path.write_bytes(mended)
+    theirs = ask_xprof(path)
+    assert theirs.steps > 0
+    assert theirs.input_fraction > read_profile(path).stall_fraction
+
+
+def loop() -> Capture:
+    """Of each step's 5 ms the loop computes 3 and waits 4 for the next batch, 2 beside that."""
+    capture, step = Capture(), "while/body/_1/while/StatefulPartitionedCall/dense/"
+    for execution in range(5):
+        at = execution * 10
+        capture.step(2 * execution, at, 9.9)
+        for begin in (at, at + 5):
+            capture.host.event("worker", f"{step}MatMul:MatMul", begin, 1)
+            capture.host.event("worker", f"{step}Add:AddV2", begin + 2, 1)
+            capture.host.event("fetch", "IteratorGetNextAsOptionalOp::DoCompute", begin + 1, 4)
+    return capture
+
+
+def test_in_a_loop_the_step_before_hides_a_wait(tmp_path):
+    record = read_profile(loop().save(tmp_path))
+    assert (record.steps, record.steps_per_execution) == (6, 2)
+    assert record.step_time_s == pytest.approx(5e-3)
+    assert record.stall_fraction == pytest.approx(2 / 5)
+    assert milliseconds(record.parts_s) == {"host compute": 3, "input wait": 2}
+    assert milliseconds(record.kinds_s) == {"matmul": 1, "elementwise": 1, "other": 1}
+
+
+def test_whoever_counts_executions_has_its_steps_told_by_the_loop(tmp_path):
+    capture = loop()
+    for event in capture.host.plane.lines[0].events:
+        event.stats[0].int64_value //= 2
+    record = read_profile(capture.save(tmp_path))
+    assert (record.steps, record.steps_per_execution) == (6, 2)
+
+
+def test_memory_adds_up(captures):
+    [memory] = [
+        memory
+        for memory in read_profile(captures["mapped"]).memory
+        if memory.allocator.startswith("bfc")
+    ]
+    used = [point.used_bytes for point in memory.timeline]
+    assert max(used) == memory.peak_bytes <= memory.total_bytes
+    assert [point.time_s for point in memory.timeline] == sorted(p.time_s for p in memory.timeline)
+    held = sum(holding.bytes for holding in memory.holdings)
+    assert 0 < held <= memory.peak_bytes - memory.before_bytes
+    assert ask_xprof(captures["mapped"]).memory_peaks_bytes[memory.allocator] == memory.peak_bytes
+    largest = memory.holdings[0]
+    assert largest.bytes >= 4 * 300_000  # the pipeline's random numbers
+    assert largest.shape == "[300000]"
+
+
+def test_reading_loads_neither_tensorflow_nor_tensorboard(captures):
+    program = (
+        "import sys; from keras_gpukit.profiling import read_profile\n"
+        f"assert read_profile({str(captures['stalled'])!r}).steps == 10\n"
+        "assert not {'tensorflow', 'keras', 'tensorboard', 'xprof'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_record_survives_json(captures):
+    record = read_profile(captures["mapped"])
+    plain = json.loads(json.dumps(to_dict(record)))
+    assert from_dict(plain, ProfileRecord) == record
+
+
+def test_a_copy_is_recognised(captures, tmp_path):
+    copy = tmp_path / "other name.xplane.pb"
+    copy.write_bytes(captures["mapped"].read_bytes())
+    assert read_profile(copy) == read_profile(captures["mapped"])
+    assert read_profile(captures["stalled"]).fingerprint != read_profile(copy).fingerprint
+
+
+# --- a GPU's, made up
+
+
+def test_where_a_gpu_step_went(tmp_path):
+    record = read_profile(one_after_the_other().save(tmp_path))
+    assert (record.host, record.steps) == ("made-up", COUNTED)
+    assert record.step_time_s == pytest.approx(STEP_MS / 1e3)
+    assert milliseconds(record.parts_s) == {
+        "input wait": 4,
+        "kernel launch": 0.2,
+        "host to device": 0.5,
+        "device compute": 3.5,
+        "collectives": 0.5,
+        "other copies": 0.1,
+        "between steps": 0.2,
+        "idle": 1,
+    }
+    assert milliseconds(record.kinds_s) == {"matmul": 3, "elementwise": 0.5}
+    assert record.stall_fraction == pytest.approx(0.4)
+
+
+def test_what_a_gpu_did(tmp_path):
+    record = read_profile(one_after_the_other(gpus=2).save(tmp_path))
+    assert [device.device for device in record.devices] == ["GPU:0", "GPU:1"]
+    for device in record.devices:
+        assert device.busy_fraction == pytest.approx(0.46)
+        assert device.compute_fraction == pytest.approx(0.35)
+        assert device.kernels == 3 * COUNTED
+        assert device.host_to_device_bytes == 1_000_000 * COUNTED
+        assert device.tensor_core_fraction == pytest.approx(3 / 5)
+        assert device.compute_capability == "9.0"
+    gemm, *others = record.kernels
+    assert (gemm.name, gemm.kind, gemm.tensor_core) == (GEMM, "matmul", True)
+    assert (gemm.count, gemm.operation) == (2 * COUNTED, "model/dense/MatMul")
+    assert gemm.time_s == pytest.approx(2 * COUNTED * 3e-3)
+    assert gemm.share == pytest.approx(3 / 5)
+    assert {kernel.name: kernel.kind for kernel in others} == {
+        ADD: "elementwise",
+        NCCL: "collective",
+    }
+    assert [operation.type for operation in record.operations][:1] == ["MatMul"]
+
+
+def test_work_of_the_gpu_hides_a_wait(tmp_path):
+    record = read_profile(gpu_behind_the_host().save(tmp_path))
+    assert milliseconds(record.parts_s) == {
+        "device compute": 8,
+        "input wait": 1,
+        "kernel launch": 0.1,
+        "idle": 0.9,
+    }
+    assert record.stall_fraction == pytest.approx(0.1)
+
+
+def test_a_batch_on_its_way_to_the_gpu_is_still_waited_for(tmp_path):
+    capture = gpu_behind_the_host()
+    gpu = capture.gpu(1)
+    for number in range(STEPS):
+        gpu.event(COPIES, "MemcpyH2D", number * STEP_MS + 5, 1.0)
+    assert read_profile(capture.save(tmp_path)).stall_fraction == pytest.approx(0.1)
+
+
+def test_xprof_drops_what_a_gpus_host_waits(tmp_path):
+    path = one_after_the_other().save(tmp_path)
+    theirs = ask_xprof(path)
+    assert theirs.steps == COUNTED
+    assert theirs.step_time_s == pytest.approx(STEP_MS / 1e3)
+    assert theirs.input_fraction == 0
+    assert read_profile(path).stall_fraction == pytest.approx(0.4)
+
+
+def test_xprof_sums_kernels_up_alike_but_knows_no_recent_tensor_cores(tmp_path):
+    path = one_after_the_other().save(tmp_path)
+    ours = {kernel.name: kernel for kernel in read_profile(path).kernels}
+    theirs = {kernel.name: kernel for kernel in ask_xprof(path).kernels}
+    assert ours.keys() == theirs.keys()
+    for name, kernel in theirs.items():
+        # They count all of the profile, we the steps that are whole in it.
+        assert kernel.count * COUNTED == ours[name].count * STEPS
+        assert kernel.time_s * COUNTED == pytest.approx(ours[name].time_s * STEPS)
+    assert ours[GEMM].tensor_core
+    assert not theirs[GEMM].tensor_core
+
+
+def test_memory_that_was_given_back_is_not_held(tmp_path):
+    capture = Capture()
+    for index, (name, address, size, used) in enumerate(
+        [
+            ("Allocation", 1, 100, 1100),  # 1000 were there before
+            ("Allocation", 2, 200, 1300),
+            ("Deallocation", 1, 100, 1200),
+            ("Allocation", 3, 400, 1600),
+            ("Deallocation", 3, 400, 1200),
+        ]
+    ):
+        figures = {"allocator_name": "GPU_0_bfc", "bytes_allocated": used, "addr": address}
+        figures |= {"allocation_bytes": size, "bytes_available": 10_000 - used}
+        figures |= {"tf_op": f"op_{address}", "shape": "[10]"}
+        capture.host.event("python", f"Memory{name}", index, 0, **figures)
+    [memory] = read_profile(capture.save(tmp_path)).memory
+    assert (memory.peak_bytes, memory.total_bytes, memory.before_bytes) == (1600, 10_000, 1000)
+    assert [(each.operation, each.bytes, each.count) for each in memory.holdings] == [
+        ("op_3", 400, 1),
+        ("op_2", 200, 1),
+    ]
+    assert [point.used_bytes for point in memory.timeline] == [1100, 1300, 1200, 1600, 1200]
+
+
+def test_the_pause_between_epochs_is_no_step(tmp_path):
+    capture = Capture()
+    for number in range(6):
+        at = number * STEP_MS + (500 if number >= 3 else 0)
+        capture.step(number, at, 9)
+        capture.host.event("python", "IteratorGetNextOp::DoCompute", at, 1.0)
+    capture.host.event("python", "MakeIterator::RootDataset", 500, 1)
+    record = read_profile(capture.save(tmp_path))
+    assert record.steps == 3
+    assert record.step_time_s == pytest.approx(0.01)
+    assert record.stall_fraction == pytest.approx(0.1)
+
+
+def test_a_slow_callback_belongs_to_its_step(tmp_path):
+    capture = Capture()
+    for number in range(6):
+        at = number * STEP_MS + (500 if number >= 3 else 0)
+        capture.step(number, at, 9)
+        capture.host.event("python", "IteratorGetNextOp::DoCompute", at, 1.0)
+    record = read_profile(capture.save(tmp_path))
+    assert [step.number for step in record.each_step] == [1, 2, 3, 4]
+    assert record.step_time_s == pytest.approx((4 * 0.01 + 0.5) / 4)
+    assert record.parts_s["between steps"] == pytest.approx((4 * 0.001 + 0.5) / 4)
+
+
+def test_a_single_step_is_read(tmp_path):
+    capture = Capture()
+    capture.step(3, 5, 10)
+    capture.host.event("python", "IteratorGetNextOp::DoCompute", 6, 2)
+    record = read_profile(capture.save(tmp_path))
+    assert (record.steps, record.each_step[0].number) == (1, 3)
+    assert record.stall_fraction == pytest.approx(0.2)
+
+
+def marked_twice() -> Capture:
+    """Somebody's own marks, numbered from 100 on, around those of a callback."""
+    capture = Capture()
+    for number in range(STEPS):
+        at = number * STEP_MS
+        capture.step(100 + number, at, 9.5)
+        capture.step(number, at + 0.1, 9)
+        capture.host.event("python", "IteratorGetNextOp::DoCompute", at + 1, 4)
+    return capture
+
+
+def test_a_step_that_is_marked_twice_is_one(tmp_path):
+    record = read_profile(marked_twice().save(tmp_path))
+    assert record.steps == COUNTED
+    assert record.step_time_s == pytest.approx(0.01)
+    assert [step.number for step in record.each_step] == list(range(101, 101 + COUNTED))
+    assert milliseconds(record.parts_s) == {"input wait": 4, "between steps": 0.5, "idle": 5.5}
+
+
+def test_a_mark_around_several_steps_is_none(tmp_path):
+    capture = marked_twice()
+    capture.step(1000, 0, 4 * STEP_MS)
+    for begin in (0, 4 * STEP_MS):
+        capture.step(2000, begin, 4 * STEP_MS)
+    record = read_profile(capture.save(tmp_path))
+    assert [step.number for step in record.each_step] == list(range(101, 101 + COUNTED))
+
+
+def test_marks_on_different_threads_are_not_within_each_other(tmp_path):
+    capture = Capture()
+    for number in range(STEPS):
+        line = f"thread {number % 2}"
+        capture.host.event(line, "train", number * STEP_MS, 9, step_num=number, _r=1)
+    capture.host.event("thread 2", "train", 0, 9, step_num=STEPS, _r=1)
+    assert read_profile(capture.save(tmp_path)).steps == COUNTED + 1
+
+
+def test_keras_own_profile_has_steps_too(tmp_path):
+    capture = Capture()
+    for number in range(5):  # as its TensorBoard callback marks them, without `_r`
+        capture.host.event("python", "Profiled batch", number * 10, 9, step_num=number)
+    record = read_profile(capture.save(tmp_path))
+    assert (record.steps, record.steps_from) == (3, "marker")
+    assert record.stall_fraction is None
+    assert "No fetch of a batch" in record.stall_unknown_because
+
+
+def test_a_profile_without_steps_says_so(tmp_path):
+    capture = Capture()
+    capture.host.event("python", "something", 0, 1)
+    record = read_profile(capture.save(tmp_path))
+    assert (record.steps, record.step_time_s, record.parts_s) == (0, None, {})
+    assert "No step is marked" in record.steps_unknown_because
+    assert record.stall_unknown_because == record.steps_unknown_because
+
+
+def test_times_since_1970_fit(tmp_path):
+    capture = one_after_the_other()
+    for plane in capture.space.planes:
+        for line in plane.lines:
+            line.timestamp_ns += 1_795_000_000_000_000_000
+    record = read_profile(capture.save(tmp_path))
+    assert record.stall_fraction == pytest.approx(0.4)
+
+
+def test_what_the_profiler_could_not_do_is_said(tmp_path):
+    capture = one_after_the_other()
+    capture.space.errors.append("CUPTI: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
+    capture.space.warnings.append("something else")
+    capture.gpu(1).property(dropped_traces=42)
+    dropped, privileges, other = read_profile(capture.save(tmp_path)).problems
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in privileges
+    assert other == "something else"
+    assert "GPU:1 (42)" in dropped
+
+
+def test_no_record_grows_without_bounds(tmp_path):
+    capture = one_after_the_other()
+    for number in range(100):
+        capture.space.errors.append(f"error {number}")
+        for time_ms in range(1 if number % 10 else 2):
+            figures = {"allocator_name": f"allocator {number}", "bytes_allocated": number}
+            capture.host.event("python", "MemoryAllocation", time_ms, 0, **figures)
+    record = read_profile(capture.save(tmp_path))
+    assert record.problems[-1] == f"error {len(record.problems) - 1}"
+    assert len(record.problems) < 50
+    assert len(record.memory) < 50
+    assert {f"allocator {number}" for number in range(0, 100, 10)} <= {
+        memory.allocator for memory in record.memory
+    }
+
+
+def test_stages_are_ranked_by_what_they_blocked(tmp_path):
+    capture = Capture()
+    for number in range(STEPS):
+        at = number * STEP_MS
+        capture.step(number, at, 9)
+        capture.host.event("fetch", "IteratorGetNextOp::DoCompute", at, 4)
+        ids = {"id": 7, "name": "decode"}
+        capture.host.event("worker", "Iterator::Root::Map", at, 8, **ids)
+        below = {"id": 8, "parent_id": 7, "name": "read"}
+        capture.host.event("worker", "Iterator::Root::Map::TFRecord", at + 3, 2, **below)
+    decode, read = read_profile(capture.save(tmp_path)).stages
+    assert (decode.name, decode.kind) == ("decode", "Map")
+    assert milliseconds({"blocked": decode.blocked_s, "own": decode.own_s}) == {
+        "blocked": 3,
+        "own": 6,
+    }
+    assert (decode.share, read.share) == (pytest.approx(0.75), pytest.approx(0.25))
+
+
+def test_a_long_timeline_keeps_its_peak(tmp_path):
+    capture = Capture()
+    for index in range(5000):
+        used = 10_000 if index == 3350 else index % 7
+        figures = {"allocator_name": "GPU_0_bfc", "bytes_allocated": used, "addr": index}
+        figures |= {"allocation_bytes": 10, "tf_op": f"layer/op_{index % 3}"}
+        capture.host.event("python", "MemoryAllocation", index * 0.01, 0, **figures)
+    [memory] = read_profile(capture.save(tmp_path)).memory
+    assert len(memory.timeline) < 300
+    assert memory.peak_bytes == max(point.used_bytes for point in memory.timeline) == 10_000
+    assert memory.peak_time_s == pytest.approx(33.5e-3)
+    assert [holding.operation for holding in memory.holdings] == [f"layer/op_{n}" for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", "matmul"),
+        ("void cutlass::Kernel<cutlass_80_tensorop_s16816gemm_f16_64x64>", "matmul"),
+        ("void implicit_convolve_sgemm<float, 1024>", "convolution"),
+        ("sm80_xmma_fprop_implicit_gemm_tf32f32", "convolution"),
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "normalization"),
+        ("void tensorflow::functor::RowReduceKernel<float>", "reduction"),
+        ("void tensorflow::functor::ShuffleInTensor3Simple<float>", "data movement"),
+        ("AddV2_GPU_DT_FLOAT_DT_FLOAT_kernel", "elementwise"),
+        ("loop_add_fusion_3", "elementwise"),
+        ("void tensorflow::ApplyAdamKernel<float>", "optimizer"),
+        ("flash_fwd_kernel", "attention"),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "collective"),
+        ("mystery", "other"),
+    ],
+)
+def test_kernels_are_told_by_their_names(tmp_path, name, kind):
+    capture = Capture()
+    gpu = capture.gpu()
+    for number in range(3):
+        capture.step(number, number * 10, 9)
+        gpu.event(COMPUTE, name, number * 10 + 1, 5)
+    [kernel] = read_profile(capture.save(tmp_path)).kernels
+    assert kernel.kind == kind
+    assert kernel.tensor_core == any(sign in name for sign in ("884", "16816", "xmma"))
+
+
+# --- what is no profile, and what is none any more
+
+
+def foreign(kind: str) -> bytes:
+    import numpy as np
+    from tensorflow.core.framework import graph_pb2
+
+    graph = graph_pb2.GraphDef()
+    graph.node.add(name="x", op="Placeholder")
+    return {
+        "empty": b"",
+        "text": b"step,loss\n1,0.5\n" * 100,
+        "picture": b"\x89PNG\r\n\x1a\n" + bytes(200),
+        "gzip": gzip.compress(b"profile"),
+        "zeros": bytes(10_000),
+        "noise": np.random.default_rng(0).bytes(10_000),
+        "graph": graph.SerializeToString(),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["empty", "text", "picture", "gzip", "zeros", "noise", "graph"])
+def test_what_is_no_profile_is_refused(tmp_path, kind):
+    path = tmp_path / f"{kind}.xplane.pb"
+    path.write_bytes(foreign(kind))
+    with pytest.raises(ProfileError, match=r"Received: path=.*xplane\.pb") as error:
+        read_profile(path)
+    said = {"empty": "empty", "picture": "picture", "gzip": "gzip"}.get(kind, "no profile")
+    assert said in str(error.value)
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    for path in (tmp_path / "none.xplane.pb", tmp_path):
+        with pytest.raises(ProfileError, match="no such file"):
+            read_profile(path)
+        with pytest.raises(ProfileError, match="no such file"):
+            ask_xprof(path)
+
+
+def test_a_huge_file_is_refused_unread(tmp_path):
+    path = tmp_path / "huge.xplane.pb"
+    with path.open("wb") as file:
+        file.truncate(3 << 30)  # takes no space on the disk
+    with pytest.raises(ProfileError, match=r"3,072 MiB .* Capture fewer steps"):
+        read_profile(path)
+
+
+def test_xprof_failing_is_said(tmp_path):
+    path = tmp_path / "noise.xplane.pb"
+    path.write_bytes(foreign("noise"))
+    with pytest.raises(ProfileError, match=r"xprof .*Received: path="):
+        ask_xprof(path)
+
+
+def test_a_profile_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path):
+    capture = one_after_the_other()
+    path = capture.save(tmp_path)
+    whole = read_profile(path)
+    # The GPU's plane comes last.
+    path.write_bytes(path.read_bytes()[:-10])
+    record = read_profile(path)
+    assert "its end is missing" in record.incomplete_because
+    assert record.steps == whole.steps
+    assert record.host is None  # which is written at the very end
+
+
+def test_of_too_many_events_some_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_gpukit.profiling.reading.wire.MOST_EVENTS", 3 * STEPS)
+    record = read_profile(one_after_the_other().save(tmp_path))
+    assert "there are more events than are read" in record.incomplete_because
+    assert record.steps > 0
+
+
+# --- finding them
+
+
+def test_profiles_are_found_at_any_depth_and_only_inside(tmp_path):
+    inside, outside = tmp_path / "logs", tmp_path / "elsewhere"
+    shallow = one_after_the_other().save(inside)
+    hosts = [one_after_the_other().save(inside / "a" / "b" / "c", name) for name in ("h0", "h1")]
+    secret = one_after_the_other().save(outside)
+    (inside / "link to folder").symlink_to(outside)
+    (shallow.parent / "link.xplane.pb").symlink_to(secret)
+    (shallow.parent / "dangling.xplane.pb").symlink_to(tmp_path / "nothing")
+    (shallow.parent / "notes.txt").write_text("no profile")
+    (inside / "folder.xplane.pb").mkdir()
+    assert find_profiles(inside) == sorted([shallow, *hosts])
+    assert find_profiles(tmp_path / "not yet") == []
+    assert find_profiles("no\0name") == []
+
+
+def test_of_too_many_folders_those_near_the_top_are_looked_into(tmp_path, monkeypatch):
+    near = one_after_the_other().save(tmp_path / "z")
+    deep = tmp_path / "a" / "b" / "c" / "d"
+    one_after_the_other().save(deep / "z")
+    for number in range(20):
+        (deep / str(number)).mkdir()
+    assert len(find_profiles(tmp_path)) == 2
+    monkeypatch.setattr("keras_gpukit.profiling.find.MOST_FOLDERS", 20)
+    assert find_profiles(tmp_path) == [near]
+
+
+@contextmanager
+def without_privileges():
+    """Root may enter any folder."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_a_folder_that_may_not_be_entered_hides_no_other():
+    with tempfile.TemporaryDirectory() as folder:  # one that others may enter, unlike tmp_path
+        logs = Path(folder, "logs")
+        path = one_after_the_other().save(logs)
+        closed = one_after_the_other().save(logs, "closed").rename(logs / "closed.xplane.pb")
+        Path(folder).chmod(0o755)
+        logs.chmod(0o744)
+        try:
+            with without_privileges():
+                assert find_profiles(folder) == [closed]
+                with pytest.raises(ProfileError, match="Permission denied"):
+                    read_profile(closed)
+        finally:
+            logs.chmod(0o755)
+        assert find_profiles(folder) == sorted([path, closed])

@@ -1,0 +1,386 @@
+"""The HTML report: what stands in it, in which order, and that nothing gets out of its place.
+
+What it looks like in a browser is in test_browser.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from helpers.recorded_runs import (
+    BEGAN_S,
+    DECODE,
+    PLACEMENT,
+    SUMMARY,
+    run_lines,
+    write_lines,
+)
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
+from keras_gpukit.records.pipeline import PipelineRecord
+from keras_gpukit.records.profile import (
+    Holding,
+    KernelProfile,
+    MemoryPoint,
+    MemoryProfile,
+    OperationProfile,
+    ProfileRecord,
+    StageProfile,
+    StepProfile,
+)
+from keras_gpukit.records.report import CaptureReport, Report, RunReport
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.reports.html import plotly_js, render
+from keras_gpukit.rules import judge
+from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.bins import MOST_POINTS
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+HOSTILE = '</script><img src=x onerror="alert(1)"><a href="javascript:alert(2)">{{7*7}} %{x}'
+
+
+class Page(HTMLParser):
+    """A page taken apart; fails where its tags do not nest."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        inside = self._open[-1] if self._open else ""
+        if inside == "script":
+            self.scripts.append(data)
+        elif inside != "style":
+            self.text += data
+
+    def all(self, *names: str) -> list[tuple[str, dict[str, str | None]]]:
+        return [(tag, attrs) for tag, attrs in self.tags if tag in names]
+
+    @property
+    def figures(self) -> dict[str, dict]:
+        return json.loads(self.scripts[0])
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.text.split())
+
+
+def page_of(folder: Path, lines, **options) -> Page:
+    write_lines(folder, lines)
+    return Page(render(load_report(folder), plotly_src="plotly.js", **options))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Page:
+    return page_of(tmp_path_factory.mktemp("logs"), run_lines())
+
+
+def figure_of(page: Page, title: str) -> dict:
+    """What Plotly draws under a heading."""
+    labels = {
+        attrs["id"]: attrs.get("aria-label") or "" for _, attrs in page.all("div") if "id" in attrs
+    }
+    (name,) = (name for name, text in labels.items() if text.startswith(f"{title}."))
+    return page.figures[name]
+
+
+# What it tells
+
+
+def test_the_verdict_comes_first_with_what_to_do_and_the_gain(page):
+    words = page.words
+    places = [
+        words.index(part)
+        for part in (
+            "critical Steps wait for input, held up by decode (train.py:12)",
+            "input stall 40 %, wait per step 10 ms",
+            "What to do: up to 1.7 times as fast",
+            "ds.cache() right after decode",
+            ["25 ms", " of a step"][0],
+            "Also found",
+            "Operations fell back to the CPU",
+            "Where the whole run's time went",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_every_picture_has_words_and_a_table(page):
+    figures = page.all("figure")
+    assert len(figures) == 8
+    assert len(page.all("figcaption")) == len(figures)
+    assert len(page.all("table")) >= len(figures)
+    plots = [attrs for _, attrs in page.all("div") if attrs.get("role") == "img"]
+    assert {attrs["id"] for attrs in plots} == set(page.figures)
+    assert all(len(attrs["aria-label"] or "") > 20 for attrs in plots)
+
+
+def test_headings_and_landmarks_are_in_order(page):
+    levels = [int(tag[1]) for tag, _ in page.all("h1", "h2", "h3", "h4")]
+    assert levels.count(1) == 1
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert len(page.all("main")) == 1
+    assert page.all("html")[0][1]["lang"] == "en"
+    ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    for _, attrs in page.tags:
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert attrs.get(name, ids[0]) in ids
+
+
+def test_the_time_of_a_step_is_stacked_by_cause(page):
+    work, wait = figure_of(page, "Step time over the run")["data"]
+    assert (work["name"], wait["name"]) == ("the step's own work", "waiting for input")
+    assert work["stackgroup"] == wait["stackgroup"]
+    assert work["x"] == [float(second) for second in range(1, 61)]
+    assert (work["y"][0], wait["y"][0]) == pytest.approx((15, 10))
+    assert (work["y"][6], wait["y"][6]) == pytest.approx((75, 50))
+
+
+def test_stall_and_buffer_are_drawn(page):
+    stall, buffered = figure_of(page, "Wait for input over the run")["data"]
+    assert stall["y"] == pytest.approx([40.0] * 60)
+    assert buffered["y"][:4] == [1, 0, 1, 0]
+
+
+def test_devices_are_drawn_with_their_limits(page):
+    lines = {line["name"]: line["y"] for line in figure_of(page, "Memory of the devices")["data"]}
+    assert lines["GPU:0 limit"] == [70, 70]
+    assert lines["GPU 1, all there is"] == [80, 80]
+    assert (lines["GPU:0 peak so far"][0], lines["GPU:0 peak so far"][-1]) == (4, 5)
+    names = {line["name"] for line in figure_of(page, "How busy GPUs and host were")["data"]}
+    assert names == {"GPU 0", "GPU 1", "all cores", "this process"}
+
+
+def test_the_whole_time_the_stages_and_the_placement_are_drawn(page):
+    parts = {
+        bar["name"]: bar["x"] for bar in figure_of(page, "Where the whole run's time went")["data"]
+    }
+    assert parts["compute"] == [36.0]
+    assert parts["input"] == [24.0]
+    assert sum(value for (value,) in parts.values()) == pytest.approx(64.0)
+    keeps_up, blamed = figure_of(page, "Stages of the input pipeline")["data"]
+    assert (blamed["name"], blamed["x"], keeps_up["x"]) == ("holds the run up", [16.0], [2.0])
+    on_gpu, on_cpu = figure_of(page, "Where operations ran")["data"]
+    assert (on_gpu["name"], on_gpu["x"]) == ("GPU:0", [190, 20, 0])
+    assert (on_cpu["name"], on_cpu["x"]) == ("CPU:0", [0, 0, 2])
+    assert "TensorFlow has none." in page.text
+
+
+def test_what_is_not_known_says_why_instead_of_an_empty_picture(tmp_path):
+    page = page_of(tmp_path, run_lines(1, summary=None))
+    assert "Step time over the run: the run has fewer than two windows" in page.words
+    assert "Where the whole run's time went: runs tell it when they end." in page.words
+    assert "Captured steps: nothing was captured" in page.words
+    assert all(figure["data"] for figure in page.figures.values())
+
+
+def test_a_run_of_which_nothing_is_known_is_still_a_page(tmp_path):
+    page = page_of(tmp_path, run_lines(0, summary=None)[:1])
+    assert "Not judged: the run has no figures to judge by." in page.words
+    assert "The run wrote no summary" in page.words
+
+
+def test_extremes_of_a_long_run_are_drawn(tmp_path):
+    page = page_of(tmp_path, run_lines(MOST_POINTS + 1))
+    work, wait, slowest, fastest = figure_of(page, "Step time over the run")["data"]
+    assert len(work["x"]) <= MOST_POINTS
+    assert max(slowest["y"]) == pytest.approx(125)
+    assert min(fastest["y"]) == pytest.approx(25)
+    assert work["y"][2] + wait["y"][2] < 125
+
+
+def test_the_set_up_is_told(page):
+    for words in ("NVIDIA H100, 80 GiB", "TensorFloat-32 allowed", "3.15.1", "steps_per_execution"):
+        assert words in page.words
+
+
+def test_a_healthy_run_is_told_so(tmp_path):
+    healthy = replace(SUMMARY, input=replace(SUMMARY.input, wait_s=0.0, stall_fraction=0.0))
+    healthy = replace(healthy, operations=None, memory=None)
+    page = page_of(tmp_path, run_lines(summary=replace(healthy, verdict=judge(healthy))))
+    assert "good Nothing stands in this run's way." in page.words
+
+
+def test_faults_are_told_on_the_page(tmp_path):
+    path = write_lines(tmp_path, run_lines(5))
+    path.write_bytes(path.read_bytes() + b"\x00\n")
+    words = Page(render(load_report(tmp_path), plotly_src="plotly.js")).words
+    assert "1 line could not be read; the first is line 30" in words
+
+
+# Several runs
+
+
+def test_runs_stand_side_by_side(tmp_path):
+    write_lines(tmp_path / "one", run_lines(20))
+    page = page_of(tmp_path, run_lines(30, began_s=BEGAN_S + 1000, summary=None))
+    assert "2 runs side by side" in page.words
+    lines = figure_of(page, "Step times of the runs")["data"]
+    assert [len(line["x"]) for line in lines] == [30, 20]
+    assert lines[0]["line"]["dash"] != lines[1]["line"]["dash"]
+    links = {attrs.get("href") for _, attrs in page.all("a")}
+    assert {"#runs", "#run-1", "#run-2", "#main"} == links
+
+
+def test_of_many_runs_only_the_newest_have_pictures(tmp_path):
+    for number in range(6):
+        write_lines(tmp_path / str(number), run_lines(3, began_s=BEGAN_S + 100 * number))
+    page = page_of(tmp_path, run_lines(3, began_s=BEGAN_S + 900))
+    assert "7 runs side by side" in page.words
+    assert "The newest 4 are told in full below." in page.words
+    assert len(page.all("section")) == 1 + 4
+
+
+# Captures
+
+PROFILE = ProfileRecord(
+    host="vm",
+    steps=2,
+    step_time_s=0.02,
+    parts_s={"input wait": 0.012, "device compute": 0.006, "idle": 0.002},
+    kinds_s={"matmul": 0.004, "elementwise": 0.002},
+    each_step=(
+        StepProfile(20, 0.0, 0.018, {"input wait": 0.01, "device compute": 0.008}),
+        StepProfile(21, 0.018, 0.022, {"input wait": 0.014, "device compute": 0.008}),
+    ),
+    stall_fraction=0.6,
+    operations=(OperationProfile("dense/MatMul", "MatMul", "matmul", 0.008, 4, 0.7),),
+    kernels=(KernelProfile("sgemm_128x64", "matmul", 0.008, 4, 0.7, True),),
+    memory=(
+        MemoryProfile(
+            "GPU_0_bfc",
+            (MemoryPoint(0.0, 2**20), MemoryPoint(0.01, 2**22)),
+            2**22,
+            0.01,
+            holdings=(Holding("dense/MatMul", 2**21, 2, "[32,64]"),),
+        ),
+    ),
+    stages=(StageProfile("decode", "ParallelMapV2", 0.01, 0.9, 0.01),),
+    problems=("Events were dropped.",),
+)
+
+
+def test_captures_are_drawn_and_told():
+    captures = (
+        CaptureReport("20_steps/vm", profile=PROFILE),
+        CaptureReport("torn/vm", unread_because="The file is empty."),
+    )
+    run = RunReport("logs", "completed", captures=captures)
+    page = Page(render(Report("logs", 0.0, "1", (run,)), plotly_src="plotly.js"))
+    bars = {bar["name"]: bar["x"] for bar in figure_of(page, "Captured steps")["data"]}
+    assert bars == {"device compute": [6.0], "input wait": [12.0], "idle": [2.0]}
+    steps = {bar["name"]: bar["y"] for bar in figure_of(page, "Each captured step")["data"]}
+    assert steps["input wait"] == [10.0, 14.0]
+    (memory,) = figure_of(page, "Memory during the newest capture")["data"]
+    assert memory["y"] == [1, 4]
+    for words in (
+        "60 % of its time was input stall",
+        "not read: The file is empty.",
+        "Events were dropped.",
+        "sgemm_128x64",
+        "dense/MatMul",
+        "[32,64]",
+    ):
+        assert words in page.words
+
+
+def test_profiles_without_a_run_are_told_too():
+    report = Report("logs", 0.0, "1", captures=(CaptureReport("one/vm", profile=PROFILE),))
+    page = Page(render(report, plotly_src="plotly.js"))
+    assert "Of these no run's record tells" in page.words
+    assert "not by a Profiler" in page.words
+
+
+# Whatever stands in the records
+
+
+def hostile_report() -> Report:
+    stage = replace(DECODE, name=HOSTILE, location=HOSTILE)
+    summary = RunSummary(
+        Environment({HOSTILE: HOSTILE}, precision=HOSTILE),
+        input=replace(SUMMARY.input, pipeline=PipelineRecord((stage,), stage)),
+        operations=replace(
+            PLACEMENT,
+            operations={HOSTILE: {HOSTILE: 3}},
+            fallbacks=tuple(
+                replace(each, operation=HOSTILE, reason=HOSTILE, names=(HOSTILE,))
+                for each in PLACEMENT.fallbacks
+            ),
+        ),
+        memory=MemoryRecord((DeviceMemory(HOSTILE, 1, 2, 3),)),
+        verdict=Verdict(
+            (Finding(HOSTILE, HOSTILE, "critical", (), (HOSTILE,)),), (HOSTILE,), {HOSTILE: HOSTILE}
+        ),
+    )
+    profile = replace(
+        PROFILE,
+        operations=(replace(PROFILE.operations[0], name=HOSTILE),),
+        memory=(replace(PROFILE.memory[0], allocator=HOSTILE),),
+        problems=(HOSTILE,),
+    )
+    captures = (CaptureReport(HOSTILE, profile=profile, unread_because=HOSTILE),)
+    run = RunReport(HOSTILE, "completed", summary=summary, captures=captures, notes=(HOSTILE,))
+    return Report(HOSTILE, 0.0, "1", (run, run), captures, (HOSTILE,))
+
+
+def test_names_stay_text_wherever_they_stand():
+    html = render(hostile_report(), plotly_src="plotly.js")
+    page = Page(html)
+    assert page.all("img") == []
+    assert len(page.all("script")) == 3
+    assert not [attrs for _, attrs in page.tags if any(name.startswith("on") for name in attrs)]
+    assert not [attrs for _, attrs in page.all("a") if not (attrs["href"] or "").startswith("#")]
+    assert "49" not in re.sub(r"\d{3,}", "", page.words).split()
+    assert page.text.count(HOSTILE) > 10
+    # Plotly takes some markup in the names it draws.
+    assert "<" not in page.scripts[0]
+    drawn = json.dumps(page.figures)
+    assert "&lt;img" in drawn
+    assert not [tag for tag in ("<img", "<a", "</script") if tag in drawn]
+
+
+def test_the_page_asks_for_nothing_but_what_it_was_told(page):
+    for _, attrs in page.tags:
+        for name in ("src", "href"):
+            target = attrs.get(name) or ""
+            assert target.startswith(("#", "data:")) or target in ("", "plotly.js")
+    (policy,) = (
+        attrs["content"]
+        for _, attrs in page.all("meta")
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert "default-src 'none'" in policy
+
+
+def test_the_file_holds_plotly_once_and_stays_small(tmp_path):
+    lines = run_lines(MOST_POINTS)
+    for name in "abcd":
+        write_lines(tmp_path / name, lines)
+    html = render(load_report(tmp_path))
+    assert html.count("plotly.js v") == 1
+    assert "</script" not in plotly_js()
+    assert len(html.encode()) < 10e6

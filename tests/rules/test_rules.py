@@ -1,0 +1,475 @@
+"""Each rule: fires with its evidence, is quiet just under its threshold, abstains without it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from helpers.processes import ROOT
+
+from keras_gpukit.records.codec import from_dict, to_dict
+from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.machine import (
+    DeviceMemory,
+    GPUUtilization,
+    HostUtilization,
+    MemoryRecord,
+    UtilizationRecord,
+)
+from keras_gpukit.records.pipeline import (
+    ContentionRecord,
+    PipelineRecord,
+    PythonSourceRecord,
+    StageRecord,
+)
+from keras_gpukit.records.placement import Fallback, PlacementRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import (
+    InputRecord,
+    PipelineStartRecord,
+    ThroughputRecord,
+    TimeBreakdown,
+    TrendPoint,
+    WaitSpread,
+)
+from keras_gpukit.rules import RULES, judge
+
+GIB = 2**30
+A100 = GPUInfo(0, compute_capability=(8, 0))
+V100 = GPUInfo(0, compute_capability=(7, 0))
+P100 = GPUInfo(0, compute_capability=(6, 0))
+
+
+def run(gpus: tuple[GPUInfo, ...] = (), settings: dict[str, Any] | None = None, **parts: Any):
+    return RunSummary(Environment({}, gpus=gpus, **(settings or {})), **parts)
+
+
+def stall(fraction, confidence="exact", steps=1000, **rest):
+    return InputRecord(
+        "fit",
+        confidence=confidence,
+        measured_steps=steps,
+        wait_s=0.01,
+        stall_fraction=fraction,
+        **rest,
+    )
+
+
+def held_up_by(work="mapping", name="augment", causes=(), **stage):
+    record = StageRecord(name, "map", work, "train.py:12", 0.0, 0.02, **stage)
+    contention = ContentionRecord(0.0, 0.5, causes)
+    return stall(0.5, pipeline=PipelineRecord((record,), record), contention=contention)
+
+
+def spent(wall_s=100.0, steps=1000, start=None, **parts):
+    """A run whose time went to some parts, and for the rest to compute."""
+    known = {
+        "input_s": 0.0,
+        "callbacks_s": 0.0,
+        "epoch_start_s": 0.0,
+        "first_step_s": 0.0,
+        "validation_s": 0.0,
+        "other_s": 0.0,
+        **parts,
+    }
+    breakdown = TimeBreakdown(wall_s, compute_s=wall_s - sum(known.values()), **known)
+    record = InputRecord("fit", breakdown=breakdown, pipeline_start=start)
+    return run(input=record, throughput=throughput(0.01, steps))
+
+
+def course(*stalls):
+    return run(input=InputRecord("fit", trend=tuple(TrendPoint(1, 10, 1.0, s) for s in stalls)))
+
+
+def changed(summary, **record):
+    return replace(summary, input=replace(summary.input, **record))
+
+
+def replaced_waits(summary, wait_s):
+    """A course whose stalls are of tiny waits."""
+    points = (replace(p, wait_s=wait_s * p.wait_s, duration_s=1.0) for p in summary.input.trend)
+    return changed(summary, trend=tuple(points))
+
+
+def of_steps(summary, steps):
+    return changed(summary, trend=tuple(replace(p, steps=steps) for p in summary.input.trend))
+
+
+def bounded(summary):
+    return changed(summary, confidence="upper bound")
+
+
+SHUFFLES = PipelineStartRecord(4, mean_s=2.5, shuffle_s=2.0)
+QUICKER = replace(SHUFFLES, mean_s=2.4)
+
+
+def throughput(step_time_s, steps=1000):
+    return ThroughputRecord("fit", steps, steps, step_time_s, None)
+
+
+def memory(peak_bytes, device="GPU:0", limit_bytes=100 * GIB):
+    return MemoryRecord((DeviceMemory(device, 0, int(peak_bytes), limit_bytes),))
+
+
+def gpu(samples=100, **readings):
+    return UtilizationRecord(samples, 1.0, (GPUUtilization(0, **readings),))
+
+
+def throttled(fractions):
+    return gpu(throttle_fractions=fractions)
+
+
+def others(used, total=100 * GIB):
+    return gpu(memory_others_max_bytes=used, memory_total_bytes=total)
+
+
+def host(cpu_percent, samples=100):
+    return UtilizationRecord(samples, 1.0, host=HostUtilization(cpu_percent, 50.0))
+
+
+def placed(cause, predicted=False):
+    fallback = Fallback("AsString", 2, cause, "TensorFlow has none.", ("model/hash",))
+    device = "CPU:0" if predicted else "GPU:0"
+    return PlacementRecord({device: {"MatMul": 9}}, (fallback,), predicted, transfers=4)
+
+
+def finding(code: str, summary: RunSummary) -> Finding | None:
+    return next((each for each in judge(summary).findings if each.code == code), None)
+
+
+POWER, HOT, SET = "software power cap", "hardware thermal slowdown", "applications clocks setting"
+QUICK = stall(0.0)
+BUSY_HOST = host(90.0)
+
+FIRES = [
+    ("input-bound", "warning", run(input=stall(0.10)), Figure("input stall", 10.0, "%")),
+    ("input-bound", "critical", run(input=stall(0.20)), Figure("wait per step", 10.0, "ms")),
+    (
+        "input-bound",
+        "warning",
+        run(input=stall(0.9, "upper bound", buffered_batches=0.4)),
+        Figure("input stall, at most", 90.0, "%"),
+    ),
+    (
+        "input-bound",
+        "warning",
+        run(input=stall(0.151, "sampled")),
+        Figure("input stall", 15.1, "%"),
+    ),
+    ("input-bound", "critical", run(input=held_up_by()), Figure("augment per batch", 20.0, "ms")),
+    (
+        "input-bound",
+        "critical",
+        run(input=stall(0.5, spread=WaitSpread(0, 0, 0, 0.1, 9, 1, 10.0))),
+        Figure("a stall every", 10.0, "steps"),
+    ),
+    (
+        "input-slows-down",
+        "warning",
+        course(*[0.1] * 8, *[0.31] * 2),
+        Figure("in the end", 31.0, "%"),
+    ),
+    (
+        "slow-epoch-start",
+        "warning",
+        spent(epoch_start_s=10.1, start=SHUFFLES),
+        Figure("of it filling the shuffle buffer", 2.0, "s"),
+    ),
+    ("slow-callbacks", "warning", spent(callbacks_s=10.26), Figure("in callbacks", 10.26, "s")),
+    ("long-validation", "info", spent(validation_s=30.0), Figure("of the time", 30.0, "%")),
+    (
+        "cpu-fallback",
+        "warning",
+        run((A100,), operations=placed("no kernel")),
+        Figure("AsString operations", 2),
+    ),
+    (
+        "cpu-fallback",
+        "info",
+        run(operations=placed("host function", predicted=True)),
+        Figure("AsString operations", 2),
+    ),
+    (
+        "cpu-fallback",
+        "critical",
+        run((A100,), operations=PlacementRecord({"CPU:0": {"MatMul": 9}})),
+        Figure("operations on the CPU", 9),
+    ),
+    (
+        "low-utilization",
+        "warning",
+        run((A100,), input=QUICK, utilization=gpu(utilization_percent=49.0)),
+        Figure("GPU:0 busy", 49.0, "%"),
+    ),
+    (
+        "host-cpu-saturated",
+        "warning",
+        run(input=stall(0.5), utilization=BUSY_HOST),
+        Figure("all cores busy", 90.0, "%"),
+    ),
+    (
+        "host-cpu-saturated",
+        "info",
+        run((A100,), input=QUICK, utilization=BUSY_HOST),
+        Figure("this process", 50.0, "%"),
+    ),
+    (
+        "tiny-steps",
+        "warning",
+        run(settings={"steps_per_execution": 1}, throughput=throughput(0.0019)),
+        Figure("time of a step", 1.9, "ms"),
+    ),
+    (
+        "float32-on-tensor-cores",
+        "warning",
+        run((V100,), {"precision": "float32"}),
+        Figure("compute capability", 7.0),
+    ),
+    (
+        "float32-on-tensor-cores",
+        "warning",
+        run((A100,), {"precision": "float32", "tf32": False}),
+        Figure("compute capability", 8.0),
+    ),
+    (
+        "float32-on-tensor-cores",
+        "info",
+        run((A100,), {"precision": "float32", "tf32": True}),
+        Figure("compute capability", 8.0),
+    ),
+    (
+        "memory-nearly-full",
+        "warning",
+        run((A100,), memory=memory(90 * GIB)),
+        Figure("peak use of GPU:0", 90.0, "%"),
+    ),
+    (
+        "memory-mostly-unused",
+        "info",
+        run((A100,), memory=memory(30 * GIB)),
+        Figure("peak use of GPU:0", 30.0, "%"),
+    ),
+    (
+        "throttled",
+        "warning",
+        run((A100,), utilization=throttled({HOT: 0.1})),
+        Figure(f"readings of GPU:0 with {HOT}", 10.0, "%"),
+    ),
+    (
+        "throttled",
+        "info",
+        run((A100,), utilization=throttled({POWER: 0.9})),
+        Figure(f"readings of GPU:0 with {POWER}", 90.0, "%"),
+    ),
+    (
+        "throttled",
+        "warning",
+        run((A100,), utilization=throttled({SET: 1.0, HOT: 0.3})),
+        Figure(f"readings of GPU:0 with {HOT}", 30.0, "%"),
+    ),
+    (
+        "other-processes-on-gpu",
+        "warning",
+        run((A100,), utilization=others(10 * GIB)),
+        Figure("memory of GPU:0 held by others", 10.0, "%"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "severity", "summary", "figure"), FIRES)
+def test_a_rule_fires_with_its_evidence(code, severity, summary, figure):
+    found = finding(code, summary)
+    assert found is not None
+    assert found.severity == severity
+    assert any(
+        (each.name, each.unit) == (figure.name, figure.unit)
+        and each.value == pytest.approx(figure.value)
+        for each in found.evidence
+    )
+    assert found.advice
+    assert found.gain is None or found.gain >= 1
+
+
+QUIET = [
+    ("input-bound", run(input=stall(0.099))),
+    ("input-bound", run(input=replace(stall(0.5), wait_s=0.00024))),
+    ("input-bound", run(input=stall(0.099, "upper bound"))),
+    ("input-bound", run(input=stall(0.149, "sampled"))),
+    ("input-slows-down", course(*[0.1] * 8, *[0.29] * 2)),
+    ("slow-epoch-start", spent(epoch_start_s=90.0, start=QUICKER)),
+    ("input-slows-down", replaced_waits(course(*[0.0] * 8, *[1.0] * 2), 0.0024)),
+    ("slow-callbacks", spent(callbacks_s=10.24)),
+    ("long-validation", spent(validation_s=29.9)),
+    ("cpu-fallback", run((A100,), operations=placed("host memory"))),
+    ("cpu-fallback", run((A100,), operations=placed("requested"))),
+    ("low-utilization", run((A100,), input=QUICK, utilization=gpu(utilization_percent=50.0))),
+    ("host-cpu-saturated", run((A100,), input=stall(0.5), utilization=host(89.9))),
+    ("tiny-steps", run(settings={"steps_per_execution": 1}, throughput=throughput(0.002))),
+    ("tiny-steps", run(settings={"steps_per_execution": 2}, throughput=throughput(0.001))),
+    ("float32-on-tensor-cores", run((P100,), {"precision": "float32"})),
+    ("float32-on-tensor-cores", run((A100, P100), {"precision": "float32"})),
+    ("float32-on-tensor-cores", run((A100,), {"precision": "mixed_bfloat16"})),
+    ("memory-nearly-full", run((A100,), memory=memory(89 * GIB))),
+    ("memory-mostly-unused", run((A100,), memory=memory(31 * GIB))),
+    ("throttled", run((A100,), utilization=throttled({HOT: 0.09}))),
+    ("throttled", run((A100,), utilization=throttled({SET: 1.0, HOT: 0.09}))),
+    ("throttled", run((A100,), utilization=throttled({}))),
+    ("other-processes-on-gpu", run((A100,), utilization=others(9 * GIB))),
+    ("no-gpu", run((A100,))),
+]
+
+
+@pytest.mark.parametrize(("code", "summary"), QUIET)
+def test_a_rule_is_quiet_under_its_threshold(code, summary):
+    assert code in judge(summary).passed
+
+
+ABSTAINS = [
+    ("input-bound", run(input=InputRecord("fit", unknown_because="no iterator")), "no iterator"),
+    ("input-bound", run(input=stall(0.9, steps=9)), "at least 10 steps"),
+    ("input-bound", run(input=stall(0.9, "upper bound")), "upper bound"),
+    ("input-bound", run(input=stall(0.9, "upper bound", buffered_batches=1.5)), "upper bound"),
+    ("input-slows-down", course(*[0.0] * 5, *[1.0] * 4), "10 points"),
+    ("input-slows-down", of_steps(course(*[0.0] * 8, *[1.0] * 2), 4), "10 steps"),
+    ("input-slows-down", bounded(course(*[0.0] * 8, *[1.0] * 2)), "known input wait"),
+    ("slow-epoch-start", spent(epoch_start_s=90.0), "after the first"),
+    ("slow-epoch-start", spent(4.9, epoch_start_s=4.0, start=SHUFFLES), "5 s"),
+    ("slow-callbacks", spent(4.9, callbacks_s=4.0), "5 s"),
+    ("long-validation", spent(4.9, validation_s=4.0), "5 s"),
+    ("cpu-fallback", run(operations=PlacementRecord(unknown_because="no graph")), "no graph"),
+    ("cpu-fallback", run(operations=PlacementRecord({"CPU:0": {"MatMul": 9}})), "no GPU"),
+    ("low-utilization", run((A100,), utilization=gpu(4, utilization_percent=1.0)), "readings"),
+    (
+        "low-utilization",
+        run((A100,), input=stall(0.5), utilization=gpu(utilization_percent=1.0)),
+        "input explains",
+    ),
+    ("low-utilization", run((A100,), utilization=gpu(utilization_percent=1.0)), "not known"),
+    (
+        "low-utilization",
+        run((A100,), utilization=UtilizationRecord(9, 1.0, gpus_unknown_because="no driver")),
+        "no driver",
+    ),
+    ("host-cpu-saturated", run(input=QUICK, utilization=BUSY_HOST), "training on the CPU"),
+    ("host-cpu-saturated", run(input=stall(0.5), utilization=host(99.0, samples=4)), "readings"),
+    ("tiny-steps", run(throughput=throughput(0.001)), "one execution"),
+    (
+        "tiny-steps",
+        run(settings={"steps_per_execution": 1}, throughput=throughput(0.001, steps=99)),
+        "100 steps",
+    ),
+    ("float32-on-tensor-cores", run((GPUInfo(0),), {"precision": "float32"}), "capability"),
+    ("float32-on-tensor-cores", run((A100,)), "precision"),
+    ("memory-nearly-full", run(memory=memory(99 * GIB, "CPU:0")), "on a GPU"),
+    ("memory-mostly-unused", run(memory=memory(1, limit_bytes=None)), "limit"),
+    ("throttled", run((A100,), utilization=gpu()), "throttle reasons"),
+    ("other-processes-on-gpu", run((A100,), utilization=others(None)), "by process"),
+]
+
+
+@pytest.mark.parametrize(("code", "summary", "reason"), ABSTAINS)
+def test_a_rule_abstains_without_evidence(code, summary, reason):
+    assert reason in judge(summary).not_applicable[code]
+
+
+def test_nothing_known_gives_no_finding_but_the_missing_gpu():
+    verdict = judge(run())
+    assert [each.code for each in verdict.findings] == ["no-gpu"]
+    assert set(verdict.not_applicable) == {rule.code for rule in RULES} - {"no-gpu"}
+
+
+@pytest.mark.parametrize(("fraction", "gain"), [(0.5, 2.0), (0.75, 4.0), (1.0, 100.0)])
+def test_the_gain_of_input_is_what_is_left_without_the_stall(fraction, gain):
+    found = finding("input-bound", run(input=stall(fraction)))
+    assert found is not None
+    assert found.gain == pytest.approx(gain)
+
+
+def test_advice_is_for_the_stage_that_holds_the_run_up():
+    serial = finding("input-bound", run(input=held_up_by()))
+    assert serial is not None
+    assert serial.title == "Steps wait for input, held up by augment (train.py:12)"
+    assert "give augment num_parallel_calls" in serial.advice[0]
+    parallel = finding("input-bound", run(input=held_up_by(parallelism=4)))
+    assert parallel is not None
+    assert not any("give augment" in line for line in parallel.advice)
+    generator = finding("input-bound", run(input=held_up_by("python", "rows")))
+    assert generator is not None
+    assert "rows in TensorFlow operations" in generator.advice[0]
+    locked = finding("input-bound", run(input=held_up_by(causes=("interpreter lock",))))
+    assert locked is not None
+    assert "wait for each other" in locked.advice[0]
+
+
+def test_a_py_dataset_is_advised_by_its_workers():
+    def found(**source):
+        code = PythonSourceRecord("Photos.__getitem__", "train.py:9", **source)
+        return finding("input-bound", run(input=stall(0.5, python=code)))
+
+    assert found().advice[0].startswith("Photos(workers=4)")
+    threads = found(workers=2, busy_workers=1.9, time_per_batch_s=0.038)
+    assert threads.advice[0].startswith("Photos(workers=2, use_multiprocessing=True")
+    assert Figure("Photos.__getitem__ per batch", 38.0, "ms") in threads.evidence
+    assert Figure("busy of 2 workers", 1.9) in threads.evidence
+    assert found(workers=2, in_processes=True).advice[0].startswith("Photos(workers=4), if cores")
+
+
+def test_a_slow_epoch_start_is_blamed_on_the_shuffle_buffer_only_if_it_was():
+    shuffled = finding("slow-epoch-start", spent(start=SHUFFLES))
+    other = PipelineStartRecord(4, mean_s=5.0, shuffle_s=0.1)
+    opened = finding("slow-epoch-start", spent(start=other))
+    assert shuffled is not None
+    assert opened is not None
+    assert "shuffle buffer" in shuffled.advice[0]
+    assert not any("shuffle" in line for line in opened.advice)
+    assert opened.gain == pytest.approx(1.25)
+
+
+def test_findings_come_worst_first_and_greatest_gain_first():
+    summary = run(
+        (V100,),
+        {"precision": "float32", "steps_per_execution": 1},
+        input=stall(0.9),
+        throughput=throughput(0.001),
+        memory=memory(1),
+    )
+    assert [each.code for each in judge(summary).findings] == [
+        "input-bound",
+        "float32-on-tensor-cores",
+        "tiny-steps",
+        "memory-mostly-unused",
+    ]
+
+
+def test_idle_gpus_are_told_what_was_left_out():
+    settings = {"steps_per_execution": 1, "run_eagerly": True, "replicas": 1}
+    summary = run((A100, A100), settings, input=QUICK, utilization=gpu(utilization_percent=20.0))
+    found = finding("low-utilization", summary)
+    assert found is not None
+    assert found.gain == pytest.approx(5.0)
+    assert [re.split(r"[(=]", line)[1] for line in found.advice[:2]] == ["strategy", "run_eagerly"]
+    assert any("steps_per_execution" in line for line in found.advice)
+
+
+def test_a_verdict_survives_being_saved():
+    summary = run((A100,), input=stall(0.5))
+    judged = replace(summary, verdict=judge(summary))
+    assert from_dict(to_dict(judged), RunSummary) == judged
+
+
+def test_codes_are_unique_and_every_rule_is_documented():
+    codes = [rule.code for rule in RULES]
+    page = ROOT / "docs" / "reference" / "rules.md"
+    headings = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(set(codes)) == len(codes)
+    assert headings == codes
+
+
+def test_every_rule_is_exercised_by_the_tables():
+    codes = {rule.code for rule in RULES}
+    assert {row[0] for row in FIRES} == codes - {"no-gpu"}
+    assert {row[0] for row in QUIET} == codes
+    assert {row[0] for row in ABSTAINS} == codes - {"no-gpu"}

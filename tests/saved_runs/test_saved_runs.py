@@ -1,0 +1,385 @@
+"""Runs read back: whole ones, running ones, many, and damaged ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+from helpers.recorded_runs import BEGAN_S, GIB, STEPS, SUMMARY, run_lines, window, write_lines
+from helpers.training import fast_dataset, small_model
+
+from keras_gpukit import Monitor
+from keras_gpukit.records.capture import CaptureRecord
+from keras_gpukit.records.codec import to_dict
+from keras_gpukit.records.report import Report
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.reports.html import render
+from keras_gpukit.saved_runs import LogFolder, load_report
+from keras_gpukit.saved_runs.bins import MOST_POINTS, Bins
+from keras_gpukit.saved_runs.lines import LONGEST_BYTES
+from keras_gpukit.saved_runs.run_file import MOST_DETAILED, MOST_LISTED, RunFile
+
+
+def only_run(path):
+    (run,) = load_report(path).runs
+    return run
+
+
+def appended(path, data: bytes):
+    with path.open("ab") as file:
+        file.write(data)
+
+
+# Whole runs
+
+
+def test_a_run_is_read_back(tmp_path):
+    write_lines(tmp_path / "logs", run_lines())
+    run = only_run(tmp_path / "logs")
+    assert (run.name, run.state, run.phase, run.notes) == ("logs", "completed", "fit", ())
+    assert run.summary == SUMMARY
+    assert (run.began_s, run.ended_s) == (BEGAN_S, BEGAN_S + 61)
+    assert run.steps.readings == len(run.steps.time_s) == 60
+    assert run.steps.step[-1] == 60 * STEPS
+    times = run.steps.figures["step_time_s"]
+    assert times.high[6] == times.low[6] == times.mean[6] == times.highest == 0.125
+    assert times.lowest == 0.025
+    assert run.steps.figures["stall_fraction"].overall == pytest.approx(0.4)
+    assert run.steps.figures["examples_per_s"].lowest == pytest.approx(32 * STEPS / 5)
+    assert run.host.figures["cpu_percent"].highest == 32.0
+    assert list(run.gpus) == ["0", "1"]
+    assert run.gpus["1"].figures["power_watts"].overall == 400.0
+    assert run.gpus["1"].figures["throttled"].overall is None
+    assert run.memory["GPU:0"].figures["peak_bytes"].highest == pytest.approx(5 * GIB, rel=1e-5)
+
+
+def test_a_real_run_is_read_back_as_the_callback_has_it(tmp_path):
+    monitor = Monitor(tmp_path / "logs")
+    data = fast_dataset(40)
+    small_model().fit(data, epochs=2, validation_data=data, verbose=0, callbacks=[monitor])
+    run = only_run(tmp_path)
+    assert run.name == "logs"
+    assert run.summary == monitor.summary
+    assert sum(run.steps.figures["step_time_s"].weight) == monitor.summary.throughput.measured_steps
+    assert run.notes == ()
+
+
+def test_validation_is_not_taken_for_training(tmp_path):
+    lines = run_lines(4)
+    lines.insert(6, (BEGAN_S + 2, 80, "steps", window(2, slow=100.0, phase="evaluate")))
+    write_lines(tmp_path, lines)
+    assert only_run(tmp_path).steps.readings == 4
+
+
+def test_the_folder_gpukit_itself_may_be_given(tmp_path):
+    path = write_lines(tmp_path / "logs", run_lines(3))
+    assert only_run(path.parent).name == "logs"
+
+
+def test_where_there_is_no_run_that_is_said(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"There is no folder .*nowhere"):
+        load_report(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match=r"No run lies under .*: neither gpukit/run\.jsonl"):
+        load_report(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="is a file; give the folder"):
+        load_report(tmp_path / "file")
+
+
+# Long runs
+
+
+def test_each_point_of_a_long_run_has_the_lowest_and_highest_in_it():
+    luck = random.Random(7)
+    values = [luck.random() for _ in range(100_000)]
+    bins = Bins(("value",))
+    for number, value in enumerate(values, start=1):
+        bins.add(float(number), number, (value,))
+    course = bins.course()
+    band, size = course.figures["value"], course.readings_per_point
+    stretches = [values[begin : begin + size] for begin in range(0, len(values), size)]
+    assert MOST_POINTS / 2 <= len(stretches) <= MOST_POINTS
+    assert (course.readings, course.time_s[-1], course.step[-1]) == (100_000, 100_000.0, 100_000)
+    assert course.step[0] == size
+    assert band.low == pytest.approx([min(stretch) for stretch in stretches], rel=1e-5)
+    assert band.high == pytest.approx([max(stretch) for stretch in stretches], rel=1e-5)
+    means = [sum(stretch) / len(stretch) for stretch in stretches]
+    assert band.mean == pytest.approx(means, rel=1e-5)
+    assert band.weight == tuple(map(len, stretches))
+    assert band.overall == pytest.approx(sum(values) / len(values), rel=1e-5)
+
+
+def test_means_are_weighted_and_gaps_stay_gaps():
+    bins = Bins(("value",), most_points=2)
+    for value, weight in ((1.0, 1.0), (4.0, 3.0), (None, 5.0), (None, 5.0)):
+        bins.add(1.0, None, (value,), (weight,))
+    band = bins.course().figures["value"]
+    assert band.mean == (3.25, None)
+    assert (band.low, band.high, band.weight) == ((1.0, None), (4.0, None), (4.0, 0.0))
+    assert bins.course() == bins.course()
+
+
+def test_memory_does_not_grow_with_the_run(tmp_path):
+    def peak_bytes(windows: int) -> int:
+        bins = Bins(("one", "other"))
+        tracemalloc.start()
+        for number in range(windows):
+            bins.add(float(number), number, (0.5, 2.0))
+        highest = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return highest
+
+    assert peak_bytes(50_000) < 2 * peak_bytes(5_000)
+
+
+# Several runs
+
+
+def test_runs_that_follow_one_another_are_told_apart(tmp_path):
+    write_lines(tmp_path / "logs", run_lines(3))
+    write_lines(tmp_path / "logs", run_lines(5, began_s=BEGAN_S + 100))
+    newer, older = load_report(tmp_path).runs
+    assert (newer.name, older.name) == ("logs #2", "logs")
+    assert (newer.steps.readings, older.steps.readings) == (5, 3)
+
+
+def test_runs_in_several_folders_come_newest_first(tmp_path):
+    for number, name in enumerate(("deep/b", "a", "c")):
+        write_lines(tmp_path / name, run_lines(3, began_s=BEGAN_S + 100 * number))
+    assert [run.name for run in load_report(tmp_path).runs] == ["c", "a", "deep/b"]
+
+
+def test_of_many_runs_the_newest_are_told_in_full(tmp_path):
+    total = MOST_LISTED + 5
+    for number in range(total):
+        write_lines(tmp_path, run_lines(2, began_s=BEGAN_S + 100 * number))
+    in_file = RunFile(tmp_path / "gpukit" / "run.jsonl", "logs").runs(time.time())
+    assert sum(run.has_courses for run in in_file) <= MOST_DETAILED + 1
+    report = load_report(tmp_path)
+    assert len(report.runs) == MOST_LISTED
+    detailed = [run for run in report.runs if run.has_courses]
+    assert detailed == list(report.runs[:MOST_DETAILED])
+    assert all(run.steps for run in detailed)
+    assert report.runs[-1].steps is None
+    assert report.runs[-1].summary == SUMMARY
+    assert report.notes == (f"Only the newest {MOST_LISTED} runs are told.",)
+
+
+def test_links_are_not_followed(tmp_path):
+    write_lines(tmp_path / "elsewhere", run_lines(3))
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError):
+        load_report(tmp_path / "logs")
+
+
+# Runs that go on
+
+
+def now_lines(windows: int, summary: RunSummary | None = None):
+    return run_lines(windows, summary=summary, began_s=time.time() - windows)
+
+
+def test_a_running_run_is_read_on(tmp_path):
+    path = write_lines(tmp_path, now_lines(20))
+    data = path.read_bytes()
+    path.write_bytes(b"")
+    folder = LogFolder(tmp_path)
+    seen = []
+    for begin in range(0, len(data), len(data) // 3):  # torn within lines
+        appended(path, data[begin : begin + len(data) // 3])
+        (run,) = folder.report().runs
+        assert (run.state, run.notes) == ("running", ())
+        seen.append(run.steps.readings)
+    assert seen == sorted(seen)
+    assert 0 < seen[0] < seen[-1] == 20
+
+
+def test_a_running_run_is_judged_by_what_it_told_so_far(tmp_path):
+    write_lines(tmp_path, now_lines(20))
+    summary = only_run(tmp_path).summary
+    assert summary.findings[0].code == "input-bound"
+    assert summary.input_stall_fraction == pytest.approx(0.4)
+    assert summary.steps == 20 * STEPS
+    assert summary.memory_peak_bytes == {"GPU:0": 5 * GIB}
+    assert summary.placement == {"GPU:0": 210, "CPU:0": 2}
+    assert summary.utilization.gpus[0].utilization_percent == pytest.approx(55, abs=5)
+
+
+def test_a_run_without_its_end_is_unfinished(tmp_path):
+    write_lines(tmp_path, run_lines(5, summary=None))
+    assert only_run(tmp_path).state == "unfinished"
+
+
+def test_an_interrupted_run_is_told_as_one(tmp_path):
+    write_lines(tmp_path, run_lines(5, summary=replace(SUMMARY, ending="interrupted")))
+    assert only_run(tmp_path).state == "interrupted"
+
+
+def test_a_file_that_was_begun_anew_is_read_anew(tmp_path):
+    path = write_lines(tmp_path, run_lines(30))
+    folder = LogFolder(tmp_path)
+    assert folder.report().runs[0].steps.readings == 30
+    for windows in (3, 40):  # a shorter one, and a longer one
+        path.write_bytes(b"")
+        write_lines(tmp_path, run_lines(windows, began_s=BEGAN_S + windows))
+        (run,) = folder.report().runs
+        assert (run.steps.readings, run.notes) == (windows, ())
+
+
+# Captures
+
+
+def capture(path: str | None) -> CaptureRecord:
+    return CaptureRecord("one", "steps", "step 20 of the run", 20, 10, 1.0, 1.0, 0.01, path)
+
+
+def test_captures_go_to_the_run_that_took_them(tmp_path):
+    paths = [f"gpukit/plugins/profile/{name}/host.xplane.pb" for name in ("one", "two")]
+    for path in paths:
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_bytes(b"this is no profile")
+    lines = run_lines(3)
+    lines.insert(4, (BEGAN_S + 2, 20, "capture", capture(paths[0])))
+    lines.insert(4, (BEGAN_S + 2, 20, "capture", capture("../../../etc/passwd")))
+    write_lines(tmp_path, lines)
+    report = load_report(tmp_path)
+    (run,) = report.runs
+    told, other = run.captures[1], run.captures[0]
+    assert (told.name, told.capture.reason) == ("one/host", "step 20 of the run")
+    assert told.unread_because
+    assert (other.profile, other.unread_because) == (None, None)
+    assert [each.name for each in report.captures] == ["two/host"]
+
+
+# Damage
+
+
+def test_damaged_lines_are_counted_and_the_rest_is_told(tmp_path):
+    path = write_lines(tmp_path, run_lines(10))
+    whole = path.read_bytes().splitlines(keepends=True)
+    whole[5] = b'{"kind": "steps", "time_s": 1.7e9, "record": {"phase": "jog"}}\n'
+    whole[9] = b"\x00\xff\xfe\n"
+    path.write_bytes(b"".join(whole))
+    run = only_run(tmp_path)
+    assert run.state == "completed"
+    (note,) = run.notes
+    assert note.startswith("2 lines could not be read; the first is line 6: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        (b"[" * 100_000, "got `array`"),
+        (b'{"a":' * 100_000, ""),
+        (b'{"kind":"host","time_s":NaN,"record":{}}', "malformed"),
+        (b'{"kind":"host","time_s":1e400,"record":{}}', "out of range"),
+        (b'{"kind":"host","time_s":1e300,"record":{}}', "when it was written"),
+        (b'{"kind":"host","record":{}}', "when it was written"),
+        (b'{"kind":"host","time_s":5,"record":{"cpu_percent":1e300}}', "beyond all bounds"),
+        (b'{"kind":"memory","time_s":5,"record":{"device":"GPU:0","current_bytes":1%s,"peak_bytes":1}}'
+         % (b"0" * 400), "beyond all bounds"),
+        (b'{"kind":"steps","time_s":5,"record":{"phase":"fit","time_s":5,"step":1,"steps":0,'
+         b'"duration_s":1}}', "without steps"),
+        (b'{"kind":"summary","time_s":5,"record":{"environment":{"versions":{},"cpu_count":1%s}}}'
+         % (b"0" * 400), "beyond all bounds"),
+        (b"x" * (LONGEST_BYTES + 1), "too long"),
+        (b'"\\ud800"', ""),
+    ],
+)  # fmt: skip
+def test_hostile_lines_cost_no_more_than_themselves(tmp_path, line, fault):
+    path = write_lines(tmp_path, run_lines(3, summary=None))
+    appended(path, line + b"\n")
+    write_lines(tmp_path, run_lines(3)[-1:])
+    run = only_run(tmp_path)
+    assert run.summary == SUMMARY
+    (note,) = run.notes
+    assert note.startswith("1 line could not be read")
+    assert fault in note
+
+
+def test_a_newer_layout_is_said_to_be_one(tmp_path):
+    write_lines(tmp_path, [(BEGAN_S, None, "run", {"schema": 7}), *run_lines(3)[1:]])
+    (note,) = only_run(tmp_path).notes
+    assert "layout 7" in note
+    assert "pip install --upgrade" in note
+
+
+def test_a_run_that_lost_its_beginning_is_told_all_the_same(tmp_path):
+    write_lines(tmp_path, run_lines(10)[20:])
+    run = only_run(tmp_path)
+    assert run.notes == ("It has lost its beginning.",)
+    assert run.summary == SUMMARY
+
+
+def test_a_pipe_or_a_folder_in_the_place_of_a_record_is_not_waited_for(tmp_path):
+    write_lines(tmp_path / "good", run_lines(3))
+    (tmp_path / "pipe" / "gpukit").mkdir(parents=True)
+    os.mkfifo(tmp_path / "pipe" / "gpukit" / "run.jsonl")
+    (tmp_path / "folder" / "gpukit" / "run.jsonl").mkdir(parents=True)
+    report = load_report(tmp_path)
+    assert [run.name for run in report.runs] == ["good"]
+    assert report.notes == ()
+
+
+def damaged(data: bytes, luck: random.Random) -> bytes:
+    """One kind of damage: torn, bits flipped, pieces gone, doubled, foreign or out of order."""
+    kind = luck.randrange(6)
+    changed = bytearray(data)
+    if kind == 0:
+        return bytes(changed[: luck.randrange(len(changed))])
+    if kind == 1:
+        for _ in range(luck.randrange(1, 200)):
+            changed[luck.randrange(len(changed))] ^= 1 << luck.randrange(8)
+    elif kind == 2:
+        begin = luck.randrange(len(changed))
+        del changed[begin : begin + luck.randrange(1, 5_000)]
+    elif kind == 3:
+        lines = data.splitlines(keepends=True)
+        luck.shuffle(lines)
+        return b"".join(lines)
+    elif kind == 4:
+        begin = luck.randrange(len(changed))
+        changed[begin : begin + 300] = luck.randbytes(luck.randrange(3_000))
+    else:
+        return _with_other_values(data, luck)
+    return bytes(changed)
+
+
+def _with_other_values(data: bytes, luck: random.Random) -> bytes:
+    """JSON throughout, with values of other types and sizes."""
+    others = [None, -1, 0, 10**30, -5e17, 1e-300, "</script>", [], {}, [[1]], True, "\0", -0.0]
+    lines = []
+    for line in data.splitlines():
+        told = json.loads(line)
+        record = told["record"]
+        for _ in range(luck.randrange(3)):
+            place = luck.choice(list(record))
+            if isinstance(record[place], dict) and record[place]:
+                record, place = record[place], luck.choice(list(record[place]))
+            record[place] = luck.choice(others)
+        lines.append(json.dumps(told).encode())
+    return b"\n".join(lines) + b"\n"
+
+
+def test_damaged_records_give_a_report_or_a_clear_error(tmp_path):
+    """Six hundred damaged records; each twentieth as a page, too."""
+    luck = random.Random(20261121)
+    path = write_lines(tmp_path, run_lines(8) + run_lines(8, summary=None, began_s=BEGAN_S + 99))
+    data = path.read_bytes()
+    told = 0
+    for number in range(600):
+        path.write_bytes(damaged(data, luck))
+        report = load_report(tmp_path)
+        assert isinstance(report, Report)
+        to_dict(report)
+        told += any(run.notes for run in report.runs)
+        if number % 20 == 0:
+            page = render(report, plotly_src="plotly.js")
+            assert page.rstrip().endswith("</html>")
+    assert told > 300

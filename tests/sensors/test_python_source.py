@@ -1,0 +1,94 @@
+"""The user's own Python code that makes batches: found, named and timed beside its queue."""
+
+from __future__ import annotations
+
+import time
+
+import keras
+import pytest
+from helpers.training import (
+    SlowPyDataset,
+    fast_dataset,
+    sleeping_model,
+    slow_generator,
+    small_model,
+)
+
+import keras_gpukit as gpukit
+from keras_gpukit.sensors.python_time import MINIMUM_LOOKS, PythonTimeSensor
+
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
+BATCH_S = 0.1
+
+
+def source_of(data, **fit_options):
+    callback = gpukit.InputStall(None)
+    small_model().fit(data, verbose=0, callbacks=[callback], **fit_options)
+    return callback.summary.python
+
+
+def test_two_workers_are_told_apart_from_their_queue():
+    # Twelve seconds, since one look is taken each second.
+    source = source_of(SlowPyDataset(240, BATCH_S, workers=2))
+    assert source.name == "SlowPyDataset.__getitem__"
+    assert source.location.startswith("training.py:")
+    assert source.workers == 2
+    assert not source.in_processes
+    assert source.busy_workers == pytest.approx(2, abs=0.5)
+    # Each batch takes its time; two at once make one come in half of it.
+    assert source.time_per_batch_s == pytest.approx(BATCH_S, rel=0.4)
+
+
+def test_a_generator_is_named_and_a_short_run_not_timed():
+    source = source_of(slow_generator(10, 0.01))
+    assert source.name == "slow_generator"
+    assert source.workers == 1
+    assert source.busy_workers is None
+    assert source.time_per_batch_s is None
+
+
+def test_processes_are_out_of_sight():
+    source = source_of(SlowPyDataset(10, 0.01, workers=2, use_multiprocessing=True))
+    assert source.in_processes
+    assert source.busy_workers is None
+
+
+def test_a_dataset_has_no_python_code_behind_it():
+    assert source_of(fast_dataset(5)) is None
+
+
+def test_the_stage_and_the_code_carry_the_same_name():
+    callback = gpukit.InputStall(None)
+    sleeping_model(0.005).fit(
+        SlowPyDataset(40, 0.05), verbose=0, callbacks=[callback, keras.callbacks.Callback()]
+    )
+    stage = callback.summary.pipeline.bottleneck
+    assert (stage.name, stage.location) == (
+        callback.summary.python.name,
+        callback.summary.python.location,
+    )
+    assert stage.work == "python"
+    assert stage.cost_per_batch_s == pytest.approx(0.05, rel=0.4)
+
+
+def test_only_frames_of_the_code_count():
+    sensors = {}
+
+    def watched():
+        for sensor in sensors.values():
+            sensor.read()
+
+    def other():
+        time.sleep(0)
+
+    sensors = {name: PythonTimeSensor(f.__code__) for name, f in vars_of(watched, other).items()}
+    assert sensors["watched"].mean_threads() is None
+    for _ in range(MINIMUM_LOOKS):
+        watched()
+    assert sensors["watched"].mean_threads() == 1
+    assert sensors["other"].mean_threads() == 0
+
+
+def vars_of(*functions):
+    return {function.__name__: function for function in functions}

@@ -1,0 +1,632 @@
+"""What the machine says: read right, unknown where it does not tell, and dropped when it goes."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import uuid
+from types import SimpleNamespace
+
+import psutil
+import pynvml
+import pytest
+import tensorflow as tf
+from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
+
+from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.machine import GPUSample, HostSample
+from keras_gpukit.rules import throttling
+from keras_gpukit.sensors import devices
+from keras_gpukit.sensors.allocator import NO_ALLOCATOR
+from keras_gpukit.sensors.cuda import cuda_uuids
+from keras_gpukit.sensors.host import HostSensor, summarize_host
+from keras_gpukit.sensors.nvml import THROTTLE_REASONS, GPUStatistics, NVMLSensor
+from keras_gpukit.sensors.sampling import SamplingThread
+from keras_gpukit.sensors.statistics import Gauges
+
+FAST, SLOW = "NVIDIA H100 PCIe", "NVIDIA T4"
+A, B, C = (f"GPU-{uuid.UUID(int=number)}" for number in (10, 11, 12))
+
+
+def sensor_of(*gpus: FakeGPU, **settings) -> NVMLSensor:
+    infos = [GPUInfo(index, uuid=gpu.uuid) for index, gpu in enumerate(gpus)]
+    return NVMLSensor(infos, FakeNVML(gpus, **settings))
+
+
+def sample(gpu: FakeGPU, **settings) -> GPUSample:
+    (reading,) = sensor_of(gpu, **settings).read()
+    return reading
+
+
+# The GPUs of TensorFlow among those of the machine
+
+
+class FakeCUDA:
+    """The CUDA driver library, which counts the GPUs of the given UUIDs."""
+
+    def __init__(self, *uuids: str, status: int = 0) -> None:
+        self._octets = [uuid.UUID(each.removeprefix("GPU-")).bytes for each in uuids]
+        self._status = status
+
+    def cuInit(self, flags):
+        return self._status
+
+    def cuDeviceGetCount(self, count):
+        count._obj.value = len(self._octets)
+        return 0
+
+    def cuDeviceGet(self, device, ordinal):
+        device._obj.value = 100 + ordinal
+        return 0
+
+    def cuDeviceGetUuid(self, octets, device):
+        ctypes.memmove(octets._obj, self._octets[device.value - 100], 16)
+        return 0
+
+
+def test_cuda_tells_its_gpus_in_its_own_order():
+    assert cuda_uuids(lambda name: FakeCUDA(B, A)) == (B, A)
+
+
+def test_no_uuids_where_cuda_does_not_start():
+    assert cuda_uuids(lambda name: FakeCUDA(A, status=100)) == ()
+
+
+def test_no_uuids_without_cuda():
+    def load(name):
+        raise OSError(f"{name}: cannot open shared object file")
+
+    assert cuda_uuids(load) == ()
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Makes TensorFlow, CUDA and NVML show GPUs: `machine(cuda_order, nvml, visible)`."""
+
+    def show(cuda_order: list[FakeGPU], nvml: FakeNVML, visible: list[int] | None = None):
+        physical = [
+            tf.config.PhysicalDevice(f"/physical_device:GPU:{index}", "GPU")
+            for index in range(len(cuda_order))
+        ]
+        shown = physical if visible is None else [physical[index] for index in visible]
+        details = {
+            device: {"device_name": gpu.name, "compute_capability": (8, 0)}
+            for device, gpu in zip(physical, cuda_order, strict=True)
+        }
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: physical)
+        monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: shown)
+        monkeypatch.setattr(tf.config.experimental, "get_device_details", details.__getitem__)
+        monkeypatch.setattr(devices, "cuda_uuids", lambda: tuple(gpu.uuid for gpu in cuda_order))
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+
+    return show
+
+
+def gpus_of_the_machine() -> list[FakeGPU]:
+    """In bus order, which is NVML's: the slow one first."""
+    return [
+        FakeGPU(A, SLOW, memory_total=16 * GIB, utilization=10),
+        FakeGPU(B, FAST, memory_total=81 * GIB, utilization=20),
+        FakeGPU(C, FAST, memory_total=82 * GIB, utilization=30),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cuda_order", "visible", "expected"),
+    [
+        pytest.param([1, 2, 0], None, [B, C, A], id="the fastest first"),
+        pytest.param([0, 1, 2], None, [A, B, C], id="in bus order"),
+        pytest.param([2], None, [C], id="the second of two of a kind"),
+        pytest.param([2, 1], None, [C, B], id="reordered"),
+        pytest.param([1, 2], [1], [C], id="TensorFlow hides the first"),
+    ],
+)
+def test_each_gpu_of_tensorflow_is_found_on_the_machine(machine, cuda_order, visible, expected):
+    gpus = gpus_of_the_machine()
+    nvml = FakeNVML(gpus)
+    machine([gpus[position] for position in cuda_order], nvml, visible)
+    found = devices.visible_gpus()
+    assert [gpu.uuid for gpu in found] == expected
+    assert [gpu.index for gpu in found] == list(range(len(expected)))
+    by_uuid = {gpu.uuid: gpu for gpu in gpus}
+    assert [gpu.name for gpu in found] == [by_uuid[each].name for each in expected]
+    assert [gpu.memory_bytes for gpu in found] == [by_uuid[each].memory_total for each in expected]
+    readings = NVMLSensor(found, nvml).read()
+    assert [each.utilization_percent for each in readings] == [
+        by_uuid[each].utilization for each in expected
+    ]
+
+
+def test_describing_the_gpus_leaves_nvml_closed(machine):
+    gpus = gpus_of_the_machine()
+    nvml = FakeNVML(gpus)
+    machine(gpus, nvml)
+    devices.visible_gpus()
+    assert nvml.users == 0
+
+
+@pytest.mark.parametrize("error", ["LibraryNotFound", "NoPermission"])
+def test_without_nvml_gpus_are_what_tensorflow_says(machine, error):
+    machine(gpus_of_the_machine()[:1], FakeNVML(error=error))
+    assert devices.visible_gpus() == (
+        GPUInfo(0, name=SLOW, uuid=A, memory_bytes=None, compute_capability=(8, 0)),
+    )
+
+
+def test_a_gpu_that_nothing_describes_is_still_listed(machine, monkeypatch):
+    machine(gpus_of_the_machine()[:1], FakeNVML(error="LibraryNotFound"))
+    monkeypatch.setattr(devices, "cuda_uuids", tuple)
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", {}.__getitem__)
+    assert devices.visible_gpus() == (GPUInfo(0),)
+
+
+def test_gpus_that_cannot_be_told_apart_are_not_read():
+    with pytest.raises(LookupError, match="which of the machine's GPUs"):
+        NVMLSensor([GPUInfo(0, name=FAST)], FakeNVML(gpus_of_the_machine()))
+
+
+# NVML
+
+
+def test_the_stand_in_answers_what_nvml_is_asked():
+    for name, answer in inspect.getmembers(FakeNVML, inspect.isfunction):
+        if name.startswith("nvml"):
+            asked = list(inspect.signature(answer).parameters)[1:]
+            assert asked == list(inspect.signature(getattr(pynvml, name)).parameters)[: len(asked)]
+    for name in vars(FakeNVML):
+        assert hasattr(pynvml, name) or not name.upper().startswith("NVML")
+
+
+def test_nvml_is_read_in_the_units_of_the_record():
+    gpu = FakeGPU(
+        A,
+        memory_total=80 * GIB,
+        memory_used=20 * GIB,
+        utilization=90,
+        power_milliwatts=250_500,
+        power_limit_milliwatts=400_000,
+        temperature=55,
+        sm_clock=1410,
+        processes={os.getpid(): 12 * GIB, 1: 5 * GIB, 2: 2 * GIB},
+        throttle_mask=0x004 | 0x040,
+    )
+    assert sample(gpu) == GPUSample(
+        index=0,
+        utilization_percent=90.0,
+        memory_used_bytes=20 * GIB,
+        memory_process_bytes=12 * GIB,
+        memory_others_bytes=7 * GIB,
+        memory_total_bytes=80 * GIB,
+        power_watts=250.5,
+        power_limit_watts=400.0,
+        temperature_celsius=55,
+        sm_clock_mhz=1410,
+        throttle_reasons=("software power cap", "hardware thermal slowdown"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "fields"),
+    [
+        ("nvmlDeviceGetMemoryInfo", {"memory_used_bytes", "memory_total_bytes"}),
+        ("nvmlDeviceGetUtilizationRates", {"utilization_percent"}),
+        ("nvmlDeviceGetPowerUsage", {"power_watts"}),
+        ("nvmlDeviceGetEnforcedPowerLimit", {"power_limit_watts"}),
+        ("nvmlDeviceGetTemperature", {"temperature_celsius"}),
+        ("nvmlDeviceGetClockInfo", {"sm_clock_mhz"}),
+        ("nvmlDeviceGetCurrentClocksEventReasons", {"throttle_reasons"}),
+        (
+            "nvmlDeviceGetComputeRunningProcesses",
+            {"memory_process_bytes", "memory_others_bytes"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("error", ["NotSupported", "NoPermission", "FunctionNotFound"])
+def test_what_a_card_does_not_tell_is_unknown_and_the_rest_is_read(question, fields, error):
+    by_any_name = (question, question.replace("ClocksEvent", "ClocksThrottle"))
+    refuses = dict.fromkeys(by_any_name, error)
+    gpu = FakeGPU(A, processes={os.getpid(): GIB}, refuses=refuses)
+    reading = vars(sample(gpu))
+    assert {name for name, value in reading.items() if value is None} == fields
+
+
+@pytest.mark.parametrize(
+    ("processes", "why"),
+    [
+        ({}, "no process is listed"),
+        ({1: 5 * GIB}, "process numbers of another namespace"),
+        ({os.getpid(): None}, "Windows tells no memory by process"),
+        ({os.getpid(): GIB, 1: None}, "that of another user is hidden"),
+    ],
+)
+def test_memory_by_process_is_unknown_unless_all_of_it_is_told(processes, why):
+    reading = sample(FakeGPU(A, processes=processes))
+    assert (reading.memory_process_bytes, reading.memory_others_bytes) == (None, None), why
+
+
+def test_a_gpu_of_our_own_is_shared_with_nobody():
+    assert sample(FakeGPU(A, processes={os.getpid(): GIB})).memory_others_bytes == 0
+
+
+@pytest.mark.parametrize("old_driver", [False, True])
+@pytest.mark.parametrize(
+    ("mask", "reasons"),
+    [
+        (0x000, ()),
+        (0x001, ()),  # idle
+        (
+            0x008 | 0x040 | 0x080,
+            ("hardware slowdown", "hardware thermal slowdown", "hardware power brake"),
+        ),
+        (0x1000, ()),  # a reason that is not known yet
+    ],
+)
+def test_throttle_reasons_have_names(mask, reasons, old_driver):
+    assert sample(FakeGPU(A, throttle_mask=mask), old_driver=old_driver).throttle_reasons == reasons
+
+
+def test_throttle_reasons_are_nvmls_own():
+    bits = {
+        pynvml.nvmlClocksThrottleReasonApplicationsClocksSetting: "applications clocks setting",
+        pynvml.nvmlClocksThrottleReasonSwPowerCap: "software power cap",
+        pynvml.nvmlClocksThrottleReasonHwSlowdown: "hardware slowdown",
+        pynvml.nvmlClocksThrottleReasonSyncBoost: "sync boost",
+        pynvml.nvmlClocksThrottleReasonSwThermalSlowdown: "software thermal slowdown",
+        pynvml.nvmlClocksThrottleReasonHwThermalSlowdown: "hardware thermal slowdown",
+        pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown: "hardware power brake",
+        pynvml.nvmlClocksThrottleReasonDisplayClockSetting: "display clock setting",
+    }
+    assert bits == THROTTLE_REASONS
+
+
+def test_the_rule_knows_the_sensors_names():
+    chosen = {"applications clocks setting", "sync boost", "display clock setting"}
+    assert set(THROTTLE_REASONS.values()) - chosen == throttling.LIMITS
+
+
+def test_a_closed_sensor_reads_nothing():
+    sensor = sensor_of(FakeGPU(A))
+    sensor.close()
+    assert sensor.read() == ()
+
+
+def test_nvml_stays_open_until_a_reading_under_way_is_done():
+    """The run may end while the sampling thread reads."""
+    gpu = FakeGPU(A)
+    nvml = FakeNVML([gpu])
+    sensor = NVMLSensor([GPUInfo(0, uuid=A)], nvml)
+    reading, closing = threading.Event(), threading.Event()
+    answer = nvml.nvmlDeviceGetPowerUsage
+
+    def slow_answer(handle):
+        reading.set()
+        closing.wait(0.2)
+        return answer(handle)
+
+    nvml.nvmlDeviceGetPowerUsage = slow_answer
+    failures = []
+
+    def read():
+        try:
+            sensor.read()
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    reading.wait()
+    sensor.close()
+    closing.set()
+    thread.join()
+    assert failures == []
+
+
+def test_a_gpu_lost_mid_run_is_said_once_and_the_host_goes_on(caplog):
+    gpus = [FakeGPU(A), FakeGPU(B)]
+    sensor, host = sensor_of(*gpus), []
+    readings: list[GPUSample] = []
+    sampler = SamplingThread()
+    sampler.add("GPUs through NVML", lambda: readings.extend(sensor.read()))
+    sampler.add("the host", lambda: host.append(1))
+    sampler.tick()
+    gpus[1].lost = True
+    sampler.tick()
+    sampler.tick()
+    assert (len(readings), len(host)) == (2, 3)
+    (warning,) = caplog.records
+    assert "Reading GPUs through NVML failed (NVMLError_GpuIsLost: GPU is lost)" in warning.message
+
+
+def summed_up(*samples: GPUSample):
+    statistics = GPUStatistics()
+    for each in samples:
+        statistics.add(each)
+    return statistics.summarize()
+
+
+def test_a_gpu_is_summed_up_over_the_run():
+    hot, power = "hardware thermal slowdown", "software power cap"
+    summary = summed_up(
+        GPUSample(1, 100.0, 5, 3, 2, 10, 300.0, 350.0, 70.0, 1400, (power,)),
+        GPUSample(1, 50.0, 7, 4, 3, 10, 100.0, 340.0, 80.0, 1000, (hot, power)),
+        GPUSample(1, None, 6, None, 1, 10, None, None, 75.0, 1200, ()),
+        GPUSample(1, throttle_reasons=None),
+    )
+    assert vars(summary) == {
+        "index": 1,
+        "utilization_percent": 75.0,
+        "memory_used_max_bytes": 7,
+        "memory_process_max_bytes": 4,
+        "memory_others_max_bytes": 3,
+        "memory_total_bytes": 10,
+        "power_watts": 200.0,
+        "power_limit_watts": 340.0,
+        "temperature_max_celsius": 80.0,
+        "sm_clock_mhz": 1200.0,
+        "throttled_fraction": pytest.approx(2 / 3),
+        "throttle_fractions": {hot: pytest.approx(1 / 3), power: pytest.approx(2 / 3)},
+    }
+
+
+def test_throttling_nobody_could_tell_is_unknown():
+    summary = summed_up(GPUSample(0, 50.0))
+    assert (summary.throttled_fraction, summary.throttle_fractions) == (None, None)
+
+
+# The host
+
+
+def test_the_host_is_read():
+    sensor = HostSensor()
+    burn_a_core(0.3)
+    reading = sensor.read()
+    assert reading.process_cpu_percent is not None
+    assert 0 < reading.process_cpu_percent <= 100
+    assert reading.memory_bytes == pytest.approx(psutil.Process().memory_info().rss, rel=0.1)
+    assert reading.memory_total_bytes == psutil.virtual_memory().total
+    assert 0 < reading.memory_available_bytes < reading.memory_total_bytes
+
+
+def burn_a_core(seconds: float) -> None:
+    began = time.thread_time()
+    while time.thread_time() - began < seconds:
+        pass
+
+
+def test_the_first_reading_on_another_thread_is_of_the_time_before_it():
+    sensor, readings = HostSensor(), []
+    burn_a_core(0.3)
+    thread = threading.Thread(target=lambda: readings.append(sensor.read()))
+    thread.start()
+    thread.join()
+    assert readings[0].cpu_percent > 0
+
+
+NO_TIME = psutil.cpu_times()._make(0.0 for _ in psutil.cpu_times())
+
+
+linux_only = pytest.mark.skipif(not psutil.LINUX, reason="the fields of Linux")
+
+
+@linux_only
+def test_waiting_for_disks_is_idle_and_guests_count_once(monkeypatch):
+    times = iter([NO_TIME, NO_TIME._replace(user=30.0, idle=50.0, iowait=20.0, guest=30.0)])
+    monkeypatch.setattr(psutil, "cpu_times", lambda: next(times))
+    assert HostSensor().read().cpu_percent == pytest.approx(30.0)
+
+
+def test_no_time_between_two_readings_tells_nothing(monkeypatch):
+    monkeypatch.setattr(psutil, "cpu_times", lambda: NO_TIME)
+    assert HostSensor().read().cpu_percent is None
+
+
+def test_disk_reads_are_a_rate_between_two_readings(monkeypatch):
+    disks = iter([1_000, 5_000, 5_000])
+    clock = iter([10.0, 12.0, 14.0])
+    monkeypatch.setattr(psutil, "disk_io_counters", lambda: SimpleNamespace(read_bytes=next(disks)))
+    monkeypatch.setattr("keras_gpukit.sensors.host.time.perf_counter", lambda: next(clock))
+    sensor = HostSensor()
+    assert [sensor.read().disk_read_bytes_per_s for _ in range(2)] == [2_000.0, 0.0]
+
+
+@pytest.mark.parametrize("error", [None, NotImplementedError, PermissionError])
+def test_a_machine_that_shows_no_disks_is_read_without_them(monkeypatch, error):
+    def counters():
+        if error is not None:
+            raise error("no /proc/diskstats")
+
+    monkeypatch.setattr(psutil, "disk_io_counters", counters)
+    reading = HostSensor().read()
+    assert reading.disk_read_bytes_per_s is None
+    assert reading.memory_total_bytes
+
+
+def test_the_host_is_summed_up_over_the_run():
+    gauges = Gauges()
+    gauges.add(HostSample(10.0, 4.0, 7, 90, 100, None))
+    gauges.add(HostSample(30.0, 8.0, 9, 80, 100, 50.0))
+    summary = summarize_host(gauges)
+    assert vars(summary) == {
+        "cpu_percent": 20.0,
+        "process_cpu_percent": 6.0,
+        "memory_max_bytes": 9,
+        "memory_available_min_bytes": 80,
+        "memory_total_bytes": 100,
+        "disk_read_bytes_per_s": 50.0,
+    }
+
+
+def test_a_host_never_read_has_no_summary():
+    assert summarize_host(Gauges()) is None
+
+
+# TensorFlow's allocators
+
+
+def allocator_readings(**environment: str) -> dict:
+    """Reads them around an allocation, in a process of its own."""
+    code = """
+        import json
+        import tensorflow as tf
+        from keras_gpukit.records.codec import to_dict
+        from keras_gpukit.sensors.allocator import AllocatorSensor
+
+        before_us = tf.zeros((1_000_000,))
+        before_us = tf.zeros((10,))
+        sensor = AllocatorSensor([])
+        at_first = sensor.read()
+        big = tf.zeros((2_000_000,))
+        with_it = sensor.read()
+        del big
+        print(json.dumps({
+            "devices": sensor.devices,
+            "readings": [to_dict(reading) for reading in (at_first, with_it, sensor.read())],
+            "summary": to_dict(sensor.summarize()),
+        }))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_an_allocator_that_counts_tells_current_and_peak():
+    told = allocator_readings(TF_CPU_ALLOCATOR_USE_BFC="true")
+    assert told["devices"] == ["CPU:0"]
+    at_first, with_it, after = (reading[0] for reading in told["readings"])
+    size = 8_000_000
+    assert at_first["peak_bytes"] < 4_000_000  # that of before is forgotten
+    assert with_it["current_bytes"] - at_first["current_bytes"] >= size
+    assert after["current_bytes"] < size <= after["peak_bytes"]
+    assert told["summary"]["devices"][0]["peak_bytes"] == after["peak_bytes"]
+    assert told["summary"]["unknown_because"] is None
+    assert after["limit_bytes"] is None
+
+
+@pytest.mark.parametrize("onednn", ["0", "1"])
+def test_an_allocator_that_counts_little_or_nothing_is_unknown(onednn):
+    told = allocator_readings(TF_CPU_ALLOCATOR_USE_BFC="false", TF_ENABLE_ONEDNN_OPTS=onednn)
+    assert told["devices"] == []
+    assert told["summary"] == {"devices": [], "unknown_because": NO_ALLOCATOR}
+
+
+# Statistics
+
+
+def test_gauges_keep_mean_extremes_and_last_of_what_was_known():
+    gauges = Gauges()
+    for value in (4, None, 1, 7, None):
+        gauges.add(HostSample(cpu_percent=value))
+    assert gauges.readings == 5
+    assert gauges.mean("cpu_percent") == 4
+    assert (gauges.lowest("cpu_percent"), gauges.highest("cpu_percent")) == (1, 7)
+    assert gauges.last("cpu_percent") == 7
+
+
+def test_what_was_never_known_stays_unknown():
+    gauges = Gauges()
+    gauges.add(HostSample(cpu_percent=1.0))
+    ways = (gauges.mean, gauges.lowest, gauges.highest, gauges.last)
+    assert [way("memory_bytes") for way in ways] == [None] * 4
+
+
+# The sampling thread
+
+
+def test_tasks_are_called_at_every_tick_until_stopped():
+    sampler, ticks, enough = SamplingThread(0.01), [], threading.Event()
+
+    def task():
+        ticks.append(threading.current_thread().name)
+        if len(ticks) == 3:
+            enough.set()
+
+    sampler.add("task", task)
+    sampler.start()
+    assert enough.wait(30)
+    sampler.stop()
+    count = len(ticks)
+    assert set(ticks) == {"gpukit-sampler"}
+    assert "gpukit-sampler" not in {thread.name for thread in threading.enumerate()}
+    sampler.stop()
+    assert len(ticks) == count
+
+
+def test_a_task_that_raises_is_dropped_with_one_warning(caplog):
+    sampler, ticks = SamplingThread(), []
+
+    def fails():
+        ticks.append("fails")
+        raise OSError("gone")
+
+    sampler.add("a", fails)
+    sampler.add("b", lambda: ticks.append("works"))
+    sampler.tick()
+    sampler.tick()
+    assert ticks == ["fails", "works", "works"]
+    (warning,) = caplog.records
+    assert "Reading a failed (OSError: gone)" in warning.message
+
+
+def test_tasks_of_one_name_are_all_called():
+    """Two callbacks of one kind may watch one run."""
+    sampler, ticks = SamplingThread(), []
+    sampler.add("the host", lambda: ticks.append(1))
+    sampler.add("the host", lambda: ticks.append(2))
+    sampler.tick()
+    assert ticks == [1, 2]
+
+
+def test_tasks_can_be_called_by_name_unless_they_were_dropped(caplog):
+    """For runs that are over before the first tick."""
+    sampler, calls = SamplingThread(), []
+
+    def fails():
+        calls.append("fails")
+        raise OSError("gone")
+
+    sampler.add("a", lambda: calls.append("a"))
+    sampler.add("b", fails)
+    for name in ("b", "a", "b"):
+        sampler.call(name)
+    assert calls == ["fails", "a"]
+    assert len(caplog.records) == 1
+
+
+def test_a_task_may_stop_the_thread_it_runs_on():
+    """As it does on finding that the run is over."""
+    sampler, done = SamplingThread(0.01), threading.Event()
+
+    def stop():
+        sampler.stop()
+        done.set()
+
+    sampler.add("stop", stop)
+    sampler.start()
+    assert done.wait(30)
+
+
+def test_processor_time_of_the_tasks_is_counted():
+    sampler, ticked = SamplingThread(0.01), threading.Event()
+
+    def burn():
+        burn_a_core(0.05)
+        ticked.set()
+
+    sampler.add("burn", burn)
+    sampler.start()
+    assert ticked.wait(30)
+    sampler.stop()
+    assert sampler.cpu_s >= 0.05

@@ -1,0 +1,433 @@
+"""The tab's server side, asked through TensorBoard's own application."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from helpers.recorded_runs import run_lines, write_lines
+from tensorboard import program
+from tensorboard.backend import application
+from tensorboard.plugins.core import core_plugin
+from werkzeug.test import Client
+
+from keras_gpukit.saved_runs import find
+from keras_gpukit.saved_runs.find import find_run_files
+from keras_gpukit.tensorboard_plugin import run_folders
+from keras_gpukit.tensorboard_plugin.loader import GPUKitLoader
+
+DEADLINE_S = 30
+SECRET = "no-one-may-read-this"
+
+
+@pytest.fixture(autouse=True)
+def _looks_at_once(monkeypatch):
+    monkeypatch.setattr(run_folders, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(run_folders, "REST", 0)
+
+
+class Tab:
+    """TensorBoard with this one plugin."""
+
+    def __init__(self, *options: str) -> None:
+        tensorboard = program.TensorBoard(plugins=[core_plugin.CorePluginLoader(), GPUKitLoader])
+        tensorboard.configure(argv=["tensorboard", *options])
+        self.prefix = tensorboard.flags.path_prefix
+        self.client = Client(
+            application.TensorBoardWSGIApp(tensorboard.flags, tensorboard.plugin_loaders)
+        )
+
+    def get(self, path: str, **options):
+        return self.client.get(f"{self.prefix}/data/{path}", **options)
+
+    def listing(self) -> dict:
+        return self.get("plugins_listing").json["gpukit"]
+
+    def state(self, query: str = "") -> dict:
+        return self.get(f"plugin/gpukit/state{query}").json
+
+    def report(self, query: str = ""):
+        return self.get(f"plugin/gpukit/report{query}")
+
+    def folders(self) -> dict[str, str]:
+        """Ids by name."""
+        return {folder["name"]: folder["id"] for folder in self.state()["folders"]}
+
+    def wait_for(self, *names: str) -> dict[str, str]:
+        return wait_until(lambda: sorted(self.folders()) == sorted(names) and self.folders())
+
+
+def wait_until(told):
+    deadline = time.monotonic() + DEADLINE_S
+    while not (answer := told()):
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+    return answer
+
+
+def write_run(log_dir: Path) -> Path:
+    return write_lines(log_dir, run_lines(10))
+
+
+def tab_on(logdir: Path, *options: str) -> Tab:
+    return Tab("--logdir", str(logdir), *options)
+
+
+class TestTheTab:
+    def test_stands_beside_the_others_where_there_is_a_run(self, tmp_path):
+        write_run(tmp_path / "mine")
+        listing = tab_on(tmp_path).listing()
+        assert (listing["enabled"], listing["tab_name"]) == (True, "GPU Kit")
+
+    def test_is_not_offered_where_there_is_none(self, tmp_path):
+        (tmp_path / "mine" / "gpukit").mkdir(parents=True)
+        assert tab_on(tmp_path).listing()["enabled"] is False
+
+    @pytest.mark.parametrize("prefix", ["", "/behind/a/proxy"])
+    def test_every_part_of_the_page_is_found_below_the_path_prefix(self, tmp_path, prefix):
+        write_run(tmp_path)
+        tab = tab_on(tmp_path, "--path_prefix", prefix)
+        module = tab.listing()["loading_mechanism"]["module_path"]
+        assert module == f"{prefix}/data/plugin/gpukit/index.js"
+        for name, kind in [("index.js", "javascript"), ("tab.css", "css"), ("plotly.js", "javas")]:
+            answer = tab.get(f"plugin/gpukit/{name}")
+            assert answer.status_code == 200
+            assert kind in answer.content_type
+        wait_until(tab.folders)
+        assert "<h1" in tab.report().text
+
+    def test_plotly_is_fetched_once_and_kept(self, tmp_path):
+        answer = tab_on(tmp_path).get("plugin/gpukit/plotly.js")
+        assert answer.cache_control.max_age >= 3600
+        assert len(answer.data) > 1_000_000
+
+    def test_tells_how_to_begin_where_there_is_no_run(self, tmp_path):
+        page = tab_on(tmp_path).report()
+        assert page.status_code == 200
+        assert "gpukit.Monitor(" in page.text
+        assert str(tmp_path) in page.text
+
+
+class TestWhichRuns:
+    def test_one_folder_is_shown_without_a_choice(self, tmp_path):
+        write_run(tmp_path / "mine")
+        tab = tab_on(tmp_path)
+        tab.wait_for("mine")
+        assert "mine" in tab.report().text
+
+    def test_tensorboard_may_be_started_on_the_folder_that_is_written(self, tmp_path):
+        write_run(tmp_path / "mine")
+        tab = tab_on(tmp_path / "mine" / "gpukit")
+        tab.wait_for(".")
+        assert "mine" in tab.report().text
+
+    def test_several_can_be_picked_or_seen_side_by_side(self, tmp_path):
+        for name in ("adam", "sgd", "deep/down/rmsprop"):
+            write_run(tmp_path / name)
+        tab = tab_on(tmp_path)
+        ids = tab.wait_for("All 3 folders", "adam", "sgd", "deep/down/rmsprop")
+        assert next(iter(ids)) == "All 3 folders"
+        together = tab.report(f"?folder={ids['All 3 folders']}").text
+        alone = tab.report(f"?folder={ids['sgd']}").text
+        assert all(name in together for name in ("adam", "sgd", "rmsprop"))
+        assert "adam" not in alone
+        assert "rmsprop" not in alone
+
+    def test_several_log_directories_keep_their_names(self, tmp_path):
+        write_run(tmp_path / "one" / "mine")
+        write_run(tmp_path / "two" / "mine")
+        tab = Tab("--logdir_spec", f"a:{tmp_path}/one,{tmp_path}/two,c:gs://bucket/three")
+        tab.wait_for("a: mine", f"{tmp_path}/two: mine")
+
+    def test_a_log_directory_may_come_later(self, tmp_path):
+        tab = tab_on(tmp_path / "later")
+        assert tab.listing()["enabled"] is False
+        before = tab.state()["stamp"]
+        write_run(tmp_path / "later" / "mine")
+        tab.wait_for("mine")
+        assert tab.listing()["enabled"] is True
+        assert tab.state()["stamp"] != before
+
+    def test_a_folder_may_go_while_it_is_served(self, tmp_path):
+        record = write_run(tmp_path / "mine")
+        write_run(tmp_path / "other")
+        tab = tab_on(tmp_path)
+        gone = wait_until(lambda: tab.folders().get("mine"))
+        record.unlink()
+        tab.wait_for("other")
+        answer = tab.report(f"?folder={gone}")
+        assert answer.status_code == 404
+        assert "not here" in answer.text
+
+    def test_a_remote_log_directory_is_left_to_others(self):
+        tab = Tab("--logdir", "gs://bucket/logs")
+        assert tab.listing()["enabled"] is False
+        assert "only those are read" in tab.report().text
+
+    def test_names_that_are_no_text_can_be_picked(self, tmp_path):
+        write_run(tmp_path / os.fsdecode(b"caf\xe9"))
+        write_run(tmp_path / "plain")
+        tab = tab_on(tmp_path)
+        ids = tab.wait_for("All 2 folders", "caf�", "plain")
+        assert tab.report(f"?folder={ids['caf�']}").status_code == 200
+
+
+class TestFreshness:
+    def test_a_line_more_is_a_new_stamp_and_a_new_page(self, tmp_path):
+        write_run(tmp_path / "mine")
+        tab = tab_on(tmp_path)
+        tab.wait_for("mine")
+        stamp, page = tab.state()["stamp"], tab.report().text
+        assert (tab.state()["stamp"], tab.report().text) == (stamp, page)
+        write_run(tmp_path / "mine")
+        assert tab.state()["stamp"] != stamp
+        assert tab.report().text != page
+
+    def test_an_unchanged_report_is_not_made_again(self, tmp_path, monkeypatch):
+        from keras_gpukit.reports import html
+
+        made = []
+        monkeypatch.setattr(html, "render", lambda report, **_: made.append(report) or "<h1>r</h1>")
+        write_run(tmp_path / "mine")
+        tab = tab_on(tmp_path)
+        tab.wait_for("mine")
+        for _ in range(3):
+            assert tab.report().text == "<h1>r</h1>"
+        assert len(made) == 1
+        write_lines(tmp_path / "mine", [(1.0, None, "note", {})])
+        tab.report()
+        assert len(made) == 2
+
+
+class TestNothingOutsideTheLogDirectory:
+    @pytest.fixture
+    def outside(self, tmp_path) -> Path:
+        """A run that is not under the log directory."""
+        outside = tmp_path / "outside"
+        write_run(outside / SECRET)
+        return outside
+
+    @pytest.fixture
+    def logdir(self, tmp_path) -> Path:
+        write_run(tmp_path / "logs" / "mine")
+        return tmp_path / "logs"
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            "..",
+            "../outside",
+            "%2e%2e%2foutside",
+            "%252e%252e%252foutside",
+            "mine/../../outside",
+            "/etc/passwd",
+            "/etc",
+            "C:\\",
+            "file:///etc/passwd",
+            "mine%00",
+            "%00",
+            "mine",
+            "%ff%fe",
+            "",
+        ],
+    )
+    def test_only_ids_that_were_given_out_are_answered(self, logdir, outside, asked):
+        tab = tab_on(logdir)
+        tab.wait_for("mine")
+        answer = tab.report(f"?folder={asked}")
+        assert answer.status_code == 404
+        assert SECRET not in answer.text
+        assert "root:" not in answer.text
+
+    @pytest.mark.parametrize(
+        "path",
+        ["../../../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "static/index.js", "plugin.py"],
+    )
+    def test_there_are_no_files_to_ask_for(self, logdir, path):
+        assert tab_on(logdir).get(f"plugin/gpukit/{path}").status_code == 404
+
+    def test_the_id_of_a_folder_elsewhere_says_nothing_here(self, logdir, outside):
+        elsewhere = tab_on(outside).wait_for(SECRET)
+        tab = tab_on(logdir)
+        tab.wait_for("mine")
+        assert tab.report(f"?folder={elsewhere[SECRET]}").status_code == 404
+
+    @pytest.mark.parametrize("linked", ["a folder", "its gpukit", "its record", "its profiles"])
+    def test_links_are_not_followed(self, logdir, outside, linked):
+        foreign, link = outside / SECRET, logdir / "link"
+        if linked == "a folder":
+            link.symlink_to(foreign)
+        elif linked == "its gpukit":
+            link.mkdir()
+            (link / "gpukit").symlink_to(foreign / "gpukit")
+        elif linked == "its record":
+            (link / "gpukit").mkdir(parents=True)
+            (link / "gpukit" / "run.jsonl").symlink_to(foreign / "gpukit" / "run.jsonl")
+        else:
+            profiles = foreign / "gpukit" / "plugins" / "profile" / SECRET
+            profiles.mkdir(parents=True)
+            (profiles / "host.xplane.pb").write_bytes(b"")
+            (logdir / "mine" / "gpukit" / "plugins").symlink_to(profiles.parent.parent)
+        tab = tab_on(logdir)
+        tab.wait_for("mine")
+        report = tab.report().text
+        assert SECRET not in report
+        assert "link" not in tab.folders()
+
+    def test_a_record_that_becomes_a_link_later_is_not_followed_either(self, logdir, outside):
+        tab = tab_on(logdir)
+        tab.wait_for("mine")
+        record = logdir / "mine" / "gpukit" / "run.jsonl"
+        record.unlink()
+        record.symlink_to(outside / SECRET / "gpukit" / "run.jsonl")
+        assert tab.report().status_code == 404
+
+    def test_a_pipe_called_like_a_record_hangs_nothing(self, logdir):
+        (logdir / "pipe" / "gpukit").mkdir(parents=True)
+        os.mkfifo(logdir / "pipe" / "gpukit" / "run.jsonl")
+        tab = tab_on(logdir)
+        tab.wait_for("mine")
+        assert tab.report().status_code == 200
+
+
+class TestHostileRuns:
+    def test_a_folder_called_like_a_script_stays_text(self, tmp_path):
+        name = '<img src=x onerror="alert(1)">'
+        write_run(tmp_path / name)
+        tab = tab_on(tmp_path)
+        tab.wait_for(name)
+        assert "<img src=x" not in tab.report().text
+        assert "<img src=x" not in Tab("--logdir", str(tmp_path / name / "none")).report().text
+
+    @pytest.mark.parametrize(
+        "record",
+        [
+            b"",
+            b"\x00\xff\xfe" * 1000,
+            b"{" * 100_000,
+            b'{"kind": "run", "record": {"schema": 99}}\n',
+            b'{"kind": "steps", "record": [1, 2]}\n' * 3,
+            b'{"kind": "run", "record": {"schema": 1, "time_s": NaN}}\n',
+        ],
+        ids=["empty", "binary", "deep", "of the future", "wrong", "no number"],
+    )
+    def test_a_record_that_cannot_be_read_is_said_to_be_so(self, tmp_path, record):
+        path = tmp_path / "mine" / "gpukit" / "run.jsonl"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(record)
+        tab = tab_on(tmp_path)
+        tab.wait_for("mine")
+        answer = tab.report()
+        assert answer.content_type.startswith("text/html")
+        assert "<h1" in answer.text
+        assert "Traceback" not in answer.text
+
+    def test_a_report_that_fails_says_why_and_leaves_the_tab_alone(self, tmp_path, monkeypatch):
+        from keras_gpukit.reports import html
+
+        def fail(report, **_):
+            raise ValueError("<script>alert(1)</script>")
+
+        monkeypatch.setattr(html, "render", fail)
+        write_run(tmp_path / "mine")
+        tab = tab_on(tmp_path)
+        tab.wait_for("mine")
+        answer = tab.report()
+        assert answer.status_code == 500
+        assert "&lt;script&gt;alert(1)" in answer.text
+        assert "<script>alert" not in answer.text
+        assert tab.listing()["enabled"] is True
+
+    @pytest.mark.parametrize("route", ["index.js", "plotly.js", "state", "report"])
+    def test_nothing_is_taken_in(self, tmp_path, route):
+        tab = tab_on(tmp_path)
+        for method in ("post", "put", "delete", "patch"):
+            answer = getattr(tab.client, method)(f"/data/plugin/gpukit/{route}", data={"a": "b"})
+            assert answer.status_code == 405
+            assert answer.headers["Allow"] == "GET, HEAD"
+
+    def test_pages_may_run_no_script_but_the_plugins_own(self, tmp_path):
+        write_run(tmp_path)
+        tab = tab_on(tmp_path)
+        wait_until(tab.folders)
+        headers = tab.report().headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        policies = headers.getlist("Content-Security-Policy")
+        strict = next(one for one in policies if "default-src 'none'" in one)
+        assert "unsafe-inline" not in strict.split("script-src")[1].split(";")[0]
+        assert "http" not in strict
+
+
+class TestHugeLogDirectories:
+    @pytest.fixture
+    def logdir(self, tmp_path) -> Path:
+        for number in range(100):
+            (tmp_path / f"{number:03}" / "checkpoints").mkdir(parents=True)
+        write_run(tmp_path / "zz" / "deep")
+        return tmp_path
+
+    def test_the_search_ends_and_says_so(self, logdir):
+        assert find_run_files(logdir)[1] is True
+        assert find_run_files(logdir, most_folders=50) == ([], False)
+        assert find_run_files(logdir, within_s=-1.0) == ([], False)
+
+    def test_runs_near_the_top_are_found_first(self, logdir):
+        record = write_run(logdir / "zz")
+        assert find_run_files(logdir, most_folders=204) == ([record], False)
+
+    def test_the_tab_says_that_it_did_not_see_all(self, logdir, monkeypatch):
+        monkeypatch.setattr(run_folders, "WITHIN_S", -1.0)
+        tab = tab_on(logdir)
+        wait_until(lambda: not tab.state()["complete"])
+
+    def test_tensorboard_waits_for_no_search(self, tmp_path, monkeypatch):
+        write_run(tmp_path / "mine")
+        go_on = threading.Event()
+        scandir = os.scandir
+
+        def slow_disk(path):
+            go_on.wait(DEADLINE_S)
+            return scandir(path)
+
+        monkeypatch.setattr(find.os, "scandir", slow_disk)
+        tab = tab_on(tmp_path)
+        assert tab.listing()["enabled"] is False
+        assert "gpukit-runs" in {thread.name for thread in threading.enumerate()}, "still looking"
+        go_on.set()
+        wait_until(lambda: tab.listing()["enabled"])
+
+
+def test_tensorboard_loads_nothing_heavy_for_it():
+    loading = """
+        import json, sys
+        import tensorboard.default, tensorboard.backend.http_util
+        from tensorboard.plugins import base_plugin
+        from importlib.metadata import entry_points
+        from argparse import Namespace
+        before = set(sys.modules)
+        (entry,) = entry_points(group="tensorboard_plugins", name="gpukit")
+        flags = Namespace(logdir="/nowhere", logdir_spec="")
+        plugin = entry.load()().load(base_plugin.TBContext(flags=flags, logdir="/nowhere"))
+        plugin.get_plugin_apps(), plugin.frontend_metadata()
+        at_start = set(sys.modules) - before
+        plugin.is_active()
+        print(json.dumps([sorted(at_start), sorted(set(sys.modules) - before)]))
+    """
+    told = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(loading)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    at_start, later = json.loads(told.stdout)
+    assert all(module.partition(".")[0] == "keras_gpukit" for module in at_start), at_start
+    heavy = {"tensorflow", "keras", "plotly", "jinja2", "xprof", "numpy", "psutil", "msgspec"}
+    assert not heavy & set(later)
