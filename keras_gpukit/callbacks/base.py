@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeVar
 
 import keras
 
-from keras_gpukit.callbacks.session import Session, current_session
 from keras_gpukit.errors import GPUKitError, give_up
 from keras_gpukit.records.steps import Phase
+from keras_gpukit.watching.session import Session, current_session
 
 R = TypeVar("R")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.callbacks.session import Session
 from keras_gpukit.placement.probe import PlacementProbe
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.text import placement_markdown
+from keras_gpukit.watching.session import Session
 
 NO_STEP = PlacementRecord(unknown_because="placement is read from the first training step")
 

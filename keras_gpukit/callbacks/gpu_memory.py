@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.callbacks.session import Session
 from keras_gpukit.records.machine import MemoryRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.allocator import AllocatorSensor
+from keras_gpukit.watching.session import Session
 
 
 class GPUMemory(WatchingCallback[MemoryRecord]):

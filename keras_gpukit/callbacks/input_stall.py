@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from keras_gpukit.callbacks.frames import epoch_iterator
-from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.clock import StepClock
@@ -16,6 +14,8 @@ from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, TimeBreakdown
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.python_time import PythonTimeSensor
+from keras_gpukit.watching.running_call import epoch_iterator
+from keras_gpukit.watching.session import Session
 
 
 class InputStall(StepWatchingCallback[InputRecord]):

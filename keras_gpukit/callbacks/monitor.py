@@ -11,7 +11,6 @@ from keras_gpukit.callbacks.device_placement import DevicePlacement
 from keras_gpukit.callbacks.gpu_memory import GPUMemory
 from keras_gpukit.callbacks.input_stall import InputStall
 from keras_gpukit.callbacks.profiler import Profiler
-from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.throughput import Throughput
 from keras_gpukit.callbacks.utilization import Utilization
 from keras_gpukit.records.run import RunSummary
@@ -19,6 +18,7 @@ from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
+from keras_gpukit.watching.session import Session
 
 
 class Monitor(WatchingCallback[RunSummary]):

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.callbacks.other_captures import KerasCaptures, callbacks_of_fit
 from keras_gpukit.callbacks.profiler_arguments import (
     check_flag,
     check_number,
@@ -18,7 +17,6 @@ from keras_gpukit.callbacks.profiler_arguments import (
     check_steps,
     check_whole,
 )
-from keras_gpukit.callbacks.session import Session
 from keras_gpukit.errors import GPUKitError, give_up, logger
 from keras_gpukit.profiling.capturing.drift import StepDrift, UtilizationDrift
 from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
@@ -32,6 +30,8 @@ from keras_gpukit.profiling.capturing.triggers import (
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.sensors.nvml import NVMLSensor
+from keras_gpukit.watching.other_captures import KerasCaptures, callbacks_of_fit
+from keras_gpukit.watching.session import Session
 from keras_gpukit.writers.run_log import FOLDER
 
 # A capture of more steps takes seconds to gather and says no more.

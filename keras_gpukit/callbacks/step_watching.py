@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from keras_gpukit.callbacks.base import R, WatchingCallback
-from keras_gpukit.callbacks.session import Session
 from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.watching.session import Session
 
 
 class StepWatchingCallback(WatchingCallback[R]):

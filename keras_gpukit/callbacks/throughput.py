@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
 from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.records.steps import StepWindow, ThroughputRecord
+from keras_gpukit.watching.session import Session
 
 
 class Throughput(StepWatchingCallback[ThroughputRecord]):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.callbacks.session import SAMPLE_EVERY_S, Session
 from keras_gpukit.errors import give_up
 from keras_gpukit.records.machine import GPUSample, UtilizationRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.host import HostSensor, summarize_host
 from keras_gpukit.sensors.nvml import GPUStatistics, NVMLSensor
 from keras_gpukit.sensors.statistics import Gauges
+from keras_gpukit.watching.session import SAMPLE_EVERY_S, Session
 
 
 class Utilization(WatchingCallback[UtilizationRecord]):

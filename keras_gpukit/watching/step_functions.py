@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.callbacks.frames import epoch_iterator
 from keras_gpukit.errors import GPUKitError, give_up
 from keras_gpukit.input_wait.choice import MeterChoice
 from keras_gpukit.input_wait.clock import StepClock, StepFunction
@@ -20,6 +19,7 @@ from keras_gpukit.input_wait.tf_private import host_iterator
 from keras_gpukit.input_wait.timed_fetch import RequestMeter
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.watching.running_call import epoch_iterator
 
 OnWindow = Callable[[StepWindow], None]
 

@@ -13,17 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import keras
-
-from keras_gpukit.callbacks.environment import read_environment
-from keras_gpukit.callbacks.liveness import RunningCall
-from keras_gpukit.callbacks.step_functions import StepFunctions
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.sensors.heartbeat import Heartbeat
 from keras_gpukit.sensors.sampling import SamplingThread
+from keras_gpukit.watching.environment import read_environment
+from keras_gpukit.watching.running_call import RunningCall
+from keras_gpukit.watching.step_functions import StepFunctions
 from keras_gpukit.writers.run_log import RunLog
 
 SAMPLE_EVERY_S = 1.0
@@ -196,5 +194,7 @@ def _end_all() -> None:
 
 
 def _global_step(model: Any) -> int:
+    import keras
+
     iterations = getattr(getattr(model, "optimizer", None), "iterations", None)
     return 0 if iterations is None else int(keras.ops.convert_to_numpy(iterations))

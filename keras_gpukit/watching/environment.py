@@ -5,8 +5,6 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-import keras
-
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores
@@ -19,6 +17,7 @@ def read_environment(model: Any) -> Environment:
     Args:
         model: The model that is run.
     """
+    import keras
     import tensorflow as tf
 
     strategy = getattr(model, "distribute_strategy", None)
