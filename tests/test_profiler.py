@@ -452,7 +452,7 @@ def test_a_signal_is_given_back_after_a_run_that_failed(tmp_path, chance):
         with pytest.raises(RuntimeError):
             small_model().fit(fast_dataset(5), callbacks=[profiler, At(2, fail)], verbose=0)
         deadline = time.monotonic() + 10  # the sampling thread notices, and cannot set handlers
-        while profiler._session is not None and time.monotonic() < deadline:
+        while profiler.member.session is not None and time.monotonic() < deadline:
             time.sleep(0.05)
         if chance == "summary":
             assert profiler.summary.captures == ()

@@ -41,6 +41,20 @@ def read_environment(model: Any) -> Environment:
     )
 
 
+def environment_markdown(environment: Environment) -> str:
+    """Returns the text that TensorBoard shows of a run's environment."""
+    lines = [f"- {name} {version}" for name, version in environment.versions.items()]
+    lines += [f"- GPU {gpu.index}: {gpu.name or 'unknown'}" for gpu in environment.gpus]
+    lines += [] if environment.gpus else ["- no GPU"]
+    lines += [
+        f"- precision {environment.precision}",
+        f"- jit_compile {environment.jit_compile}",
+        f"- steps_per_execution {environment.steps_per_execution}",
+        f"- strategy {environment.strategy}, replicas {environment.replicas}",
+    ]
+    return "\n".join(lines)
+
+
 def _strategy_name(strategy: Any) -> str | None:
     """The strategy's class; none for the one that TensorFlow has where nobody asked for any."""
     name = type(strategy).__name__

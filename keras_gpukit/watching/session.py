@@ -6,22 +6,27 @@ One clock around each step function, one writer thread, one sampling thread.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.input_wait.clock import StepFunction
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import Ending
-from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, ThroughputRecord
 from keras_gpukit.sensors.heartbeat import Heartbeat
 from keras_gpukit.sensors.sampling import SamplingThread
 from keras_gpukit.watching.environment import read_environment
 from keras_gpukit.watching.running_call import RunningCall
+from keras_gpukit.watching.step_count import steps_so_far
 from keras_gpukit.watching.step_functions import StepFunctions
+from keras_gpukit.watching.step_records import breakdown, input_record
 from keras_gpukit.writers.run_log import RunLog
 
 SAMPLE_EVERY_S = 1.0
@@ -34,25 +39,30 @@ class Session:
         model: The model that is run.
         log_dir: Where the run is written, or None.
         phase: What is run.
+
+    Attributes:
+        wall: Where the call's time goes.
+        ending: How the call ended.
+        first_step: Global step before the call.
     """
 
     def __init__(self, model: Any, log_dir: Path | None, phase: Phase) -> None:
-        began = time.perf_counter()
         self.model = model
         self.log_dir = log_dir
         self.phase = phase
         self.ending: Ending = "completed"
-        self.first_step = _global_step(model)
-        self.log = RunLog(log_dir) if log_dir is not None else None
-        self.sampler = SamplingThread(SAMPLE_EVERY_S)
-        self._call = RunningCall(phase)
+        self.first_step = steps_so_far(model)
         self.wall = WallTime("callbacks" if phase == "fit" else "epoch start")
+        self.is_open = True
+        self._call = RunningCall(phase)
+        self._log: RunLog | None = None
+        self._sampler = SamplingThread(SAMPLE_EVERY_S)
         heartbeat = Heartbeat(SAMPLE_EVERY_S)
-        self.step_functions = StepFunctions(
+        self._step_functions = StepFunctions(
             model,
             phase,
             self.first_step,
-            self._record_window,
+            lambda window: self.record("steps", window, window.step),
             lambda: self._call.over,
             self.wall,
             heartbeat.stopped_since,
@@ -61,11 +71,14 @@ class Session:
         self._recurring_s = 0.0
         self._once_s = 0.0
         self._lock = threading.RLock()
-        self._open = True
-        self.sampler.add("whether the run goes on", lambda: self.end_if_over(wait=False))
-        self.sampler.add("whether the process stood still", heartbeat.beat)
-        self.sampler.start()
-        self.add_cost(time.perf_counter() - began, once=True)
+        self.every_second("whether the run goes on", lambda: self.end_if_over(wait=False))
+        self.every_second("whether the process stood still", heartbeat.beat)
+
+    def start(self) -> None:
+        """Starts the threads. The session can be found and ended before this."""
+        if self.log_dir is not None:
+            self._log = RunLog(self.log_dir)
+        self._sampler.start()
 
     @functools.cached_property
     def environment(self) -> Environment:
@@ -75,36 +88,27 @@ class Session:
     @property
     def step(self) -> int:
         """Global step."""
-        clock = self.step_functions.clocks.get(self.phase)
+        clock = self._step_functions.clocks.get(self.phase)
         return self.first_step if clock is None else clock.step
 
-    def steps(self, phase: Phase) -> int:
-        """Steps of a phase that ran."""
-        clock = self.step_functions.clocks.get(phase)
-        if clock is None:
-            return 0
-        # The last execution over a pipeline may have been a shorter one: the optimizer knows,
-        # unless it counts something else.
-        updates = _global_step(self.model) - self.first_step
-        spare_steps = (self.model.steps_per_execution - 1) * clock.pipelines
-        fits = phase == "fit" and 0 <= clock.steps - updates <= spare_steps
-        return updates if fits else clock.steps
+    @property
+    def in_steps(self) -> bool:
+        """Whether the call is at its steps: not at a validation, a checkpoint or a start."""
+        return self.wall.part == "steps"
 
     @property
     def overhead_s(self) -> float:
-        """What watching costs again and again, so far.
-
-        Time on the training thread, and processor time beside it.
-        """
-        writing_s = self.log.cpu_s - self.log.opening_cpu_s if self.log else 0.0
-        timing_s = self.step_functions.overhead_s
-        return self._recurring_s + self.sampler.cpu_s + writing_s + timing_s
+        """Recurring overhead so far: training thread time, and processor time alongside it."""
+        log = self._log
+        writing_s = log.cpu_s - log.opening_cpu_s if log else 0.0
+        timing_s = self._step_functions.overhead_s
+        return self._recurring_s + self._sampler.cpu_s + writing_s + timing_s
 
     @property
     def startup_s(self) -> float:
-        """What watching cost once, in the same measure."""
-        opening_s = self.log.opening_cpu_s if self.log else 0.0
-        return self._once_s + self.step_functions.startup_s + opening_s
+        """Overhead that came once, in the same measure."""
+        opening_s = self._log.opening_cpu_s if self._log else 0.0
+        return self._once_s + self._step_functions.startup_s + opening_s
 
     def add_cost(self, spent_s: float, *, once: bool) -> None:
         """Counts time that a callback spent on the training thread."""
@@ -113,11 +117,109 @@ class Session:
         else:
             self._recurring_s += spent_s
 
+    def values(
+        self, step: int, values: Mapping[str, float | str | None], time_s: float | None = None
+    ) -> None:
+        """Writes numbers or Markdown texts, by tag, for TensorBoard, if the run is written."""
+        if self._log is not None:
+            self._log.values(step, values, time_s)
+
+    def record(self, kind: str, record: Any, step: int | None = None) -> None:
+        """Writes a record to the run's file, if the run is written."""
+        if self._log is not None:
+            self._log.record(kind, record, step)
+
+    def on_window(self, phase: Phase, action: Callable[[StepWindow], None]) -> None:
+        """Has a phase's steps timed, and calls with each finished window of them."""
+        self._step_functions.watch(phase, action)
+
+    def around_steps(
+        self, around: Callable[[StepFunction], StepFunction], on_pause: Callable[[], None]
+    ) -> None:
+        """Puts something around each step of the call; see `StepFunctions.surround`."""
+        self._step_functions.surround(self.phase, around, on_pause)
+
+    def on_first_step(self, before: Callable[[], None], after: Callable[[], None]) -> None:
+        """Calls right before and after the first step of the call, also if the step raises."""
+        self._step_functions.first_call.before.append(before)
+        self._step_functions.first_call.after.append(after)
+        self._step_functions.watch(self.phase, lambda window: None)
+
+    def on_error(self, action: Callable[[BaseException], None]) -> None:
+        """Calls with the exception by which a step of the call ends it."""
+        self._step_functions.on_error.append(action)
+
+    def every_second(self, name: str, action: Callable[[], None]) -> None:
+        """Calls about once a second, on another thread.
+
+        Args:
+            name: What the action reads, for the warning should it fail.
+            action: What is called.
+        """
+        self._sampler.add(name, action)
+
+    def read_now(self, name: str) -> None:
+        """Calls what is called every second under a name, on this thread."""
+        self._sampler.call(name)
+
+    def requested(self) -> None:
+        """`predict` asks for a batch, which it fetches outside its step function."""
+        self._step_functions.request_meter.requested()
+
+    def pause(self, batch_ended_s: float) -> None:
+        """Steps are interrupted, by an epoch's end or a validation.
+
+        Args:
+            batch_ended_s: When Keras reported the end of the last batch.
+        """
+        self.wall.batch_ended_s = batch_ended_s
+        self._step_functions.pause(self.phase)
+
+    def end_phase(self, phase: Phase) -> None:
+        """A phase is over: its last window ends, and its step function is restored."""
+        self._step_functions.unwatch(phase)
+
+    def steps(self, phase: Phase) -> int:
+        """Steps of a phase that ran."""
+        clock = self._step_functions.clocks.get(phase)
+        if clock is None:
+            return 0
+        # The last execution over a pipeline may have been a shorter one: the optimizer knows,
+        # unless it counts something else.
+        counted = steps_so_far(self.model) - self.first_step
+        spare_steps = (clock.steps_per_execution - 1) * clock.pipelines
+        fits = phase == "fit" and 0 <= clock.steps - counted <= spare_steps
+        return counted if fits else clock.steps
+
+    def executions(self, phase: Phase) -> int:
+        """Calls of a phase's step function, of `steps_per_execution` steps each."""
+        clock = self._step_functions.clocks.get(phase)
+        return 0 if clock is None else clock.calls
+
+    def step_time_s(self, phase: Phase) -> float | None:
+        """Mean step time of a phase."""
+        return self._step_functions.totals(phase).step_time_s
+
+    def throughput(self, phase: Phase) -> ThroughputRecord:
+        """Step times and rates of a phase."""
+        wall_s = self.wall.total_s if phase == self.phase else None
+        return self._step_functions.totals(phase).throughput(self.steps(phase), wall_s)
+
+    def input(self, phase: Phase) -> InputRecord:
+        """The input wait of a phase."""
+        clock = self._step_functions.clocks.get(phase)
+        totals = self._step_functions.totals(phase)
+        record = input_record(totals, clock, self._step_functions.pipelines.get(phase))
+        if phase != self.phase or phase == "predict":
+            return record
+        parts = breakdown(self.wall, clock, self.steps(phase), record.wait_s)
+        return replace(record, breakdown=parts)
+
     def join(self, leave: Callable[[Session], None]) -> None:
         """Takes a callback in.
 
         Args:
-            leave: Called when the run is over before the callback was told by Keras.
+            leave: Called when the run is over before Keras told the callback.
         """
         self._members.append(leave)
 
@@ -130,7 +232,7 @@ class Session:
                 self._close()
 
     def end_if_over(self, *, wait: bool = True) -> None:
-        """Ends a session whose call ended by an exception, which Keras tells nobody.
+        """Ends a session whose call ended by an exception, which Keras does not report.
 
         Args:
             wait: Whether to wait for another thread that is ending it; that one may in turn wait
@@ -138,7 +240,7 @@ class Session:
         """
         if self._lock.acquire(blocking=wait):
             try:
-                if self._open and self._call.over:
+                if self.is_open and self._call.over:
                     self.abort()
             finally:
                 self._lock.release()
@@ -146,44 +248,55 @@ class Session:
     def abort(self) -> None:
         """Ends the session early."""
         with self._lock:
-            if self._open:
+            if self.is_open:
                 self.ending = "interrupted"
                 for leave in tuple(self._members):
                     leave(self)
                 self._close()
 
-    def _record_window(self, window: StepWindow) -> None:
-        if self.log is not None:
-            self.log.record("steps", window, window.step)
-
     def _close(self) -> None:
-        if not self._open:
+        if not self.is_open:
             return
-        self._open = False
-        self.step_functions.set_back()
-        self.sampler.stop()
+        try:
+            self._end_parts()
+        except BaseException:  # an interrupt; what is ended already ends again without harm
+            self._end_parts()
+            raise
+
+    def _end_parts(self) -> None:
+        self._step_functions.restore()
+        with contextlib.suppress(RuntimeError):  # an interrupt came before the thread started
+            self._sampler.stop()
+        if self._log is not None:
+            self._log.close()
+        self.is_open = False
         self._call.forget()
-        if self.log is not None:
-            self.log.close()
-        _sessions.pop((id(self.model), self.log_dir), None)
+        # Whoever holds the session, and cycles within it, must not keep the run's data alive.
+        self._step_functions.release()
+        if _sessions.get((id(self.model), self.log_dir)) is self:
+            del _sessions[id(self.model), self.log_dir]
 
 
 _sessions: dict[tuple[int, Path | None], Session] = {}
 
 
 def current_session(model: Any, log_dir: Path | None, phase: Phase) -> Session:
-    """Returns the session of the call under way, begun if need be.
+    """Returns the session of the running call, started if need be.
 
     A validation inside `fit` belongs to the session of that `fit`.
     """
     key = (id(model), log_dir)
     # Also those with other log directories: what a call that failed left around the model's step
-    # functions is not to be watched anew.
+    # functions must not be watched again.
     for session in tuple(_sessions.values()):
         if session.model is model:
             session.end_if_over()
     if key not in _sessions:
-        _sessions[key] = Session(model, log_dir, phase)
+        began = time.perf_counter()
+        # Known before it starts anything: should an interrupt come, the next call ends it.
+        _sessions[key] = session = Session(model, log_dir, phase)
+        session.start()
+        session.add_cost(time.perf_counter() - began, once=True)
     return _sessions[key]
 
 
@@ -191,10 +304,3 @@ def current_session(model: Any, log_dir: Path | None, phase: Phase) -> Session:
 def _end_all() -> None:
     for session in tuple(_sessions.values()):
         session.abort()
-
-
-def _global_step(model: Any) -> int:
-    import keras
-
-    iterations = getattr(getattr(model, "optimizer", None), "iterations", None)
-    return 0 if iterations is None else int(keras.ops.convert_to_numpy(iterations))
