@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.callbacks.session import Session
 from keras_gpukit.placement.probe import PlacementProbe
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.text import placement_markdown
+from keras_gpukit.watching.session import Session
 
 NO_STEP = PlacementRecord(unknown_because="placement is read from the first training step")
 
@@ -40,13 +40,10 @@ class DevicePlacement(WatchingCallback[PlacementRecord]):
 
         def read() -> None:
             self._summary = probe.stop()
-            if session.log is not None:
-                session.log.values(session.step, {"placement": placement_markdown(self._summary)})
-                session.log.record("placement", self._summary, session.step)
+            session.values(session.step, {"placement": placement_markdown(self._summary)})
+            session.record("placement", self._summary, session.step)
 
-        session.step_functions.first_call.before.append(probe.start)
-        session.step_functions.first_call.after.append(read)
-        session.step_functions.watch(phase, lambda window: None)
+        session.on_first_step(probe.start, read)
 
     def end(self, session: Session, phase: Phase) -> None:
         """Nothing is left to do."""

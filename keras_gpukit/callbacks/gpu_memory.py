@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.callbacks.session import Session
 from keras_gpukit.records.machine import MemoryRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.allocator import AllocatorSensor
+from keras_gpukit.watching.session import Session
 
 
 class GPUMemory(WatchingCallback[MemoryRecord]):
@@ -50,22 +50,20 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         self._sensor = sensor
 
         def sample() -> None:
-            if session.log is None:
+            if session.log_dir is None:
                 return
             readings = sensor.read()
-            session.log.values(
-                session.step,
-                {
-                    f"memory/{memory.device}/{name}": getattr(memory, name)
-                    for memory in readings
-                    for name in ("current_bytes", "peak_bytes")
-                },
-            )
+            tags = {
+                f"memory/{memory.device}/{name}": getattr(memory, name)
+                for memory in readings
+                for name in ("current_bytes", "peak_bytes")
+            }
+            session.values(session.step, tags)
             for memory in readings:
-                session.log.record("memory", memory, session.step)
+                session.record("memory", memory, session.step)
 
         if sensor.devices:
-            session.sampler.add("TensorFlow's allocators", sample)
+            session.every_second("TensorFlow's allocators", sample)
 
     def end(self, session: Session, phase: Phase) -> None:
         """Sums up."""

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from keras_gpukit.callbacks.frames import epoch_iterator
-from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
-from keras_gpukit.errors import give_up
-from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.python_source import PythonSource, python_source
-from keras_gpukit.input_wait.stages.watch import PipelineWatch
-from keras_gpukit.input_wait.totals import StepTotals
-from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord
-from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, TimeBreakdown
+from keras_gpukit.records.pipeline import PythonSourceRecord
+from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.python_time import PythonTimeSensor
+from keras_gpukit.watching.running_call import epoch_iterator
+from keras_gpukit.watching.session import Session
 
 
 class InputStall(StepWatchingCallback[InputRecord]):
@@ -25,8 +21,8 @@ class InputStall(StepWatchingCallback[InputRecord]):
     read from tf.data itself. Writes `input/wait_ms`, `input/stall_percent` and
     `input/buffered_batches`.
 
-    With the wait come its spread and its course, what else the time went to, what the stages of
-    the pipeline cost and which of them holds the run up.
+    The record also has the wait's distribution and its time series, where the rest of the time
+    went, what each stage of the pipeline costs, and which of them is the bottleneck.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
@@ -45,7 +41,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
         super().begin(session, phase)
         if phase == session.phase:
             self._contention = ContentionSensor()
-            session.sampler.add("threads that wait", self._contention.read)
+            session.every_second("threads that wait", self._contention.read)
             self._begin_python(session, phase)
 
     def _begin_python(self, session: Session, phase: Phase) -> None:
@@ -55,10 +51,10 @@ class InputStall(StepWatchingCallback[InputRecord]):
             self._python_time = sensor = PythonTimeSensor(self._python.code)
 
             def look() -> None:
-                if session.wall.part == "steps":
+                if session.in_steps:
                     sensor.read()
 
-            session.sampler.add("the code that makes batches", look)
+            session.every_second("the code that makes batches", look)
 
     def tags(self, window: StepWindow) -> dict[str, float | None]:
         """Wait, stall and buffer fill, where they are known."""
@@ -70,32 +66,20 @@ class InputStall(StepWatchingCallback[InputRecord]):
             "input/buffered_batches": window.buffered_batches,
         }
 
-    def sum_up(self, session: Session, totals: StepTotals) -> InputRecord:
+    def sum_up(self, session: Session, phase: Phase) -> InputRecord:
         """The input wait of a phase."""
-        clock = session.step_functions.clocks[totals.phase]
-        record = totals.input(
-            clock.meter.mechanism if clock.meter else None,
-            clock.meter.confidence if clock.meter else None,
-            clock.unknown_because,
-        )
-        pipeline = session.step_functions.pipelines.get(totals.phase)
-        is_of_the_call = totals.phase == session.phase
-        is_broken_down = is_of_the_call and totals.phase != "predict"
-        return replace(
-            record,
-            spread=clock.spread.record(),
-            pipeline_start=clock.starts.record(),
-            breakdown=_breakdown(session, clock, record.wait_s) if is_broken_down else None,
-            pipeline=None if pipeline is None else _stages(pipeline, record),
-            python=self._python_record(totals) if is_of_the_call else None,
-            contention=self._contention.record() if is_of_the_call else None,
-        )
+        record = session.input(phase)
+        if phase != session.phase:
+            return record
+        python = self._python_record(session.step_time_s(phase))
+        # What a callback holds after a run must not keep the run's data alive.
+        self._python = self._python_time = None
+        return replace(record, python=python, contention=self._contention.record())
 
-    def _python_record(self, totals: StepTotals) -> PythonSourceRecord | None:
+    def _python_record(self, step_time_s: float | None) -> PythonSourceRecord | None:
         if self._python is None:
             return None
         busy = self._python_time.mean_threads() if self._python_time else None
-        step_time_s = totals.step_time_s
         return PythonSourceRecord(
             name=self._python.name,
             location=self._python.location,
@@ -104,23 +88,3 @@ class InputStall(StepWatchingCallback[InputRecord]):
             busy_workers=busy,
             time_per_batch_s=None if busy is None or step_time_s is None else busy * step_time_s,
         )
-
-
-def _breakdown(session: Session, clock: StepClock, wait_s: float | None) -> TimeBreakdown | None:
-    """The call's wall time by what it went to, from the mean wait of a step; if all were seen."""
-    if not clock.saw_every_step:
-        return None
-    # The first step of the run, and those whose wait is known to be their epoch's start.
-    executions_apart = 1 + clock.starts.epochs
-    steps_apart = executions_apart * session.model.steps_per_execution
-    steps = max(session.steps(session.phase) - steps_apart, 0)
-    return session.wall.breakdown(None if wait_s is None else wait_s * steps)
-
-
-def _stages(pipeline: PipelineWatch, record: InputRecord) -> PipelineRecord:
-    """The pipeline's stages; what fails in naming them must not take the wait with it."""
-    try:
-        return pipeline.record(record.stall_fraction, record.wait_s)
-    except Exception as error:
-        give_up("Naming the stages of the pipeline", error, "They are unknown.")
-        return PipelineRecord(unknown_because=f"{type(error).__name__}: {error}")

@@ -11,7 +11,6 @@ from keras_gpukit.callbacks.device_placement import DevicePlacement
 from keras_gpukit.callbacks.gpu_memory import GPUMemory
 from keras_gpukit.callbacks.input_stall import InputStall
 from keras_gpukit.callbacks.profiler import Profiler
-from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.throughput import Throughput
 from keras_gpukit.callbacks.utilization import Utilization
 from keras_gpukit.records.run import RunSummary
@@ -19,16 +18,18 @@ from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
+from keras_gpukit.watching.environment import environment_markdown
+from keras_gpukit.watching.session import Session
 
 
 class Monitor(WatchingCallback[RunSummary]):
-    """Watches a run at almost no cost and says in plain words what holds it up.
+    """Monitors a run at almost no overhead and reports its bottleneck in plain words.
 
     It measures all that `InputStall`, `Throughput`, `GPUMemory`, `Utilization` and
     `DevicePlacement` measure, and judges it when the run ends: the verdict is printed, and written
-    to TensorBoard as the text `findings`. Also writes `gpukit/overhead_us`, its own cost a step,
-    and the text `setup`. It marks steps for profiles, and captures one when somebody makes the file
-    `<log_dir>/gpukit/capture`, unless there is a `Profiler` for the same log directory.
+    to TensorBoard as the text `findings`. Also writes `gpukit/overhead_us`, its own overhead per
+    step, and the text `setup`. It marks steps for profiles, and captures one when the file
+    `<log_dir>/gpukit/capture` appears, unless there is a `Profiler` for the same log directory.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
@@ -54,12 +55,13 @@ class Monitor(WatchingCallback[RunSummary]):
         if not (isinstance(verbose, (int, str)) and verbose in ("auto", 0, 1)):
             raise ValueError(f'`verbose` must be "auto", 0 or 1. Received: verbose={verbose!r}')
         self.verbose = verbose
-        self._throughput = Throughput(log_dir)
-        self._input_stall = InputStall(log_dir)
-        self._memory = GPUMemory(log_dir)
-        self._utilization = Utilization(log_dir)
-        self._placement = DevicePlacement(log_dir)
-        self._watching: tuple[WatchingCallback[Any], ...] = (
+        # They write through the session of this callback.
+        self._throughput = Throughput(None)
+        self._input_stall = InputStall(None)
+        self._memory = GPUMemory(None)
+        self._utilization = Utilization(None)
+        self._placement = DevicePlacement(None)
+        self._parts: tuple[WatchingCallback[Any], ...] = (
             self._throughput,
             self._input_stall,
             self._memory,
@@ -67,35 +69,33 @@ class Monitor(WatchingCallback[RunSummary]):
             self._placement,
         )
         self._profiler: Profiler | None = None
-        if log_dir is not None:
-            self._profiler = Profiler.on_demand_only(log_dir)
-            self._watching = (*self._watching, self._profiler)
+        if self._log_dir is not None:
+            self._profiler = Profiler.on_demand_only(self._log_dir)
+            self._parts = (*self._parts, self._profiler)
+        self.member.parts = tuple(part.member for part in self._parts)
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts every measurement."""
         if phase == session.phase:
             self._summary = None
-            for callback in self._watching:
-                callback.revive()
-        for callback in self._watching:
-            callback.guard(callback.begin, session, phase)
-        if phase == session.phase and session.log is not None:
-            session.log.record("environment", session.environment, session.step)
-            session.log.values(session.step, {"setup": _environment_markdown(session)})
+        for part in self._parts:
+            part.member.guard(part.begin, session, phase)
+        if phase == session.phase:
+            session.record("environment", session.environment, session.step)
+            session.values(session.step, {"setup": environment_markdown(session.environment)})
             self._write_overhead(session, phase)
 
     def end(self, session: Session, phase: Phase) -> None:
         """Ends every measurement; at the run's end, judges."""
-        for callback in self._watching:
-            callback.guard(callback.end, session, phase)
+        for part in self._parts:
+            part.member.guard(part.end, session, phase)
         if phase != session.phase:
             return
         summary = self._sum_up(session)
         summary = replace(summary, verdict=judge(summary))
         self._summary = summary
-        if session.log is not None:
-            session.log.values(session.step, {"findings": markdown(summary)})
-            session.log.record("summary", summary, session.step)
+        session.values(session.step, {"findings": markdown(summary)})
+        session.record("summary", summary, session.step)
         if summary.ending == "completed" and self._prints(phase):
             print_summary(summary)
 
@@ -124,29 +124,13 @@ class Monitor(WatchingCallback[RunSummary]):
         return bool(self.verbose)
 
     def _write_overhead(self, session: Session, phase: Phase) -> None:
-        told_s = session.overhead_s
+        written_s = session.overhead_s
 
         def on_window(window: StepWindow) -> None:
-            nonlocal told_s
-            assert session.log is not None
-            cost_s = session.overhead_s - told_s
-            told_s += cost_s
-            session.log.values(
-                window.step, {"gpukit/overhead_us": cost_s / window.steps * 1e6}, window.time_s
-            )
+            nonlocal written_s
+            cost_s = session.overhead_s - written_s
+            written_s += cost_s
+            tags = {"gpukit/overhead_us": cost_s / window.steps * 1e6}
+            session.values(window.step, tags, window.time_s)
 
-        session.step_functions.watch(phase, on_window)
-
-
-def _environment_markdown(session: Session) -> str:
-    environment = session.environment
-    lines = [f"- {name} {version}" for name, version in environment.versions.items()]
-    lines += [f"- GPU {gpu.index}: {gpu.name or 'unknown'}" for gpu in environment.gpus]
-    lines += [] if environment.gpus else ["- no GPU"]
-    lines += [
-        f"- precision {environment.precision}",
-        f"- jit_compile {environment.jit_compile}",
-        f"- steps_per_execution {environment.steps_per_execution}",
-        f"- strategy {environment.strategy}, replicas {environment.replicas}",
-    ]
-    return "\n".join(lines)
+        session.on_window(phase, on_window)

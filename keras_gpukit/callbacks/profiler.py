@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
 from collections.abc import Collection
-from pathlib import Path
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.callbacks.other_captures import KerasCaptures, callbacks_of_fit
 from keras_gpukit.callbacks.profiler_arguments import (
     check_flag,
     check_number,
@@ -18,25 +14,17 @@ from keras_gpukit.callbacks.profiler_arguments import (
     check_steps,
     check_whole,
 )
-from keras_gpukit.callbacks.session import Session
-from keras_gpukit.errors import GPUKitError, give_up, logger
-from keras_gpukit.profiling.capturing.drift import StepDrift, UtilizationDrift
-from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
-from keras_gpukit.profiling.capturing.triggers import (
-    EveryInterval,
-    RequestFile,
-    RequestSignal,
-    StepSchedule,
-    put_signals_back,
-)
-from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
-from keras_gpukit.records.steps import Phase, StepWindow
-from keras_gpukit.sensors.nvml import NVMLSensor
-from keras_gpukit.writers.run_log import FOLDER
+from keras_gpukit.errors import GPUKitError
+from keras_gpukit.profiling.capturing.recorder import Limits
+from keras_gpukit.profiling.capturing.triggers import put_signals_back
+from keras_gpukit.records.capture import ProfilerRecord
+from keras_gpukit.records.steps import Phase
+from keras_gpukit.watching.captures import CaptureSettings, CaptureWatch
+from keras_gpukit.watching.other_captures import callbacks_of_fit
+from keras_gpukit.watching.session import Session
 
 # A capture of more steps takes seconds to gather and says no more.
 MOST_STEPS = 50
-REQUEST_FILE = "capture"
 ONLY_IN_FIT = "captures are of training steps, and this was no fit"
 
 
@@ -116,29 +104,30 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         check_whole("max_captures", max_captures)
         check_whole("max_bytes", max_bytes)
         check_number("cooldown_s", cooldown_s, "a number from 0 on", lambda v: v >= 0)
-        self._limits = Limits(steps, max_captures, max_bytes, cooldown_s)
-        self._at_steps, self._every_steps = tuple(at_steps), every_steps
-        self._every_minutes = every_minutes
-        self._on_demand = on_demand
-        self._signal = None if signal_number is None else signal.Signals(signal_number)
-        self._slower, self._stall_rise = slower, stall_rise
-        self._utilization_drop = utilization_drop
+        self._settings = CaptureSettings(
+            Limits(steps, max_captures, max_bytes, cooldown_s),
+            tuple(at_steps),
+            every_steps,
+            every_minutes,
+            on_demand,
+            None if signal_number is None else signal.Signals(signal_number),
+            slower,
+            stall_rise,
+            utilization_drop,
+        )
         self._yields = False
-        self._recorder: Recorder | None = None
-        self._others: KerasCaptures | None = None
-        self._request_signal: RequestSignal | None = None
-        self._nvml: NVMLSensor | None = None
+        self._captures: CaptureWatch | None = None
 
     @property
     def summary(self) -> ProfilerRecord | None:
         """What became of the captures; None before the first run."""
-        self.end_if_over()
+        self.member.end_if_over()
         put_signals_back()  # after it, as another thread may have ended the run
         return self._summary
 
     @classmethod
     def on_demand_only(cls, log_dir: str | os.PathLike[str]) -> Profiler:
-        """Returns one that captures nothing unless asked, and leaves that to others there are."""
+        """Returns one that only captures on request, and leaves that to any other `Profiler`."""
         profiler = cls(log_dir, at_steps=(), slower=None, stall_rise=None, utilization_drop=None)
         profiler._yields = True
         return profiler
@@ -155,119 +144,29 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         assert self._log_dir is not None
         if self._yields and any(self._is_rival(each) for each in callbacks_of_fit()):
             return
-        self._others = others = KerasCaptures(callbacks_of_fit())
-        recorder = Recorder(
-            self._log_dir,
-            self._limits,
-            StepSchedule(self._at_steps, self._every_steps),
-            first_step=session.step,
-            steps_per_execution=session.model.steps_per_execution,
-            epoch_steps=(self.params or {}).get("steps"),
-            global_step=lambda: session.first_step + session.steps("fit"),
-            kept_out_by=others.within,
-            tell=lambda record: _write(session, record),
-        )
+        epoch_steps = (self.params or {}).get("steps")
         try:
-            self._watch_steps(session, recorder)
+            captures = CaptureWatch(session, self._log_dir, self._settings, epoch_steps)
         except GPUKitError as error:
             self._summary = ProfilerRecord(unknown_because=str(error))
             return
-        self._recorder = recorder
-        self._watch_clock_and_file(session, recorder, self._log_dir)
-        self._watch_signal(recorder)
-        self._watch_gpus(session, recorder)
+        self._captures = captures
+        captures.start(session, self._log_dir)
 
     def end(self, session: Session, phase: Phase) -> None:
-        """Ends a capture under way, waits for it to be written, and sums up."""
+        """Ends a running capture, waits for it to be written, and makes the summary."""
         if phase != session.phase or phase != "fit":
             return
-        session.step_functions.unwatch(phase)
-        if self._request_signal is not None:
-            self._request_signal.close()
-        if self._nvml is not None:
-            self._nvml.close()
-        recorder, others = self._recorder, self._others
-        # A callback that watched can be copied.
-        self._recorder = self._others = self._request_signal = self._nvml = None
-        if recorder is not None and others is not None:
-            try:
-                recorder.close()
-            finally:
-                self._summary = recorder.record
-            others.amend()
+        session.end_phase(phase)
+        captures = self._captures
+        if captures is None:
+            return
+        try:
+            captures.close()
+        finally:
+            self._summary = captures.record
+            self._captures = None  # a callback that watched can be copied
+        captures.amend_others()
 
     def _is_rival(self, callback: object) -> bool:
         return isinstance(callback, Profiler) and callback._log_dir == self._log_dir
-
-    def _watch_steps(self, session: Session, recorder: Recorder) -> None:
-        drift = StepDrift(self._slower, self._stall_rise)
-
-        def on_window(window: StepWindow) -> None:
-            if recorder.is_capturing:
-                drift.skip()
-            elif (told := drift.add(window)) is not None:
-                recorder.want(*told)
-
-        def on_pause() -> None:
-            interrupted = session.ending == "interrupted"
-            recorder.pause("the run was interrupted" if interrupted else "the epoch ended")
-
-        session.step_functions.watch("fit", on_window)
-        session.step_functions.surround("fit", recorder.wrap, on_pause)
-
-    def _watch_clock_and_file(self, session: Session, recorder: Recorder, log_dir: Path) -> None:
-        if self._on_demand:
-            request = RequestFile(log_dir / FOLDER / REQUEST_FILE)
-
-            def look_for_file() -> None:
-                if (reason := request.due()) is not None:
-                    recorder.want("file", reason)
-
-            session.sampler.add(f"whether {REQUEST_FILE} asks for a capture", look_for_file)
-        if self._every_minutes is not None:
-            interval = EveryInterval(self._every_minutes * 60, time.perf_counter())
-
-            def look_at_clock() -> None:
-                if (reason := interval.due(time.perf_counter())) is not None:
-                    recorder.want("time", reason)
-
-            session.sampler.add("whether the time for a capture has come", look_at_clock)
-
-    def _watch_signal(self, recorder: Recorder) -> None:
-        if self._signal is None:
-            return
-        if threading.current_thread() is not threading.main_thread():
-            logger.warning(
-                "keras_gpukit: %s asks for no capture: this fit is not on the main thread, the "
-                "only one that Python lets handle signals. Training goes on.",
-                self._signal.name,
-            )
-            return
-        self._request_signal = RequestSignal(
-            self._signal, lambda reason: recorder.want("signal", reason)
-        )
-
-    def _watch_gpus(self, session: Session, recorder: Recorder) -> None:
-        if self._utilization_drop is None or not session.environment.gpus:
-            return
-        try:
-            self._nvml = nvml = NVMLSensor(session.environment.gpus)
-        except Exception as error:
-            give_up("Reading GPUs through NVML", error, "Idle GPUs make no captures.")
-            return
-        drift = UtilizationDrift(self._utilization_drop * 100)
-
-        def look() -> None:
-            if session.wall.part != "steps" or recorder.is_capturing:
-                return  # a validation or a checkpoint leaves GPUs idle too
-            readings = [sample.utilization_percent for sample in nvml.read()]
-            known = [reading for reading in readings if reading is not None]
-            if known and (told := drift.add(sum(known) / len(known))) is not None:
-                recorder.want(*told)
-
-        session.sampler.add("how busy GPUs are", look)
-
-
-def _write(session: Session, record: CaptureRecord) -> None:
-    if session.log is not None:
-        session.log.record("capture", record, record.first_step)

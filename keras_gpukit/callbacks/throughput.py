@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
-from keras_gpukit.input_wait.totals import StepTotals
-from keras_gpukit.records.steps import StepWindow, ThroughputRecord
+from keras_gpukit.records.steps import Phase, StepWindow, ThroughputRecord
+from keras_gpukit.watching.session import Session
 
 
 class Throughput(StepWatchingCallback[ThroughputRecord]):
@@ -33,7 +32,6 @@ class Throughput(StepWatchingCallback[ThroughputRecord]):
             "step/examples_per_s": rate,
         }
 
-    def sum_up(self, session: Session, totals: StepTotals) -> ThroughputRecord:
+    def sum_up(self, session: Session, phase: Phase) -> ThroughputRecord:
         """Step times and rates of a phase."""
-        wall_s = session.wall.total_s if totals.phase == session.phase else None
-        return totals.throughput(session.steps(totals.phase), wall_s)
+        return session.throughput(phase)

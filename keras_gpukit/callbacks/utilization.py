@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.callbacks.session import SAMPLE_EVERY_S, Session
 from keras_gpukit.errors import give_up
 from keras_gpukit.records.machine import GPUSample, UtilizationRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.host import HostSensor, summarize_host
 from keras_gpukit.sensors.nvml import GPUStatistics, NVMLSensor
 from keras_gpukit.sensors.statistics import Gauges
+from keras_gpukit.watching.session import SAMPLE_EVERY_S, Session
 
 
 class Utilization(WatchingCallback[UtilizationRecord]):
@@ -44,7 +44,7 @@ class Utilization(WatchingCallback[UtilizationRecord]):
         self._gpus_unknown_because: str | None = None
         if session.environment.gpus:
             self._begin_gpus(session)
-        session.sampler.add("the host", lambda: self._sample_host(session, host))
+        session.every_second("the host", lambda: self._sample_host(session, host))
 
     def end(self, session: Session, phase: Phase) -> None:
         """Sums up."""
@@ -52,8 +52,8 @@ class Utilization(WatchingCallback[UtilizationRecord]):
             return
         if not self._host_gauges.readings:
             # The run was over before the first tick.
-            session.sampler.call("the host")
-            session.sampler.call("GPUs through NVML")
+            session.read_now("the host")
+            session.read_now("GPUs through NVML")
         if self._nvml is not None:
             self._nvml.close()
             self._nvml = None  # a callback that watched can be copied
@@ -72,28 +72,24 @@ class Utilization(WatchingCallback[UtilizationRecord]):
             self._gpus_unknown_because = f"NVML: {error}"
             give_up("Reading GPUs through NVML", error, "Their utilization is unknown.")
         else:
-            session.sampler.add("GPUs through NVML", lambda: self._sample_gpus(session, nvml))
+            session.every_second("GPUs through NVML", lambda: self._sample_gpus(session, nvml))
 
     def _sample_host(self, session: Session, host: HostSensor) -> None:
         sample = host.read()
         self._host_gauges.add(sample)
-        if session.log is not None:
-            session.log.values(
-                session.step,
-                {
-                    "host/cpu_percent": sample.cpu_percent,
-                    "host/memory_bytes": sample.memory_bytes,
-                    "host/disk_read_bytes_per_s": sample.disk_read_bytes_per_s,
-                },
-            )
-            session.log.record("host", sample, session.step)
+        tags = {
+            "host/cpu_percent": sample.cpu_percent,
+            "host/memory_bytes": sample.memory_bytes,
+            "host/disk_read_bytes_per_s": sample.disk_read_bytes_per_s,
+        }
+        session.values(session.step, tags)
+        session.record("host", sample, session.step)
 
     def _sample_gpus(self, session: Session, nvml: NVMLSensor) -> None:
         for sample in nvml.read():
             self._gpus.setdefault(sample.index, GPUStatistics()).add(sample)
-            if session.log is not None:
-                session.log.values(session.step, _gpu_tags(sample))
-                session.log.record("gpu", sample, session.step)
+            session.values(session.step, _gpu_tags(sample))
+            session.record("gpu", sample, session.step)
 
 
 def _gpu_tags(sample: GPUSample) -> dict[str, float | None]:

@@ -70,6 +70,7 @@ class StepClock:
         steps_per_execution: Steps in one call of the step function.
         first_step: Global step before the first call.
         on_window: Called with each finished window.
+        on_error: Called with an exception by which a step fails; the end of the data is none.
         choose: Picks a meter for an iterator, or says why none fits.
         wall: Is told which part of the wall time begins.
         examples: Counts examples; None where they are not counted.
@@ -89,6 +90,7 @@ class StepClock:
         on_window: Callable[[StepWindow], None],
         choose: Callable[[Any], Meter | str],
         wall: WallTime | None = None,
+        on_error: Callable[[BaseException], None] | None = None,
         examples: ExampleCounter | None = None,
         around_first_call: AbstractContextManager[Any] | None = None,
         accepts: Callable[[Any], bool] = lambda source: True,
@@ -106,9 +108,10 @@ class StepClock:
         self.spread = Spread(steps_per_execution)
         self.starts = PipelineStarts()
         self._phase = phase
-        self._steps_per_execution = steps_per_execution
+        self.steps_per_execution = steps_per_execution
         self._first_step = first_step
         self._on_window = on_window
+        self._on_error = on_error
         self._choose = choose
         self._wall = wall
         self._examples = examples
@@ -142,7 +145,7 @@ class StepClock:
     @property
     def steps(self) -> int:
         """Steps that ran."""
-        return self.calls * self._steps_per_execution
+        return self.calls * self.steps_per_execution
 
     @property
     def recurring_s(self) -> float:
@@ -170,8 +173,8 @@ class StepClock:
                 return self._first_call(step_function, iterator, entry_s)
             try:
                 outputs = step_function(iterator)
-            except BaseException:
-                self._raise(entry_s)
+            except BaseException as error:
+                self._raise(entry_s, error)
                 raise
             # Only now, since the call after the last batch raises and is no step.
             times_s = calls.times_s
@@ -221,7 +224,10 @@ class StepClock:
 
     def pause(self) -> None:
         """Ends the window: what follows until the next step is no step's time."""
-        if self._started_s is not None and len(self._calls.times_s) > 2:
+        times_s = self._calls.times_s
+        if len(times_s) % 2:
+            times_s.pop()  # an interrupt came between the two of a call
+        if self._started_s is not None and len(times_s) > 2:
             self._guarded(self._end_window)
         if self._calls.times_s and self._wall is not None and not self._raised:
             self._wall.end_steps(self._calls.times_s[-1])
@@ -242,8 +248,13 @@ class StepClock:
         if self._wall is not None:
             self._wall.turn("first step" if is_first_of_run else "steps", entry_s)
         around, self._around_first_call = self._around_first_call, nullcontext()
-        with around:
-            outputs = step_function(source)
+        try:
+            with around:
+                outputs = step_function(source)
+        except BaseException as error:
+            if self._on_error is not None and not _is_end_of_data(error):
+                self._guarded(self._on_error, error)
+            raise
         exit_s = self._now()
         if self._wall is not None and is_first_of_run:
             self._wall.turn("steps", exit_s)
@@ -255,8 +266,19 @@ class StepClock:
             self._calls.due_times = 4  # the window begins with the next call
         return outputs
 
-    def _raise(self, entry_s: float) -> None:
+    def release(self) -> None:
+        """Forgets what steps were fed from, and whom to tell of them."""
+        self._calls.source = _NOTHING
+        self.meter = self._on_error = None
+        self._choose = lambda source: "the call is over"
+        self._accepts = lambda source: False
+        self._on_window = lambda window: None
+        self._chosen.clear()
+
+    def _raise(self, entry_s: float, error: BaseException) -> None:
         self._raised = True
+        if self._on_error is not None and not _is_end_of_data(error):
+            self._guarded(self._on_error, error)
         if self._wall is not None:
             # Mostly the end of the data, which was looked for.
             self._wall.turn("epoch start", entry_s)
@@ -284,7 +306,7 @@ class StepClock:
     def _turn(self) -> None:
         """Reads the meter; begins a window, or ends one that is long enough."""
         if self._started_s is None:
-            first = max(1, FIRST_READING_AFTER_STEPS // self._steps_per_execution)
+            first = max(1, FIRST_READING_AFTER_STEPS // self.steps_per_execution)
             self._calls_to_a_reading = min(first, self._most_calls_to_a_reading)
             self._start(self._stretch())
             self._begin()
@@ -347,7 +369,7 @@ class StepClock:
             phase=self._phase,
             time_s=time.time(),
             step=self.step,
-            steps=stretch.calls * self._steps_per_execution,
+            steps=stretch.calls * self.steps_per_execution,
             duration_s=stretch.duration_s,
             input_wait_s=reading.wait_s,
             examples=None if self._examples is None else self._examples.read(),
@@ -375,10 +397,19 @@ class StepClock:
         except Exception as error:
             self.stop(f"{type(error).__name__}: {error}")
             give_up("Timing steps", error, "Step times are unknown from here on.")
+        except BaseException:  # an interrupt, after which the window's parts may not fit together
+            self._no_window()
+            raise
         spent_s = self._now() - began
         self.overhead_s += spent_s
         if self.calls <= 2:
             self.startup_s += spent_s
+
+
+def _is_end_of_data(error: BaseException) -> bool:
+    import tensorflow as tf
+
+    return isinstance(error, (StopIteration, tf.errors.OutOfRangeError))
 
 
 @functools.cache

@@ -283,9 +283,9 @@ def test_ctrl_c_in_a_step_leaves_whole_files(tmp_path):
 
 def test_nvml_that_vanishes_is_said_once(tmp_path, caplog, monkeypatch):
     # No GPU here: the callback is told of one, and of an NVML that answers once.
-    from keras_gpukit.callbacks import environment
     from keras_gpukit.records.environment import GPUInfo
     from keras_gpukit.records.machine import GPUSample
+    from keras_gpukit.watching import environment
 
     readings = iter([(GPUSample(0, utilization_percent=50.0),)])
 
@@ -299,7 +299,7 @@ def test_nvml_that_vanishes_is_said_once(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(NVMLSensor, "__init__", lambda self, names: None)
     monkeypatch.setattr(NVMLSensor, "read", vanish)
     monkeypatch.setattr(NVMLSensor, "close", lambda self: None)
-    monkeypatch.setattr("keras_gpukit.callbacks.session.SAMPLE_EVERY_S", 0.05)
+    monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.05)
     monitor = gpukit.Monitor(tmp_path)
     model = small_model()
     model.fit(SlowPyDataset(40, 0.02), callbacks=[monitor], verbose=0)

@@ -16,13 +16,13 @@ import tensorflow as tf
 from helpers.training import BATCH, SlowPyDataset, arrays, fast_dataset, slow_dataset, small_model
 
 import keras_gpukit as gpukit
-from keras_gpukit.callbacks import other_captures
 from keras_gpukit.profiling.capturing import capture
 from keras_gpukit.profiling.capturing.drift import Drift, StepDrift, UtilizationDrift
 from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
 from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
 from keras_gpukit.profiling.capturing.triggers import EveryInterval, RequestFile, StepSchedule
 from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.watching import other_captures
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -359,7 +359,7 @@ def test_captures_are_in_the_record_of_the_run(tmp_path):
 @pytest.fixture
 def often(monkeypatch):
     """What happens each second happens each hundredth."""
-    monkeypatch.setattr("keras_gpukit.callbacks.session.SAMPLE_EVERY_S", 0.01)
+    monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.01)
     monkeypatch.setattr("keras_gpukit.input_wait.clock.WINDOW_S", 0.01)
     monkeypatch.setattr("keras_gpukit.profiling.capturing.drift.STRETCH_S", 0.01)
 
@@ -452,7 +452,7 @@ def test_a_signal_is_given_back_after_a_run_that_failed(tmp_path, chance):
         with pytest.raises(RuntimeError):
             small_model().fit(fast_dataset(5), callbacks=[profiler, At(2, fail)], verbose=0)
         deadline = time.monotonic() + 10  # the sampling thread notices, and cannot set handlers
-        while profiler._session is not None and time.monotonic() < deadline:
+        while profiler.member.session is not None and time.monotonic() < deadline:
             time.sleep(0.05)
         if chance == "summary":
             assert profiler.summary.captures == ()
@@ -485,10 +485,10 @@ def test_a_run_that_slows_down_is_captured(tmp_path, often):
 
 def test_gpus_that_turn_idle_are_captured(tmp_path, often, monkeypatch):
     # No GPU here: the callback is told of one, and what NVML would read.
-    from keras_gpukit.callbacks import environment
     from keras_gpukit.records.environment import GPUInfo
     from keras_gpukit.records.machine import GPUSample
     from keras_gpukit.sensors.nvml import NVMLSensor
+    from keras_gpukit.watching import environment
 
     percents = iter([95.0] * 20 + [10.0] * 100_000)
     monkeypatch.setattr(environment, "visible_gpus", lambda: (GPUInfo(0, "NVIDIA H200"),))

@@ -63,7 +63,7 @@ RUN = """
     import tensorflow as tf
 
     import keras_gpukit
-    from keras_gpukit.callbacks import environment, session
+    from keras_gpukit.watching import environment, session
     from keras_gpukit.records.environment import GPUInfo
 
     session.SAMPLE_EVERY_S = 0.05

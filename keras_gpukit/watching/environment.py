@@ -5,8 +5,6 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-import keras
-
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores
@@ -19,6 +17,7 @@ def read_environment(model: Any) -> Environment:
     Args:
         model: The model that is run.
     """
+    import keras
     import tensorflow as tf
 
     strategy = getattr(model, "distribute_strategy", None)
@@ -40,6 +39,20 @@ def read_environment(model: Any) -> Environment:
         replicas=None if strategy is None else strategy.num_replicas_in_sync,
         tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
     )
+
+
+def environment_markdown(environment: Environment) -> str:
+    """Returns the text that TensorBoard shows of a run's environment."""
+    lines = [f"- {name} {version}" for name, version in environment.versions.items()]
+    lines += [f"- GPU {gpu.index}: {gpu.name or 'unknown'}" for gpu in environment.gpus]
+    lines += [] if environment.gpus else ["- no GPU"]
+    lines += [
+        f"- precision {environment.precision}",
+        f"- jit_compile {environment.jit_compile}",
+        f"- steps_per_execution {environment.steps_per_execution}",
+        f"- strategy {environment.strategy}, replicas {environment.replicas}",
+    ]
+    return "\n".join(lines)
 
 
 def _strategy_name(strategy: Any) -> str | None:

@@ -13,12 +13,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import keras
-
-from keras_gpukit.callbacks.frames import find_frame
 from keras_gpukit.errors import give_up
 from keras_gpukit.profiling.capturing.marked_profile import LARGEST_AMENDED_BYTES, amend
 from keras_gpukit.profiling.capturing.profile_files import profile_files
+from keras_gpukit.watching.running_call import find_frame
 from keras_gpukit.writers.whole_file import replace_file
 
 
@@ -37,6 +35,8 @@ class KerasCaptures:
     """
 
     def __init__(self, callbacks: Iterable[Any]) -> None:
+        import keras
+
         self._callbacks = [
             each
             for each in callbacks

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.callbacks.frames import epoch_iterator
 from keras_gpukit.errors import GPUKitError, give_up
 from keras_gpukit.input_wait.choice import MeterChoice
 from keras_gpukit.input_wait.clock import StepClock, StepFunction
@@ -18,8 +17,10 @@ from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.input_wait.tap import make_measurable
 from keras_gpukit.input_wait.tf_private import host_iterator
 from keras_gpukit.input_wait.timed_fetch import RequestMeter
+from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.watching.running_call import epoch_iterator
 
 OnWindow = Callable[[StepWindow], None]
 
@@ -32,7 +33,7 @@ ATTRIBUTES: dict[Phase, str] = {
 
 
 class FirstStepWatch:
-    """Entered around the first step of a call; what fails in it is said and left.
+    """Entered around the first step of a call; what fails in it is logged and skipped.
 
     Attributes:
         before: Called before the step.
@@ -42,14 +43,23 @@ class FirstStepWatch:
 
     def __init__(self) -> None:
         self.spent_s = 0.0
+        self._entered = False
         self.before: list[Callable[[], None]] = []
         self.after: list[Callable[[], None]] = []
 
     def __enter__(self) -> None:
+        self._entered = True
         self._call(self.before)
 
     def __exit__(self, *exception: object) -> None:
-        self._call(self.after)
+        if self._entered:
+            self._call(self.after)
+            self._entered = False
+
+    def close(self) -> None:
+        """Leaves a first step in which an interrupt came, and forgets what was to be called."""
+        self.__exit__()
+        self.before, self.after = [], []
 
     def _call(self, actions: list[Callable[[], None]]) -> None:
         began = time.perf_counter()
@@ -57,20 +67,20 @@ class FirstStepWatch:
             try:
                 action()
             except Exception as error:
-                give_up("Watching the first step", error, "What it would have told is unknown.")
+                give_up("Watching the first step", error, "What it would have measured is unknown.")
         self.spent_s += time.perf_counter() - began
 
 
 class StepFunctions:
-    """Has a clock around each step function that somebody watches.
+    """Has a clock around each step function that is watched.
 
     Args:
         model: The model that is run.
         phase: What is run; its first step is the one that can be watched.
         first_step: Global step before it.
-        on_window: Called with each finished window of steps, before those who watch.
+        on_window: Called with each finished window of steps, before those that `watch` was given.
         is_over: Whether the call has ended.
-        wall: Is told which part of the call's wall time begins.
+        wall: Where the call's wall time goes.
         stood_still_since: Whether the process stood still since a moment.
     """
 
@@ -88,6 +98,7 @@ class StepFunctions:
         self.pipelines: dict[Phase, PipelineWatch] = {}
         self.request_meter = RequestMeter()
         self.first_call = FirstStepWatch()
+        self.on_error: list[Callable[[BaseException], None]] = []
         self._model = model
         self._phase = phase
         self._first_step = first_step
@@ -96,7 +107,9 @@ class StepFunctions:
         self._wall = wall
         self._stood_still_since = stood_still_since
         self._watchers: dict[Phase, list[OnWindow]] = {}
-        self._unwrapped: dict[Phase, tuple[Any, Any]] = {}
+        self._totals: dict[Phase, StepTotals] = {}
+        # The original step function, and what took its place: the latest last.
+        self._wrapped: dict[Phase, tuple[Any, list[Any]]] = {}
         self._on_pause: dict[Phase, list[Callable[[], None]]] = {}
 
     @property
@@ -109,6 +122,10 @@ class StepFunctions:
         """What timing and watching the first steps cost once."""
         return self.first_call.spent_s + sum(clock.startup_s for clock in self.clocks.values())
 
+    def totals(self, phase: Phase) -> StepTotals:
+        """A phase's windows, added up."""
+        return self._totals.setdefault(phase, StepTotals(phase))
+
     def watch(self, phase: Phase, on_window: OnWindow) -> None:
         """Has a phase's step function timed.
 
@@ -117,7 +134,7 @@ class StepFunctions:
             on_window: Called with each finished window of steps.
         """
         self._watchers.setdefault(phase, []).append(on_window)
-        if phase not in self._unwrapped:
+        if phase not in self._wrapped:
             self._wrap(phase)
 
     def surround(
@@ -137,9 +154,10 @@ class StepFunctions:
         Raises:
             GPUKitError: If the phase has no step function that can be put back afterwards.
         """
-        original, wrapped = self._unwrapped.get(phase, (None, None))
+        original, wrappers = self._wrapped.get(phase, (None, []))
+        wrapped = wrappers[-1] if wrappers else None
         if original is None or getattr(self._model, ATTRIBUTES[phase]) is not wrapped:
-            raise GPUKitError("the step function is not Keras' own, or somebody else replaced it")
+            raise GPUKitError("the step function is not Keras' own, or other code replaced it")
         inside = getattr(wrapped, "__wrapped__", original)
         surrounded = around(inside)
         latest: weakref.ref[Any] | None = None
@@ -153,10 +171,8 @@ class StepFunctions:
                 latest = weakref.ref(iterator)
             return surrounded(iterator)
 
-        wrapped = self.clocks[phase].wrap(choose)
-        setattr(self._model, ATTRIBUTES[phase], wrapped)
-        self._unwrapped[phase] = (original, wrapped)
         self._on_pause.setdefault(phase, []).append(on_pause)
+        self._replace(phase, original, self.clocks[phase].wrap(choose))
 
     def pause(self, phase: Phase) -> None:
         """A phase's steps are interrupted, by an epoch's end or a validation."""
@@ -166,29 +182,46 @@ class StepFunctions:
             self.clocks[phase].pause()
 
     def unwatch(self, phase: Phase) -> None:
-        """A phase is over: its step function is set back."""
+        """A phase is over: its step function is restored."""
         self.pause(phase)
         self._watchers.pop(phase, None)
-        if phase not in self._unwrapped:
+        if phase not in self._wrapped:
             return
-        original, wrapped = self._unwrapped.pop(phase)
-        if getattr(self._model, ATTRIBUTES[phase], None) is wrapped:
+        original, wrappers = self._wrapped[phase]
+        current = getattr(self._model, ATTRIBUTES[phase], None)
+        if any(current is each for each in wrappers):
             # What another session put underneath and has left since goes too.
             while hasattr(original, "gpukit_left"):
                 original = original.gpukit_left
             setattr(self._model, ATTRIBUTES[phase], original)
-        else:
-            # Somebody else wrapped or replaced the function since; it is theirs now.
-            wrapped.gpukit_left = original
-            if _is_within(wrapped, getattr(self._model, ATTRIBUTES[phase], None)):
+        elif current is not original:
+            # Other code wrapped or replaced the function since, and its owner keeps it.
+            wrappers[-1].gpukit_left = original
+            if _is_within(wrappers[-1], current):
                 self.clocks[phase].leave()
             else:
                 self.clocks[phase].stop("the step function was replaced while it was watched")
+        # Only now: should an interrupt come, this is repeated.
+        del self._wrapped[phase]
 
-    def set_back(self) -> None:
+    def restore(self) -> None:
         """Every phase is over."""
-        for phase in tuple(self._unwrapped):
+        for phase in tuple(self._wrapped):
             self.unwatch(phase)
+        self.first_call.close()
+
+    def release(self) -> None:
+        """Forgets the data and the callbacks of a call that is over."""
+        for clock in self.clocks.values():
+            clock.release()
+        for actions in (self._watchers, self._on_pause, self.pipelines):
+            actions.clear()
+        self.on_error.clear()
+
+    def _replace(self, phase: Phase, original: Any, wrapped: Any) -> None:
+        # Noted before it is put in place: should an interrupt come, it is found and removed.
+        self._wrapped.setdefault(phase, (original, []))[1].append(wrapped)
+        setattr(self._model, ATTRIBUTES[phase], wrapped)
 
     def _wrap(self, phase: Phase) -> None:
         original = getattr(self._model, ATTRIBUTES[phase])
@@ -198,15 +231,14 @@ class StepFunctions:
         if phase != "predict":
             make_measurable(epoch_iterator(phase))
         if original is None:
-            # A loop of the user's own drives the callbacks. Wrapped, it would look made to Keras.
+            # A loop in user code drives the callbacks. Wrapped, it would look made to Keras.
             clock.unknown_because = "Keras had not made the step function when the run began"
             return
         if phase == "predict":
             wrapped = clock.wrap_batches(original, self.request_meter)
         else:
             wrapped = clock.wrap(original)
-        setattr(self._model, ATTRIBUTES[phase], wrapped)
-        self._unwrapped[phase] = (original, wrapped)
+        self._replace(phase, original, wrapped)
 
     def _make_clock(self, phase: Phase, step_function: Any) -> StepClock:
         steps_per_execution = self._model.steps_per_execution
@@ -222,14 +254,20 @@ class StepFunctions:
             self.pipelines[phase] = choose.pipeline
 
         def on_window(window: StepWindow) -> None:
-            for tell in (self._on_window, *self._watchers.get(phase, ())):
-                tell(window)
+            self.totals(phase).add(window)
+            for action in (self._on_window, *self._watchers.get(phase, ())):
+                action(window)
+
+        def on_error(error: BaseException) -> None:
+            for action in tuple(self.on_error):
+                action(error)
 
         return StepClock(
             phase=phase,
             steps_per_execution=steps_per_execution,
             first_step=self._first_step,
             on_window=on_window,
+            on_error=on_error if phase == self._phase else None,
             examples=ExampleCounter(self._model) if phase != "predict" else None,
             around_first_call=self.first_call if phase == self._phase else None,
             choose=choose,
@@ -240,7 +278,7 @@ class StepFunctions:
 
     def _accepts(self, source: Any) -> bool:
         # `train_on_batch` in a callback calls the step function too, from a plain iterator; and
-        # after a run that failed somebody else's may come before the step function is set back.
+        # after a run that failed, another call may come before the step function is restored.
         fed_by_fit = source is self.request_meter or host_iterator(source) is not None
         return fed_by_fit and not self._is_over()
 

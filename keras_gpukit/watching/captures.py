@@ -1,0 +1,171 @@
+"""Captures profiles in a watched `fit`: what asks for one is wired to the recorder."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from keras_gpukit.errors import give_up, logger
+from keras_gpukit.profiling.capturing.drift import StepDrift, UtilizationDrift
+from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
+from keras_gpukit.profiling.capturing.triggers import (
+    EveryInterval,
+    RequestFile,
+    RequestSignal,
+    StepSchedule,
+)
+from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
+from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.sensors.nvml import NVMLSensor
+from keras_gpukit.watching.other_captures import KerasCaptures, callbacks_of_fit
+from keras_gpukit.watching.session import Session
+from keras_gpukit.writers.run_log import FOLDER
+
+REQUEST_FILE = "capture"
+
+
+@dataclass(frozen=True)
+class CaptureSettings:
+    """What captures are limited by, and what asks for them; see `Profiler`."""
+
+    limits: Limits
+    at_steps: tuple[int, ...]
+    every_steps: int | None
+    every_minutes: float | None
+    on_demand: bool
+    signal: signal.Signals | None
+    slower: float | None
+    stall_rise: float | None
+    utilization_drop: float | None
+
+
+class CaptureWatch:
+    """Captures profiles in one `fit`.
+
+    Args:
+        session: The `fit`.
+        log_dir: Profiles go to `<log_dir>/gpukit/plugins/profile`.
+        settings: When, and within which limits.
+        epoch_steps: Steps of an epoch, where that is known.
+
+    Raises:
+        GPUKitError: If the model has no step function that can be wrapped.
+    """
+
+    def __init__(
+        self, session: Session, log_dir: Path, settings: CaptureSettings, epoch_steps: int | None
+    ) -> None:
+        self._settings = settings
+        self._request_signal: RequestSignal | None = None
+        self._nvml: NVMLSensor | None = None
+        self._others = KerasCaptures(callbacks_of_fit())
+        self._recorder = Recorder(
+            log_dir,
+            settings.limits,
+            StepSchedule(settings.at_steps, settings.every_steps),
+            first_step=session.step,
+            steps_per_execution=session.model.steps_per_execution,
+            epoch_steps=epoch_steps,
+            global_step=lambda: session.first_step + session.steps("fit"),
+            kept_out_by=self._others.within,
+            tell=lambda record: _write(session, record),
+        )
+        self._watch_steps(session, self._recorder)
+
+    def start(self, session: Session, log_dir: Path) -> None:
+        """Starts to look for what asks for a capture between steps."""
+        self._watch_clock_and_file(session, self._recorder, log_dir)
+        self._watch_signal(self._recorder)
+        self._watch_gpus(session, self._recorder)
+
+    def close(self) -> None:
+        """Ends a running capture and waits for it to be written."""
+        if self._request_signal is not None:
+            self._request_signal.close()
+        if self._nvml is not None:
+            self._nvml.close()
+        self._recorder.close()
+
+    @property
+    def record(self) -> ProfilerRecord:
+        """What became of the captures."""
+        return self._recorder.record
+
+    def amend_others(self) -> None:
+        """Has the Profile tab find the steps in what Keras' own callback captured."""
+        self._others.amend()
+
+    def _watch_steps(self, session: Session, recorder: Recorder) -> None:
+        drift = StepDrift(self._settings.slower, self._settings.stall_rise)
+
+        def on_window(window: StepWindow) -> None:
+            if recorder.is_capturing:
+                drift.skip()
+            elif (told := drift.add(window)) is not None:
+                recorder.want(*told)
+
+        def on_pause() -> None:
+            interrupted = session.ending == "interrupted"
+            recorder.pause("the run was interrupted" if interrupted else "the epoch ended")
+
+        session.on_window("fit", on_window)
+        session.around_steps(recorder.wrap, on_pause)
+
+    def _watch_clock_and_file(self, session: Session, recorder: Recorder, log_dir: Path) -> None:
+        if self._settings.on_demand:
+            request = RequestFile(log_dir / FOLDER / REQUEST_FILE)
+
+            def look_for_file() -> None:
+                if (reason := request.due()) is not None:
+                    recorder.want("file", reason)
+
+            session.every_second(f"whether {REQUEST_FILE} asks for a capture", look_for_file)
+        if self._settings.every_minutes is not None:
+            interval = EveryInterval(self._settings.every_minutes * 60, time.perf_counter())
+
+            def look_at_clock() -> None:
+                if (reason := interval.due(time.perf_counter())) is not None:
+                    recorder.want("time", reason)
+
+            session.every_second("whether the time for a capture has come", look_at_clock)
+
+    def _watch_signal(self, recorder: Recorder) -> None:
+        if self._settings.signal is None:
+            return
+        if threading.current_thread() is not threading.main_thread():
+            logger.warning(
+                "keras_gpukit: %s asks for no capture: this fit is not on the main thread, the "
+                "only one that Python lets handle signals. Training goes on.",
+                self._settings.signal.name,
+            )
+            return
+        self._request_signal = RequestSignal(
+            self._settings.signal, lambda reason: recorder.want("signal", reason)
+        )
+
+    def _watch_gpus(self, session: Session, recorder: Recorder) -> None:
+        if self._settings.utilization_drop is None or not session.environment.gpus:
+            return
+        try:
+            self._nvml = nvml = NVMLSensor(session.environment.gpus)
+        except Exception as error:
+            give_up("Reading GPUs through NVML", error, "Idle GPUs make no captures.")
+            return
+        drift = UtilizationDrift(self._settings.utilization_drop * 100)
+
+        def look() -> None:
+            if not session.in_steps or recorder.is_capturing:
+                return  # a validation or a checkpoint leaves GPUs idle too
+            readings = [sample.utilization_percent for sample in nvml.read()]
+            known = [reading for reading in readings if reading is not None]
+            if known and (told := drift.add(sum(known) / len(known))) is not None:
+                recorder.want(*told)
+
+        session.every_second("how busy GPUs are", look)
+
+
+def _write(session: Session, record: CaptureRecord) -> None:
+    session.record("capture", record, record.first_step)
