@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FAST := $(wildcard $(addprefix tests/,records rules reports writers saved_runs configure tensorboard_plugin cli))
 
-.PHONY: demo test lint docs screenshots clean
+.PHONY: demo test test-fast test-all lint docs screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
@@ -11,6 +12,14 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	$(BIN)/pytest -n 2 -m "not browser"
 	$(BIN)/pytest -m browser  # these share a fit and a TensorBoard, which need both cores
+
+# The tests that need no TensorFlow: seconds.
+test-fast: $(VENV)/installed
+	$(BIN)/pytest --no-tensorflow -m "not (tensorflow or slow or browser)" $(FAST)
+
+# Everything that `test` runs, in one process: for a machine whose GPU two would share.
+test-all: $(VENV)/installed
+	$(BIN)/pytest
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib.abc import MetaPathFinder
 
 # Before TensorFlow is loaded: its own log is not what the tests are about.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -19,6 +20,33 @@ from helpers.processes import environment
 
 # A shell that starts the tests in the background has interrupts ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--no-tensorflow",
+        action="store_true",
+        help="fail tests that import TensorFlow or Keras in this process",
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--no-tensorflow"):
+        sys.meta_path.insert(0, NoTensorFlow())
+
+
+def pytest_sessionfinish(session):
+    if session.config.getoption("--no-tensorflow"):
+        assert not {"tensorflow", "keras"} & sys.modules.keys()
+
+
+class NoTensorFlow(MetaPathFinder):
+    """Refuses to import TensorFlow and Keras, so that the test that tries to is the one to fail."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"tensorflow", "keras"}:
+            raise ModuleNotFoundError(f"{name} is not to be imported here", name=name)
+        return
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -59,6 +59,7 @@ def test_version():
     assert result.returncode == 0
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("name", keras_gpukit.__all__)
 def test_public_names_resolve_and_are_documented(name):
     assert getattr(keras_gpukit, name) is not None
@@ -103,6 +104,7 @@ def test_demo_without_scikit_learn_says_what_to_install(monkeypatch, capsys):
     assert 'pip install "keras-gpukit[demo]"' in capsys.readouterr().err
 
 
+@pytest.mark.tensorflow
 def test_demo_with_an_unwritable_data_folder_says_so(tmp_path):
     (tmp_path / "file").touch()
     result = python("-m", "keras_gpukit", "demo", f"--data-dir={tmp_path / 'file' / 'folder'}")
@@ -111,6 +113,7 @@ def test_demo_with_an_unwritable_data_folder_says_so(tmp_path):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.tensorflow
 def test_images_are_written_once_and_whole(tmp_path):
     paths, labels = image_files(tmp_path)
     assert len(set(paths)) == len(labels) == COUNT
@@ -121,6 +124,7 @@ def test_images_are_written_once_and_whole(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.tensorflow
 @pytest.mark.slow
 def test_demo_finds_the_slow_input_and_cures_it(tmp_path):
     result = python(

@@ -95,6 +95,7 @@ def test_a_tensorflow_that_cannot_be_imported_is_a_finding(examine):
     assert "libfoo.so.1" in text
 
 
+@pytest.mark.tensorflow
 def test_this_very_machine(run_script):
     """The real facts, in a process of their own; whatever they are, the answer is consistent."""
     done = run_script(

@@ -5,6 +5,8 @@ import re
 import pytest
 from helpers.processes import ROOT
 
+pytestmark = pytest.mark.tensorflow
+
 GUIDE = ROOT / "docs" / "guides" / "configure.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
 

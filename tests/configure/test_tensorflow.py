@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.tensorflow
+
 CASES = sorted(
     path for path in (Path(__file__).parent / "cases").glob("*.py") if path.name != "stand_in.py"
 )

@@ -11,9 +11,7 @@ from dataclasses import replace
 
 import pytest
 from helpers.recorded_runs import BEGAN_S, GIB, STEPS, SUMMARY, run_lines, window, write_lines
-from helpers.training import fast_dataset, small_model
 
-from keras_gpukit import Monitor
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.report import Report
@@ -58,7 +56,12 @@ def test_a_run_is_read_back(tmp_path):
     assert run.memory["GPU:0"].figures["peak_bytes"].highest == pytest.approx(5 * GIB, rel=1e-5)
 
 
+@pytest.mark.tensorflow
 def test_a_real_run_is_read_back_as_the_callback_has_it(tmp_path):
+    from helpers.training import fast_dataset, small_model
+
+    from keras_gpukit import Monitor
+
     monitor = Monitor(tmp_path / "logs")
     data = fast_dataset(40)
     small_model().fit(data, epochs=2, validation_data=data, verbose=0, callbacks=[monitor])

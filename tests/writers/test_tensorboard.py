@@ -22,6 +22,8 @@ from helpers.processes import environment
 
 from keras_gpukit.writers.event_file import LAYOUT
 
+pytestmark = pytest.mark.tensorflow
+
 DEADLINE_S = 120
 GPU_TAGS = {
     f"gpu/{index}/{name}"
