@@ -41,12 +41,12 @@ from rich.console import Console
 from rich.table import Table
 
 import keras_gpukit.experiments.diagnose as experiment
-from keras_gpukit.experiments.diagnosing.processor_time import (
+from keras_gpukit.experiments.diagnosing.turns import REST_S, Tell
+from keras_gpukit.measuring.processor_time import (
     busy_cpu_s,
     own_cpu_s,
     wait_until_quiet,
 )
-from keras_gpukit.experiments.diagnosing.turns import REST_S, Tell
 from keras_gpukit.records.diagnosis import Diagnosis
 
 BATCH, FEATURES, BATCHES = 64, 256, 48

@@ -34,11 +34,12 @@ from results_file import save
 from rich.console import Console
 from rich.table import Table
 
-from keras_gpukit.experiments.rates import compute_rate, hold, rate_of
 from keras_gpukit.experiments.sources import endless
 from keras_gpukit.experiments.tune_input import tune_input
 from keras_gpukit.experiments.tuning.py_dataset import PyDatasetTuning
-from keras_gpukit.experiments.untouched import untouched
+from keras_gpukit.measuring.held_batches import hold
+from keras_gpukit.measuring.rates import compute_rate, rate_of
+from keras_gpukit.measuring.untouched import untouched
 
 GOAL = 0.9
 SIZE = 64

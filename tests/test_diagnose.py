@@ -25,13 +25,15 @@ from training import (
     without_autotuning,
 )
 
-from keras_gpukit.experiments import private_state
 from keras_gpukit.experiments.diagnose import diagnose
 from keras_gpukit.experiments.diagnosing import turns
 from keras_gpukit.experiments.diagnosing.judging import judge
-from keras_gpukit.experiments.rates import compute_rate, hold, replay, within_fit
 from keras_gpukit.experiments.sources import endless
-from keras_gpukit.experiments.untouched import put_back, untouched
+from keras_gpukit.measuring import global_state
+from keras_gpukit.measuring.held_batches import hold, replay
+from keras_gpukit.measuring.inside_fit import within_fit
+from keras_gpukit.measuring.rates import compute_rate
+from keras_gpukit.measuring.untouched import put_back, untouched
 from keras_gpukit.records.diagnosis import Rate, Round
 from keras_gpukit.reports.diagnosis import conclusions, print_diagnosis
 
@@ -123,13 +125,13 @@ def find_state(model: keras.Model) -> dict:
         "traced": list(getattr(model, "traced", [])),
         "python": random.getstate(),
         "numpy": [np.array(part).tolist() for part in np.random.get_state()],
-        "tensorflow": private_state.eager_seeds().getstate(),
+        "tensorflow": global_state.eager_seeds().getstate(),
         "keras": keras_seed(),
     }
 
 
 def keras_seed() -> list[int] | None:
-    generator = getattr(private_state.keras_globals(), "global_seed_generator", None)
+    generator = getattr(global_state.keras_globals(), "global_seed_generator", None)
     return None if generator is None else generator.state.numpy().tolist()
 
 
@@ -504,10 +506,10 @@ def test_says_in_words_what_there_is_to_gain():
 def test_private_names_are_still_there():
     tf.random.set_seed(1)
     tf.random.get_global_generator()
-    assert hasattr(private_state.keras_globals(), "__dict__")
-    assert isinstance(private_state.eager_seeds(), random.Random)
-    assert isinstance(private_state.global_generator(), tf.random.Generator)
-    assert private_state.keeps_its_items_inside(keras.optimizers.SGD()._variables)
+    assert hasattr(global_state.keras_globals(), "__dict__")
+    assert isinstance(global_state.eager_seeds(), random.Random)
+    assert isinstance(global_state.global_generator(), tf.random.Generator)
+    assert global_state.keeps_its_items_inside(keras.optimizers.SGD()._variables)
 
 
 def test_random_numbers_go_on_as_before():

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from keras_gpukit.experiments.tuning.rounds import LEAST, Gain, Read, compare
+from keras_gpukit.measuring.rounds import LEAST, Gain, Read, compare
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.tuning import Ending, Trial
 
