@@ -8,6 +8,7 @@ from typing import Any
 
 from keras_gpukit.measuring.held_batches import replay
 from keras_gpukit.measuring.inside_fit import Step, within_fit
+from keras_gpukit.measuring.intervals import summarize
 from keras_gpukit.records.diagnosis import Rate
 
 # Of so many, three that were disturbed are left out of the interval on either side.
@@ -42,7 +43,7 @@ def compute_rate(model: Any, batches: Any, *, seconds: float, rounds: int = ROUN
         rates.extend(rate_of(train, seconds / rounds, batches=batches_each) for _ in range(rounds))
 
     within_fit(model, replay(batches), experiment)
-    return Rate.of(rates)
+    return summarize(rates)
 
 
 def rate_of(call: Call, seconds: float, *, batches: int = 1, settling: float = SETTLING) -> float:
