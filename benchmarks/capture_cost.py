@@ -5,13 +5,11 @@
 In one fit, blocks of 150 steps come in turn: one in which `Profiler` captures, one in which a
 callback calls `tf.profiler.experimental.start` and `stop` around as many steps, and a bare one.
 What a capture costs in all is how much longer its block takes than the bare one after it: also
-what it costs beside training, while the profile is written. The medians' intervals are 95 %, by
-bootstrap over rounds.
+what it costs beside training, while the profile is written. The medians' intervals are 95 %.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import tempfile
@@ -22,12 +20,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
-from overhead import median_interval
+from harness import argument_parser, print_table
 from results_file import save
-from rich.console import Console
-from rich.table import Table
 
 import keras_gpukit as gpukit
+from keras_gpukit.measuring.intervals import median_interval
 
 BLOCK = 150
 ROUND = 3 * BLOCK
@@ -144,18 +141,16 @@ def mark_us() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--json", help="write the figures to this file")
     options = parser.parse_args()
     rows = [measure(steps, options.rounds) for steps in (10, 50)]
     marking_us = mark_us()
-    table = Table(title=f"marking a step where nothing is captured: {marking_us:.2f} us")
-    for column in rows[0]:
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*(shown(value) for value in row.values()))
-    Console(width=200).print(table)
+    print_table(
+        f"marking a step where nothing is captured: {marking_us:.2f} µs",
+        list(rows[0]),
+        [[shown(value) for value in row.values()] for row in rows],
+    )
     if options.json:
         save(options.json, __file__, mark_us=marking_us, captures=rows, rounds=options.rounds)
 

@@ -4,7 +4,7 @@
 
 Each round runs every variant once, in an order of its own, and compares it with the mean of the
 round's two bare runs; how far the second of these is off shows what the machine's own noise is. Two
-estimates are told: the median of the ratios with its 95 % interval (bootstrap over rounds), and the
+estimates are told: the median of the ratios with its 95 % interval, and the
 ratio of the fastest tenths. Other work on the machine only ever makes a run slower, so the fastest
 runs are those that were least disturbed. Keras' own callback, which goes on writing after its run,
 has rounds to itself, so that it slows no other variant down.
@@ -12,25 +12,22 @@ has rounds to itself, so that it slows no other variant down.
 
 from __future__ import annotations
 
-import argparse
 import os
-import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
 import tensorflow as tf
+from harness import argument_parser, in_turns, print_table
 from results_file import save
-from rich.console import Console
-from rich.table import Table
 
 import keras_gpukit as gpukit
+from keras_gpukit.measuring.intervals import median_interval
 
 BATCH = 32
 KERAS = "keras TensorBoard(update_freq='batch')"
@@ -59,13 +56,6 @@ def fastest(durations: list[float]) -> float:
     return sorted(durations)[len(durations) // 10]
 
 
-def median_interval(values: list[float]) -> tuple[float, float]:
-    """95 % interval of the median, by bootstrap."""
-    draw = random.Random(0)
-    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(2000))
-    return medians[50], medians[1949]
-
-
 class EpochTime(keras.callbacks.Callback):
     """Times an epoch. The whole of `fit` would not do: it ends when tf.data's autotuning next wakes
     up, which it does at intervals that double."""
@@ -81,14 +71,6 @@ def epoch_s(model: keras.Model, dataset: tf.data.Dataset, *callbacks) -> float:
     clock = EpochTime()
     model.fit(dataset, verbose=0, callbacks=[*callbacks, clock])
     return clock.duration_s
-
-
-def interleave(variants: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {name: [] for name in variants}
-    for round_number in range(rounds):
-        for name in random.Random(round_number).sample(sorted(variants), len(variants)):
-            times[name].append(variants[name]())
-    return times
 
 
 def compare(times: dict[str, list[float]], steps: int, known: dict) -> dict[str, dict[str, float]]:
@@ -112,10 +94,9 @@ def compare(times: dict[str, list[float]], steps: int, known: dict) -> dict[str,
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="What watching a run costs.")
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=70)
     parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--json", help="where the figures are written")
     arguments = parser.parse_args()
 
     model, dataset = build_model(), build_dataset(arguments.steps)
@@ -150,7 +131,7 @@ def main() -> int:
     rows, step_ms = {}, []
     for name, rounds in (("gpukit.Monitor", arguments.rounds), (KERAS, arguments.rounds // 7)):
         compared = {each: variants[each] for each in ("bare", "bare again", name)}
-        times = interleave(compared, rounds)
+        times = in_turns(compared, rounds)
         step_ms += [duration / arguments.steps * 1e3 for duration in times["bare"]]
         rows |= compare(times, arguments.steps, rows)
     result = {
@@ -162,26 +143,22 @@ def main() -> int:
         "once_ms": statistics.median(once_s) * 1e3,
     }
 
-    table = Table(
-        title=f"step of {result['step_ms']:.2f} ms, {arguments.steps} steps a fit, "
-        f"{arguments.rounds} rounds"
-    )
-    headings = ("callback", "ratio, median", "95 %", "ratio, fastest tenth", "added µs a step")
-    for heading in headings:
-        table.add_column(heading)
-    for name, row in rows.items():
-        table.add_row(
-            name,
-            f"{row['ratio_median']:.3f}",
-            f"{row['ratio_median_low']:.3f} to {row['ratio_median_high']:.3f}",
-            f"{row['ratio_fastest']:.3f}",
-            f"{row['added_us_fastest']:.1f}",
-        )
-    console = Console(width=110)
-    console.print(table)
-    console.print(
-        f"What Monitor says of itself: {result['own_account_us']:.1f} µs a step and "
-        f"{result['once_ms']:.0f} ms once"
+    print_table(
+        f"step of {result['step_ms']:.2f} ms, {arguments.steps} steps a fit, "
+        f"{arguments.rounds} rounds",
+        ("callback", "ratio, median", "95 %", "ratio, fastest tenth", "added µs a step"),
+        [
+            (
+                name,
+                f"{row['ratio_median']:.3f}",
+                f"{row['ratio_median_low']:.3f} to {row['ratio_median_high']:.3f}",
+                f"{row['ratio_fastest']:.3f}",
+                f"{row['added_us_fastest']:.1f}",
+            )
+            for name, row in rows.items()
+        ],
+        f"Monitor's own account: {result['own_account_us']:.1f} µs a step and "
+        f"{result['once_ms']:.0f} ms once",
     )
     if arguments.json:
         save(arguments.json, __file__, **result)

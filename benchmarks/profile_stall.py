@@ -2,7 +2,7 @@
 
     python benchmarks/profile_stall.py --json benchmarks/results/profile_stall.json
 
-Real fits, of pipelines and steps that take known times (`stall_pipelines.py` and
+Real fits, of pipelines and steps that take known times (`planted/known_times.py` and
 `stall_combinations.py`). Each is watched by `InputStall` and captured whole by `Profiler`; the
 capture is then read by `keras_gpukit.profiling` and by xprof.
 
@@ -14,16 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
-from collections import defaultdict
-from pathlib import Path
 
+from harness import argument_parser, by_way_of_running, in_own_process, print_table
 from results_file import save
-from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 NAMES = """
 serial/graph/spe1/one/0 serial/graph/spe1/one/50 serial/graph/spe1/one/90
@@ -39,8 +34,8 @@ LIMIT_S = 280
 
 def measure(names: list[str]) -> None:
     """Measures combinations of one way of running, and prints a line of JSON for each."""
+    from planted.known_times import PIPELINES
     from stall_combinations import Way
-    from stall_pipelines import PIPELINES
 
     import keras_gpukit as gpukit
     from keras_gpukit.profiling import ask_xprof, find_profiles, read_profile
@@ -75,47 +70,28 @@ def measure(names: list[str]) -> None:
     os._exit(0)
 
 
-def grouped() -> list[list[str]]:
-    """Those that can be measured in one process: devices are settled when TensorFlow starts."""
-    ways: dict[str, list[str]] = defaultdict(list)
-    for name in NAMES.split():
-        _, *way, _ = name.split("/")
-        ways["/".join(way)].append(name)
-    return list(ways.values())
-
-
 def points(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else 100 * abs(one - other)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path)
+    parser = argument_parser(__doc__)
     parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
         measure(arguments.measure)
     rows = []
-    for names in track(grouped(), "ways of running"):
-        finished = subprocess.run(
-            [sys.executable, __file__, "--measure", *names],
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=LIMIT_S,
-            check=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        )
-        rows += [json.loads(line) for line in finished.stdout.splitlines()]
-    table = Table("", "step ms", "always on", "capture", "xprof", "off always on", "off xprof")
-    table.columns[0].no_wrap = True
+    for names in track(by_way_of_running(NAMES.split()), "ways of running"):
+        rows += in_own_process(__file__, ["--measure", *names], LIMIT_S)
+    cells = []
     for row in rows:
         row["off_always_on_points"] = points(row["capture"], row["always_on"])
         row["off_xprof_points"] = points(row["capture"], row["xprof"])
         percents = [row[key] and 100 * row[key] for key in ("always_on", "capture", "xprof")]
-        offs = row["off_always_on_points"], row["off_xprof_points"]
-        cells = [row["step_ms"], *percents, *offs]
-        table.add_row(row["name"], *("-" if cell is None else f"{cell:.1f}" for cell in cells))
-    Console(width=110).print(table)
+        figures = row["step_ms"], *percents, row["off_always_on_points"], row["off_xprof_points"]
+        cells.append((row["name"], *("-" if one is None else f"{one:.1f}" for one in figures)))
+    headings = ("", "step ms", "always on", "capture", "xprof", "off always on", "off xprof")
+    print_table("Input stall, in percent", headings, cells)
     if arguments.json:
         save(arguments.json, __file__, rows=rows, steps=STEPS)
 

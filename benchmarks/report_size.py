@@ -1,6 +1,6 @@
 """How long the report of a very long run takes, and how large it gets.
 
-    python benchmarks/report_size.py [--windows 1000000] [--save FILE]
+    python benchmarks/report_size.py [--windows 1000000] [--json FILE]
 
 Writes a `run.jsonl` as a run of that many windows of steps would: about one each second, a reading
 of the host with each. A single window in the middle is twenty times as slow as the others, and must
@@ -9,7 +9,6 @@ still be seen.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import subprocess
 import sys
@@ -18,7 +17,8 @@ import time
 from pathlib import Path
 
 import msgspec
-import results_file
+from harness import argument_parser
+from results_file import save
 
 from keras_gpukit.records.machine import HostSample
 from keras_gpukit.records.steps import StepWindow
@@ -30,17 +30,16 @@ OUTLIER = 20.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--windows", type=int, default=1_000_000)
-    parser.add_argument("--save", help="write the figures to this JSON file")
     args = parser.parse_args()
     rows = {}
     for name, has_host in (("windows alone", False), ("with readings of the host", True)):
         with tempfile.TemporaryDirectory() as folder:
             rows[name] = measure(Path(folder), args.windows, has_host)
         print(f"{name:<28}", *(f"{key} {value:,.1f}" for key, value in rows[name].items()))
-    if args.save:
-        results_file.save(args.save, __file__, windows=args.windows, rows=rows)
+    if args.json:
+        save(args.json, __file__, windows=args.windows, rows=rows)
 
 
 def measure(folder: Path, windows: int, has_host: bool) -> dict[str, float]:

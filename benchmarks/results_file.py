@@ -1,13 +1,17 @@
-"""Figures with the machine and the versions that they were measured on, as a JSON file."""
+"""Results as a JSON file, together with the machine and the versions they were measured on."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import psutil
+import pynvml
 
 
 def save(
@@ -16,15 +20,75 @@ def save(
     """Writes the figures of a benchmark.
 
     Args:
-        path: Where to.
-        benchmark: Its file, `__file__`.
-        versions: Of TensorFlow and Keras; those that are installed by default.
+        path: The file to write.
+        benchmark: The script, `__file__`.
+        versions: Versions of TensorFlow and Keras, where other ones than those installed ran.
         **figures: What was measured, and how.
     """
     result = {
         "command": f"python benchmarks/{Path(benchmark).name}",
-        "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "gpus": 0},
-        "versions": versions or {name: metadata.version(name) for name in ("tensorflow", "keras")},
+        "machine": machine(),
+        "versions": {**installed_versions(), **(versions or {})},
         **figures,
     }
     Path(path).write_text(json.dumps(result, indent=2) + "\n")
+
+
+def saved_rows(path: str | Path | None, key: str = "pipelines") -> dict[str, Any]:
+    """Returns the rows of an earlier run, to which a run with `--only` adds its own."""
+    if path is None or not Path(path).exists():
+        return {}
+    return dict(json.loads(Path(path).read_text())[key])
+
+
+def machine() -> dict[str, Any]:
+    """Describes this machine; None stands for what it does not report."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    driver, gpus = nvidia()
+    return {
+        "processor": processor_model(),
+        "cores": os.cpu_count(),
+        "usable_cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "system": platform.platform(),
+        "gpus": gpus,
+        "driver": driver,
+    }
+
+
+def processor_model() -> str | None:
+    """Returns the CPU's name as Linux reports it, else as Python does."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine() or None
+
+
+def nvidia() -> tuple[str | None, list[dict[str, Any]]]:
+    """Returns the driver's version and the GPUs; None and no GPU where there is no driver."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None, []
+    try:
+        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        gpus = [
+            {
+                "name": pynvml.nvmlDeviceGetName(handle),
+                "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(handle).total,
+            }
+            for handle in handles
+        ]
+        return pynvml.nvmlSystemGetDriverVersion(), gpus
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def installed_versions() -> dict[str, str]:
+    names = ("tensorflow", "keras", "numpy")
+    return {"python": ".".join(map(str, sys.version_info[:3]))} | {
+        name: metadata.version(name) for name in names
+    }

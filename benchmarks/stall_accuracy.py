@@ -2,7 +2,7 @@
 
     python benchmarks/stall_accuracy.py --json benchmarks/results/stall_accuracy.json
 
-Real fits, of pipelines and steps that take known times (`stall_pipelines.py` and
+Real fits, of pipelines and steps that take known times (`planted/known_times.py` and
 `stall_combinations.py`). What is reported of each is compared with a profile of the very same steps
 (`xplane_truth.py`), and that with what follows from how pipeline and step are made. The two share
 neither clock nor code with each other, nor with keras_gpukit.
@@ -18,9 +18,9 @@ import json
 import os
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 
+from harness import by_way_of_running
 from results_file import save
 from rich.console import Console
 from rich.progress import track
@@ -95,13 +95,9 @@ def chosen(pattern: str) -> list[str]:
 
 def grouped(names: list[str]) -> list[list[str]]:
     """Those that can be measured in one process."""
-    ways: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        _, *way, _ = name.split("/")
-        ways["/".join(way)].append(name)
     return [
         each[start : start + AT_ONCE]
-        for each in ways.values()
+        for each in by_way_of_running(names)
         for start in range(0, len(each), AT_ONCE)
     ]
 

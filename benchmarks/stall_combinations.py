@@ -19,7 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import tensorflow as tf
-from stall_pipelines import (
+from planted.known_times import (
     BATCH,
     FEATURES,
     PIPELINES,

@@ -11,19 +11,19 @@ slower, so the fastest ones are compared as well, and the plugin's own part is t
 
 from __future__ import annotations
 
-import argparse
 import json
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
+from harness import argument_parser, in_turns, print_table
 from results_file import save
-from rich.console import Console
-from rich.table import Table
+
+from keras_gpukit.measuring.intervals import median_interval
 
 FOLDERS = 1000
 # As `tensorboard` does it, with the plugins that are asked for.
@@ -77,13 +77,6 @@ def run(script: str, *arguments: str) -> list[float]:
     return [float(figure) for figure in done.stdout.splitlines()[-1].split()]
 
 
-def median_interval(values: list[float]) -> tuple[float, float]:
-    """95 % interval of the median, by bootstrap."""
-    draw = random.Random(0)
-    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(2000))
-    return medians[50], medians[1949]
-
-
 def make_logdir(logdir: Path) -> None:
     """A thousand folders; the one with a run is the last to be looked into."""
     for number in range(FOLDERS // 2):
@@ -106,22 +99,19 @@ def compare(without_s: list[float], with_s: list[float]) -> dict[str, float | li
 
 
 def measure(logdir: str, rounds: int) -> dict[str, dict[str, float | list[float]]]:
-    draw = random.Random(0)
-    variants = (json.dumps(OTHERS), json.dumps((*OTHERS, "gpukit")))
-    walls_s: tuple[list[float], list[float]] = ([], [])
-    cpus_s: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds):
-        for which in draw.sample((0, 1), 2):
-            wall_s, cpu_s = run(START, logdir, variants[which])
-            walls_s[which].append(wall_s)
-            cpus_s[which].append(cpu_s)
+    plugins = {"without": json.dumps(OTHERS), "with": json.dumps((*OTHERS, "gpukit"))}
+    starts = in_turns(
+        {name: partial(run, START, logdir, names) for name, names in plugins.items()}, rounds
+    )
+    walls_s, cpus_s = (
+        [[start[which] for start in starts[name]] for name in plugins] for which in (0, 1)
+    )
     return {"wall time": compare(*walls_s), "processor time": compare(*cpus_s)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", help="where to write the figures")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as logdir:
         make_logdir(Path(logdir))
@@ -129,21 +119,23 @@ def main() -> None:
         alone = [run(ALONE, logdir) for _ in range(args.rounds)]
     loading_s, asking_s = (statistics.median(part) for part in zip(*alone, strict=True))
 
-    table = Table("TensorBoard's start", "without", "with the plugin", "more", "95 %", "fastest")
-    for name, figure in starts.items():
-        low_s, high_s = figure["later_interval_s"]
-        table.add_row(
-            name,
-            f"{figure['without_s']:.2f} s",
-            f"{figure['with_s']:.2f} s",
-            f"{figure['later_s'] * 1e3:+.0f} ms",
-            f"{low_s * 1e3:+.0f} to {high_s * 1e3:+.0f} ms",
-            f"{figure['fastest_later_s'] * 1e3:+.0f} ms",
-        )
-    console = Console()
-    console.print(table)
-    console.print(f"loading it takes {loading_s * 1e3:.0f} ms, ", end="")
-    console.print(f"asking it first whether it is active {asking_s * 1e3:.0f} ms")
+    print_table(
+        "TensorBoard's start",
+        ("", "without", "with the plugin", "more", "95 %", "fastest"),
+        [
+            (
+                name,
+                f"{figure['without_s']:.2f} s",
+                f"{figure['with_s']:.2f} s",
+                f"{figure['later_s'] * 1e3:+.0f} ms",
+                "{:+.0f} to {:+.0f} ms".format(*(1e3 * end for end in figure["later_interval_s"])),
+                f"{figure['fastest_later_s'] * 1e3:+.0f} ms",
+            )
+            for name, figure in starts.items()
+        ],
+        f"loading it takes {loading_s * 1e3:.0f} ms, "
+        f"asking it first whether it is active {asking_s * 1e3:.0f} ms",
+    )
     if args.json:
         versions = {name: metadata.version(name) for name in ("tensorflow", "tensorboard", "xprof")}
         save(

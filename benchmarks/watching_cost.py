@@ -12,15 +12,13 @@ step costs. What comes only now and then, a reading of the pipeline and the end 
 timed in a second fit that is watched throughout: by how much the step that holds it, and the three
 after it, take longer than the steps before. Both are seen from outside, by the times at which Keras
 begins its batches. The processor time of the threads beside training is added as if it were
-training's. Intervals are 95 %, by bootstrap.
+training's. Intervals are 95 %.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -33,11 +31,11 @@ import keras
 import numpy as np
 import psutil
 import tensorflow as tf
+from harness import argument_parser, in_own_process, print_table
 from results_file import save
-from rich.console import Console
-from rich.table import Table
 
 import keras_gpukit as gpukit
+from keras_gpukit.measuring.intervals import resampled_interval
 
 DEVICES = ("one", "two")
 MIB = 2**20
@@ -200,22 +198,21 @@ def cost_of_a_step(devices: str, steps: int) -> dict[str, float]:
     each_us, bare_us = added_by_each_step(turns)
     plain_us, ends_us, spread_over = added_by_readings(throughout)
 
-    def parts(draw) -> np.ndarray:
-        medians = (np.median(draw(each), axis=0) for each in (each_us, plain_us, ends_us))
-        each, plain, ends = medians
+    def parts(each_us, plain_us, ends_us) -> np.ndarray:
+        each, plain, ends = (np.median(sample, axis=0) for sample in (each_us, plain_us, ends_us))
         a_reading = plain.sum() * len(plain_us) / spread_over
         an_end = ends.sum() * len(ends_us) / spread_over
         return np.array([each, a_reading, an_end, throughout.beside_us])
 
-    random = np.random.default_rng(0)
-    draws = [parts(lambda each: random.choice(each, len(each))).sum() for _ in range(1000)]
-    each, reading, end, beside = by_part = parts(lambda each: each)
+    samples = (each_us, plain_us, ends_us)
+    interval = resampled_interval(lambda *drawn: parts(*drawn).sum(), *samples)
+    each, reading, end, beside = by_part = parts(*samples)
     added_us = by_part.sum()
     return {
         "step_us": bare_us,
         "steps": steps,
         "added_us": added_us,
-        "added_us_95": np.quantile(draws, [0.025, 0.975]).tolist(),
+        "added_us_95": list(interval),
         "by_each_step_us": each,
         "by_readings_us": reading,
         "by_ends_of_windows_us": end,
@@ -256,18 +253,10 @@ def memory_over(steps: int) -> dict[str, float]:
     }
 
 
-def in_own_process(arguments: list[str]) -> dict[str, float]:
-    # Devices are settled when TensorFlow starts.
-    command = [sys.executable, __file__, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.strip().split("\n")[-1])
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description="What InputStall alone costs.")
+    parser = argument_parser(__doc__)
     parser.add_argument("--steps", type=int, default=100_000, help="of a fit on one device")
     parser.add_argument("--memory-steps", type=int, default=1_000_000)
-    parser.add_argument("--json", help="where the figures are written")
     parser.add_argument(
         "--part", choices=(*DEVICES, "memory"), help="measure one, print it as JSON"
     )
@@ -284,27 +273,29 @@ def main() -> int:
     # A mirrored step takes some three times as long.
     steps = {"one": arguments.steps, "two": arguments.steps // 2}
     costs = {
-        each: in_own_process(["--steps", str(steps[each]), "--part", each]) for each in DEVICES
+        each: in_own_process(__file__, ["--steps", str(steps[each]), "--part", each])[-1]
+        for each in DEVICES
     }
-    memory = in_own_process(["--memory-steps", str(arguments.memory_steps), "--part", "memory"])
-    table = Table(title="What InputStall adds to a step")
+    [memory] = in_own_process(
+        __file__, ["--memory-steps", str(arguments.memory_steps), "--part", "memory"]
+    )
     parts = ("each step", "readings", "ends of windows", "threads beside")
-    for heading in ("devices", "step, µs", "added, µs", "95 %", "of a step", *parts):
-        table.add_column(heading)
-    for devices, cost in costs.items():
-        table.add_row(
-            devices,
-            f"{cost['step_us']:.0f}",
-            f"{cost['added_us']:.1f}",
-            "{:.1f} to {:.1f}".format(*cost["added_us_95"]),
-            f"{cost['added_share']:.2%}",
-            *(f"{cost[f'by_{part}_us'.replace(' ', '_')]:.2f}" for part in parts),
-        )
-    console = Console(width=110)
-    console.print(table)
-    console.print(
+    print_table(
+        "What InputStall adds to a step",
+        ("devices", "step, µs", "added, µs", "95 %", "of a step", *parts),
+        [
+            (
+                devices,
+                f"{cost['step_us']:.0f}",
+                f"{cost['added_us']:.1f}",
+                "{:.1f} to {:.1f}".format(*cost["added_us_95"]),
+                f"{cost['added_share']:.2%}",
+                *(f"{cost[f'by_{part}_us'.replace(' ', '_')]:.2f}" for part in parts),
+            )
+            for devices, cost in costs.items()
+        ],
         f"{memory['steps']:,} steps, growth after the first tenth: process "
-        f"{memory['process_mib']:.2f} MiB, Python {memory['python_mib']:.3f} MiB"
+        f"{memory['process_mib']:.2f} MiB, Python {memory['python_mib']:.3f} MiB",
     )
     if arguments.json:
         save(

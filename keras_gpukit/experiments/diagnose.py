@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from keras_gpukit.experiments.diagnosing.judging import judge
 from keras_gpukit.experiments.diagnosing.turns import Tell, Turns
-from keras_gpukit.experiments.rates import within_fit
 from keras_gpukit.experiments.sources import endless
-from keras_gpukit.experiments.untouched import untouched
+from keras_gpukit.measuring.inside_fit import within_fit
+from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.records.diagnosis import Diagnosis
 from keras_gpukit.reports.diagnosis import print_diagnosis
 

@@ -64,14 +64,6 @@ def wrong_kind(dataset: Any, accepted: str) -> TypeError:
     return TypeError(f"{accepted}{hint} Received: dataset={reprlib.repr(dataset)}")
 
 
-def has_ended() -> ValueError:
-    """What to raise where a dataset that should be endless ended."""
-    return ValueError(
-        "dataset must have at least one batch, and it must be possible to begin it again: a "
-        "generator that is used up cannot be. Received: a dataset that ended"
-    )
-
-
 def _from_py_dataset(dataset: Any) -> Any:
     import keras
 

@@ -14,7 +14,6 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from keras_gpukit.experiments.rates import compute_rate, hold
 from keras_gpukit.experiments.sources import endless, wrong_kind
 from keras_gpukit.experiments.tuning.changes import Allowed
 from keras_gpukit.experiments.tuning.permission import CachePermission, Choice
@@ -22,8 +21,10 @@ from keras_gpukit.experiments.tuning.pipeline import PipelineTuning
 from keras_gpukit.experiments.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.experiments.tuning.reading import Readings
 from keras_gpukit.experiments.tuning.trials import Trials
-from keras_gpukit.experiments.untouched import untouched
-from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.measuring.held_batches import hold
+from keras_gpukit.measuring.intervals import summarize
+from keras_gpukit.measuring.rates import compute_rate
+from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports.tuning import render
 
@@ -157,8 +158,8 @@ def _run(
         tuning.accept(tuned)
     record = TuningRecord(
         trials=tuple(trials.done),
-        rate=Rate.of(gain.before) if gain else trials.first_rate,
-        tuned_rate=Rate.of(gain.after) if gain else trials.first_rate,
+        rate=summarize(gain.before) if gain else trials.first_rate,
+        tuned_rate=summarize(gain.after) if gain else trials.first_rate,
         compute_rate=compute,
         gain=gain.gain if gain else 1.0,
         low=gain.low if gain else 1.0,

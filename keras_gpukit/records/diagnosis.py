@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 Cause = Literal["interpreter lock", "all cores busy", "nothing ahead"]
-
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Rate:
     """A rate that was measured in several rounds.
 
-    The interval holds the true median with a probability of at least 95 %, whatever the noise is
-    like (sign test: a round is as likely above the true median as below it, so how many are on one
-    side follows the binomial distribution). Of five rounds or fewer it is their whole range, which
-    is less sure: 94 % at five, 75 % at three.
+    The interval holds the true median with a probability of at least 95 %, whatever the
+    distribution. Of five rounds or fewer it is their whole range, whose confidence is lower: 94 %
+    at five, 75 % at three.
 
     Attributes:
         median: The median of the rounds.
-        low: Where the interval begins.
-        high: Where it ends.
+        low: Lower end of the interval.
+        high: Upper end.
         unit: What is counted.
     """
 
@@ -33,23 +27,6 @@ class Rate:
     low: float
     high: float
     unit: str = "batches/s"
-
-    @classmethod
-    def of(cls, rounds: Sequence[float], unit: str = "batches/s") -> Rate:
-        """Sums rounds up."""
-        ordered = sorted(rounds)
-        outside = _outside(len(ordered))
-        return cls(statistics.median(ordered), ordered[outside], ordered[-1 - outside], unit)
-
-
-def _outside(count: int) -> int:
-    """How many rounds on each side may be left out of the interval."""
-    outside, tail = 0, 1 / 2**count
-    while True:
-        tail += math.comb(count, outside + 1) / 2**count
-        if 2 * tail > 1 - CONFIDENCE:
-            return outside
-        outside += 1
 
 
 @dataclass(frozen=True)

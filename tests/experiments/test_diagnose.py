@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import math
 import random
 import threading
 import time
@@ -25,13 +26,16 @@ from helpers.training import (
 )
 from rich.console import Console
 
-from keras_gpukit.experiments import private_state
 from keras_gpukit.experiments.diagnose import diagnose
 from keras_gpukit.experiments.diagnosing import turns
 from keras_gpukit.experiments.diagnosing.judging import judge
-from keras_gpukit.experiments.rates import compute_rate, hold, replay, within_fit
 from keras_gpukit.experiments.sources import endless
-from keras_gpukit.experiments.untouched import put_back, untouched
+from keras_gpukit.measuring import global_state
+from keras_gpukit.measuring.held_batches import hold, replay
+from keras_gpukit.measuring.inside_fit import within_fit
+from keras_gpukit.measuring.intervals import mean_interval, resampled_interval, student_t, summarize
+from keras_gpukit.measuring.rates import compute_rate
+from keras_gpukit.measuring.untouched import put_back, untouched
 from keras_gpukit.records.diagnosis import Rate, Round
 from keras_gpukit.reports.diagnosis import conclusions, print_diagnosis
 
@@ -123,13 +127,13 @@ def find_state(model: keras.Model) -> dict:
         "traced": list(getattr(model, "traced", [])),
         "python": random.getstate(),
         "numpy": [np.array(part).tolist() for part in np.random.get_state()],
-        "tensorflow": private_state.eager_seeds().getstate(),
+        "tensorflow": global_state.eager_seeds().getstate(),
         "keras": keras_seed(),
     }
 
 
 def keras_seed() -> list[int] | None:
-    generator = getattr(private_state.keras_globals(), "global_seed_generator", None)
+    generator = getattr(global_state.keras_globals(), "global_seed_generator", None)
     return None if generator is None else generator.state.numpy().tolist()
 
 
@@ -483,10 +487,28 @@ def test_contention_has_the_most_particular_cause_that_fits():
 
 
 def test_disturbed_rounds_do_not_widen_the_interval():
-    assert Rate.of([10, 11, 12]) == Rate(11, 10, 12)
-    assert Rate.of([1, 1, 1, *range(10, 19), 90, 90, 90]) == Rate(14, 10, 18)
+    assert summarize([10, 11, 12]) == Rate(11, 10, 12)
+    assert summarize([1, 1, 1, *range(10, 19), 90, 90, 90]) == Rate(14, 10, 18)
     # The textbook's ranks of a 95 % interval of the median: the 6th and the 15th of 20.
-    assert Rate.of(range(1, 21)) == Rate(10.5, 6, 15)
+    assert summarize(range(1, 21)) == Rate(10.5, 6, 15)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "textbook"),
+    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (10, 2.228), (19, 2.093)],
+)
+def test_students_quantile_is_that_of_the_textbooks(freedom, textbook):
+    assert student_t(freedom) == pytest.approx(textbook, abs=5e-4)
+
+
+def test_intervals_of_means_and_of_resampled_estimates():
+    assert mean_interval([3.0]) == (-math.inf, math.inf)
+    assert mean_interval([1, 2, 3]) == pytest.approx((2 - 2.484, 2 + 2.484), abs=1e-3)
+    sample = np.arange(101.0)
+    low, high = resampled_interval(lambda one, two: one.mean() + two.mean(), sample, sample + 1)
+    # Two means whose standard error is 2.9 each, around 101 together.
+    assert low == pytest.approx(101 - 1.96 * 4.1, abs=1)
+    assert high == pytest.approx(101 + 1.96 * 4.1, abs=1)
 
 
 def test_says_in_words_what_there_is_to_gain():
@@ -504,10 +526,10 @@ def test_says_in_words_what_there_is_to_gain():
 def test_private_names_are_still_there():
     tf.random.set_seed(1)
     tf.random.get_global_generator()
-    assert hasattr(private_state.keras_globals(), "__dict__")
-    assert isinstance(private_state.eager_seeds(), random.Random)
-    assert isinstance(private_state.global_generator(), tf.random.Generator)
-    assert private_state.keeps_its_items_inside(keras.optimizers.SGD()._variables)
+    assert hasattr(global_state.keras_globals(), "__dict__")
+    assert isinstance(global_state.eager_seeds(), random.Random)
+    assert isinstance(global_state.global_generator(), tf.random.Generator)
+    assert global_state.keeps_its_items_inside(keras.optimizers.SGD()._variables)
 
 
 def test_random_numbers_go_on_as_before():

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from keras_gpukit.experiments.tune_input import tune_input
 from keras_gpukit.experiments.tuning import caching, changes, tf_private
-from keras_gpukit.experiments.tuning import rounds as rounds_module
 from keras_gpukit.experiments.tuning.advice import advice
 from keras_gpukit.experiments.tuning.as_code import code
 from keras_gpukit.experiments.tuning.chain import anew, changeable, stages
@@ -26,6 +25,7 @@ from keras_gpukit.experiments.tuning.randomness import impurities, varies
 from keras_gpukit.experiments.tuning.reading import Readings
 from keras_gpukit.experiments.tuning.tf_private import kind
 from keras_gpukit.experiments.tuning.trials import Attempt, Trials
+from keras_gpukit.measuring import rounds as rounds_module
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.tuning import Trial, TuningRecord
 

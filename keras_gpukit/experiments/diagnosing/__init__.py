@@ -1,1 +1,1 @@
-"""What `diagnose` is made of: measuring in turns, and judging the rounds."""
+"""What `diagnose` consists of: measurements in turns, and conclusions from the rounds."""

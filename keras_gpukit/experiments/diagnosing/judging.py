@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from keras_gpukit.records.diagnosis import Cause, Contention, Diagnosis, Rate, Round
+from keras_gpukit.measuring.intervals import summarize
+from keras_gpukit.records.diagnosis import Cause, Contention, Diagnosis, Round
 
 # Below these it is not worth telling, and a replayed batch is not quite a fetched one.
 SMALLEST_GAIN = 1.05
@@ -29,12 +30,12 @@ def judge(rounds: Sequence[Round]) -> Diagnosis:
     Args:
         rounds: What was measured.
     """
-    ceiling = Rate.of([each.compute_only / each.actual for each in rounds], "times")
+    ceiling = summarize([each.compute_only / each.actual for each in rounds], "times")
     told = ceiling.low > 1 and ceiling.median >= SMALLEST_GAIN
     return Diagnosis(
-        data_only=Rate.of([each.data_only for each in rounds]),
-        compute_only=Rate.of([each.compute_only for each in rounds]),
-        actual=Rate.of([each.actual for each in rounds]),
+        data_only=summarize([each.data_only for each in rounds]),
+        compute_only=summarize([each.compute_only for each in rounds]),
+        actual=summarize([each.actual for each in rounds]),
         ceiling_gain=ceiling.median if told else None,
         ceiling_interval=ceiling,
         contention=_contention(rounds),
@@ -43,7 +44,7 @@ def judge(rounds: Sequence[Round]) -> Diagnosis:
 
 
 def _contention(rounds: Sequence[Round]) -> Contention | None:
-    shortfall = Rate.of(
+    shortfall = summarize(
         [1 - each.actual / min(each.data_only, each.compute_only) for each in rounds], "share"
     )
     if shortfall.low <= 0 or shortfall.median < SMALLEST_SHORTFALL:

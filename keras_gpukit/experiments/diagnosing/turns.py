@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from keras_gpukit.experiments.diagnosing.processor_time import (
+from keras_gpukit.measuring.held_batches import hold, replay
+from keras_gpukit.measuring.inside_fit import Step
+from keras_gpukit.measuring.processor_time import (
     busy_cpu_s,
     own_cpu_s,
     wait_until_quiet,
 )
-from keras_gpukit.experiments.rates import Call, Step, hold, rate_of, replay, run_for
+from keras_gpukit.measuring.rates import Call, rate_of, run_for
 from keras_gpukit.records.diagnosis import Round
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.sampling import SamplingThread

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from keras_gpukit.experiments.tuning import tf_private
-from keras_gpukit.experiments.tuning.rounds import Gain
 from keras_gpukit.experiments.tuning.tf_private import Dataset
+from keras_gpukit.measuring.rounds import Gain
 
 Place = Literal["memory", "disk"]
 Choice = Literal["ask", "memory", "disk"] | bool

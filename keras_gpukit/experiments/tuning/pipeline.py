@@ -13,11 +13,11 @@ from keras_gpukit.experiments.tuning.chain import anew, changeable, stages
 from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission
 from keras_gpukit.experiments.tuning.reading import Readings, made_anew
-from keras_gpukit.experiments.tuning.rounds import Read
 from keras_gpukit.experiments.tuning.tf_private import Dataset, cache_file, kind
 from keras_gpukit.experiments.tuning.tf_private import variables as variables_of
 from keras_gpukit.experiments.tuning.trials import THRESHOLD, Attempt, Decide, Trials, small_gain
-from keras_gpukit.experiments.untouched import put_back
+from keras_gpukit.measuring.rounds import Read
+from keras_gpukit.measuring.untouched import put_back
 from keras_gpukit.records.tuning import Trial
 
 # The step that prefetching is tried beside takes as long as a batch, but no longer than this.

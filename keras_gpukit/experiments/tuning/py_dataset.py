@@ -7,11 +7,11 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from keras_gpukit.experiments.rates import within_fit
 from keras_gpukit.experiments.sources import endless
 from keras_gpukit.experiments.tuning.reading import rate
-from keras_gpukit.experiments.tuning.rounds import Read
 from keras_gpukit.experiments.tuning.trials import Attempt, Trials
+from keras_gpukit.measuring.inside_fit import within_fit
+from keras_gpukit.measuring.rounds import Read
 
 _THREADS_NOTE = "several threads call __getitem__, which must be safe in threads"
 _PROCESSES_NOTE = "several processes call __getitem__, each with a copy of the dataset"

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from keras_gpukit.experiments.rates import run_for
-from keras_gpukit.experiments.sources import endless, has_ended
+from keras_gpukit.experiments.sources import endless
 from keras_gpukit.experiments.tuning import tf_private
 from keras_gpukit.experiments.tuning.chain import changeable, replace
 from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
+from keras_gpukit.measuring.held_batches import has_ended
+from keras_gpukit.measuring.rates import run_for
 
 LEAST_BATCHES = 3
 SHUFFLE_BUFFER = 16

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from keras_gpukit.experiments.tuning.rounds import LEAST, Gain, Read, compare
+from keras_gpukit.measuring.intervals import summarize
+from keras_gpukit.measuring.rounds import LEAST, Gain, Read, compare
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.tuning import Ending, Trial
 
@@ -76,7 +77,7 @@ class Trials:
         self._tell = tell
         self._first = first
         tell("as it is")
-        self.first_rate = Rate.of([first() for _ in range(LEAST)])
+        self.first_rate = summarize([first() for _ in range(LEAST)])
         """Rate of the pipeline as it came."""
         self.best = self.first_rate
         """Rate of the best so far, read alone."""
@@ -116,7 +117,7 @@ class Trials:
         self.done.append(trial)
         if kept and not attempt.overlaps:
             self._gains.append(found)
-            self.best = Rate.of(found.after)
+            self.best = summarize(found.after)
         return trial
 
     def skip(self, name: str, description: str, reason: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_gpukit.experiments import private_state
+from keras_gpukit.measuring import global_state
 
 # An OrderedDict emptied as a mere dict would keep its old order.
 CONTAINERS: tuple[Any, ...] = (OrderedDict, dict, list, set, deque)
@@ -73,7 +73,7 @@ def _run_all(restores: Iterable[Restore]) -> BaseException | None:
 def _remember(model: Any) -> Iterator[Restore]:
     import tensorflow as tf
 
-    waiting: list[Any] = [model, private_state.keras_globals(), private_state.global_generator()]
+    waiting: list[Any] = [model, global_state.keras_globals(), global_state.global_generator()]
     seen: dict[int, Any] = {}
     while waiting:
         thing = waiting.pop()
@@ -88,7 +88,7 @@ def _remember(model: Any) -> Iterator[Restore]:
             yield _keep_attributes(thing)
         if isinstance(thing, tuple):
             waiting.extend(thing)
-        elif isinstance(thing, CONTAINERS) and not private_state.keeps_its_items_inside(thing):
+        elif isinstance(thing, CONTAINERS) and not global_state.keeps_its_items_inside(thing):
             waiting.extend(thing.values() if isinstance(thing, dict) else thing)
             yield _keep_contents(thing)
 
@@ -100,8 +100,8 @@ def _is_followed(thing: Any) -> bool:
         return False
     return (
         isinstance(thing, (tf.Module, tf.random.Generator))
-        or thing is private_state.keras_globals()
-        or private_state.keeps_its_items_inside(thing)
+        or thing is global_state.keras_globals()
+        or global_state.keeps_its_items_inside(thing)
         or any(kind.__module__.split(".")[0] == "keras" for kind in type(thing).__mro__)
     )
 
@@ -145,7 +145,7 @@ def _remember_random_numbers() -> Iterator[Restore]:
     python_state, numpy_state = random.getstate(), np.random.get_state()
     yield lambda: random.setstate(python_state)
     yield lambda: np.random.set_state(numpy_state)
-    seeds = private_state.eager_seeds()
+    seeds = global_state.eager_seeds()
     if seeds is not None:
         seeds_state = seeds.getstate()
         # TensorFlow keeps the operations made with a seed, each with a count of its own: with the

@@ -1,4 +1,4 @@
-"""Two pipelines read in turn, so that what else the machine does slows both alike."""
+"""Reads two pipelines in turns, so that other work on the machine slows both alike."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import statistics
 import time
 from collections.abc import Callable
 
+from keras_gpukit.measuring.intervals import mean_interval
+
 Read = Callable[[], float]
-"""Begins a pipeline, reads it for a moment, and returns its rate in batches a second."""
+"""Starts a pipeline, reads it for a moment, and returns its rate in batches/s."""
 
 LEAST, MOST = 4, 20
-"""Rounds at least, and at most."""
+"""The smallest and the largest number of rounds."""
 
-# Student's t for a two-sided 95 % interval, by degrees of freedom.
-_T = (
-    *(math.inf, 12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262),
-    *(2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093),
-)
+# exp() of more overflows.
+LARGEST_EXPONENT = 700.0
 
 
 class Gain:
@@ -25,7 +24,7 @@ class Gain:
 
     def __init__(self) -> None:
         self.before: list[float] = []
-        """Rates of the first pipeline, in batches a second."""
+        """Rates of the first pipeline, in batches/s."""
         self.after: list[float] = []
         """Rates of the second."""
 
@@ -37,25 +36,17 @@ class Gain:
     @property
     def low(self) -> float:
         """Lower end of the gain's 95 % interval: Student's, of the ratios' logarithms."""
-        return self.gain / self._spread
+        return math.exp(mean_interval(self._logarithms)[0])
 
     @property
     def high(self) -> float:
         """Upper end."""
-        return self.gain * self._spread
+        return math.exp(min(mean_interval(self._logarithms)[1], LARGEST_EXPONENT))
 
     @property
     def _logarithms(self) -> list[float]:
         pairs = zip(self.before, self.after, strict=True)
         return [math.log(after / before) for before, after in pairs]
-
-    @property
-    def _spread(self) -> float:
-        rounds = len(self.before)
-        if rounds < 2:
-            return math.inf
-        error = statistics.stdev(self._logarithms) / math.sqrt(rounds)
-        return math.exp(min(_T[rounds - 1] * error, 700.0))
 
 
 def compare(before: Read, after: Read, *, threshold: float, seconds: float) -> Gain:
@@ -64,8 +55,9 @@ def compare(before: Read, after: Read, *, threshold: float, seconds: float) -> G
     Args:
         before: Reads the pipeline as it is.
         after: Reads the changed one.
-        threshold: The gain in question: once the interval is on one side of it, rounds end.
-        seconds: Time after which no further round begins; the least number of rounds runs anyhow.
+        threshold: Rounds end once the interval is entirely above or below this gain.
+        seconds: Time after which no further round starts; the smallest number of rounds always
+            runs.
     """
     ends = time.perf_counter() + seconds
     found = Gain()
@@ -73,7 +65,7 @@ def compare(before: Read, after: Read, *, threshold: float, seconds: float) -> G
     while len(found.before) < MOST:
         for read, rates in turns:
             rates.append(read())
-        # The other one first next time: what is read before may leave the machine warmer.
+        # The other one goes first next time, since the first may leave caches warm for the second.
         turns.reverse()
         clear = found.low > threshold or found.high < threshold
         if len(found.before) >= LEAST and (clear or time.perf_counter() >= ends):

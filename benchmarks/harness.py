@@ -1,0 +1,82 @@
+"""What benchmarks share: their arguments, measuring in turns, own processes, and tables.
+
+TensorFlow is not imported here: some scripts start it only in other processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+# Inherited by the processes that benchmarks start.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def argument_parser(doc: str | None) -> argparse.ArgumentParser:
+    """Returns a parser with the argument that every benchmark has.
+
+    Args:
+        doc: The script's docstring; its first line describes it.
+    """
+    parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
+    parser.add_argument("--json", help="write the figures to this file")
+    return parser
+
+
+def in_turns(variants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[Any]]:
+    """Runs each variant once a round, in random order, so that drift affects all alike."""
+    results: dict[str, list[Any]] = {name: [] for name in variants}
+    for number in range(rounds):
+        for name in random.Random(number).sample(sorted(variants), len(variants)):
+            results[name].append(variants[name]())
+    return results
+
+
+def in_own_process(
+    script: str, arguments: Iterable[str], limit_s: float | None = None
+) -> list[dict[str, Any]]:
+    """Runs a script in a new process, since devices are settled when TensorFlow starts.
+
+    Returns:
+        The JSON objects that it printed, one a line.
+    """
+    done = subprocess.run(
+        [sys.executable, script, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=limit_s,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def by_way_of_running(names: Iterable[str]) -> list[list[str]]:
+    """Groups combinations such as serial/graph/spe1/one/50 that can share a process."""
+    ways: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        _, *way, _ = name.split("/")
+        ways["/".join(way)].append(name)
+    return list(ways.values())
+
+
+def print_table(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], *notes: str
+) -> None:
+    """Prints a table, and lines of text below it."""
+    table = Table(*headings, title=title)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(width=150)
+    console.print(table)
+    for note in notes:
+        console.print(note)

@@ -1,0 +1,1 @@
+"""Rates, rounds, intervals and untouched models: what every experiment measures with."""
