@@ -9,9 +9,9 @@ from keras_gpukit.callbacks.session import Session
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.clock import StepClock
-from keras_gpukit.input_wait.python_source import PythonSource, python_source
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.input_wait.totals import StepTotals
+from keras_gpukit.pipelines.generators import PythonSource, python_source
 from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, TimeBreakdown
 from keras_gpukit.sensors.interpreter import ContentionSensor

@@ -6,11 +6,7 @@ import functools
 import inspect
 import os
 import types
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
-
-from keras_gpukit.records.pipeline import Work
 
 # Where the frames of a user's function begin in an operation's traceback: behind the one of
 # TensorFlow's that calls it.
@@ -28,21 +24,6 @@ KERAS_OWN = {
     "slice_batch_indices": "Keras' own choice of examples for each batch",
     "grab_batch": "Keras' own batching of arrays",
 }
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function of a pipeline.
-
-    Attributes:
-        name: What the user would recognise; None where it is TensorFlow's own.
-        location: "file.py:12"; None where it is not the user's, or not known.
-        work: What its operations do.
-    """
-
-    name: str | None
-    location: str | None = None
-    work: Work = "mapping"
 
 
 def name_and_location(function: Any) -> tuple[str | None, str | None]:
@@ -98,15 +79,3 @@ def _in_code(name: str, filename: str, line: int) -> tuple[str | None, str | Non
         return name, None
     location = f"{os.path.basename(filename)}:{line}"
     return (f"lambda at {location}" if name == "<lambda>" else name), location
-
-
-def work_of(operations: Iterable[str]) -> Work:
-    """Returns what a function does, from the types of its operations."""
-    kinds = set(operations)
-    if kinds & {"PyFunc", "EagerPyFunc", "PyFuncStateless"}:
-        return "python"
-    if any(kind.startswith(("Decode", "Parse")) for kind in kinds):
-        return "decoding"
-    if kinds & {"ReadFile"}:
-        return "reading"
-    return "mapping"
