@@ -233,6 +233,53 @@ class Files(keras.utils.PyDataset):
         return next(rows())
 
 
+def generated(_):
+    return tf.data.Dataset.from_generator(rows, output_signature=SIGNATURE)
+
+
+@pytest.mark.parametrize("converted", [True, False])
+def test_a_generator_in_a_nested_dataset_is_named(converted):
+    nested = generated if converted else tf.autograph.experimental.do_not_convert(generated)
+    names = names_of(tf.data.Dataset.range(2).interleave(nested))
+    assert names["Generator"] == (None, "rows", "test_stages.py", "python")
+
+
+def add_one(x):
+    return x + 1
+
+
+def adding_to(start):
+    def added(x):
+        return tf.data.Dataset.range(2).map(add_one).map(lambda y: x + y + start)
+
+    return added
+
+
+def sums_of(x):
+    return tf.data.Dataset.range(2).flat_map(adding_to(3))
+
+
+def test_functions_that_autograph_converted_have_the_users_places():
+    """Those that a converted function defines are in a file that AutoGraph wrote."""
+    found = []
+
+    def walk(stage):
+        if stage.function is not None:
+            found.append((stage.function.name, stage.function.location))
+        for each in (*stage.inputs, *stage.nested):
+            walk(each)
+
+    walk(read_stages(tf.data.Dataset.range(2).interleave(sums_of)))
+    first = adding_to.__code__.co_firstlineno
+    lambda_at = f"test_stages.py:{first + 2}"
+    assert found == [
+        ("sums_of", f"test_stages.py:{sums_of.__code__.co_firstlineno}"),
+        ("added", lambda_at),
+        (f"lambda at {lambda_at}", lambda_at),
+        ("add_one", f"test_stages.py:{add_one.__code__.co_firstlineno + 1}"),
+    ]
+
+
 SIGNATURE = (tf.TensorSpec((4, FEATURES)), tf.TensorSpec((4, 1)))
 
 

@@ -1,16 +1,16 @@
 """User code in Python that makes batches: a `PyDataset`, a generator or its function.
 
 Private names, seen on TensorFlow 2.21 and Keras 3.12 to 3.15: the closures of `from_generator`'s
-function, down to `_GeneratorState._generator` and `._iterators`; `TFEpochIterator.data_adapter`,
-`PyDatasetAdapter.py_dataset`, the closure of `peek_and_restore`, and
-`GeneratorDataAdapter.generator`, whose closure holds the user's generator. Where one is gone, the
-code is unknown.
+function, down to `_GeneratorState._generator` and `._iterators`; the registry of Python functions,
+`script_ops._py_funcs`; `TFEpochIterator.data_adapter`, `PyDatasetAdapter.py_dataset`, the closure
+of `peek_and_restore`, and `GeneratorDataAdapter.generator`, whose closure holds the user's
+generator. Where one is gone, the code is unknown.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -71,9 +71,31 @@ def generator_behind(function: Callable[..., Any]) -> Any:
         `PyDataset` its `__getitem__`.
     """
     for nested in closed_over(function).values():
-        for state in closed_over(nested).values():
-            if hasattr(state, "_generator"):
-                return _users_own(state)
+        generator = _generator_of_state(nested)
+        if generator is not None:
+            return generator
+    return None
+
+
+def generator_in_graphs(graphs: Iterable[Any]) -> Any:
+    """The same from the graphs of a generator stage's functions, for one in a nested dataset."""
+    from tensorflow.python.ops import script_ops
+
+    registered = getattr(script_ops, "_py_funcs", {})
+    for graph in graphs:
+        for operation in graph.get_operations():
+            if operation.type == "PyFunc":
+                called = registered.get(operation.get_attr("token").decode())
+                generator = _generator_of_state(inspect.unwrap(called)) if called else None
+                if generator is not None:
+                    return generator
+    return None
+
+
+def _generator_of_state(function: Any) -> Any:
+    for state in closed_over(function).values():
+        if hasattr(state, "_generator"):
+            return _users_own(state)
     return None
 
 

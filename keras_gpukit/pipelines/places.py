@@ -1,4 +1,9 @@
-"""What a user would call a function of a pipeline, where it stands, and what it does."""
+"""What a user would call a function of a pipeline, and where it stands in their code.
+
+Private names of TensorFlow, seen on 2.21: the frames of an operation's traceback, and the source
+maps of AutoGraph's conversions in `autograph.impl.api._TRANSPILER._cache`. Where one is gone, a
+place is unknown.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,8 @@ from typing import Any
 CALLER = "wrapper_helper"
 # And this in between, where AutoGraph runs a function as it is.
 AUTOGRAPH = os.path.join("tensorflow", "python", "autograph")
+# How the names of the files begin that AutoGraph writes converted functions to.
+GENERATED = "__autograph_generated_file"
 
 KERAS_ADAPTERS = os.path.join("keras", "src", "trainers", "data_adapters")
 TENSORFLOW_DATA = os.path.join("tensorflow", "python", "data")
@@ -62,15 +69,42 @@ def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str 
         called = [at for at, frame in enumerate(frames) if frame.name == CALLER]
         if len(called) > depth and called[depth] + 1 < len(frames):
             frame = frames[called[depth] + 1]
+            name, filename, line = frame.name, frame.filename, frame.lineno
+            if os.path.basename(filename).startswith(GENERATED):
+                name, filename, line = _before_conversion(name, filename, line)
             # AutoGraph turns a lambda into a function of another name.
-            called_as = "<lambda>" if graph.name.endswith("_lambda") else frame.name
-            name, location = _in_code(called_as, frame.filename, frame.lineno)
+            called_as = "<lambda>" if graph.name.endswith("_lambda") else name
+            name, location = _in_code(called_as, filename, line)
             if name is not None:
                 return name, location
     return None, None
 
 
-def _in_code(name: str, filename: str, line: int) -> tuple[str | None, str | None]:
+def _before_conversion(name: str, filename: str, line: int) -> tuple[str, str | None, int]:
+    """Returns the function, file and line that AutoGraph generated a line of code from.
+
+    Operations' tracebacks already have them, except for a function that a converted one defines.
+    """
+    try:
+        from tensorflow.python.autograph.impl import api
+
+        converted = [
+            factory
+            for factories in list(api._TRANSPILER._cache._cache.values())
+            for factory in factories.values()
+        ]
+        for factory in converted:
+            origin = factory.source_map.get((filename, line))
+            if origin is not None:
+                return origin.function_name, origin.loc.filename, origin.loc.lineno
+    except (ImportError, AttributeError):
+        pass
+    return name.removeprefix("tf__"), None, line
+
+
+def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, str | None]:
+    if filename is None:
+        return (None if name == "<lambda>" else name), None
     if KERAS_ADAPTERS in filename:
         return KERAS_OWN.get(name, f"Keras' own {name}"), None
     if TENSORFLOW_DATA in filename:

@@ -12,7 +12,7 @@ from keras_gpukit.pipelines.functions import (
     returns_its_arguments,
     work_of,
 )
-from keras_gpukit.pipelines.generators import generator_behind
+from keras_gpukit.pipelines.generators import generator_behind, generator_in_graphs
 from keras_gpukit.pipelines.kinds import kind_of
 from keras_gpukit.pipelines.places import name_and_location, name_and_location_in_graph
 from keras_gpukit.pipelines.structure import functions_of, given_name, inputs, unwrapped
@@ -109,6 +109,10 @@ def _stages_behind(operation: Any, called: dict[str, Any], depth: int) -> Iterat
     if graphs:
         work = work_of(_operations(graphs[0], called))
         function = Function(*name_and_location_in_graph(graphs[0], depth), work)
+        is_generator = kind_of(operation.type) == PYTHON_GENERATOR
+        generator = generator_in_graphs(graphs) if is_generator else None
+        if generator is not None:
+            function = Function(*name_and_location(generator), "python")
         nested = tuple(
             stage for graph in graphs for stage in _nested_stages(graph, called, depth + 1)
         )
