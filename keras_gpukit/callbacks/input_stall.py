@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
-from keras_gpukit.input_wait.python_source import PythonSource, python_source
+from keras_gpukit.pipelines.generators import PythonSource, python_source
 from keras_gpukit.records.pipeline import PythonSourceRecord
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
 from keras_gpukit.sensors.interpreter import ContentionSensor

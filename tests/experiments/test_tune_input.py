@@ -13,19 +13,23 @@ import pytest
 import tensorflow as tf
 
 from keras_gpukit.experiments.tune_input import tune_input
-from keras_gpukit.experiments.tuning import caching, changes, tf_private
+from keras_gpukit.experiments.tuning import caching, changes
 from keras_gpukit.experiments.tuning.advice import advice
 from keras_gpukit.experiments.tuning.as_code import code
-from keras_gpukit.experiments.tuning.chain import anew, changeable, stages
 from keras_gpukit.experiments.tuning.changes import Allowed
 from keras_gpukit.experiments.tuning.permission import CachePermission
 from keras_gpukit.experiments.tuning.pipeline import PipelineTuning
 from keras_gpukit.experiments.tuning.py_dataset import PyDatasetTuning
-from keras_gpukit.experiments.tuning.randomness import impurities, varies
 from keras_gpukit.experiments.tuning.reading import Readings
-from keras_gpukit.experiments.tuning.tf_private import kind
 from keras_gpukit.experiments.tuning.trials import Attempt, Trials
 from keras_gpukit.measuring import rounds as rounds_module
+from keras_gpukit.pipelines import functions, randomness, remaking, structure
+from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.operations import OPERATIONS
+from keras_gpukit.pipelines.randomness import impurities, varies
+from keras_gpukit.pipelines.rebuilding import anew, changeable
+from keras_gpukit.pipelines.remaking import is_known
+from keras_gpukit.pipelines.structure import stages
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.tuning import Trial, TuningRecord
 
@@ -220,7 +224,7 @@ def changed_in_every_way(dataset, allowed, tmp_path, place):
         dataset = change.dataset
         names.append(change.name)
         for stage in stages(dataset):
-            if tf_private.kind(stage) == "Cache":
+            if kind(stage) == "Cache":
                 permission.make_room(stage)
     assert change is not None or reason
     return anew(dataset), names
@@ -276,7 +280,7 @@ class TestSameElements:
 
 
 def kinds(dataset):
-    return [tf_private.kind(stage) for stage in stages(dataset)][::-1]
+    return [kind(stage) for stage in stages(dataset)][::-1]
 
 
 class TestCaching:
@@ -432,19 +436,19 @@ class TestHindrances:
 class TestPrivateNames:
     def test_every_stage_that_is_known_can_be_made_anew(self):
         found = {
-            tf_private.kind(stage)
+            kind(stage)
             for make in PIPELINES.values()
             for stage in stages(make())
-            if tf_private.is_known(stage)
+            if is_known(stage)
         }
         parallel = changes.parallel_files(PIPELINES["flat_map"](), Allowed()).dataset
-        found |= {tf_private.kind(stage) for stage in stages(parallel)}
-        assert found >= set(tf_private._OPERATIONS) | {"Zip", "Concatenate", "Options"}
+        found |= {kind(stage) for stage in stages(parallel)}
+        assert found >= set(OPERATIONS) | {"Zip", "Concatenate", "Options"}
 
     def test_where_a_name_is_gone_a_stage_counts_as_unknown(self):
         dataset = numbers().map(double).batch(4)
         del dataset.__dict__["_batch_size"]
-        assert not tf_private.is_known(dataset)
+        assert not is_known(dataset)
         assert changeable(dataset) == [dataset]
         change = changes.prefetch(dataset, Allowed())
         assert kinds(change.dataset)[-1] == "Prefetch"
@@ -794,7 +798,8 @@ class TestTuneInput:
         assert np.array_equal(np.random.get_state()[1], numpy_state)
 
     def test_without_the_private_names_only_the_top_is_tried(self, monkeypatch):
-        monkeypatch.setattr(tf_private, "is_readable", lambda stage: False)
+        for module in (structure, functions, remaking, randomness):
+            monkeypatch.setattr(module, "is_readable", lambda stage: False)
         dataset = tf.data.Dataset.range(400).map(double).batch(4)
         tuned = tune_input(dataset, seconds=2, cache=True, **QUIETLY)
         assert {trial.change for trial in tuned.trials} <= {"cache", "prefetch"}

@@ -9,14 +9,15 @@ import tensorflow as tf
 from helpers.training import FEATURES, sleep_in_tensorflow, small_model
 
 import keras_gpukit as gpukit
-from keras_gpukit.input_wait.stages import tf_private
 from keras_gpukit.input_wait.stages.bottleneck import cut, slowest
 from keras_gpukit.input_wait.stages.completing import complete
-from keras_gpukit.input_wait.stages.functions import work_of
 from keras_gpukit.input_wait.stages.measuring import measure
-from keras_gpukit.input_wait.stages.naming import name_stages
 from keras_gpukit.input_wait.stages.readings import MeasuredNode, Node, Reading
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
+from keras_gpukit.pipelines import functions, structure
+from keras_gpukit.pipelines import stage as stage_module
+from keras_gpukit.pipelines.functions import work_of
+from keras_gpukit.pipelines.stage import read_stages
 from keras_gpukit.sensors.interpreter import ContentionSensor, contention
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
@@ -183,7 +184,7 @@ def names_of(dataset: tf.data.Dataset) -> dict[str, tuple]:
         for each in (*named.inputs, *named.nested):
             walk(each)
 
-    walk(name_stages(dataset))
+    walk(read_stages(dataset))
     return found
 
 
@@ -230,6 +231,53 @@ class Files(keras.utils.PyDataset):
 
     def __getitem__(self, index):
         return next(rows())
+
+
+def generated(_):
+    return tf.data.Dataset.from_generator(rows, output_signature=SIGNATURE)
+
+
+@pytest.mark.parametrize("converted", [True, False])
+def test_a_generator_in_a_nested_dataset_is_named(converted):
+    nested = generated if converted else tf.autograph.experimental.do_not_convert(generated)
+    names = names_of(tf.data.Dataset.range(2).interleave(nested))
+    assert names["Generator"] == (None, "rows", "test_stages.py", "python")
+
+
+def add_one(x):
+    return x + 1
+
+
+def adding_to(start):
+    def added(x):
+        return tf.data.Dataset.range(2).map(add_one).map(lambda y: x + y + start)
+
+    return added
+
+
+def sums_of(x):
+    return tf.data.Dataset.range(2).flat_map(adding_to(3))
+
+
+def test_functions_that_autograph_converted_have_the_users_places():
+    """Those that a converted function defines are in a file that AutoGraph wrote."""
+    found = []
+
+    def walk(stage):
+        if stage.function is not None:
+            found.append((stage.function.name, stage.function.location))
+        for each in (*stage.inputs, *stage.nested):
+            walk(each)
+
+    walk(read_stages(tf.data.Dataset.range(2).interleave(sums_of)))
+    first = adding_to.__code__.co_firstlineno
+    lambda_at = f"test_stages.py:{first + 2}"
+    assert found == [
+        ("sums_of", f"test_stages.py:{sums_of.__code__.co_firstlineno}"),
+        ("added", lambda_at),
+        (f"lambda at {lambda_at}", lambda_at),
+        ("add_one", f"test_stages.py:{add_one.__code__.co_firstlineno + 1}"),
+    ]
 
 
 SIGNATURE = (tf.TensorSpec((4, FEATURES)), tf.TensorSpec((4, 1)))
@@ -379,7 +427,7 @@ def test_without_names_stages_go_by_their_kinds(monkeypatch, caplog):
     def gone(dataset):
         raise AttributeError("_inputs")
 
-    monkeypatch.setattr(tf_private, "sources", gone)
+    monkeypatch.setattr(stage_module, "inputs", gone)
     record = watched_fit(pipeline())
     assert record.bottleneck.name == record.bottleneck.kind == "map and batch"
     assert "Naming the stages" in caplog.text
@@ -388,15 +436,15 @@ def test_without_names_stages_go_by_their_kinds(monkeypatch, caplog):
 def test_the_private_names_are_there():
     dataset = tf.data.Dataset.range(4).map(features, name="mapping")
     iterator = iter(dataset)
-    assert tf_private.dataset_of(iterator) is dataset
-    assert [type(each).__name__ for each in tf_private.sources(dataset)] == ["_RangeDataset"]
-    assert tf_private.given_name(dataset) == "mapping"
-    ((function, graph),) = tf_private.functions_of(dataset)
+    assert structure.dataset_of(iterator) is dataset
+    assert [type(each).__name__ for each in structure.inputs(dataset)] == ["_RangeDataset"]
+    assert structure.given_name(dataset) == "mapping"
+    ((function, graph),) = structure.functions_of(dataset)
     assert function is features
     nested = tf.data.Dataset.from_tensor_slices(["a"]).flat_map(records_of)
-    ((_, graph),) = tf_private.functions_of(nested)
-    assert tf_private.called_graphs(graph)
-    assert tf_private.unwrapped(tf.data.TFRecordDataset("a"))._inputs is not None
+    ((_, graph),) = structure.functions_of(nested)
+    assert functions.called_graphs(graph)
+    assert structure.unwrapped(tf.data.TFRecordDataset("a"))._inputs is not None
 
 
 def test_replicas_that_share_a_pipeline_are_out_of_sight(run_script):
@@ -481,6 +529,10 @@ def test_contention_that_was_not_measured_is_unknown():
 def test_a_thread_that_keeps_the_lock_is_noticed(run_script):
     script = """
 import threading, time
+from keras_gpukit.pipelines import functions, structure
+from keras_gpukit.pipelines import stage as stage_module
+from keras_gpukit.pipelines.functions import work_of
+from keras_gpukit.pipelines.stage import read_stages
 from keras_gpukit.sensors.interpreter import ContentionSensor
 stop = False
 def burn():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from keras_gpukit.experiments.tuning import tf_private
-from keras_gpukit.experiments.tuning.chain import stages
-from keras_gpukit.experiments.tuning.randomness import impurities, varies
-from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
+from keras_gpukit.pipelines.functions import function_name
+from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.randomness import impurities, varies
+from keras_gpukit.pipelines.remaking import is_known
+from keras_gpukit.pipelines.structure import Dataset, functions, inputs, stages
 
 # Fetching a batch and starting a step cost the same for one example as for a hundred.
 SMALL_BATCH = 16
@@ -40,7 +41,7 @@ def _about(stage: Dataset, trust_python: bool) -> Iterator[str]:
                 f"The cache holds what should differ from epoch to epoch ({frozen}): cache before "
                 "that stage."
             )
-    if kind(stage) in _BATCHES and tf_private.is_known(stage):
+    if kind(stage) in _BATCHES and is_known(stage):
         size = int(stage._batch_size)
         if size < SMALL_BATCH:
             yield (
@@ -48,20 +49,20 @@ def _about(stage: Dataset, trust_python: bool) -> Iterator[str]:
                 "adapt the learning rate."
             )
         if kind(below[0]) in _MAPS and not impurities(below[0]):
-            name = tf_private.function_name(below[0])
+            name = function_name(below[0])
             yield (
                 f"If {name} can take whole batches, call it after batch(): one call for each batch "
                 "in place of one for each element."
             )
     if kind(stage) in _NESTS and _nests_one_element(stage):
-        name = tf_private.function_name(stage)
+        name = function_name(stage)
         yield (
             f"{name} makes a dataset of a single element each time: call what it does in map() "
             "with num_parallel_calls instead."
         )
-    is_shuffle = kind(stage) == "Shuffle" and tf_private.is_known(stage)
+    is_shuffle = kind(stage) == "Shuffle" and is_known(stage)
     if is_shuffle and kind(below[0]) in _MAPS and not impurities(below[0]):
-        name = tf_private.function_name(below[0])
+        name = function_name(below[0])
         yield (
             f"Shuffle before {name}: the order is the same, and the buffer of "
             f"{int(stage._buffer_size)} elements holds what {name} is given, not what it makes."
@@ -76,7 +77,7 @@ def _about(stage: Dataset, trust_python: bool) -> Iterator[str]:
 def _nests_one_element(stage: Dataset) -> bool:
     made = {
         node.op
-        for function in tf_private.functions(stage)
+        for function in functions(stage)
         for node in function.graph.as_graph_def().node
         if node.op.endswith(("Dataset", "DatasetV2", "DatasetV3", "DatasetV4"))
     }
@@ -84,6 +85,6 @@ def _nests_one_element(stage: Dataset) -> bool:
 
 
 def _whose(stage: Dataset) -> str:
-    name = tf_private.function_name(stage)
+    name = function_name(stage)
     generated = {"generator_next_fn", "finalize_fn", "get_iterator_id_fn", "flat_map_fn"}
     return "The generator" if name in generated else name

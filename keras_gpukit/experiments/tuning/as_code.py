@@ -7,8 +7,17 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from keras_gpukit.experiments.tuning import tf_private
-from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind, unwrapped
+from keras_gpukit.pipelines.functions import function_name, is_tensorflows, makes_a_generator
+from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.remaking import is_known
+from keras_gpukit.pipelines.structure import (
+    Dataset,
+    cache_file,
+    functions,
+    inputs,
+    is_zip_of_a_tuple,
+    unwrapped,
+)
 
 TUNING_OPTIONS = "tuning_options"
 """What options that tuning adds are called, as the user may have `options` of their own."""
@@ -37,14 +46,14 @@ def _lines(dataset: Dataset) -> list[str]:
     if name == "Restructured":  # with the map below it, a part of unbatch()
         return _lines(inputs(below[0])[0])
     if name == "Zip" and below:
-        flat = tf_private.is_zip_of_a_tuple(dataset)
+        flat = is_zip_of_a_tuple(dataset)
         parts = [[*lines[:-1], lines[-1] + ","] for lines in map(_lines, below)]
         first = "tf.data.Dataset.zip(" + ("" if flat else "  # in the structure that it has")
         return [first, *_indented(line for lines in parts for line in lines), ")"]
     if name == "Concatenate" and below:
         other = [".concatenate(", *_indented(_lines(below[1])), ")"]
         return [*_lines(below[0]), *_indented(other)]
-    if tf_private.makes_a_generator(dataset):
+    if makes_a_generator(dataset):
         return ["tf.data.Dataset.from_generator(...)"]
     method = _method(name)
     if method is None or len(below) > 1:
@@ -82,15 +91,15 @@ def _told(name: str, stage: Dataset) -> str:
 
 
 def _is_told(stage: Dataset) -> bool:
-    return tf_private.is_known(stage) or kind(stage) == "Cache"
+    return is_known(stage) or kind(stage) == "Cache"
 
 
 def _arguments(name: str, stage: Any) -> list[str]:
     told: list[str] = []
-    if tf_private.functions(stage):
-        name_of_function = tf_private.function_name(stage)
+    if functions(stage):
+        name_of_function = function_name(stage)
         is_name = all(part.isidentifier() for part in name_of_function.split("."))
-        is_known = is_name and not tf_private.is_tensorflows(stage)
+        is_known = is_name and not is_tensorflows(stage)
         told.append(name_of_function if is_known else "...")
     if name in {"Interleave", "ParallelInterleave"}:
         told.append(f"cycle_length={_number(stage._cycle_length)}")
@@ -117,8 +126,8 @@ def _arguments(name: str, stage: Any) -> list[str]:
             told.append("reshuffle_each_iteration=False")
     if name == "Shard":
         told += [_number(stage._num_shards), _number(stage._index)]
-    if name == "Cache" and tf_private.cache_file(stage):
-        told.append(repr(tf_private.cache_file(stage)))
+    if name == "Cache" and cache_file(stage):
+        told.append(repr(cache_file(stage)))
     if name == "Options":
         told.append(TUNING_OPTIONS if stage._name == TUNING_OPTIONS else "options")
     return told

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from keras_gpukit.experiments.tuning import tf_private
-from keras_gpukit.experiments.tuning.chain import changeable, replace, spine, stack, stages
 from keras_gpukit.experiments.tuning.changes import Allowed
-from keras_gpukit.experiments.tuning.randomness import impurities, varies
-from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
+from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.randomness import impurities, varies
+from keras_gpukit.pipelines.rebuilding import changeable, replace, spine, stack
+from keras_gpukit.pipelines.structure import Dataset, cache_file, functions, inputs, stages
 
 _MAPS = {"Map", "ParallelMap"}
 # They give elements whole, whatever these are: a map below them gives the same as one above.
@@ -54,7 +54,7 @@ def places(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
 
 def _higher_than(cache: Dataset, dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
     below = inputs(cache)[0]
-    if tf_private.cache_file(cache) or varies(below, trust_python=allowed.trust_python):
+    if cache_file(cache) or varies(below, trust_python=allowed.trust_python):
         return [], "it has a cache already"
     found, reason = places(replace(dataset, {id(cache): lambda nothing: below}), allowed)
     if found and found[0].below is below:
@@ -103,4 +103,4 @@ def _maps_to_move(above: list[Dataset], allowed: Allowed) -> list[Dataset]:
 
 
 def _computes(dataset: Dataset) -> bool:
-    return any(tf_private.functions(stage) for stage in stages(dataset))
+    return any(functions(stage) for stage in stages(dataset))

@@ -7,13 +7,14 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from keras_gpukit.experiments.tuning import tf_private
 from keras_gpukit.experiments.tuning.cache_places import places
-from keras_gpukit.experiments.tuning.chain import stack
 from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission, Place
 from keras_gpukit.experiments.tuning.reading import Readings, Sample
-from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
+from keras_gpukit.pipelines.functions import function_name
+from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.rebuilding import stack
+from keras_gpukit.pipelines.structure import Dataset, functions, inputs
 from keras_gpukit.reports.units import size
 
 # The rest is for training, and for what grows until the first epoch has filled the cache.
@@ -85,7 +86,7 @@ def propose(
                 continue
             name = "" if place == "memory" else permission.path
             changed = stack(cut.below.cache(name), cut.above)
-            what = tf_private.function_name(cut.below) if _called(cut.below) else "the elements"
+            what = function_name(cut.below) if _called(cut.below) else "the elements"
             return Change(
                 f"cache-{place}",
                 f"cache what comes from {what} in {place} ({size(needed)})",
@@ -96,7 +97,7 @@ def propose(
 
 
 def _called(stage: Dataset) -> bool:
-    return bool(tf_private.functions(stage))
+    return bool(functions(stage))
 
 
 def _extent(dataset: Dataset, readings: Readings, counts: dict[int, Sample]) -> _Extent | None:

@@ -10,11 +10,13 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from keras_gpukit.experiments.tuning import tf_private
 from keras_gpukit.experiments.tuning.as_code import TUNING_OPTIONS
-from keras_gpukit.experiments.tuning.chain import changeable, replace, spine
-from keras_gpukit.experiments.tuning.randomness import changes_in_parallel, impurities
-from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
+from keras_gpukit.pipelines.functions import function_name
+from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.randomness import changes_in_parallel, impurities
+from keras_gpukit.pipelines.rebuilding import changeable, replace, spine
+from keras_gpukit.pipelines.remaking import in_parallel, is_known, parallel_form
+from keras_gpukit.pipelines.structure import Dataset, functions, inputs
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def prefetch(dataset: Dataset, allowed: Allowed) -> Change | None:
     import tensorflow as tf
 
     last = next((stage for stage in spine(dataset) if kind(stage) != "Options"), dataset)
-    if kind(last) != "Prefetch" or not tf_private.is_known(last):
+    if kind(last) != "Prefetch" or not is_known(last):
         description = "make batches ahead: prefetch at the end"
         return Change("prefetch", description, dataset.prefetch(tf.data.AUTOTUNE), overlaps=True)
     if int(last._buffer_size) == tf.data.AUTOTUNE:
@@ -185,7 +187,7 @@ def _serial(dataset: Dataset, *kinds: str) -> list[Dataset]:
     return [
         stage
         for stage in _unique(dataset)
-        if kind(stage) in kinds and tf_private.is_known(stage) and tf_private.parallel_form(stage)
+        if kind(stage) in kinds and is_known(stage) and parallel_form(stage)
     ]
 
 
@@ -213,7 +215,7 @@ def _in_parallel(
         files = None
         if allowed.reorder and kind(stage) in {"Interleave", "FlatMap"}:
             files = max(4, os.cpu_count() or 1)
-        return lambda below: tf_private.in_parallel(stage, below[0], deterministic, files)
+        return lambda below: in_parallel(stage, below[0], deterministic, files)
 
     changed = replace(dataset, {id(stage): parallel(stage) for stage in chosen})
     return Change(name, _DESCRIPTIONS[name].format(_names(chosen)), changed, blocked=blocked)
@@ -227,5 +229,5 @@ _DESCRIPTIONS = {
 
 
 def _names(chosen: list[Dataset]) -> str:
-    names = [tf_private.function_name(stage) for stage in chosen if tf_private.functions(stage)]
+    names = [function_name(stage) for stage in chosen if functions(stage)]
     return ", ".join(dict.fromkeys(names))

@@ -11,9 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Literal
 
-from keras_gpukit.experiments.tuning import tf_private
-from keras_gpukit.experiments.tuning.tf_private import Dataset
 from keras_gpukit.measuring.rounds import Gain
+from keras_gpukit.pipelines.structure import Dataset, cache_file
 
 Place = Literal["memory", "disk"]
 Choice = Literal["ask", "memory", "disk"] | bool
@@ -63,7 +62,7 @@ class CachePermission:
 
     def make_room(self, cache: Dataset) -> None:
         """Makes the folder of a cache on disk; a temporary one goes with the dataset."""
-        if not tf_private.cache_file(cache):
+        if not cache_file(cache):
             return
         folder = os.path.dirname(self.path)
         os.makedirs(folder, exist_ok=True)

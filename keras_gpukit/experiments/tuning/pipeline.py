@@ -6,18 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from keras_gpukit.experiments.tuning import caching, changes, tf_private
+from keras_gpukit.experiments.tuning import caching, changes
 from keras_gpukit.experiments.tuning.advice import advice
 from keras_gpukit.experiments.tuning.as_code import code
-from keras_gpukit.experiments.tuning.chain import anew, changeable, stages
 from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission
 from keras_gpukit.experiments.tuning.reading import Readings, made_anew
-from keras_gpukit.experiments.tuning.tf_private import Dataset, cache_file, kind
-from keras_gpukit.experiments.tuning.tf_private import variables as variables_of
 from keras_gpukit.experiments.tuning.trials import THRESHOLD, Attempt, Decide, Trials, small_gain
 from keras_gpukit.measuring.rounds import Read
 from keras_gpukit.measuring.untouched import put_back
+from keras_gpukit.pipelines.functions import variables as variables_of
+from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.rebuilding import anew, changeable
+from keras_gpukit.pipelines.remaking import draws_orders
+from keras_gpukit.pipelines.structure import Dataset, cache_file, stages
 from keras_gpukit.records.tuning import Trial
 
 # The step that prefetching is tried beside takes as long as a batch, but no longer than this.
@@ -129,10 +131,7 @@ class PipelineTuning:
         """What to change by hand, and what reading could not leave as it was."""
         lines = advice(tuned, trust_python=self._allowed.trust_python)
         copied = {id(stage) for stage in made_anew(self._dataset)}
-        if any(
-            id(stage) not in copied and tf_private.draws_orders(stage)
-            for stage in stages(self._dataset)
-        ):
+        if any(id(stage) not in copied and draws_orders(stage) for stage in stages(self._dataset)):
             lines.append(
                 "A shuffle or random numbers with a seed stand below a stage that is not known: "
                 "tuning has moved them on. For what they give without tuning, make the dataset "

@@ -16,11 +16,12 @@ from functools import partial
 from typing import Any
 
 from keras_gpukit.experiments.sources import endless
-from keras_gpukit.experiments.tuning import tf_private
-from keras_gpukit.experiments.tuning.chain import changeable, replace
-from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, kind
 from keras_gpukit.measuring.held_batches import has_ended
 from keras_gpukit.measuring.rates import run_for
+from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.rebuilding import changeable, replace
+from keras_gpukit.pipelines.remaking import draws_orders, is_known, over, with_buffer
+from keras_gpukit.pipelines.structure import Dataset, cache_file, inputs
 
 LEAST_BATCHES = 3
 SHUFFLE_BUFFER = 16
@@ -87,10 +88,10 @@ class Readings:
         """The pipeline in the form in which it is read."""
         changes: dict[int, Callable[[list[Dataset]], Dataset]] = {}
         for stage in changeable(dataset):
-            if kind(stage) == "Shuffle" and tf_private.is_known(stage):
+            if kind(stage) == "Shuffle" and is_known(stage):
                 changes[id(stage)] = _small_shuffle(stage)
-            elif tf_private.draws_orders(stage):
-                changes[id(stage)] = partial(tf_private.over, stage)
+            elif draws_orders(stage):
+                changes[id(stage)] = partial(over, stage)
             elif kind(stage) == "Cache":
                 cached = self._cached(stage)
                 changes[id(stage)] = lambda below, cached=cached: cached  # type: ignore[misc]
@@ -122,7 +123,7 @@ class Readings:
         if id(stage) not in self._caches:
             below = self.ready(inputs(stage)[0])
             count = max(1, self.sample(below).count)
-            on_disk = bool(tf_private.cache_file(stage))
+            on_disk = bool(cache_file(stage))
             name = os.path.join(self._folder, f"sample-{len(self._caches)}") if on_disk else ""
             cached = below.take(count).cache(name)
             for _ in cached:
@@ -163,7 +164,7 @@ def rate(fetch: Callable[[], Any], read_s: float, consumer_s: float = 0.0) -> fl
 
 def _small_shuffle(stage: Dataset) -> Callable[[list[Dataset]], Dataset]:
     buffer = min(int(stage._buffer_size), SHUFFLE_BUFFER)
-    return lambda below: tf_private.with_buffer(stage, below[0], buffer)
+    return lambda below: with_buffer(stage, below[0], buffer)
 
 
 def _size(element: Any) -> int:

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from keras_gpukit.input_wait.stages.kinds import kind_of
-from keras_gpukit.input_wait.stages.naming import NamedStage
 from keras_gpukit.input_wait.stages.readings import MeasuredNode
+from keras_gpukit.pipelines.kinds import kind_of
+from keras_gpukit.pipelines.stage import Stage
 
 # What a fused stage was written as, the last one first. It is called after the other.
 FUSED = {"MapAndBatch": ("Batch", "Map"), "ShuffleAndRepeat": ("Repeat", "Shuffle")}
 
 # By the identity of a measured stage: two may be equal.
-Names = dict[int, NamedStage]
+Names = dict[int, Stage]
 
 
-def align(written: NamedStage, running: MeasuredNode) -> Names:
+def align(written: Stage, running: MeasuredNode) -> Names:
     """Returns the stages that were written by the identity of those that run."""
     return _best(written, running, {})
 
 
-def _best(written: NamedStage, running: MeasuredNode, known: dict[tuple[int, int], Names]) -> Names:
+def _best(written: Stage, running: MeasuredNode, known: dict[tuple[int, int], Names]) -> Names:
     """The most names that can be given from here on towards the sources."""
     key = id(written), id(running)
     if key not in known:
@@ -36,7 +36,7 @@ def _best(written: NamedStage, running: MeasuredNode, known: dict[tuple[int, int
     return known[key]
 
 
-def _here(written: NamedStage, running: MeasuredNode, known: dict[tuple[int, int], Names]) -> Names:
+def _here(written: Stage, running: MeasuredNode, known: dict[tuple[int, int], Names]) -> Names:
     """The most names if these two are the same stage."""
     kind = kind_of(running.kind)
     if kind in FUSED:
@@ -54,7 +54,7 @@ def _here(written: NamedStage, running: MeasuredNode, known: dict[tuple[int, int
     return names
 
 
-def _line(written: NamedStage) -> Iterator[NamedStage]:
+def _line(written: Stage) -> Iterator[Stage]:
     """Returns a stage and those before it, as far as they stand in one line."""
     yield written
     while len(written.inputs) == 1:

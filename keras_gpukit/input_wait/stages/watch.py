@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import give_up
-from keras_gpukit.input_wait.stages import tf_private
 from keras_gpukit.input_wait.stages.aligning import Names, align
 from keras_gpukit.input_wait.stages.bottleneck import Member, Segment, cut, slowest
 from keras_gpukit.input_wait.stages.completing import complete
-from keras_gpukit.input_wait.stages.kinds import kind_of, spoken, work_of_kind
 from keras_gpukit.input_wait.stages.measuring import measure
-from keras_gpukit.input_wait.stages.naming import NamedStage, name_stages
 from keras_gpukit.input_wait.stages.readings import MeasuredNode, read_model
+from keras_gpukit.pipelines.kinds import kind_of, spoken, work_of_kind
+from keras_gpukit.pipelines.stage import Stage, read_stages
+from keras_gpukit.pipelines.structure import dataset_of, is_fed_by_another
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 
 # Below this share of waiting there is no bottleneck worth a name.
@@ -46,7 +46,7 @@ class PipelineWatch:
         self._every = 1
         self._until_next = 0
         self._dataset: Any = None
-        self._written: NamedStage | None = None
+        self._written: Stage | None = None
 
     def follow(self, iterator: Any) -> None:
         """The readings to come are of this iterator, over the same pipeline as those before.
@@ -58,7 +58,7 @@ class PipelineWatch:
         self._every, self._until_next = 1, 0
         if self._written is None and self._dataset is None:
             # Keras holds the dataset itself, for as long as it trains on it.
-            self._dataset = tf_private.dataset_of(iterator)
+            self._dataset = dataset_of(iterator)
 
     def read(self, model: Any) -> None:
         """Takes in a reading of the iterator followed.
@@ -113,7 +113,7 @@ class PipelineWatch:
 
     def _is_out_of_sight(self) -> bool:
         try:
-            return tf_private.is_fed_by_another(self._dataset)
+            return is_fed_by_another(self._dataset)
         except Exception:  # stages then go by their kinds, of which there are few
             return False
 
@@ -132,7 +132,7 @@ class PipelineWatch:
     def _names(self, output: MeasuredNode) -> Names:
         try:
             if self._dataset is not None:
-                self._written, self._dataset = name_stages(self._dataset), None
+                self._written, self._dataset = read_stages(self._dataset), None
             return align(self._written, output) if self._written is not None else {}
         except Exception as error:
             self._written = self._dataset = None

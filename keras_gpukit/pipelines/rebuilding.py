@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
-from keras_gpukit.experiments.tuning import tf_private
-from keras_gpukit.experiments.tuning.tf_private import Dataset, inputs, unwrapped
+from keras_gpukit.pipelines.remaking import is_known, over
+from keras_gpukit.pipelines.structure import Dataset, inputs, unwrapped
 
 Change = Callable[[list[Dataset]], Dataset]
 """Makes a stage's successor from its inputs, which may have changed themselves."""
-
-
-def stages(dataset: Dataset) -> Iterator[Dataset]:
-    """Every stage, a stage before those below it."""
-    dataset = unwrapped(dataset)
-    yield dataset
-    for below in inputs(dataset):
-        yield from stages(below)
 
 
 def changeable(dataset: Dataset) -> list[Dataset]:
     """The stages that can be replaced: those with only known stages above them."""
     dataset = unwrapped(dataset)
     found = [dataset]
-    if tf_private.is_known(dataset):
+    if is_known(dataset):
         for below in inputs(dataset):
             found += changeable(below)
     return found
@@ -32,7 +24,7 @@ def changeable(dataset: Dataset) -> list[Dataset]:
 def spine(dataset: Dataset) -> list[Dataset]:
     """The stages from the last one down, as far as each is known and has one input."""
     found = [unwrapped(dataset)]
-    while tf_private.is_known(found[-1]) and len(inputs(found[-1])) == 1:
+    while is_known(found[-1]) and len(inputs(found[-1])) == 1:
         found.append(inputs(found[-1])[0])
     return found
 
@@ -50,7 +42,7 @@ def replace(dataset: Dataset, changes: Mapping[int, Change]) -> Dataset:
             return changes[id(stage)](after)
         if all(old is new for old, new in zip(before, after, strict=True)):
             return stage
-        return tf_private.over(stage, after)
+        return over(stage, after)
 
     return _rebuilt(dataset, made)
 
@@ -59,7 +51,7 @@ def anew(dataset: Dataset) -> Dataset:
     """The same pipeline as another object, so that reading it moves no shuffle of the first on."""
 
     def made(stage: Dataset, before: list[Dataset], after: list[Dataset]) -> Dataset:
-        return tf_private.over(stage, after) if tf_private.is_known(stage) else stage
+        return over(stage, after) if is_known(stage) else stage
 
     return _rebuilt(dataset, made)
 
@@ -72,7 +64,7 @@ def _rebuilt(
 
     def visit(stage: Dataset) -> Dataset:
         if id(stage) not in done:
-            before = inputs(stage) if tf_private.is_known(stage) else []
+            before = inputs(stage) if is_known(stage) else []
             done[id(stage)] = made(stage, before, [visit(below) for below in before])
         return done[id(stage)]
 
@@ -82,5 +74,5 @@ def _rebuilt(
 def stack(base: Dataset, above: list[Dataset]) -> Dataset:
     """Puts stages over a base, the lowest first."""
     for stage in above:
-        base = tf_private.over(stage, [base])
+        base = over(stage, [base])
     return base

@@ -1,4 +1,9 @@
-"""What a user would call a function of a pipeline, where it stands, and what it does."""
+"""What a user would call a function of a pipeline, and where it stands in their code.
+
+Private names of TensorFlow, seen on 2.21: the frames of an operation's traceback, and the source
+maps of AutoGraph's conversions in `autograph.impl.api._TRANSPILER._cache`. Where one is gone, a
+place is unknown.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,15 @@ import functools
 import inspect
 import os
 import types
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
-
-from keras_gpukit.records.pipeline import Work
 
 # Where the frames of a user's function begin in an operation's traceback: behind the one of
 # TensorFlow's that calls it.
 CALLER = "wrapper_helper"
 # And this in between, where AutoGraph runs a function as it is.
 AUTOGRAPH = os.path.join("tensorflow", "python", "autograph")
+# How the names of the files begin that AutoGraph writes converted functions to.
+GENERATED = "__autograph_generated_file"
 
 KERAS_ADAPTERS = os.path.join("keras", "src", "trainers", "data_adapters")
 TENSORFLOW_DATA = os.path.join("tensorflow", "python", "data")
@@ -28,21 +31,6 @@ KERAS_OWN = {
     "slice_batch_indices": "Keras' own choice of examples for each batch",
     "grab_batch": "Keras' own batching of arrays",
 }
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function of a pipeline.
-
-    Attributes:
-        name: What the user would recognise; None where it is TensorFlow's own.
-        location: "file.py:12"; None where it is not the user's, or not known.
-        work: What its operations do.
-    """
-
-    name: str | None
-    location: str | None = None
-    work: Work = "mapping"
 
 
 def name_and_location(function: Any) -> tuple[str | None, str | None]:
@@ -81,15 +69,42 @@ def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str 
         called = [at for at, frame in enumerate(frames) if frame.name == CALLER]
         if len(called) > depth and called[depth] + 1 < len(frames):
             frame = frames[called[depth] + 1]
+            name, filename, line = frame.name, frame.filename, frame.lineno
+            if os.path.basename(filename).startswith(GENERATED):
+                name, filename, line = _before_conversion(name, filename, line)
             # AutoGraph turns a lambda into a function of another name.
-            called_as = "<lambda>" if graph.name.endswith("_lambda") else frame.name
-            name, location = _in_code(called_as, frame.filename, frame.lineno)
+            called_as = "<lambda>" if graph.name.endswith("_lambda") else name
+            name, location = _in_code(called_as, filename, line)
             if name is not None:
                 return name, location
     return None, None
 
 
-def _in_code(name: str, filename: str, line: int) -> tuple[str | None, str | None]:
+def _before_conversion(name: str, filename: str, line: int) -> tuple[str, str | None, int]:
+    """Returns the function, file and line that AutoGraph generated a line of code from.
+
+    Operations' tracebacks already have them, except for a function that a converted one defines.
+    """
+    try:
+        from tensorflow.python.autograph.impl import api
+
+        converted = [
+            factory
+            for factories in list(api._TRANSPILER._cache._cache.values())
+            for factory in factories.values()
+        ]
+        for factory in converted:
+            origin = factory.source_map.get((filename, line))
+            if origin is not None:
+                return origin.function_name, origin.loc.filename, origin.loc.lineno
+    except (ImportError, AttributeError):
+        pass
+    return name.removeprefix("tf__"), None, line
+
+
+def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, str | None]:
+    if filename is None:
+        return (None if name == "<lambda>" else name), None
     if KERAS_ADAPTERS in filename:
         return KERAS_OWN.get(name, f"Keras' own {name}"), None
     if TENSORFLOW_DATA in filename:
@@ -98,15 +113,3 @@ def _in_code(name: str, filename: str, line: int) -> tuple[str | None, str | Non
         return name, None
     location = f"{os.path.basename(filename)}:{line}"
     return (f"lambda at {location}" if name == "<lambda>" else name), location
-
-
-def work_of(operations: Iterable[str]) -> Work:
-    """Returns what a function does, from the types of its operations."""
-    kinds = set(operations)
-    if kinds & {"PyFunc", "EagerPyFunc", "PyFuncStateless"}:
-        return "python"
-    if any(kind.startswith(("Decode", "Parse")) for kind in kinds):
-        return "decoding"
-    if kinds & {"ReadFile"}:
-        return "reading"
-    return "mapping"

@@ -6,20 +6,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from keras_gpukit.input_wait.stages import tf_private
-from keras_gpukit.input_wait.stages.functions import (
-    Function,
-    name_and_location,
-    name_and_location_in_graph,
+from keras_gpukit.pipelines.functions import (
+    called_graphs,
+    name_in_graph,
+    returns_its_arguments,
     work_of,
 )
-from keras_gpukit.input_wait.stages.kinds import kind_of
+from keras_gpukit.pipelines.generators import generator_behind, generator_in_graphs
+from keras_gpukit.pipelines.kinds import kind_of
+from keras_gpukit.pipelines.places import name_and_location, name_and_location_in_graph
+from keras_gpukit.pipelines.structure import functions_of, given_name, inputs, unwrapped
+from keras_gpukit.records.pipeline import Work
 
 PYTHON_GENERATOR = "Generator"
 
 
 @dataclass(frozen=True)
-class NamedStage:
+class Function:
+    """A function of a pipeline.
+
+    Attributes:
+        name: What the user would recognise; None where it is TensorFlow's own.
+        location: "file.py:12"; None where it is not the user's, or not known.
+        work: What its operations do.
+    """
+
+    name: str | None
+    location: str | None = None
+    work: Work = "mapping"
+
+
+@dataclass(frozen=True)
+class Stage:
     """A stage as it was written.
 
     Attributes:
@@ -33,44 +51,40 @@ class NamedStage:
     kind: str
     given_name: str | None = None
     function: Function | None = None
-    inputs: tuple[NamedStage, ...] = ()
-    nested: tuple[NamedStage, ...] = ()
+    inputs: tuple[Stage, ...] = ()
+    nested: tuple[Stage, ...] = ()
 
 
-def name_stages(dataset: Any) -> NamedStage:
+def read_stages(dataset: Any) -> Stage:
     """Returns the stages of a dataset, from the one nearest to training back to the sources."""
-    dataset = tf_private.unwrapped(dataset)
-    inputs = tuple(name_stages(source) for source in tf_private.sources(dataset))
-    functions = tf_private.functions_of(dataset)
+    dataset = unwrapped(dataset)
+    before = tuple(read_stages(each) for each in inputs(dataset))
+    functions = functions_of(dataset)
     kind = kind_of(type(dataset).__name__)
-    if kind == "Map" and functions and tf_private.returns_its_arguments(functions[0][1]):
-        return inputs[0]  # tf.data leaves such a map out; `unbatch` and `rebatch` come with one
+    if kind == "Map" and functions and returns_its_arguments(functions[0][1]):
+        return before[0]  # tf.data leaves such a map out; `unbatch` and `rebatch` come with one
     nested = tuple(
-        stage
-        for _, graph in functions
-        for stage in _nested_stages(graph, tf_private.called_graphs(graph))
+        stage for _, graph in functions for stage in _nested_stages(graph, called_graphs(graph))
     )
     function = None
     if functions:
         user_function, graph = functions[0]
         name, location = name_and_location(user_function)
-        function = Function(
-            name, location, work_of(_operations(graph, tf_private.called_graphs(graph)))
-        )
-        generator = tf_private.generator_behind(user_function)
+        function = Function(name, location, work_of(_operations(graph, called_graphs(graph))))
+        generator = generator_behind(user_function)
         if generator is not None:
             made_by = Function(*name_and_location(generator), "python")
-            nested = (NamedStage(kind_of(PYTHON_GENERATOR), None, made_by),)
-    return NamedStage(
+            nested = (Stage(kind_of(PYTHON_GENERATOR), None, made_by),)
+    return Stage(
         kind=kind,
-        given_name=tf_private.given_name(dataset),
+        given_name=given_name(dataset),
         function=function,
-        inputs=inputs,
+        inputs=before,
         nested=nested,
     )
 
 
-def _nested_stages(graph: Any, called: dict[str, Any], depth: int = 1) -> Iterator[NamedStage]:
+def _nested_stages(graph: Any, called: dict[str, Any], depth: int = 1) -> Iterator[Stage]:
     """Returns the stages of the dataset that a function returns, if it does.
 
     Args:
@@ -82,25 +96,29 @@ def _nested_stages(graph: Any, called: dict[str, Any], depth: int = 1) -> Iterat
         yield from _stages_behind(output.op, called, depth)
 
 
-def _stages_behind(operation: Any, called: dict[str, Any], depth: int) -> Iterator[NamedStage]:
+def _stages_behind(operation: Any, called: dict[str, Any], depth: int) -> Iterator[Stage]:
     """Returns the datasets that an operation is, or hands on."""
-    inputs = [tensor.op for tensor in operation.inputs if tensor.dtype.name == "variant"]
-    before = tuple(stage for each in inputs for stage in _stages_behind(each, called, depth))
+    read = [tensor.op for tensor in operation.inputs if tensor.dtype.name == "variant"]
+    before = tuple(stage for each in read for stage in _stages_behind(each, called, depth))
     if not _is_dataset(operation):
         yield from before
         return
     function: Function | None = None
-    nested: tuple[NamedStage, ...] = ()
+    nested: tuple[Stage, ...] = ()
     graphs = [called[name] for name in _function_names(operation) if name in called]
     if graphs:
         work = work_of(_operations(graphs[0], called))
         function = Function(*name_and_location_in_graph(graphs[0], depth), work)
+        is_generator = kind_of(operation.type) == PYTHON_GENERATOR
+        generator = generator_in_graphs(graphs) if is_generator else None
+        if generator is not None:
+            function = Function(*name_and_location(generator), "python")
         nested = tuple(
             stage for graph in graphs for stage in _nested_stages(graph, called, depth + 1)
         )
-    yield NamedStage(
+    yield Stage(
         kind=kind_of(operation.type),
-        given_name=tf_private.name_in_graph(operation),
+        given_name=name_in_graph(operation),
         function=function,
         inputs=before,
         nested=nested,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from keras_gpukit.records.pipeline import Work
 
@@ -50,6 +51,15 @@ WORK: dict[str, Work] = {
     "Filter": "filtering",
     "Generator": "python",
 }
+
+
+def kind(stage: Any) -> str:
+    """Returns a stage's own kind: "Map", "ParallelMap", "Batch", "Cache", "TensorSlice" and so on.
+
+    Args:
+        stage: A `tf.data.Dataset`.
+    """
+    return type(stage).__name__.strip("_").removesuffix("V2").removesuffix("Dataset")
 
 
 def kind_of(name: str) -> str:

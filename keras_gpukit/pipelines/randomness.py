@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from keras_gpukit.experiments.tuning import tf_private
-from keras_gpukit.experiments.tuning.chain import stages
-from keras_gpukit.experiments.tuning.tf_private import Dataset, kind
+from keras_gpukit.pipelines.functions import (
+    captures_a_dataset,
+    function_name,
+    is_stateful,
+    operations,
+)
+from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.structure import Dataset, functions, is_readable, stages
 
 Impurity = Literal["random", "seeded", "python", "variable", "state"]
 """What keeps a function from being one of its arguments alone: random draws without a seed, those
@@ -75,17 +80,17 @@ _STEADY_KINDS = {
 
 def impurities(stage: Dataset) -> set[Impurity]:
     """What a stage's own functions depend on beside their arguments."""
-    if not tf_private.is_readable(stage):
+    if not is_readable(stage):
         return {"state"}
-    called = tf_private.functions(stage)
+    called = functions(stage)
     found = {
         impurity
         for function in called
-        for node in tf_private.operations(function)
+        for node in operations(function)
         if (impurity := _impurity(node)) is not None
     }
     # Of a dataset made outside, the graph shows nothing.
-    if any(tf_private.captures_a_dataset(function) for function in called):
+    if any(captures_a_dataset(function) for function in called):
         found.add("state")
     return found
 
@@ -97,7 +102,7 @@ def _impurity(node: object) -> Impurity | None:
         return "python"
     if operation in _VARIABLE:
         return "variable"
-    if operation in _PURE or not tf_private.is_stateful(operation):
+    if operation in _PURE or not is_stateful(operation):
         return None
     if "seed" in attributes and "seed2" in attributes:
         return "seeded" if attributes["seed"].i or attributes["seed2"].i else "random"
@@ -126,7 +131,7 @@ def changes_in_parallel(stage: Dataset, *, trust_python: bool, allow_reorder: bo
     if allow_reorder:
         harmless |= {"seeded", "state"}
     found = impurities(stage) - harmless
-    return f"{tf_private.function_name(stage)} {in_words(found)}" if found else None
+    return f"{function_name(stage)} {in_words(found)}" if found else None
 
 
 def varies(dataset: Dataset, *, trust_python: bool) -> str | None:
@@ -139,11 +144,11 @@ def varies(dataset: Dataset, *, trust_python: bool) -> str | None:
     for stage in stages(dataset):
         if kind(stage) == "Shuffle":
             return "its order is shuffled"
-        if kind(stage) not in _STEADY_KINDS or not tf_private.is_readable(stage):
+        if kind(stage) not in _STEADY_KINDS or not is_readable(stage):
             return f"of its stage {kind(stage)} nothing is known"
         if getattr(stage, "_deterministic", None) == "false":
             return "its order is not fixed"
         found = impurities(stage) - ({"python"} if trust_python else set())
         if found:
-            return f"{tf_private.function_name(stage)} {in_words(found)}"
+            return f"{function_name(stage)} {in_words(found)}"
     return None

@@ -1,0 +1,120 @@
+"""The functions that a pipeline calls: their graphs, what they do and what they depend on.
+
+Private names of TensorFlow, seen on 2.21: `FuncGraph._functions`, `StructuredFunctionWrapper._func`
+and `.function`, and `op_def_registry.get`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.structure import Dataset, functions, is_readable
+from keras_gpukit.records.pipeline import Work
+
+# Operations that read files, by the name that users know them by.
+_READERS = {
+    "TFRecordDataset": "tf.data.TFRecordDataset",
+    "TFRecordDatasetV2": "tf.data.TFRecordDataset",
+    "TextLineDataset": "tf.data.TextLineDataset",
+}
+
+
+def work_of(operations: Iterable[str]) -> Work:
+    """Returns what a function does, from the types of its operations."""
+    kinds = set(operations)
+    if kinds & {"PyFunc", "EagerPyFunc", "PyFuncStateless"}:
+        return "python"
+    if any(kind.startswith(("Decode", "Parse")) for kind in kinds):
+        return "decoding"
+    if kinds & {"ReadFile"}:
+        return "reading"
+    return "mapping"
+
+
+def function_name(stage: Dataset) -> str:
+    """The name of the function that a stage calls: "decode", "tf.data.TFRecordDataset"."""
+    for wrapper in stage._functions():
+        for node in wrapper.function.graph.as_graph_def().node:
+            if node.op in _READERS:
+                return _READERS[node.op]
+        name = getattr(getattr(wrapper, "_func", None), "__name__", "")
+        if name:
+            return str(name)
+    return "a function"
+
+
+def is_tensorflows(stage: Dataset) -> bool:
+    """Whether a stage calls a function that TensorFlow defines, readers of files aside."""
+    is_of_library = _module(stage).split(".")[0] == "tensorflow"
+    return is_of_library and function_name(stage) not in _READERS.values()
+
+
+def makes_a_generator(stage: Dataset) -> bool:
+    """Whether a stage is what `from_generator` returns."""
+    is_flat_map = kind(stage) == "FlatMap" and is_readable(stage)
+    return is_flat_map and _module(stage).endswith(".from_generator_op")
+
+
+def _module(stage: Dataset) -> str:
+    """Where the function that a stage calls was defined."""
+    function = getattr(stage._functions()[0], "_func", None)
+    return str(getattr(function, "__module__", ""))
+
+
+def variables(stage: Dataset) -> list[Any]:
+    """The variables that a stage's functions reach, such as a random generator's state."""
+    return [variable for function in functions(stage) for variable in function.graph.variables]
+
+
+def operations(function: Any) -> Iterator[Any]:
+    """Every node of a function's graph, and of the functions it calls."""
+    graph = function.graph.as_graph_def()
+    yield from graph.node
+    for called in graph.library.function:
+        yield from called.node_def
+
+
+def captures_a_dataset(function: Any) -> bool:
+    """Whether a function reaches a dataset, or another object of that type, made outside it."""
+    import tensorflow as tf
+
+    return any(tensor.dtype == tf.variant for tensor in function.captured_inputs)
+
+
+def is_stateful(operation: str) -> bool:
+    """Whether an operation's type is registered as one with state; an unknown one is."""
+    from tensorflow.python.framework import op_def_registry
+
+    definition = op_def_registry.get(operation)
+    return definition is None or bool(definition.is_stateful)
+
+
+def returns_its_arguments(graph: Any) -> bool:
+    """Whether a function returns what it is given, and does nothing else with it."""
+    returned = [_before_identities(output) for output in graph.outputs]
+    return len(returned) == len(graph.inputs) and all(
+        each is given for each, given in zip(returned, graph.inputs, strict=True)
+    )
+
+
+def _before_identities(tensor: Any) -> Any:
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def called_graphs(graph: Any) -> dict[str, Any]:
+    """Returns the graphs of all functions that a graph calls, by their names."""
+    return {name: function.graph for name, function in graph._functions.items()}
+
+
+def name_in_graph(operation: Any) -> str | None:
+    """The same of a stage that is an operation of a function's graph."""
+    from tensorflow.core.framework import dataset_metadata_pb2
+
+    if "metadata" not in {attribute.name for attribute in operation.op_def.attr}:
+        return None
+    metadata = dataset_metadata_pb2.Metadata.FromString(operation.get_attr("metadata"))
+    return metadata.name.decode() or None
