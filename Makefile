@@ -1,4 +1,4 @@
-# `make demo` and `make test` need Python 3.10 to 3.13 with pip, and nothing else.
+# `make demo` and `make test` need only Python 3.10 to 3.13 with pip.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ demo: $(VENV)/installed
 
 test: $(VENV)/installed
 	$(BIN)/pytest -n 2 -m "not browser"
-	$(BIN)/pytest -m browser  # these share a fit and a TensorBoard, which need both cores
+	$(BIN)/pytest -m browser  # they share a fit and a TensorBoard, which need both cores
 
 # The tests that need no TensorFlow: seconds.
 test-fast: $(VENV)/installed
@@ -26,11 +26,12 @@ lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/check_words.py
 
 docs: $(VENV)/installed
 	$(BIN)/mkdocs build --strict
 
-# The pictures in docs/images; needs Chromium.
+# The screenshots in docs/images; needs Chromium.
 screenshots: $(VENV)/installed
 	PYTHONPATH=tests $(BIN)/python -m helpers.screenshots docs/images
 

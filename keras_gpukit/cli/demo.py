@@ -1,4 +1,4 @@
-"""`keras-gpukit demo`: a slow training run on real images, its verdict, and the cure."""
+"""`keras-gpukit demo`: a slow training run on real images, its verdict, and the fix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BATCH_SIZE = 32
 DESCRIPTION = """\
 Trains a small convolutional network on pieces of two photographs: first with the input pipeline
-that beginners write, then with the verdict's advice followed. Takes less than a minute on two
+that beginners write, then with the verdict's advice applied. Takes less than a minute on two
 cores, and needs no GPU."""
 
 
@@ -32,7 +32,7 @@ def add_parser(subparsers: Any) -> None:
         subparsers: Of the keras-gpukit command.
     """
     parser = subparsers.add_parser(
-        "demo", help="find and cure a slow input pipeline, in a minute", description=DESCRIPTION
+        "demo", help="find and fix a slow input pipeline, in a minute", description=DESCRIPTION
     )
     parser.add_argument(
         "--log-dir",
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.cli.quiet import load_tensorflow_quietly
 
     load_tensorflow_quietly()
-    os.environ["KERAS_BACKEND"] = "tensorflow"  # whose input pipelines this is about
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # the demo is about its input pipelines
     from keras_gpukit.cli.demo_images import image_files
 
     try:
@@ -75,24 +75,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(paths: list[str], labels: list[int], log_dir: Path) -> None:
-    """The demo itself, told while it goes on."""
+    """Runs the demo and prints each part as it happens."""
     import tensorflow as tf
     from rich.console import Console
 
     import keras_gpukit as gpukit
     from keras_gpukit.cli.demo_pipelines import as_advised, as_written
     from keras_gpukit.cli.demo_report import comparison
+    from keras_gpukit.reports.printing import print_anywhere
 
     console = Console(highlight=False)
     setup = gpukit.configure_gpus()
     files = tf.data.Dataset.from_tensor_slices((paths, labels))
-    # A folder of its own for each demo: TensorBoard would draw two runs in one as a single line.
+    # One folder per demo: TensorBoard would draw two runs in one folder as a single line.
     logs = log_dir / time.strftime("%Y%m%d-%H%M%S")
     console.print(f"\n{len(paths)} images: {Path(paths[0]).parent}", soft_wrap=True)
     first = _train("1. As beginners write it", as_written, files, setup, logs, console)
-    second = _train("2. The advice followed", as_advised, files, setup, logs, console)
+    second = _train("2. With the advice applied", as_advised, files, setup, logs, console)
     console.print()
-    console.print(comparison(first, second))
+    print_anywhere(comparison(first, second), console)
     console.print("\nBoth runs in TensorBoard:", style="bold")
     console.print(f"  tensorboard --logdir {log_dir}", soft_wrap=True)
 
@@ -119,12 +120,12 @@ def _train(
 
 
 def _folder(text: str) -> Path:
-    """A folder's path, there or not."""
+    """A folder's path; the folder need not exist."""
     if not text:
-        raise argparse.ArgumentTypeError("a folder is needed, not an empty name")
+        raise argparse.ArgumentTypeError("the folder's name is empty")
     path = Path(text)
     if path.expanduser().exists() and not path.expanduser().is_dir():
-        raise argparse.ArgumentTypeError(f"a folder is needed, and {text} is none")
+        raise argparse.ArgumentTypeError(f"{text} is not a folder")
     return path
 
 

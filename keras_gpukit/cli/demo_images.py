@@ -16,10 +16,10 @@ def image_files(data_dir: Path) -> tuple[list[str], list[int]]:
     """Returns the files, written if they are not there yet.
 
     Args:
-        data_dir: They go to a folder in here.
+        data_dir: Parent of the folder of images.
 
     Returns:
-        Paths, and for each the index in `PHOTOGRAPHS` of the one that it is cut from.
+        Paths, and for each the index in `PHOTOGRAPHS` of the photograph it is cut from.
 
     Raises:
         OSError: If they cannot be written.

@@ -8,12 +8,12 @@ SIDE = 64
 
 
 def as_written(files: Any, batch_size: int) -> Any:
-    """One image after another, and all of it anew in each epoch."""
+    """One image at a time, everything repeated in each epoch."""
     return files.shuffle(len(files)).map(load).map(augment).batch(batch_size)
 
 
 def as_advised(files: Any, batch_size: int) -> Any:
-    """On all cores, kept where nothing is random, and ahead of time."""
+    """In parallel, cached where nothing is random, and prefetched."""
     import tensorflow as tf
 
     return (
@@ -27,7 +27,7 @@ def as_advised(files: Any, batch_size: int) -> Any:
 
 
 def load(path: Any, label: Any) -> Any:
-    """Reads, decodes and shrinks an image: costly, and the same each time."""
+    """Reads, decodes and shrinks an image: expensive, and the same each time."""
     import tensorflow as tf
 
     image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
@@ -35,7 +35,7 @@ def load(path: Any, label: Any) -> Any:
 
 
 def augment(image: Any, label: Any) -> Any:
-    """Changes an image at random: other each time."""
+    """Changes an image at random, differently each time."""
     import tensorflow as tf
 
     image = tf.image.random_flip_left_right(image)

@@ -1,4 +1,4 @@
-"""What the demo says at its end: both runs side by side."""
+"""The demo's comparison of both runs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from keras_gpukit.reports import units
 
 
 def comparison(written: RunSummary, advised: RunSummary) -> RenderableType:
-    """Lays both runs' figures side by side.
+    """Puts both runs' figures next to each other.
 
     Args:
         written: The run with the pipeline as beginners write it.
-        advised: The run with the verdict's advice followed.
+        advised: The run with the verdict's advice applied.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column()
     for heading in ("as written", "as advised"):
         table.add_column(heading, justify="right")
-    names = ("examples/s", "time of a step", "input stall", "whole run")
+    names = ("examples/s", "step time", "input stall", "whole run")
     for row in zip(names, _figures(written), _figures(advised), strict=True):
         table.add_row(*row)
     return Group(table, *_speed_up(written, advised))
@@ -45,10 +45,10 @@ def _speed_up(written: RunSummary, advised: RunSummary) -> tuple[RenderableType,
         return ()
     factor = units.number(round(advised.examples_per_s / written.examples_per_s, 1))
     return (
-        Text(f"\n{factor} times as many examples a second, with the same model.", style="bold"),
+        Text(f"\n{factor}× the examples per second, with the same model.", style="bold"),
         Text(
-            "The rates leave out each epoch's first step. The whole run leaves nothing out: "
-            "TensorFlow's start and the first reading of all images are in it.",
+            "The rates exclude each epoch's first step. The whole run includes everything: "
+            "TensorFlow's start-up and the first read of all images.",
             style="dim",
         ),
     )

@@ -1,4 +1,4 @@
-"""The demo's training: a small convolutional network, watched."""
+"""The demo's training: a small convolutional network, monitored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def train(dataset: Any, setup: GPUSetup, log_dir: Path) -> RunSummary:
 
     Args:
         dataset: Batches of images and labels.
-        setup: Says where the network is built.
+        setup: Its scope is where the network is built.
         log_dir: Where the run is written.
 
     Returns:
@@ -27,18 +27,18 @@ def train(dataset: Any, setup: GPUSetup, log_dir: Path) -> RunSummary:
 
     import keras_gpukit as gpukit
 
-    keras.utils.set_random_seed(0)  # both runs begin alike
+    keras.utils.set_random_seed(0)  # both runs start from the same weights
     with setup.scope():
         model = _build_model()
     monitor = gpukit.Monitor(log_dir, verbose=1)
-    # The pipelines shuffle; Keras warns if it is left to think that it should.
+    # The pipelines shuffle; without shuffle=False Keras warns that it cannot.
     model.fit(dataset, epochs=EPOCHS, shuffle=False, callbacks=[monitor], verbose=0)
     assert monitor.summary is not None
     return monitor.summary
 
 
 def _build_model() -> Any:
-    """A network that tells which photograph a piece is from."""
+    """A network that predicts which photograph a piece is from."""
     import keras
 
     model = keras.Sequential(

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         0 if training can use a GPU, else 1.
     """
     versions = _versions()
-    with contextlib.suppress(Exception):  # what is broken is told below
+    with contextlib.suppress(Exception):  # examine() reports what is broken
         load_tensorflow_quietly()
     machine, planned = examine()
     if args.json:
@@ -64,7 +64,7 @@ def examine() -> tuple[Machine, Plan]:
         cause = Cause(
             "import_fails",
             f"TensorFlow and Keras cannot be used: {type(error).__name__}: {error}",
-            "Does `python -c 'import tensorflow, keras'` work? If not, mend that first.",
+            "Does `python -c 'import tensorflow, keras'` work? If not, fix that first.",
         )
         machine = Machine(driver=read_driver(), environment=read_environment())
         return machine, Plan(causes=(cause,))
@@ -101,7 +101,7 @@ def _print(
     for package, number in versions.items():
         facts.add_row(package, number or "not installed")
     driver = machine.driver
-    facts.add_row("NVIDIA driver", driver.version or f"none answers ({driver.error})")
+    facts.add_row("NVIDIA driver", driver.version or f"not available ({driver.error})")
     if driver.cuda_version is not None:
         facts.add_row("  runs CUDA up to", "{}.{}".format(*driver.cuda_version))
     build = machine.build

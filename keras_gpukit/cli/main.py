@@ -1,4 +1,4 @@
-"""The keras-gpukit command: which subcommands there are, and handing over to one."""
+"""The keras-gpukit command: its subcommands, and dispatching to one."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="keras-gpukit",
-        description="Set GPUs up for Keras, and say in plain words why a training run is slow.",
+        description="Set up GPUs for Keras, and explain why a training run is slow.",
     )
     parser.add_argument("--version", action="version", version=f"keras-gpukit {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    # Each loads what it needs when it runs, so that --help answers at once.
+    # Each loads what it needs when it runs, so that --help is quick.
     for command in (demo, doctor, report):
         command.add_parser(subparsers)
     return parser

@@ -1,4 +1,4 @@
-"""`keras-gpukit report`: what runs came to, as one page with pictures, or as JSON."""
+"""`keras-gpukit report`: runs as one page with charts, or as JSON."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "report",
         help="make one HTML page of the runs in a log folder",
-        description="Reads the runs under a log folder, also while they go on, and writes the "
-        "verdict with its pictures as one HTML file that needs no network. Exits with 2 if there "
-        "is no run.",
+        description="Reads the runs under a log folder, including unfinished ones, and writes the "
+        "verdict with charts as one HTML file that needs no network. Exits with 2 if there is no "
+        "run.",
     )
     parser.add_argument(
-        "log_dir", metavar="LOGDIR", type=_path, help="a run's log folder, or one above several"
+        "log_dir",
+        metavar="LOGDIR",
+        type=_path,
+        help="a run's log folder, or a folder above several",
     )
     parser.add_argument(
         "--out",
         metavar="FILE",
         type=_path,
-        help="where to write; report.html here by default, and standard output with --json",
+        help="where to write; by default report.html, or standard output with --json",
     )
     parser.add_argument("--json", action="store_true", help="write JSON instead of HTML")
     parser.set_defaults(func=run)
@@ -39,7 +42,7 @@ def add_parser(subparsers: Any) -> None:
 
 def _path(text: str) -> Path:
     if not text:
-        raise argparse.ArgumentTypeError("it is empty")
+        raise argparse.ArgumentTypeError("the path is empty")
     return Path(text)
 
 
@@ -47,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     """Reads the runs and writes the report.
 
     Returns:
-        0, or 2 if there is no run to tell of or the file cannot be written.
+        0, or 2 if there is no run to report or the file cannot be written.
     """
     from keras_gpukit.saved_runs import load_report
 
@@ -82,18 +85,18 @@ def _json(report: Report) -> str:
 
 
 def _write(out: Path, text: str) -> None:
-    """Writes all of the file or none of it, and over no file of somebody else's.
+    """Writes all of the file or none of it, and never over a file that is not a report.
 
     Raises:
         OSError: If that cannot be done.
     """
     if out.exists() and not out.is_file():
         # A device or a pipe would be replaced by a file, or waited for.
-        raise FileExistsError(f"{out} is no file that can be written over; give another --out.")
+        raise FileExistsError(f"{out} is not a regular file; give another --out.")
     if out.exists() and not _is_ours(out):
-        raise FileExistsError(f"{out} is there already and is no report; give another --out.")
+        raise FileExistsError(f"{out} already exists and is not a report; give another --out.")
     if not out.parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {out.parent} to write {out.name} to.")
+        raise FileNotFoundError(f"The folder {out.parent} does not exist.")
     replace_file(out, text.encode("utf-8"))
 
 

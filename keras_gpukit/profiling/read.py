@@ -28,7 +28,7 @@ _PLANES = ("/host:", "/device:", _ENVIRONMENT)
 _FOREIGN = {
     b"\x1f\x8b": "It is compressed with gzip: unpack it first.",
     b"PK": "It is a zip archive: unpack it first.",
-    b"\x89PNG": "It is a picture.",
+    b"\x89PNG": "It is an image.",
 }
 
 
@@ -70,7 +70,7 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
 
 
 def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
-    """Returns the record's fields that are told of steps."""
+    """Returns the record's fields about steps."""
     per_execution = steps.per_execution or 1
     if steps.per_execution is None and host.loops:
         began_ps = host.computations[0]

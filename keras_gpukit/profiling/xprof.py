@@ -23,7 +23,7 @@ def ask_xprof(path: str | os.PathLike[str], *, timeout_s: float = 120.0) -> Xpro
 
     They come from its public `xprof.convert.raw_to_tool_data`, in a process of its own that is
     given some time and memory: its native code may end on a damaged file. That process sees the
-    profile through a link in a temporary folder, since xprof writes beside what it reads.
+    profile through a link in a temporary folder, since xprof writes to the folder it reads from.
 
     Args:
         path: An `.xplane.pb`.

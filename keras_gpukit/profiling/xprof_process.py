@@ -24,7 +24,7 @@ def main() -> None:
     path, *tools = sys.argv[1:]
     answers = {}
     for tool in tools:
-        # A result that was saved beside the profile may be that of another one.
+        # A result saved in the profile's folder may belong to another profile.
         text, _ = raw_to_tool_data.xspace_to_tool_data([path], tool, {"use_saved_result": False})
         answers[tool] = None if text is None else json.loads(text)
     json.dump(answers, sys.stdout)

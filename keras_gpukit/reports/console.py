@@ -10,6 +10,7 @@ from rich.text import Text
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports.phrases import captured, conclusion, evidence, headline, time_spent
+from keras_gpukit.reports.printing import print_anywhere
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _INDENT = 2
@@ -20,17 +21,17 @@ def print_summary(summary: RunSummary, console: Console | None = None) -> None:
 
     Args:
         summary: The run, judged.
-        console: Where to print; standard output by default, without colours where it is no
-            terminal.
+        console: Where to print; standard output by default, without colours if that is not
+            a terminal.
     """
-    (console or Console()).print(render(summary))
+    print_anywhere(render(summary), console)
 
 
 def render(summary: RunSummary) -> RenderableType:
-    """The panel: the run's figures, then the findings, the worst first.
+    """The panel: the run's figures, then the findings, worst first.
 
-    The worst finding is told with all of its advice, the others with their first, remarks without
-    figures: one thing is changed at a time, and the next run has a verdict of its own.
+    The worst finding has all of its advice, the others only the first line, and "info" findings
+    no figures: users change one thing at a time, and the next run has its own verdict.
 
     Args:
         summary: The run, judged.
@@ -49,7 +50,7 @@ def render(summary: RunSummary) -> RenderableType:
 
 
 def _tell(finding: Finding, advice: tuple[str, ...]) -> list[RenderableType]:
-    # Text throughout: what comes from a model's names must not be taken for markup.
+    # Text throughout: names from a model must not be parsed as markup.
     heading = Text(f"{finding.severity}: {finding.title}", style=_STYLES[finding.severity])
     heading.append(f" ({finding.code})", style="dim")
     figures = evidence(finding) if finding.severity != "info" else ""

@@ -1,4 +1,4 @@
-"""What a diagnosis says, as a table and in plain words."""
+"""A diagnosis as a table and in sentences."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from rich.text import Text
 
 from keras_gpukit.records.diagnosis import Contention, Diagnosis, Rate
 from keras_gpukit.reports import units
+from keras_gpukit.reports.printing import print_anywhere
 
 _CAUSES = {
     "interpreter lock": (
-        "Python code that makes batches holds the interpreter's lock, which training needs too: "
-        "do it with TensorFlow operations, or in other processes."
+        "Python code that makes batches holds the GIL (global interpreter lock), which training "
+        "needs too: use TensorFlow operations, or other processes."
     ),
-    "all cores busy": "All cores are busy: do less for each example, or find more cores.",
+    "all cores busy": "All cores are busy: do less work per example, or use more cores.",
     "nothing ahead": (
         "No batch is prepared while the model trains: end the pipeline with "
         "prefetch(tf.data.AUTOTUNE)."
     ),
-    None: "Cores were free and no cause was recognised.",
+    None: "Cores were idle; the cause is unknown.",
 }
 
 
@@ -31,11 +32,11 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console | None = None) -> Non
         diagnosis: What was found.
         console: Where to print; standard output by default.
     """
-    (console or Console()).print(render(diagnosis))
+    print_anywhere(render(diagnosis), console)
 
 
 def render(diagnosis: Diagnosis) -> RenderableType:
-    """The panel: the three rates, then what they mean.
+    """The panel: the three rates and what they mean.
 
     Args:
         diagnosis: What was found.
@@ -58,7 +59,7 @@ def render(diagnosis: Diagnosis) -> RenderableType:
 
 
 def conclusions(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """What the rates mean, a sentence or two on each line."""
+    """What the rates mean, one or two sentences per line."""
     lines = [_ceiling(diagnosis)]
     if diagnosis.contention is not None:
         lines.append(_contention(diagnosis.contention))
@@ -77,7 +78,7 @@ def _ceiling(diagnosis: Diagnosis) -> str:
     interval = diagnosis.ceiling_interval
     span = f"{units.number(interval.low)} to {units.number(interval.high)}"
     if diagnosis.ceiling_gain is None:
-        return f"Fixing input gains nothing that stands out from the noise (x{span})."
+        return f"Fixing input gains nothing measurable above the noise (x{span})."
     return f"Fixing input gives at most x{units.number(diagnosis.ceiling_gain)} ({span})."
 
 
@@ -87,8 +88,8 @@ def _contention(contention: Contention) -> str:
     if contention.cores_busy_fraction is not None:
         evidence.append(f"cores {units.percentage(contention.cores_busy_fraction)} busy")
     if contention.gil_wait_s is not None:
-        evidence.append(f"Python {units.duration(contention.gil_wait_s)} late")
+        evidence.append(f"Python {units.duration(contention.gil_wait_s)} delayed")
     return (
-        f"Together they are {share} slower than the slower one alone. "
+        f"Together they run {share} slower than the slower one alone. "
         f"{_CAUSES[contention.cause]}" + (f" ({', '.join(evidence)})" if evidence else "")
     )

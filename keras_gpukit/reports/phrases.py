@@ -1,4 +1,4 @@
-"""What the reports say in words, the same in each of them."""
+"""Sentences that all reports share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_SHARE = 0.005
 
 
 def headline(summary: RunSummary) -> tuple[str, ...]:
-    """The run in a few figures; only those that are known."""
+    """The run's main figures; only those that are known."""
     parts = [
         *(_speed(summary.throughput) if summary.throughput else ()),
         *(_input(summary.input) if summary.input else ()),
@@ -22,7 +22,7 @@ def headline(summary: RunSummary) -> tuple[str, ...]:
     ]
     if summary.overhead_s is not None:
         once = "" if summary.startup_s is None else f" and {units.duration(summary.startup_s)} once"
-        parts.append(f"watching cost {units.duration(summary.overhead_s)} a step{once}")
+        parts.append(f"overhead {units.duration(summary.overhead_s)} per step{once}")
     return tuple(parts)
 
 
@@ -45,11 +45,11 @@ def time_spent(summary: RunSummary) -> str | None:
     shares = [
         f"{name} {units.percentage(share)}" for name, share in largest if share > _LEAST_SHARE
     ]
-    return f"{units.duration(parts.wall_s)} in all: {', '.join(shares)}" if shares else None
+    return f"{units.duration(parts.wall_s)} in total: {', '.join(shares)}" if shares else None
 
 
 def captured(summary: RunSummary) -> str | None:
-    """What became of the captures that were asked for; None where there were none."""
+    """The outcome of the captures; None without any."""
     captures = summary.captures.captures if summary.captures else ()
     written = sum(capture.path is not None for capture in captures)
     told = []
@@ -63,21 +63,21 @@ def captured(summary: RunSummary) -> str | None:
 
 
 def conclusion(summary: RunSummary) -> str | None:
-    """What to say where no rule complains; None where one does."""
+    """What to say if no rule found a problem; None if one did."""
     verdict = summary.verdict
     if any(finding.severity != "info" for finding in verdict.findings):
         return None
     if "input-bound" in verdict.not_applicable:
         reason = verdict.not_applicable["input-bound"]
-        return f"Nothing found in this run's way; its wait for input was not judged: {reason}."
-    return "Nothing stands in this run's way."
+        return f"No bottleneck found; the wait for input was not judged: {reason}."
+    return "No bottleneck found."
 
 
 def evidence(finding: Finding) -> str:
     """A finding's figures and its gain, on one line."""
     figures = [f"{figure.name} {units.measured(figure)}".strip() for figure in finding.evidence]
     if finding.gain is not None:
-        figures.append(f"about {units.number(round(finding.gain, 1))} times as fast without it")
+        figures.append(f"up to {units.number(round(finding.gain, 1))}× faster once fixed")
     return ", ".join(figures)
 
 
@@ -85,7 +85,7 @@ def _speed(throughput: ThroughputRecord) -> list[str]:
     steps = f"{units.number(throughput.steps)} steps"
     parts = [steps if throughput.phase == "fit" else f"{throughput.phase}: {steps}"]
     if throughput.step_time_s is not None:
-        parts.append(f"{units.duration(throughput.step_time_s)} a step")
+        parts.append(f"{units.duration(throughput.step_time_s)} per step")
     if throughput.examples_per_s is not None:
         parts.append(f"{units.number(throughput.examples_per_s)} examples/s")
     return parts
@@ -102,8 +102,8 @@ def _gpus(record: UtilizationRecord) -> list[str]:
     busy = [gpu.utilization_percent for gpu in record.gpus if gpu.utilization_percent is not None]
     if not busy:
         return []
-    who = "GPU" if len(busy) == 1 else f"{len(busy)} GPUs"
-    return [f"{who} {units.number(sum(busy) / len(busy))} % busy"]
+    name = "GPU" if len(busy) == 1 else f"{len(busy)} GPUs"
+    return [f"{name} {units.number(sum(busy) / len(busy))} % busy"]
 
 
 def _memory(record: MemoryRecord) -> list[str]:

@@ -33,7 +33,7 @@ def markdown(summary: RunSummary) -> str:
 
 
 def findings_markdown(verdict: Verdict) -> str:
-    """Every finding with all of its advice, then why some rules gave no answer.
+    """Every finding with all of its advice, then the rules that could not judge.
 
     Args:
         verdict: What the rules conclude.
@@ -58,7 +58,7 @@ def placement_markdown(record: PlacementRecord) -> str:
         record: Placement of the training step.
     """
     if not record.operations:
-        return f"Placement is not known: {record.unknown_because or 'it was not read'}."
+        return f"Placement is unknown: {record.unknown_because or 'it was not read'}."
     total = ", ".join(f"{count} on {device}" for device, count in record.by_device.items())
     blocks = [f"Operations of the training step: {total}."]
     if record.transfers is not None:
@@ -80,7 +80,7 @@ def placement_markdown(record: PlacementRecord) -> str:
 
 
 def _input_markdown(record: InputRecord) -> str:
-    """How the wait spreads over steps, and the stages of the pipeline."""
+    """The distribution of the wait over steps, and the pipeline's stages."""
     blocks = []
     spread = record.spread
     if spread is not None:
@@ -89,12 +89,12 @@ def _input_markdown(record: InputRecord) -> str:
         rows.append(("steps stalled", units.percentage(spread.stalled_fraction)))
         if spread.burst_period_steps is not None:
             rows.append(("a stall every", f"{units.number(spread.burst_period_steps)} steps"))
-        blocks += ["### Wait of a step", _table(("", ""), rows)]
+        blocks += ["### Wait per step", _table(("", ""), rows)]
     if record.pipeline is not None and record.pipeline.stages:
         blocks += ["### Stages of the pipeline", _stages_table(record.pipeline)]
         unnamed = record.pipeline.balanced_because or record.pipeline.unknown_because
         if unnamed:
-            blocks.append(f"None is to blame: {unnamed}.")
+            blocks.append(f"No single stage is the bottleneck: {unnamed}.")
     return "\n\n".join(blocks)
 
 
@@ -112,12 +112,12 @@ def _stages_table(pipeline: PipelineRecord) -> str:
                 "" if stage.buffered_after is None else units.number(stage.buffered_after),
             )
         )
-    return _table(("stage", "where", "time per batch", "at once", "buffered after"), rows)
+    return _table(("stage", "where", "time per batch", "parallel", "buffered after"), rows)
 
 
 def _table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     lines = [header, ("---",) * len(header), *rows]
-    # A bar within a cell would begin another one.
+    # A bar within a cell would start another cell.
     return "\n".join(
         "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
     )

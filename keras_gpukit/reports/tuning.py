@@ -1,4 +1,4 @@
-"""What tuning an input pipeline found, as a table in a terminal."""
+"""The results of tuning an input pipeline, as a table in a terminal."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from rich.text import Text
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports import units
+from keras_gpukit.reports.printing import print_anywhere
 
 
 def print_tuning(record: TuningRecord, code: str = "", console: Console | None = None) -> None:
-    """Prints what was tried and what it brought.
+    """Prints each change that was tried and its gain.
 
     Args:
         record: What was found.
-        code: The pipeline as it should be written.
+        code: The tuned pipeline's code.
         console: Where to print; standard output by default.
     """
-    (console or Console()).print(render(record, code))
+    print_anywhere(render(record, code), console)
 
 
 def render(record: TuningRecord, code: str = "") -> RenderableType:
-    """The rates, the trials, and what is left to do by hand.
+    """The rates, the trials, and what remains to be done by hand.
 
     Args:
         record: What was found.
-        code: The pipeline as it should be written.
+        code: The tuned pipeline's code.
     """
-    # Text throughout: names of functions must not be taken for markup.
+    # Text throughout: function names must not be parsed as markup.
     parts: list[RenderableType] = [Text(line) for line in _headline(record)]
     if record.trials:
         parts.append(_table(record.trials))
@@ -45,10 +46,10 @@ def _headline(record: TuningRecord) -> list[str]:
         interval = f"{record.low:.2f} to {record.high:.2f}"
         lines = [
             f"Input: {_rate(record.rate)} before, {_rate(record.tuned_rate)} tuned, "
-            f"{record.gain:.2f} times as fast (95 %: {interval})."
+            f"{record.gain:.2f}× (95 %: {interval})."
         ]
     else:
-        lines = [f"Input: {_rate(record.rate)}; nothing tried made it faster."]
+        lines = [f"Input: {_rate(record.rate)}; no change made it faster."]
     if record.compute_rate is not None:
         lines.append(f"The model alone: {_rate(record.compute_rate)}.")
     lines.append(f"Ended after {units.duration(record.duration_s)}: {record.ending}.")

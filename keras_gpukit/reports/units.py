@@ -1,4 +1,4 @@
-"""Numbers with their units, as people read them. Plain ASCII: a terminal may know no more."""
+"""Numbers with their units, as people read them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def size(count_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time: from microseconds to hours; minutes and hours from two on."""
+    """A time, from microseconds to hours."""
     if seconds < 1e-3:
-        return f"{number(1e6 * seconds)} us"
+        return f"{number(1e6 * seconds)} µs"
     if seconds < 1:
         return f"{number(1e3 * seconds)} ms"
     if seconds < 120:
@@ -36,7 +36,7 @@ def duration(seconds: float) -> str:
 
 
 def percentage(fraction: float) -> str:
-    """A share of 1 as a percentage, no finer than it is measured: "78 %", "0.9 %"."""
+    """A share of 1 as a percentage, no finer than the measurement: "78 %", "0.9 %"."""
     percent = 100 * fraction
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
 

@@ -78,8 +78,8 @@ def test_unknown_public_name():
     [
         ([], "the following arguments are required: COMMAND"),
         (["train"], "invalid choice: 'train'"),
-        (["demo", "--log-dir", __file__], f"--log-dir: a folder is needed, and {__file__} is none"),
-        (["demo", "--data-dir", ""], "--data-dir: a folder is needed, not an empty name"),
+        (["demo", "--log-dir", __file__], f"--log-dir: {__file__} is not a folder"),
+        (["demo", "--data-dir", ""], "--data-dir: the folder's name is empty"),
         (["demo", "extra"], "unrecognized arguments: extra"),
     ],
 )

@@ -42,7 +42,7 @@ def test_a_report_is_written_over_but_nothing_else(logs, capsys):
         assert main(["report", str(logs), "--out", str(out)]) == 0
     out.write_text("my own work")
     assert main(["report", str(logs), "--out", str(out)]) == 2
-    assert "is there already and is no report; give another --out" in capsys.readouterr().err
+    assert "already exists and is not a report; give another --out" in capsys.readouterr().err
     assert out.read_text() == "my own work"
 
 
@@ -69,14 +69,14 @@ def test_no_run_is_an_error_that_says_what_was_looked_for(tmp_path, capsys):
 
 def test_a_place_that_cannot_be_written_is_said(logs, capsys):
     assert main(["report", str(logs), "--out", str(logs.parent / "no" / "report.html")]) == 2
-    assert f"There is no folder {logs.parent / 'no'}" in capsys.readouterr().err
+    assert f"The folder {logs.parent / 'no'} does not exist" in capsys.readouterr().err
 
 
 def test_what_is_no_file_is_left_alone(logs, capsys):
     pipe = logs.parent / "pipe"
     os.mkfifo(pipe)
     assert main(["report", str(logs), "--out", str(pipe)]) == 2
-    assert "pipe is no file that can be written over" in capsys.readouterr().err
+    assert "pipe is not a regular file" in capsys.readouterr().err
     assert pipe.is_fifo()
 
 
@@ -85,7 +85,7 @@ def test_an_empty_path_is_refused(logs, arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["report", *arguments])
     assert ended.value.code == 2
-    assert "it is empty" in capsys.readouterr().err
+    assert "the path is empty" in capsys.readouterr().err
 
 
 def test_many_runs_are_told_in_a_few_lines(logs, capsys):

@@ -116,9 +116,9 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_gain(page):
         for part in (
             "critical Steps wait for input, held up by decode (train.py:12)",
             "input stall 40 %, wait per step 10 ms",
-            "What to do: up to 1.7 times as fast",
+            "What to do: up to 1.7× faster",
             "ds.cache() right after decode",
-            ["25 ms", " of a step"][0],
+            "25 ms",
             "Also found",
             "Operations fell back to the CPU",
             "Where the whole run's time went",
@@ -169,7 +169,7 @@ def test_stall_and_buffer_are_drawn(page):
 def test_devices_are_drawn_with_their_limits(page):
     lines = {line["name"]: line["y"] for line in figure_of(page, "Memory of the devices")["data"]}
     assert lines["GPU:0 limit"] == [70, 70]
-    assert lines["GPU 1, all there is"] == [80, 80]
+    assert lines["GPU 1, total"] == [80, 80]
     assert (lines["GPU:0 peak so far"][0], lines["GPU:0 peak so far"][-1]) == (4, 5)
     names = {line["name"] for line in figure_of(page, "How busy GPUs and host were")["data"]}
     assert names == {"GPU 0", "GPU 1", "all cores", "this process"}
@@ -183,7 +183,7 @@ def test_the_whole_time_the_stages_and_the_placement_are_drawn(page):
     assert parts["input"] == [24.0]
     assert sum(value for (value,) in parts.values()) == pytest.approx(64.0)
     keeps_up, blamed = figure_of(page, "Stages of the input pipeline")["data"]
-    assert (blamed["name"], blamed["x"], keeps_up["x"]) == ("holds the run up", [16.0], [2.0])
+    assert (blamed["name"], blamed["x"], keeps_up["x"]) == ("bottleneck", [16.0], [2.0])
     on_gpu, on_cpu = figure_of(page, "Where operations ran")["data"]
     assert (on_gpu["name"], on_gpu["x"]) == ("GPU:0", [190, 20, 0])
     assert (on_cpu["name"], on_cpu["x"]) == ("CPU:0", [0, 0, 2])
@@ -193,7 +193,7 @@ def test_the_whole_time_the_stages_and_the_placement_are_drawn(page):
 def test_what_is_not_known_says_why_instead_of_an_empty_picture(tmp_path):
     page = page_of(tmp_path, run_lines(1, summary=None))
     assert "Step time over the run: the run has fewer than two windows" in page.words
-    assert "Where the whole run's time went: runs tell it when they end." in page.words
+    assert "Where the whole run's time went: reported when the run ends." in page.words
     assert "Captured steps: nothing was captured" in page.words
     assert all(figure["data"] for figure in page.figures.values())
 
@@ -222,7 +222,7 @@ def test_a_healthy_run_is_told_so(tmp_path):
     healthy = replace(SUMMARY, input=replace(SUMMARY.input, wait_s=0.0, stall_fraction=0.0))
     healthy = replace(healthy, operations=None, memory=None)
     page = page_of(tmp_path, run_lines(summary=replace(healthy, verdict=judge(healthy))))
-    assert "good Nothing stands in this run's way." in page.words
+    assert "good No bottleneck found." in page.words
 
 
 def test_faults_are_told_on_the_page(tmp_path):
@@ -251,7 +251,7 @@ def test_of_many_runs_only_the_newest_have_pictures(tmp_path):
         write_lines(tmp_path / str(number), run_lines(3, began_s=BEGAN_S + 100 * number))
     page = page_of(tmp_path, run_lines(3, began_s=BEGAN_S + 900))
     assert "7 runs side by side" in page.words
-    assert "The newest 4 are told in full below." in page.words
+    assert "The newest 4 are shown in full below." in page.words
     assert len(page.all("section")) == 1 + 4
 
 
@@ -311,7 +311,7 @@ def test_captures_are_drawn_and_told():
 def test_profiles_without_a_run_are_told_too():
     report = Report("logs", 0.0, "1", captures=(CaptureReport("one/vm", profile=PROFILE),))
     page = Page(render(report, plotly_src="plotly.js"))
-    assert "Of these no run's record tells" in page.words
+    assert "No run's record lists these" in page.words
     assert "not by a Profiler" in page.words
 
 

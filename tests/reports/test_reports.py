@@ -101,14 +101,14 @@ def test_the_panel_fits_80_columns_without_colours(summary):
 def test_the_panel_tells_figures_and_findings():
     text = " ".join(printed(TROUBLED).replace("│", " ").split())
     for words in (
-        "1,200 steps, 24.1 ms a step, 1,327 examples/s, input stall 78 %, GPU 21 % busy, "
-        "GPU:0 peak 3 GiB of 70 GiB, watching cost 3 us a step",
+        "1,200 steps, 24.1 ms per step, 1,327 examples/s, input stall 78 %, GPU 21 % busy, "
+        "GPU:0 peak 3 GiB of 70 GiB, overhead 3 µs per step",
         "critical: Steps wait for input (input-bound) input stall 78.4 %, wait per step 18.9 ms, "
-        "about 4.6 times as fast without it",
+        "up to 4.6× faster once fixed",
         "- AsString in model/[bold]a|b: TensorFlow has none.",
     ):
         assert words in text
-    assert "in this run's way" not in text
+    assert "No bottleneck found" not in text
 
 
 def test_each_advice_on_input_fits_a_line():
@@ -117,13 +117,13 @@ def test_each_advice_on_input_fits_a_line():
 
 
 def test_a_healthy_run_is_told_so():
-    assert "Nothing stands in this run's way." in printed(HEALTHY)
-    assert "Nothing stands in this run's way." in markdown(HEALTHY)
+    assert "No bottleneck found." in printed(HEALTHY)
+    assert "No bottleneck found." in markdown(HEALTHY)
 
 
 def test_what_was_not_judged_is_not_called_healthy():
     text = printed(judged(replace(HEALTHY, input=None)))
-    assert "Nothing found in this run's way; its wait for input was not judged" in text
+    assert "No bottleneck found; the wait for input was not judged" in text
 
 
 def test_an_upper_bound_is_told_as_one():
@@ -135,7 +135,7 @@ def test_an_interrupted_run_and_another_phase_are_named():
     predicted = ThroughputRecord("predict", 20, 20, 1.5, None)
     text = printed(replace(HEALTHY, throughput=predicted, ending="interrupted"))
     assert "run interrupted" in text
-    assert "predict: 20 steps, 1.5 s a step" in text
+    assert "predict: 20 steps, 1.5 s per step" in text
 
 
 def test_the_panel_prints_where_only_ascii_can_be():
@@ -163,7 +163,7 @@ def test_placement_markdown_tells_devices_and_reasons():
 
 
 def test_placement_markdown_says_why_it_knows_nothing():
-    assert "not known: no graph." in placement_markdown(PlacementRecord(unknown_because="no graph"))
+    assert "unknown: no graph." in placement_markdown(PlacementRecord(unknown_because="no graph"))
 
 
 def test_placement_markdown_shows_only_the_commonest():
@@ -180,7 +180,7 @@ def test_placement_markdown_shows_only_the_commonest():
         (units.size(1536), "1.5 KiB"),
         (units.size(80 * GIB), "80 GiB"),
         (units.size(3 * 1024**5), "3,072 TiB"),
-        (units.duration(3e-6), "3 us"),
+        (units.duration(3e-6), "3 µs"),
         (units.duration(0.0241), "24.1 ms"),
         (units.duration(90), "90 s"),
         (units.duration(600), "10 min"),
@@ -215,7 +215,7 @@ def test_a_sampled_stall_is_told_as_about():
 
 def test_where_the_time_went_comes_largest_first_without_what_is_nothing():
     text = printed(WATCHED)
-    assert "3.33 min in all: input 60 %, compute 30 %, epoch starts 8.0 %" in text
+    assert "3.33 min in total: input 60 %, compute 30 %, epoch starts 8.0 %" in text
     assert "validation" not in text
     assert "in all" not in printed(HEALTHY)
 
@@ -228,7 +228,7 @@ def test_the_stage_that_holds_the_run_up_stands_out():
     assert "| a stall every | 25 steps |" in text
     balanced = replace(WATCHED.input.pipeline, bottleneck=None, balanced_because="it keeps up")
     text = markdown(replace(WATCHED, input=replace(WATCHED.input, pipeline=balanced)))
-    assert "None is to blame: it keeps up." in text
+    assert "No single stage is the bottleneck: it keeps up." in text
 
 
 def test_captures_are_told():

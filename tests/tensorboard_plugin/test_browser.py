@@ -102,7 +102,7 @@ def test_the_tab_follows_a_fit_to_its_verdict(watched, page):
     frame.locator("figure summary").first.click()
     frame.evaluate("scrollTo(0, 300)")
 
-    bar.get_by_role("button", name="Go on").click()
+    bar.get_by_role("button", name="Resume").click()
     wait_until(lambda: steps_told(page) not in (None, told))
     watched.end()
     wait_until(lambda: "completed" in body(page))

@@ -80,11 +80,11 @@ class Capture:
     def begin(self) -> None:
         """Starts recording.
 
-        Whoever calls must have noted the capture before: should Ctrl-C come meanwhile, it runs, and
-        has to be ended.
+        The caller must have stored the capture before: after a Ctrl-C meanwhile it is running, and
+        must be ended.
 
         Raises:
-            tensorflow.errors.AlreadyExistsError: If somebody else records a profile.
+            tensorflow.errors.AlreadyExistsError: If another profiler is recording.
         """
         began_s = time.perf_counter()
         self._thread.start()

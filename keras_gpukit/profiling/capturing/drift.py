@@ -1,4 +1,4 @@
-"""Tells when a run leaves what it was: its steps take longer, stall more, or its GPUs idle."""
+"""Detects anomalies: steps take longer or stall more than before, or GPUs idle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRETCHES_TO_TELL = 3
 
 
 class Drift:
-    """Tells when a figure stays above what it was.
+    """Detects when a figure stays above its baseline.
 
     It does when several values in a row lie beyond the limit, and beyond 19 of 20 of those before:
     a run that is restless anyway is to be left alone. What it rose to is usual from then on.
@@ -54,7 +54,7 @@ class Drift:
 
 
 class StepDrift:
-    """Tells when steps take longer, or wait longer for input, than they did.
+    """Detects when steps take longer, or wait longer for input, than they did.
 
     Args:
         slower: How many times the usual step time is too long; None does not look at it.
@@ -85,7 +85,7 @@ class StepDrift:
         step_time_s = self._duration_s / self._steps
         stall = None if self._wait_s is None else self._wait_s / self._duration_s
         self._forget()
-        # Both are told each value, also when the first one speaks.
+        # Both get each value, even if the first one reports.
         usual_s = None if self._step_time is None else self._step_time.add(step_time_s)
         usual_stall = None if self._stall is None or stall is None else self._stall.add(stall)
         if usual_stall is not None:
@@ -102,10 +102,10 @@ class StepDrift:
 
 
 class UtilizationDrift:
-    """Tells when GPUs are less busy than they were.
+    """Detects when GPUs are less busy than they were.
 
     Args:
-        drop_percent: By how many points utilization may fall.
+        drop_percent: How far utilization may fall, in percentage points.
     """
 
     def __init__(self, drop_percent: float) -> None:

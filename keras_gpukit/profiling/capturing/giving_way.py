@@ -1,10 +1,10 @@
 """Has others start TensorFlow's profiler while it records for us: our capture ends first.
 
-TensorFlow records one profile at a time, and refuses whoever starts a second one by an error, which
+TensorFlow records one profile at a time, and raises an error when a second one is started, which
 in a user's callback would end the training. So while we record, something stands in for
 `tf.profiler.experimental.start`, there and in the module that defines it, in which
-`tf.profiler.experimental.Profile` looks for it. Who imported the function by its name before is not
-reached, and refused; nor is TensorBoard's "capture profile", which is told so in the browser.
+`tf.profiler.experimental.Profile` looks for it. Code that imported the function by its name before
+gets TensorFlow's error; so does TensorBoard's "capture profile", which shows it in the browser.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class GivingWay:
     """Stands in for TensorFlow's function that starts its profiler.
 
     Args:
-        give_way: Called when somebody else starts one, before TensorFlow does; on any thread.
+        give_way: Called when other code starts one, before TensorFlow does; on any thread.
     """
 
     def __init__(self, give_way: Callable[[], None]) -> None:
@@ -40,13 +40,13 @@ class GivingWay:
         _replace(original, start)
 
     def put_back(self) -> None:
-        """Puts TensorFlow's function back, unless somebody else has replaced ours."""
+        """Puts TensorFlow's function back, unless other code has replaced ours."""
         if self._instead is not None:
             _replace(self._instead, self._instead.gpukit_original)
 
 
 def start_function() -> Any:
-    """Returns `tf.profiler.experimental.start` itself, whoever of us stands in for it."""
+    """Returns the original `tf.profiler.experimental.start`, even while it is replaced."""
     import tensorflow as tf
 
     start = tf.profiler.experimental.start

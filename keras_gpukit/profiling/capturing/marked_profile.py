@@ -4,7 +4,7 @@ The tab takes a step from an event that says it is the root of one (`_r=1`), and
 the step from what follows from that event. But where a TensorFlow loop runs in a step, as Keras'
 own does with several steps to an execution, and that of a recurrent layer, each turn of the loop
 becomes a root of its own, events that say they are roots are passed over, and no step is found. So
-all turns of a loop are told as its first one, which the tab does not take for a loop. Seen on xprof
+all turns of a loop become its first one, which the tab does not take for a loop. Seen on xprof
 2.24: `ProcessTensorFlowLoop` and `CreateEventGroups` in `group_events.cc`.
 """
 
@@ -34,7 +34,7 @@ _IN_LOOPS = (
 def step_marker() -> Callable[[int], AbstractContextManager[Any]]:
     """Returns what makes, from a step's number, the context that profiles show it by.
 
-    It costs 0.6 us where no profile is recorded.
+    It costs 0.6 µs where no profile is recorded.
     """
     import tensorflow as tf
 

@@ -23,7 +23,7 @@ from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerR
 MOST_MISSED = 20
 # What makes captures by itself, again and again should a run never settle.
 DRIFTS: tuple[Trigger, ...] = ("step time", "stall", "utilization")
-RUNNING_ELSEWHERE = "somebody else records a profile, and TensorFlow takes one at a time"
+RUNNING_ELSEWHERE = "another profiler is recording, and TensorFlow records one profile at a time"
 
 StepFunction = Callable[[Any], Any]
 # Attribute of a step function that names the recorder that marks its steps. `functools.wraps` hands
@@ -39,8 +39,7 @@ class Limits:
         steps: Steps of a capture.
         captures: Captures in a run.
         profiles_bytes: Disk space of all profiles in the log directory.
-        cooldown_s: For how long after a capture of something that goes wrong nothing that does
-            makes another.
+        cooldown_s: Minimum seconds between two captures triggered by anomalies.
     """
 
     steps: int = 10
@@ -59,9 +58,9 @@ class Recorder:
         first_step: Global step before the run.
         steps_per_execution: Steps in one call of the step function.
         epoch_steps: Steps of an epoch, where that is known.
-        global_step: Tells the global step between calls; without it, all calls are taken to have
-            had as many steps.
-        kept_out_by: Says who else captures, or will, within so many calls from this one on.
+        global_step: Returns the global step between calls; without it, all calls are assumed to
+            have the same number of steps.
+        kept_out_by: Names another profiler that captures within that many calls from this one on.
         tell: Called with the record of each capture, on another thread.
         now: The clock, in seconds.
     """
@@ -217,7 +216,7 @@ class Recorder:
 
     def _begin(self) -> None:
         assert self._wanted is not None
-        # The call after the last one ends a capture, when those before the call have begun theirs.
+        # The call after the last one ends a capture, when earlier callbacks have started theirs.
         if self._kept_out_by(self._calls_of_a_capture + 1):
             return  # later, then
         trigger, reason = self._wanted
@@ -240,7 +239,7 @@ class Recorder:
     def _end(self, because: str | None) -> None:
         capture = self._capture
         if capture is None:
-            return  # somebody else ended it meanwhile, on another thread
+            return  # it was ended meanwhile, on another thread
         self._ended.append(capture)
         if capture.trigger in DRIFTS:
             self._cool_from_s = self._now()
@@ -248,11 +247,11 @@ class Recorder:
         capture.end(steps, because, self._room_bytes, self._keep)
         self._capture = None
         if self._kept_out_by(2):
-            capture.wait()  # or the one who begins with the next call would be refused
+            capture.wait()  # or a capture that starts with the next call would be refused
 
     def _give_way(self) -> None:
-        """Somebody else begins to record a profile."""
-        self.interrupt("somebody else began to record a profile")
+        """Other code starts a profile."""
+        self.interrupt("other code started a profile")
         for capture in self._ended:
             capture.wait()
 
@@ -272,12 +271,12 @@ class Recorder:
         if isinstance(error, tf.errors.AlreadyExistsError):
             self._miss(trigger, reason, RUNNING_ELSEWHERE)
             self._say(
-                f"a capture was not begun: {RUNNING_ELSEWHERE}. Have the other one end with "
+                f"a capture was not started: {RUNNING_ELSEWHERE}. Have the other one end with "
                 "tf.profiler.experimental.stop(), or capture other steps"
             )
         else:
             self._miss(trigger, reason, f"{type(error).__name__}: {error}")
-            self._say(f"a capture was not begun ({type(error).__name__}: {error})")
+            self._say(f"a capture was not started ({type(error).__name__}: {error})")
 
     def _miss(self, trigger: Trigger, reason: str, because: str) -> None:
         if len(self._missed) < MOST_MISSED:

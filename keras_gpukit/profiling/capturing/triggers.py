@@ -27,7 +27,7 @@ class StepSchedule:
         self._every_steps = every_steps
 
     def next_after(self, step: int) -> float:
-        """Returns the first step after `step` at which one is due, infinity if there is none."""
+        """Returns the first step after `step` at which one is due, or infinity."""
         given = next((each for each in self._at_steps if each > step), inf)
         if self._every_steps is None:
             return given
@@ -73,7 +73,7 @@ class RequestFile:
         try:
             self._path.unlink()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None  # somebody's folder of that name asks for nothing
+            return None  # a folder of that name is not a request
         return f"{self._path.name} was touched"
 
 
@@ -121,7 +121,7 @@ class RequestSignal:
         if self._listens:
             self._asked(f"{self._number.name} came")
         elif self._put_back():
-            signal.raise_signal(number)  # whoever it is for now, and be it the system
+            signal.raise_signal(number)  # the current handler, which may be the system's
         elif callable(self._before):
             self._before(number, frame)
 

@@ -1,4 +1,4 @@
-"""Where the time of a step went."""
+"""Where the step time went."""
 
 from __future__ import annotations
 

@@ -50,15 +50,15 @@ class Events:
     stats: StatsColumn
 
     def of(self, wanted: Callable[[str], bool]) -> Mask:
-        """Tells which events have a name of that sort."""
+        """Returns which events have a name of that sort."""
         return np.array([wanted(name) for name in self.names], bool)[self.kind]
 
     def carrying(self, stat: str) -> Mask:
-        """Tells which events are of a kind that carries a figure."""
+        """Returns which events are of a kind that carries a figure."""
         return np.array([stat in names for names in self.stat_names], bool)[self.kind]
 
     def on(self, wanted: Callable[[str], bool]) -> Mask:
-        """Tells which events are on a line with a name of that sort."""
+        """Returns which events are on a line with a name of that sort."""
         return np.array([wanted(name) for name in self.lines], bool)[self.line]
 
     @cached_property

@@ -53,7 +53,7 @@ class Host:
 
 
 def sort_out(events: Events) -> Host:
-    """Tells the host's events apart."""
+    """Classifies the host's events."""
     operations, computed = _operations(events), computations(events)
     return Host(
         events,

@@ -53,15 +53,15 @@ def kind_of(name: str) -> Kind:
 
 
 def is_copy(kernel: str) -> bool:
-    """Tells whether what ran on a GPU's stream is a copy, or a filling, of memory."""
+    """Returns whether what ran on a GPU's stream is a copy, or a filling, of memory."""
     return bool(_COPY.match(kernel))
 
 
 def is_host_to_device(kernel: str) -> bool:
-    """Tells whether it is a copy from the host to the GPU."""
+    """Returns whether it is a copy from the host to the GPU."""
     return bool(_HOST_TO_DEVICE.search(kernel))
 
 
 def uses_tensor_cores(kernel: str) -> bool:
-    """Tells whether a kernel uses Tensor Cores; its name is all there is to go by."""
+    """Returns whether a kernel uses Tensor Cores; its name is all there is to go by."""
     return bool(_TENSOR_CORE.search(kernel))

@@ -17,7 +17,7 @@ MOST_STRETCHES = 120
 """Of each the lowest and the highest reading are kept."""
 MOST_HOLDINGS = 15
 MOST_ALLOCATORS = 32
-"""Those with the most events are told. A machine has one for each GPU and a few for itself."""
+"""Those with the most events are kept. A machine has one for each GPU and a few for itself."""
 _ALLOCATION, _DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
 _USED = "bytes_allocated"
 _MOST_BYTES = 1 << 53  # more is a damaged entry
@@ -67,7 +67,7 @@ def _profile(name: str, host: Events, indices: Numbers, origin_ps: int) -> Memor
 
 
 def _telling(used_bytes: Numbers) -> Numbers:
-    """Chooses what a picture needs: each stretch's lowest and highest reading, and the ends."""
+    """Chooses what a chart needs: each stretch's lowest and highest reading, and the ends."""
     if len(used_bytes) <= 2 * MOST_STRETCHES:
         return np.arange(len(used_bytes))
     edges = np.linspace(0, len(used_bytes), MOST_STRETCHES + 1).astype(np.int64)

@@ -76,7 +76,7 @@ class Spans:
         return np.unique(np.concatenate([self.begin_ps, self.end_ps, other.begin_ps, other.end_ps]))
 
     def holds(self, moment_ps: Numbers) -> Mask:
-        """Tells which of some moments lie in them."""
+        """Returns which of some moments lie in them."""
         if not len(self.begin_ps):
             return np.zeros(len(moment_ps), bool)
         index = np.searchsorted(self.begin_ps, moment_ps, "right") - 1

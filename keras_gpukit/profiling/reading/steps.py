@@ -12,8 +12,8 @@ from keras_gpukit.records.profile import StepSource
 
 # Keras' train functions, as its TensorFlow trainer names them (seen with Keras 3.12 and 3.15).
 _TRAIN_FUNCTIONS = frozenset({"multi_step_on_iterator", "one_step_on_iterator"})
-# Where a pipeline is begun, an epoch or a validation begins, and what lies there is no step's time.
-# Nothing else tells: a pause may be long because a callback is slow.
+# A pipeline starts with an epoch or a validation, and the time there belongs to no step.
+# Nothing else shows it: a pause may be long because a callback is slow.
 _PIPELINE_BEGINS = "MakeIterator::Root"
 
 
@@ -22,7 +22,7 @@ class Steps:
     """Steps, or executions of several steps, one after the other.
 
     Attributes:
-        source: How they were told; None where there are none.
+        source: How they were identified; None where there are none.
         numbers: What their markers say; None where they are not marked.
         begin_ps: When each began.
         end_ps: When the next one began.
@@ -48,7 +48,7 @@ def find_steps(host: Events) -> Steps:
     """Finds the steps that were captured whole.
 
     Markers are best, those that xprof takes for roots (`_r`) before others; else Keras' own train
-    function tells. A step that is marked twice, one mark within the other, is one step. A step
+    function. A step that is marked twice, one mark within the other, is one step. A step
     lasts until the next one begins. Of more than two, the first is left out, since it was captured
     while the profiler got going; and of more than one the last, which nothing follows.
 
@@ -99,8 +99,8 @@ def _marks(host: Events) -> tuple[Mask, StepSource | None]:
 def _one_for_each_step(host: Events, marks: Numbers) -> Numbers:
     """Leaves one mark for each step, where marks lie within others on the same line.
 
-    Those who mark may not know of each other: a callback and the code around it, two callbacks. The
-    outermost tells the whole step, and has the number that its user gave. But one that holds
+    Several markers may be independent: a callback and the code around it, two callbacks. The
+    outermost covers the whole step, and has the number that its user gave. But one that holds
     several others side by side marks no step: an epoch, say.
 
     Args:
@@ -125,14 +125,14 @@ def _one_for_each_step(host: Events, marks: Numbers) -> Numbers:
 
 
 def _in_one_epoch(since_ps: Numbers, until_ps: Numbers, host: Events) -> Mask:
-    """Tells in which of the pauses between two marks no pipeline begins."""
+    """Returns in which of the pauses between two marks no pipeline begins."""
     begins_ps = np.sort(host.begin_ps[host.of(lambda name: name.startswith(_PIPELINE_BEGINS))])
     none: Mask = np.searchsorted(begins_ps, since_ps) == np.searchsorted(begins_ps, until_ps)
     return none
 
 
 def _stride(numbers: list[int]) -> int | None:
-    """How far apart the numbers of steps are; whoever counts executions says nothing with that."""
+    """How far apart the numbers of steps are; this is unknown if executions are counted."""
     strides = np.diff(numbers)
     return int(strides[0]) if len(strides) and strides[0] > 1 and np.ptp(strides) == 0 else None
 

@@ -73,7 +73,7 @@ class Wire:
             at = stop
 
     def afford(self, what: str, count: int) -> bool:
-        """Tells whether so many more may be read, and counts them.
+        """Returns whether that many more may be read, and counts them.
 
         Args:
             what: "events", "entries" or "figures".

@@ -1,4 +1,4 @@
-"""A picture of memory during a capture."""
+"""A chart of memory during a capture."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MEMORY = "Memory during the newest capture"
 
 
 def capture_memory_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
-    """What each allocator held while the newest capture was taken, and what held its peak."""
+    """What each allocator held during the newest capture, and what its peak consisted of."""
     from plotly import graph_objects as go
 
     memories = [each.profile.memory for each in captures if each.profile and each.profile.memory]
@@ -57,7 +57,7 @@ def capture_memory_picture(captures: Sequence[CaptureReport]) -> Picture | Unkno
         )
         for memory in memories[-1]
     )
-    heads = ("allocator", "peak", "all there is", "of the peak, from before the capture")
+    heads = ("allocator", "peak", "total", "of the peak, from before the capture")
     words = [
         f"{memory.allocator} held at most {units.size(memory.peak_bytes)}"
         for memory in memories[-1]

@@ -1,4 +1,4 @@
-"""Pictures of captured profiles: where a step's time went, and what took it."""
+"""Charts of captured profiles: where a step's time went, and what took it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def each_step_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
     """The steps of the newest capture that has several, one bar each."""
     several = [each for each in captures if each.profile and len(each.profile.each_step) > 1]
     if not several or several[-1].profile is None:
-        return Unknown(_EACH_STEP, "no capture has several steps that can be told apart")
+        return Unknown(_EACH_STEP, "no capture has several distinguishable steps")
     name, profile = several[-1].name, several[-1].profile
     numbers = [step.number for step in profile.each_step]
     names = [f"{place if number is None else number}" for place, number in enumerate(numbers, 1)]
@@ -123,7 +123,7 @@ def _bars(captures: Sequence[CaptureReport]) -> str:
 
 
 def _short(each: CaptureReport) -> str:
-    """A capture's name beside its bar: where it began is what tells them apart."""
+    """A capture's name next to its bar: its first step identifies it."""
     if each.capture:
         return f"step {each.capture.first_step:,}"
     return label(each.name.split("/")[0], 26)

@@ -13,8 +13,8 @@ _MOST_ROWS = 10
 
 
 def captures_table(captures: Sequence[CaptureReport]) -> Table:
-    """One capture a row, those that could not be read among them."""
-    heads = ("capture", "because", "steps", "step time", "stall", "held training up", "remarks")
+    """One capture per row, including those that could not be read."""
+    heads = ("capture", "because", "steps", "step time", "stall", "training blocked", "remarks")
     return Table(heads, tuple(_capture_row(each) for each in captures))
 
 
@@ -27,7 +27,7 @@ def detail_tables(profile: ProfileRecord) -> Iterator[tuple[str, Table]]:
     if profile.kernels:
         yield "Newest capture: longest kernels", _kernels(profile)
     if profile.stages:
-        yield "Newest capture: stages that were waited for", _stages(profile)
+        yield "Newest capture: stages that training waited for", _stages(profile)
 
 
 def holdings_tables(memories: Sequence[MemoryProfile]) -> Iterator[tuple[str, Table]]:
@@ -69,7 +69,7 @@ def _remarks(each: CaptureReport) -> Iterator[str]:
 def _kinds(profile: ProfileRecord) -> Table:
     longest = sorted(profile.kinds_s.items(), key=lambda kind: -kind[1])
     rows = tuple((str(kind), units.duration(spent_s)) for kind, spent_s in longest)
-    return Table(("kind", "a step"), rows)
+    return Table(("kind", "per step"), rows)
 
 
 def _operations(profile: ProfileRecord) -> Table:
@@ -111,4 +111,6 @@ def _stages(profile: ProfileRecord) -> Table:
         )
         for each in profile.stages[:_MOST_ROWS]
     )
-    return Table(("stage", "kind", "held a step up", "share of the wait", "at work a step"), rows)
+    return Table(
+        ("stage", "kind", "blocked, per step", "share of the wait", "busy, per step"), rows
+    )

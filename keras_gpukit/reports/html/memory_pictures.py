@@ -1,4 +1,4 @@
-"""Pictures of memory: of the devices with their limits, and of the host."""
+"""Charts of memory: of the devices with their limits, and of the host."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def device_memory_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
         limits.append(Line(f"{device} limit", course, "limit_bytes"))
     for index, course in run.gpus.items():
         lines.append(Line(f"GPU {index}, all processes", course, "memory_used_bytes"))
-        limits.append(Line(f"GPU {index}, all there is", course, "memory_total_bytes"))
+        limits.append(Line(f"GPU {index}, total", course, "memory_total_bytes"))
     record = run.summary.memory
     because = (record and record.unknown_because) or NO_READINGS
     words = [
         f"{device}: at most {units.size(course.figures['peak_bytes'].highest or 0)}"
-        f"{_of_limit(course.figures['limit_bytes'])} in use at once"
+        f"{_of_limit(course.figures['limit_bytes'])} in use"
         for device, course in run.memory.items()
     ]
     return _memory(_DEVICES, lines, limits, time, "; ".join(words), because)
@@ -49,12 +49,12 @@ def host_memory_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
     if run.host is None:
         return Unknown(_HOST, NO_READINGS)
     lines = [Line("this process", run.host, "memory_bytes")]
-    limits = [Line("all there is", run.host, "memory_total_bytes")]
+    limits = [Line("total", run.host, "memory_total_bytes")]
     most = run.host.figures["memory_bytes"].highest or 0
     words = f"This process held at most {units.size(most)}" + _of_limit(
         run.host.figures["memory_total_bytes"]
     )
-    return _memory(_HOST, lines, limits, time, words, "psutil does not tell it")
+    return _memory(_HOST, lines, limits, time, words, "psutil does not report it")
 
 
 def _memory(

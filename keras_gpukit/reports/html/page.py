@@ -29,7 +29,7 @@ _FILES = ("report.css", "report.js")
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture with its place in the page."""
+    """A chart with its place in the page."""
 
     id: str
     picture: Picture
@@ -37,7 +37,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Section:
-    """What is shown of one run, or of what belongs to none."""
+    """The charts of one run, or of captures without a run."""
 
     id: str
     run: RunReport | None
@@ -46,7 +46,7 @@ class Section:
 
 
 def plotly_js() -> str:
-    """Plotly's own JavaScript, which draws the pictures (about 5 MB)."""
+    """Plotly's own JavaScript, which draws the charts (about 5 MB)."""
     from plotly.offline import get_plotlyjs
 
     source: str = get_plotlyjs()
@@ -54,7 +54,7 @@ def plotly_js() -> str:
 
 
 def drawing_js() -> str:
-    """The page's own script, beside Plotly the only one that runs in it."""
+    """The page's own script, the only one in it apart from Plotly."""
     return _packaged("report.js")
 
 
@@ -65,7 +65,7 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
     into scripts is escaped here.
 
     Args:
-        report: What it tells.
+        report: Its data.
         plotly_src: Where the page finds `plotly_js()`; None puts it into the page, which then needs
             nothing else.
     """

@@ -1,4 +1,4 @@
-"""A picture: what it shows in words, what Plotly draws, and the numbers as a table."""
+"""A chart: a caption, the figure for Plotly, and the numbers as a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLORS = {
     "other": "#7d8790",
 }
 PALETTE = ("#2a8f86", "#d9772b", "#4a7fc1", "#cf6690", "#9a82cc", "#8c8c3a", "#7d8790")
-# So that colour is not the only thing that tells lines and areas apart.
+# So that lines and areas differ by more than their colour.
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 PATTERNS = ("", "/", ".", "x", "\\", "-", "|", "+")
 _LONGEST = 60
@@ -26,7 +26,7 @@ _LONGEST = 60
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers of a picture, ready to read.
+    """Numbers of a chart, formatted.
 
     Attributes:
         columns: Headings.
@@ -48,7 +48,7 @@ class Picture:
         caption: What it shows, in words.
         figure: JSON as Plotly takes it; None where there is only the table.
         table: Its numbers.
-        more: Tables beside it, by heading.
+        more: Further tables, by heading.
     """
 
     title: str
@@ -60,11 +60,11 @@ class Picture:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A picture that is not there.
+    """A chart that is not there.
 
     Attributes:
         title: Its heading.
-        because: Why there is none.
+        because: Why it is missing.
     """
 
     title: str
@@ -90,7 +90,7 @@ def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
     Args:
         traces: Plotly's own.
         height: In pixels.
-        **layout: Beyond what all pictures have.
+        **layout: Beyond what all charts have.
     """
     from plotly import graph_objects as go
 

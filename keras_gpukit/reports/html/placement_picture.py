@@ -1,4 +1,4 @@
-"""A picture of where operations ran."""
+"""A chart of where operations ran."""
 
 from __future__ import annotations
 

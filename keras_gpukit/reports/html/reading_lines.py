@@ -15,7 +15,7 @@ NO_READINGS = "the run was over before two readings, which come about once a sec
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a picture: a figure of a course."""
+    """One line of a chart: a figure over time."""
 
     name: str
     course: Course
@@ -33,7 +33,7 @@ class Line:
 
 
 def are_enough(lines: Sequence[Line]) -> bool:
-    """Whether one of them has two points, and so a course."""
+    """Whether any of them has two points or more."""
     return any(len(line.course.time_s) > 1 for line in lines)
 
 
@@ -73,7 +73,7 @@ def traces_of(line: Line, place: int, time: TimeAxis, size: float, unit: str) ->
 
 
 def table_of(lines: Sequence[Line], time: TimeAxis, size: float, unit: str) -> Table:
-    """Those of the course that the first line belongs to."""
+    """The figures with the first line's times."""
     course = lines[0].course
     figures = [
         (f"{line.name} ({unit})", line.figure, 1 / size) for line in lines if line.course is course
@@ -84,7 +84,7 @@ def table_of(lines: Sequence[Line], time: TimeAxis, size: float, unit: str) -> T
 def tables_of_others(
     lines: Sequence[Line], time: TimeAxis, size: float, unit: str
 ) -> tuple[tuple[str, Table], ...]:
-    """Those of the other courses, which have readings at other moments."""
+    """The figures that were read at other times."""
     others = [line for line in lines if line.course is not lines[0].course]
     if not others:
         return ()

@@ -1,4 +1,4 @@
-"""Several runs beside each other."""
+"""Several runs compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNKNOWN = "unknown"
 
 
 def runs_table(runs: Sequence[RunReport]) -> Table:
-    """One run a row, the newest first."""
+    """One run per row, newest first."""
     heads = (
         "run",
         "verdict",
@@ -39,7 +39,7 @@ def runs_table(runs: Sequence[RunReport]) -> Table:
         "whole run",
     )
     rows = [_row(run) for run in runs]
-    # What is known of no run takes no column, as a GPU's figures on a machine without one.
+    # A figure that no run has gets no column, as a GPU's figures on a machine without one.
     kept = [place for place in range(len(heads)) if any(row[place] != _UNKNOWN for row in rows)]
     return Table(
         tuple(heads[place] for place in kept),
@@ -48,8 +48,8 @@ def runs_table(runs: Sequence[RunReport]) -> Table:
 
 
 def step_times_picture(runs: Sequence[RunReport]) -> Picture | Unknown:
-    """The step times of those runs whose course was kept, in one picture."""
-    return _overlaid(runs, "Step times of the runs", "step_time_s", "ms a step", 1e3, "ms")
+    """The step times of those runs that have them over time, in one chart."""
+    return _overlaid(runs, "Step times of the runs", "step_time_s", "ms per step", 1e3, "ms")
 
 
 def stalls_picture(runs: Sequence[RunReport]) -> Picture | Unknown:
@@ -92,7 +92,7 @@ def _overlaid(
         if run.steps and len(run.steps.time_s) > 1 and run.steps.figures[figure].overall is not None
     ]
     if len(drawn) < 2:
-        return Unknown(title, "fewer than two of the newest runs have a course of it")
+        return Unknown(title, "fewer than two of the newest runs have it over time")
     longest_s = max(course.time_s[-1] - (run.began_s or 0.0) for run, course in drawn)
     traces, rows, means = [], [], []
     for place, (run, course) in enumerate(drawn):

@@ -1,4 +1,4 @@
-"""A picture of the input pipeline's stages."""
+"""A chart of the input pipeline's stages."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MOST_STAGES = 30
 
 
 def stages_picture(run: RunReport) -> Picture | Unknown:
-    """What each stage costs for a batch, that nearest to training first."""
+    """The time of each stage per batch, starting with the one nearest to training."""
     record = run.summary.input.pipeline if run.summary.input else None
     if record is None or not record.stages:
         because = record.unknown_because if record else None
-        usual = not_told(run, "only of tf.data pipelines is told what stages cost")
+        usual = not_told(run, "the time per stage is known only for tf.data pipelines")
         return Unknown(_STAGES, because or usual)
     from plotly import graph_objects as go
 
@@ -43,19 +43,19 @@ def stages_picture(run: RunReport) -> Picture | Unknown:
             name=name,
             orientation="h",
             marker={"color": color, "pattern": {"shape": pattern, "solidity": 0.2}},
-            hovertemplate="%{x:.3~f} ms a batch<extra></extra>",
+            hovertemplate="%{x:.3~f} ms per batch<extra></extra>",
         )
 
     traces = [bars("keeps up", False, COLORS["compute"], "")]
     if any(is_to_blame):
-        traces.append(bars("holds the run up", True, COLORS["input"], "/"))
+        traces.append(bars("bottleneck", True, COLORS["input"], "/"))
     names = [label(stage.name, 24) for stage in stages]
     figure = draw(
         traces,
         height=110 + 30 * len(stages),
         barmode="overlay",
         hovermode="closest",
-        xaxis=axis("ms for each batch", rangemode="tozero"),
+        xaxis=axis("ms per batch", rangemode="tozero"),
         yaxis=names_axis(names),
     )
     rows = tuple(
@@ -66,18 +66,18 @@ def stages_picture(run: RunReport) -> Picture | Unknown:
             known(stage.cost_per_batch_s, units.duration),
             f"{stage.parallelism:,}",
             "" if stage.buffered_after is None else units.number(stage.buffered_after),
-            "holds the run up" if blamed else "",
+            "bottleneck" if blamed else "",
         )
         for stage, blamed in zip(stages, is_to_blame, strict=True)
     )
-    heads = ("stage", "where", "work", "time per batch", "at once", "buffered after", "")
+    heads = ("stage", "where", "work", "time per batch", "parallel", "buffered after", "")
     return Picture(_STAGES, _stage_words(record), figure, Table(heads, rows))
 
 
 def _stage_words(record: PipelineRecord) -> str:
-    words = "What each stage costs for a batch, from the one nearest to training to the sources. "
+    words = "Time of each stage per batch, from the one nearest to training back to the sources. "
     if record.bottleneck is not None:
         where = f" ({record.bottleneck.location})" if record.bottleneck.location else ""
-        return f"{words}{record.bottleneck.name}{where} holds the run up."
+        return f"{words}{record.bottleneck.name}{where} is the bottleneck."
     unnamed = record.balanced_because or record.unknown_because
-    return f"{words}None is to blame: {unnamed}." if unnamed else words.strip()
+    return f"{words}No single stage is the bottleneck: {unnamed}." if unnamed else words.strip()

@@ -1,4 +1,4 @@
-"""Pictures of the steps: their time by cause, and the wait for input with the buffer's fill."""
+"""Charts of the steps: step time by cause, and the wait for input with the buffer's fill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STALL = "Wait for input over the run"
 
 
 def step_time_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
-    """The time of a step, the wait for input told apart where it is known."""
+    """The step time, split into the wait for input and the rest if that is known."""
     from plotly import graph_objects as go
 
     if run.steps is None or len(run.steps.time_s) < 2:
@@ -51,7 +51,7 @@ def step_time_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
     return Picture(
         _STEP_TIME,
         _step_words(times, waits),
-        draw(traces, xaxis=time.layout(), yaxis=axis("ms a step", rangemode="tozero")),
+        draw(traces, xaxis=time.layout(), yaxis=axis("ms per step", rangemode="tozero")),
         time.table(run.steps, figures),
     )
 
@@ -134,8 +134,8 @@ def _step_words(times: Band, waits: Band) -> str:
         f"{units.duration(times.highest)} in the slowest."
     )
     if waits.overall is None or not times.overall:
-        return f"{words} How much of it was waiting for input is not known."
-    return f"{words} {units.duration(waits.overall)} of it went on waiting for input."
+        return f"{words} How much of it was input wait is unknown."
+    return f"{words} {units.duration(waits.overall)} of it was input wait."
 
 
 def _stall_words(stall: Band, buffered: Band) -> str:

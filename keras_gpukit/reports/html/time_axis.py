@@ -1,4 +1,4 @@
-"""The time since a run began, which all pictures of its course share."""
+"""The time since a run began, shared by all charts over time."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class TimeAxis:
         return f"until ({self._unit[1]})"
 
     def table(self, course: Course, figures: Sequence[tuple[str, str, float]]) -> Table:
-        """The course in no more than twenty rows: mean, and lowest to highest.
+        """The time series in at most twenty rows: mean, and lowest to highest.
 
         Args:
-            course: The course.
+            course: The time series.
             figures: Heading, the figure's name, and the factor to its heading's unit.
         """
         places = self.places(course)

@@ -1,4 +1,4 @@
-"""A picture of how busy GPUs and host were."""
+"""A chart of how busy GPUs and host were."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def utilization_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
 def _gpus_unknown(run: RunReport) -> str:
     record = run.summary.utilization
     if run.gpus or record is None or record.gpus_unknown_because is None:
-        return "" if run.gpus else "There was no GPU to read."
+        return "" if run.gpus else "No GPU was read."
     return f"GPUs could not be read: {record.gpus_unknown_because}"

@@ -1,4 +1,4 @@
-"""A picture of where the whole run's time went."""
+"""A chart of where the whole run's time went."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEAST_LABELLED = 0.06
 
 
 def wall_time_picture(run: RunReport) -> Picture | Unknown:
-    """One bar, from the run's begin to its end."""
+    """One bar for the whole run."""
     parts = run.summary.breakdown
     if parts is None or parts.wall_s <= 0:
         return Unknown(_WALL_TIME, not_told(run, "it was not measured for every step"))
@@ -35,7 +35,7 @@ def wall_time_picture(run: RunReport) -> Picture | Unknown:
         ("epoch starts", parts.epoch_start_s, COLORS["epoch starts"], "epochs' first batches"),
         ("validation", parts.validation_s, COLORS["validation"], "validation within fit"),
         ("callbacks", parts.callbacks_s, COLORS["callbacks"], "callbacks, and Keras' own loop"),
-        ("other", parts.other_s, COLORS["other"], "what Keras does at epochs' ends"),
+        ("other", parts.other_s, COLORS["other"], "Keras at the end of epochs"),
     )
     present = [part for part in named if part[1]]
     traces = [
@@ -74,7 +74,7 @@ def _segment(name: str, spent_s: float, wall_s: float, color: str, pattern: str)
         y=[0],
         name=name,
         orientation="h",
-        # What its label tells, no pattern has to.
+        # A labelled segment needs no pattern.
         marker={
             "color": color,
             "pattern": {"shape": "" if is_labelled else pattern, "solidity": 0.2},

@@ -1,4 +1,4 @@
-"""What the page says of a run in words."""
+"""The page's sentences about a run."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ STATES: dict[State, str] = {
 }
 _STATE_NOTES: dict[State, str] = {
     "completed": "",
-    "interrupted": "The run ended by an exception or an interrupt; this is what was measured until "
-    "then.",
-    "running": "The run goes on. This is what its record tells so far: the spread of waits, the "
-    "pipeline's stages and where the whole time went come with its end.",
-    "unfinished": "The run wrote no summary: its process was killed, or no Monitor watched it. "
-    "This is what the rest of its record tells.",
+    "interrupted": "An exception or interrupt ended the run; the page shows what was measured "
+    "until then.",
+    "running": "The run is in progress. The distribution of waits, the pipeline's stages and the "
+    "wall time's breakdown appear when it ends.",
+    "unfinished": "The run wrote no summary: its process was killed, or it had no Monitor. "
+    "The page shows the rest of its record.",
 }
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What stands on top of a run.
+    """The headline of a run.
 
     Attributes:
-        severity: "critical", "warning", "info"; "good" where nothing was found, "unknown" where
+        severity: "critical", "warning", "info"; "good" if nothing was found, "unknown" if
             nothing was judged.
         headline: One line.
-        finding: What it rests on, where something was found.
+        finding: The finding behind it, if there is one.
     """
 
     severity: str
@@ -45,7 +45,7 @@ class Verdict:
 
 
 def verdict(run: RunReport) -> Verdict:
-    """The worst finding, or that there is none."""
+    """The worst finding, or "good" without one."""
     told = run.summary.verdict
     worst = told.findings[0] if told.findings else None
     if worst is not None and (worst.severity != "info" or conclusion(run.summary) is None):
@@ -66,32 +66,32 @@ def verdict_line(run: RunReport) -> str:
 
 
 def gain(finding: Finding) -> str | None:
-    """What removing a finding brings at most."""
+    """The most that fixing a finding gains."""
     if finding.gain is None:
         return None
-    return f"up to {units.number(round(finding.gain, 1))} times as fast"
+    return f"up to {units.number(round(finding.gain, 1))}× faster"
 
 
 def state_note(run: RunReport) -> str:
-    """What to bear in mind of a run that is not over, or ended early."""
+    """A note on a run that is in progress or ended early."""
     return _STATE_NOTES[run.state]
 
 
 def not_told(run: RunReport, because: str) -> str:
-    """Why something is missing that a run tells at its end."""
+    """Why something is missing that a run reports at its end."""
     over = run.state in ("completed", "interrupted")
-    return because if over else "runs tell it when they end"
+    return because if over else "reported when the run ends"
 
 
 def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
-    """The figures that tell most, name and value; only those that are known."""
+    """The most important figures, name and value; only those that are known."""
     throughput, record = summary.throughput, summary.input
     figures: list[tuple[str, str]] = []
     if throughput is not None:
         if throughput.step_time_s is not None:
-            figures.append(("time of a step", units.duration(throughput.step_time_s)))
+            figures.append(("step time", units.duration(throughput.step_time_s)))
         if throughput.examples_per_s is not None:
-            figures.append(("examples a second", units.number(throughput.examples_per_s)))
+            figures.append(("examples per second", units.number(throughput.examples_per_s)))
     if record is not None and record.stall_fraction is not None:
         hedge = {"upper bound": "at most ", "sampled": "about "}.get(record.confidence or "", "")
         figures.append(("input stall", f"{hedge}{units.percentage(record.stall_fraction)}"))
@@ -109,12 +109,12 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
         if throughput.wall_s is not None:
             figures.append(("whole run", units.duration(throughput.wall_s)))
     if summary.overhead_s is not None:
-        figures.append(("cost of watching, a step", units.duration(summary.overhead_s)))
+        figures.append(("overhead per step", units.duration(summary.overhead_s)))
     return tuple(figures)
 
 
 def setup(summary: RunSummary) -> tuple[tuple[str, str], ...]:
-    """What the run was made of, name and value."""
+    """The run's set-up, name and value."""
     environment = summary.environment
     facts = [(name, version) for name, version in environment.versions.items()]
     for gpu in environment.gpus:
@@ -138,7 +138,7 @@ def setup(summary: RunSummary) -> tuple[tuple[str, str], ...]:
 
 
 def moment(time_s: float | None) -> str:
-    """A time as the reader's clock shows it."""
+    """A time in the local time zone."""
     if time_s is None:
         return "unknown"
     return datetime.fromtimestamp(time_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")

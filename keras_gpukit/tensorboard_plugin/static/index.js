@@ -1,8 +1,8 @@
-// The tab: a bar with the folders to pick from, and the report of the picked one in a frame, made
-// anew when its record has changed.
+// The tab: a bar with the folders to pick from, and the report of the picked one in a frame,
+// which is replaced when its record changes.
 
 const POLL_MS = 3000;
-// Making a report takes the server a while: at most a quarter of the time goes on it.
+// Making a report takes the server a while: it spends at most a quarter of the time on it.
 const REST = 3;
 
 const tab = {
@@ -27,7 +27,7 @@ export async function render() {
   tab.button = element("button", { type: "button", textContent: "Pause" });
   tab.button.addEventListener("click", () => {
     tab.live = !tab.live;
-    tab.button.textContent = tab.live ? "Pause" : "Go on";
+    tab.button.textContent = tab.live ? "Pause" : "Resume";
     tab.live ? refresh() : refreshing.then(() => say("Paused"));
   });
   tab.status = element("span", { role: "status" });
@@ -37,7 +37,7 @@ export async function render() {
   tab.frames = element("main", { className: "frames" });
   document.body.append(bar, tab.frames);
 
-  await refresh(); // which reads all there is; the next ones read only what came since
+  await refresh(); // the first read takes everything, later ones only new lines
   for (let rest = POLL_MS; ; ) {
     await new Promise((done) => setTimeout(done, rest));
     const began = performance.now();
@@ -50,7 +50,7 @@ let refreshing = Promise.resolve();
 
 // One after the other, so that an answer that comes late never replaces a newer one.
 function refresh() {
-  refreshing = refreshing.then(refreshOnce).catch(() => say("TensorBoard does not answer", true));
+  refreshing = refreshing.then(refreshOnce).catch(() => say("TensorBoard is not responding", true));
   return refreshing;
 }
 
@@ -93,7 +93,7 @@ function pick({ folders }) {
   tab.picker.value = tab.folder || folders[0]?.id;
 }
 
-// The new report is made ready behind the old one, so that nothing flickers.
+// The new report loads behind the old one, so that nothing flickers.
 async function show(url) {
   const next = element("iframe", { title: "Report", className: "behind", src: url.href });
   const loaded = new Promise((done) => next.addEventListener("load", done));
@@ -106,7 +106,7 @@ async function show(url) {
   old?.remove();
 }
 
-// What the reader has unfolded and scrolled to.
+// Keeps unfolded sections and the scroll position.
 function keepPlace(old, next) {
   const unfolded = new Set(
     Array.from(old.document.querySelectorAll("details[open]"), whichDetails),
@@ -121,7 +121,7 @@ function whichDetails(details) {
   return `${details.closest("section")?.id}: ${details.querySelector("summary")?.textContent}`;
 }
 
-// TensorBoard hides the frames of the other tabs, where nothing needs to be made anew.
+// TensorBoard hides the frames of the other tabs, where nothing needs to be refreshed.
 function onScreen() {
   const shown = window.frameElement?.checkVisibility({ visibilityProperty: true }) ?? true;
   return shown && !document.hidden;
