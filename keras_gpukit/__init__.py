@@ -9,38 +9,26 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit import errors
-from keras_gpukit.version import __version__
+from keras_gpukit import errors as errors
+from keras_gpukit.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from keras_gpukit.callbacks.device_placement import DevicePlacement
-    from keras_gpukit.callbacks.gpu_memory import GPUMemory
-    from keras_gpukit.callbacks.input_stall import InputStall
-    from keras_gpukit.callbacks.monitor import Monitor
-    from keras_gpukit.callbacks.profiler import Profiler
-    from keras_gpukit.callbacks.throughput import Throughput
-    from keras_gpukit.callbacks.utilization import Utilization
-    from keras_gpukit.configure.api import configure_gpus
-    from keras_gpukit.configure.setup import GPUSetup
-    from keras_gpukit.experiments.diagnose import diagnose
-    from keras_gpukit.experiments.tune_input import TunedInput, tune_input
-
-__all__ = [
-    "DevicePlacement",
-    "GPUMemory",
-    "GPUSetup",
-    "InputStall",
-    "Monitor",
-    "Profiler",
-    "Throughput",
-    "TunedInput",
-    "Utilization",
-    "__version__",
-    "configure_gpus",
-    "diagnose",
-    "errors",
-    "tune_input",
-]
+    from keras_gpukit.callbacks.device_placement import DevicePlacement as DevicePlacement
+    from keras_gpukit.callbacks.gpu_memory import GPUMemory as GPUMemory
+    from keras_gpukit.callbacks.input_stall import InputStall as InputStall
+    from keras_gpukit.callbacks.monitor import Monitor as Monitor
+    from keras_gpukit.callbacks.profiler import Profiler as Profiler
+    from keras_gpukit.callbacks.throughput import Throughput as Throughput
+    from keras_gpukit.callbacks.utilization import Utilization as Utilization
+    from keras_gpukit.configure.api import configure_gpus as configure_gpus
+    from keras_gpukit.configure.setup import GPUSetup as GPUSetup
+    from keras_gpukit.experiments.diagnose import diagnose as diagnose
+    from keras_gpukit.experiments.tune_input import (
+        TunedInput as TunedInput,
+    )
+    from keras_gpukit.experiments.tune_input import (
+        tune_input as tune_input,
+    )
 
 _HOMES = {
     "DevicePlacement": "keras_gpukit.callbacks.device_placement",
@@ -56,6 +44,9 @@ _HOMES = {
     "diagnose": "keras_gpukit.experiments.diagnose",
     "tune_input": "keras_gpukit.experiments.tune_input",
 }
+"""The module of each public name; repeated under `TYPE_CHECKING`, as type checkers run no code."""
+
+__all__ = sorted([*_HOMES, "__version__", "errors"])
 
 
 def __getattr__(name: str) -> Any:

@@ -34,7 +34,8 @@ class RunSummary:
         overhead_s: What keras_gpukit itself cost, a step: time on the training thread and
             processor time beside it.
         startup_s: What it cost once, to begin, to read the first step's placement, and to end.
-        ending: "interrupted" when the run ended by an exception or an interrupt.
+        ending: "interrupted" when the run ended with an exception or an interrupt; None where the
+            run has not ended, or its process was killed before it could say how.
         verdict: What the rules conclude.
     """
 
@@ -49,7 +50,7 @@ class RunSummary:
     validation_input: InputRecord | None = None
     overhead_s: float | None = None
     startup_s: float | None = None
-    ending: Ending = "completed"
+    ending: Ending | None = "completed"
     verdict: Verdict = field(default_factory=Verdict)
 
     @property

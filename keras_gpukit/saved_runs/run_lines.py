@@ -138,7 +138,7 @@ class RunLines:
         )
 
     def _state(self, now_s: float | None) -> State:
-        if self._summary is not None:
+        if self._summary is not None and self._summary.ending is not None:
             return self._summary.ending
         fresh = now_s is not None and now_s - (self._ended_s or 0.0) < FRESH_S
         return "running" if fresh else "unfinished"

@@ -219,6 +219,15 @@ def test_a_run_without_its_end_is_unfinished(tmp_path):
     assert only_run(tmp_path).state == "unfinished"
 
 
+@pytest.mark.parametrize("lines", [run_lines(5, summary=None), now_lines(5)])
+def test_how_a_run_ended_is_unknown_where_it_did_not_say(tmp_path, lines):
+    write_lines(tmp_path, lines)
+    report = load_report(tmp_path)
+    assert report.runs[0].state in ("unfinished", "running")
+    assert report.runs[0].summary.ending is None
+    assert to_dict(report)["runs"][0]["summary"]["ending"] is None
+
+
 def test_an_interrupted_run_is_told_as_one(tmp_path):
     write_lines(tmp_path, run_lines(5, summary=replace(SUMMARY, ending="interrupted")))
     assert only_run(tmp_path).state == "interrupted"
