@@ -1,4 +1,4 @@
-"""Finds out what a model would gain if its input were free."""
+"""`diagnose`: measures how much faster a model would train if its input were free."""
 
 from __future__ import annotations
 
@@ -26,33 +26,32 @@ def diagnose(
     seconds: float = 20.0,
     verbose: Literal["auto"] | bool = "auto",
 ) -> Diagnosis:
-    """Measures how fast the input, the computing, and both together go.
+    """Measures the rates of the input, of the model, and of both together.
 
-    In turns, several rounds of each, it iterates the pipeline without the model, trains as `fit`
-    does, and trains on a few batches that are in memory. The ratio of the last two is the most
-    that a better pipeline can gain. The model comes back untouched, bit for bit, also when this
-    ends early: weights, optimizer, metrics, random numbers, and what was not built or compiled
-    yet. No callback runs.
+    In several rounds it iterates the pipeline without the model, trains as `fit` does, and trains
+    on a few batches in memory. The ratio of the last two rates is the largest gain that a better
+    pipeline can bring. The model is restored bit for bit, also when this ends early: weights,
+    optimizer, metrics, random numbers, and what was not built or compiled yet. No callback runs.
 
-    The dataset is only iterated, from its beginning and over its end if need be. One that
-    reshuffles each time it is iterated has gone on by one such time.
+    The dataset is only iterated: from its start, and again if it ends. A dataset that reshuffles on
+    each iteration has advanced by one iteration.
 
     Args:
         model: A compiled model, built or not.
-        dataset: What `fit` is given: a `tf.data.Dataset` of batches, a `keras.utils.PyDataset`,
+        dataset: The argument of `fit`: a `tf.data.Dataset` of batches, a `keras.utils.PyDataset`,
             or a tuple of arrays `(x, y)` or `(x, y, sample_weight)`.
         batch_size: Examples in a batch of arrays; 32 by default.
-        seconds: How long to measure. Tracing the train step and making the first batch come on
-            top, and so does what is needed for three rounds of steps that take long.
+        seconds: How long to measure. Tracing the train step and making the first batch take
+            additional time, and so do slow steps, of which at least three rounds are measured.
         verbose: Whether to show progress and print the result; "auto" is True.
 
     Returns:
-        The rates with their intervals, and what they say.
+        The rates with their intervals, and the conclusions.
 
     Raises:
-        TypeError: If model or dataset is of no such kind.
+        TypeError: If `model` or `dataset` has another type.
         ValueError: If the model is not compiled, the dataset is empty, or another argument is
-            out of range. What the dataset or the model itself raises comes through as it is.
+            out of range. Errors of the dataset or the model are passed on unchanged.
 
     Example:
         ```python

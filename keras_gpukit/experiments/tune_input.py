@@ -1,4 +1,4 @@
-"""`tune_input`: tries what may make an input pipeline faster, and keeps what does."""
+"""`tune_input`: tries changes to an input pipeline, and keeps those that make it faster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports.tuning import render
 
-# Of all the time, what one reading takes at most, and what measuring the model takes.
+# Largest share and time of one reading, and of measuring the model.
 READ_SHARE, READ_S = 1 / 150, 0.4
 COMPUTE_SHARE, COMPUTE_S = 1 / 15, 4.0
 
@@ -38,8 +38,8 @@ class TunedInput:
     """What `tune_input` returns. Printing it shows what was tried.
 
     Attributes:
-        dataset: The tuned dataset; the one that was given where nothing made it faster.
-        code: The lines to write in its place; "" where nothing made it faster.
+        dataset: The tuned dataset; the given one if nothing made it faster.
+        code: The code that replaces it; "" if nothing made it faster.
         record: Rates, trials and advice.
     """
 
@@ -49,7 +49,7 @@ class TunedInput:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """What was tried, in order."""
+        """The trials, in order."""
         return self.record.trials
 
     def __rich__(self) -> RenderableType:
@@ -78,30 +78,30 @@ def tune_input(
 
     Each change is read in turn with the best pipeline so far, and kept only if it is 5 % faster,
     and faster at all with 95 % confidence; changes that bring less are tried together. The tuned
-    dataset gives the same elements in the same order, in every epoch. The functions in it are those
-    that were given; none is traced anew.
+    dataset gives the same elements in the same order, in every epoch. It keeps the
+    given functions; none is traced again.
 
-    For a `tf.data.Dataset`, tried are: maps, reading of files and batching in parallel, a cache,
-    more threads, and prefetching. A cache stands below every shuffle and all that is random. For a
-    `keras.utils.PyDataset`: the number of workers, and the length of their queue.
+    For a `tf.data.Dataset`, it tries maps, file reads and batching in parallel, a cache, more
+    threads, and prefetching. A cache is placed before every shuffle and every random stage. For a
+    `keras.utils.PyDataset`, it tries the number of workers and the length of their queue.
 
-    The pipeline is read many times. What its Python functions do beside returning a value, they do
-    each time; the states of `random` and `numpy.random` are put back.
+    The pipeline is read many times. Side effects of its Python functions happen on every read; the
+    states of `random` and `numpy.random` are restored.
 
     Args:
         dataset: A `tf.data.Dataset` of batches, or a `keras.utils.PyDataset`. It is not changed.
-        model: A compiled model. With it, nothing more is tried once the input is faster than the
-            model. It is trained a little, and put back as it was.
-        seconds: Time for everything, in seconds. A trial that has begun is finished.
+        model: A compiled model. With it, tuning ends once the input is faster than the model. It is
+            trained briefly, then restored.
+        seconds: Total time in seconds. A trial that has started is finished.
         cache: Whether elements may be cached: "memory", "disk", True for either, False for
-            neither. "ask" asks in the terminal; without one it caches nothing, but tells what it
-            would bring.
+            neither. "ask" asks in the terminal; without a terminal it caches nothing, but reports
+            the gain.
         cache_folder: Where a cache on disk goes, an existing folder; by default a temporary one,
             which is removed when the dataset goes.
         allow_reorder: Whether elements may come in another order, and random draws with a seed may
             fall on other elements.
         trust_python: Whether Python functions in the pipeline (`py_function`, generators) depend
-            on their arguments alone, and may run several at once. Without it, no trial does that.
+            only on their arguments and may run in parallel. Without it, no trial does so.
         try_processes: Whether worker processes of a `PyDataset` may be tried. They are forked while
             TensorFlow's threads run, which can hang.
         verbose: Whether to show progress, and the result.
@@ -213,7 +213,7 @@ def _is_py_dataset(dataset: Any) -> bool:
 def _progress(
     console: Console, verbose: bool
 ) -> Iterator[tuple[Callable[[str], None], Callable[[str], bool]]]:
-    """A line that says what is being tried, and a way to ask a question in its place."""
+    """Shows a line with the current trial, and can ask a question in its place."""
     status = console.status("Tuning the input")
 
     def tell(what: str) -> None:

@@ -1,11 +1,11 @@
-"""State of Keras and TensorFlow that belongs to no model and has no public name.
+"""The global state of Keras and TensorFlow, which belongs to no model and has no public name.
 
 Private names, seen on Keras 3.12 to 3.15 and TensorFlow 2.21:
 `keras.src.backend.common.global_state.GLOBAL_STATE_TRACKER`, which holds the global seed generator
 and the counters that automatic names are made from; `context._rng`, which operations without a seed
 of their own draw from after `tf.random.set_seed`; `stateful_random_ops.global_generator`;
-`data_structures.ListWrapper`, in which TensorFlow keeps lists. Where one is gone, its state is not
-restored: a run that draws from it goes on with other numbers.
+`data_structures.ListWrapper`, in which TensorFlow keeps lists. If a name is gone, its state is not
+restored: a run that draws from it continues with other numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def keras_globals() -> Any | None:
 
 
 def eager_seeds() -> random.Random | None:
-    """Returns what operations without a seed draw theirs from; None before `set_seed`."""
+    """Returns the generator that gives seeds to operations without one; None before `set_seed`."""
     try:
         from tensorflow.python.eager import context
     except ImportError:
@@ -33,7 +33,7 @@ def eager_seeds() -> random.Random | None:
 
 
 def global_generator() -> Any | None:
-    """Returns the `tf.random.Generator` that all may share; None where none was asked for."""
+    """Returns the shared `tf.random.Generator`; None if none was requested."""
     try:
         from tensorflow.python.ops import stateful_random_ops
     except ImportError:
@@ -42,7 +42,7 @@ def global_generator() -> Any | None:
 
 
 def keeps_its_items_inside(thing: Any) -> bool:
-    """Whether this is a list of TensorFlow's, whose items are in a list among its attributes."""
+    """Whether this is a list of TensorFlow that keeps its items in one of its attributes."""
     try:
         from tensorflow.python.trackable.data_structures import ListWrapper
     except ImportError:

@@ -10,13 +10,13 @@ HELD_BYTES = 2**29
 
 
 def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> Any:
-    """Takes some batches out of a pipeline.
+    """Takes some batches from a pipeline into memory.
 
     Args:
-        iterator: Where they come from; batches that a strategy has divided are put together.
-        element_spec: The pipeline's `element_spec`, so that nothing is traced again for these
-            batches; by default theirs, with a batch size left open as Keras does.
-        count: How many at most; fewer if they need more than 512 MiB.
+        iterator: The pipeline's; batches that a strategy has split are joined again.
+        element_spec: The pipeline's `element_spec`, so that these batches cause no new
+            trace; by default that of the batches, with an open batch size as in Keras.
+        count: The largest number of batches; fewer if they need more than 512 MiB.
 
     Returns:
         A finite `tf.data.Dataset` that gives these batches from memory.
@@ -42,13 +42,13 @@ def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> 
 
 
 def replay(held: Any) -> Any:
-    """Gives batches from memory again and again.
+    """Repeats batches from memory without end.
 
-    Nothing in it needs tuning. And the thread that would do so may miss being cancelled and sleep
-    on until it wanted to look again, for as long as the iterator has lived.
+    Autotuning is off: there is nothing to tune, and its thread may miss its cancellation and sleep
+    on for as long as the iterator has lived.
 
     Args:
-        held: What `hold` returned.
+        held: The dataset that `hold` returned.
 
     Returns:
         An endless `tf.data.Dataset`.
@@ -84,7 +84,7 @@ def _size(batch: Any) -> int:
 
 
 def has_ended() -> ValueError:
-    """What to raise where a dataset that should be endless ended."""
+    """Returns the error for a dataset that ended although it should be endless."""
     return ValueError(
         "dataset must have at least one batch, and it must be possible to begin it again: a "
         "generator that is used up cannot be. Received: a dataset that ended"

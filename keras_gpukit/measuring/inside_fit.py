@@ -13,19 +13,21 @@ Experiment = Callable[[Step, Any], None]
 
 
 def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
-    """Runs an experiment in the place where `fit` would train.
+    """Runs an experiment at the point where `fit` would train.
 
-    So iterators and step function are those that Keras itself makes. The step function is made
-    anew: what was traced for the user's training neither helps nor suffers. No callback runs.
+    The iterator and the step function are therefore those that Keras itself makes. The step
+    function is rebuilt, so the traces of the user's own training are neither used nor changed. No
+    callback runs.
 
     Args:
         model: A compiled model; call it within `untouched(model)`.
-        source: What `fit` takes, endless.
-        experiment: Given the step function and the iterator that Keras would call it with.
+        source: Anything that `fit` accepts, without an end.
+        experiment: Called with the step function and the iterator that Keras would pass to it.
 
     Raises:
         ValueError: If the source ran out of batches.
-        BaseException: What the experiment raised, once Keras has stopped a PyDataset's workers.
+        BaseException: Whatever the experiment raised, after Keras has stopped the workers of a
+            PyDataset.
     """
     import keras
     import tensorflow as tf
@@ -45,7 +47,7 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
                 pass  # the source ran out
             except BaseException as error:
                 failure = error
-            # As at an epoch's end, where Keras stops the workers of a PyDataset.
+            # Ends the epoch, where Keras stops the workers of a PyDataset.
             raise StopIteration
 
         model.train_function = once
@@ -58,7 +60,7 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
         try:
             model.fit(source, epochs=1, verbose=0, callbacks=[begin])
         except Exception:
-            # An epoch without a step may be one that Keras cannot sum up.
+            # Keras may fail to compute the logs of an epoch without a step.
             if failure is None:
                 raise
     if failure is not None:

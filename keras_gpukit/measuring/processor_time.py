@@ -1,4 +1,4 @@
-"""Processor time that was spent, and when nothing is being done."""
+"""Processor time that was spent, and a wait until this process is idle."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import time
 
 from keras_gpukit.sensors.interpreter import usable_cores
 
-# Of one core; below it, nothing is left to do but to look now and then.
+# Of one core. Below it, only periodic checks are left.
 QUIET_SHARE = 0.1
 LOOK_EVERY_S = 0.02
 
 
 def busy_cpu_s() -> float:
-    """Returns the time that the cores which this process may use have worked, in seconds.
+    """Returns the seconds for which the cores available to this process were busy.
 
-    Where it may use all of them, what others do on them counts too; where it may not, as in some
-    containers, only its own and its children's work does.
+    If all cores are available, the work of other processes counts too. If not, as in some
+    containers, only this process and its children count.
     """
     import psutil
 
@@ -28,7 +28,7 @@ def busy_cpu_s() -> float:
 
 
 def own_cpu_s() -> float:
-    """Returns the time that this process and its living children took so far, in seconds."""
+    """Returns the processor seconds that this process and its running children used so far."""
     import psutil
 
     spent_s = time.process_time()
@@ -45,7 +45,7 @@ def wait_until_quiet(limit_s: float) -> None:
     """Waits until this process has nothing left to do, such as filling its buffers.
 
     Args:
-        limit_s: When to go on all the same.
+        limit_s: The longest wait.
     """
     end = time.perf_counter() + limit_s
     while time.perf_counter() < end:

@@ -1,4 +1,4 @@
-"""How fast batches are made, and how fast a model trains on batches that are there."""
+"""Measures rates: of anything that can be called, and of training on batches in memory."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from keras_gpukit.measuring.inside_fit import Step, within_fit
 from keras_gpukit.measuring.intervals import summarize
 from keras_gpukit.records.diagnosis import Rate
 
-# Of so many, three that were disturbed are left out of the interval on either side.
+# With this many, the interval leaves out the three lowest and the three highest.
 ROUNDS = 15
-# Of each stretch, what is not counted: buffers are emptied or filled, idle cores wake up.
+# Share of each stretch that is not counted: buffers empty or fill, idle cores wake up.
 SETTLING = 0.25
-# Fewer say nothing, however long they take.
+# Fewer calls say nothing, however long they take.
 MINIMUM_CALLS = 3
 
 Call = Callable[[], Any]
 
 
 def compute_rate(model: Any, batches: Any, *, seconds: float, rounds: int = ROUNDS) -> Rate:
-    """Measures how fast a model trains on batches in memory, by its own compiled train step.
+    """Measures how fast a model trains on batches in memory, with its own compiled train step.
 
-    It does train: call it within `untouched(model)`.
+    This trains the model: call it within `untouched(model)`.
 
     Args:
         model: A compiled model.
-        batches: Some batches in memory, from `hold`; they are trained on again and again.
-        seconds: How long to measure. Tracing comes on top.
-        rounds: Stretches that this time is divided into.
+        batches: Some batches in memory, from `hold`; training repeats them.
+        seconds: How long to measure. Tracing takes additional time.
+        rounds: The number of stretches that this time is divided into.
     """
     rates: list[float] = []
 
@@ -47,16 +47,16 @@ def compute_rate(model: Any, batches: Any, *, seconds: float, rounds: int = ROUN
 
 
 def rate_of(call: Call, seconds: float, *, batches: int = 1, settling: float = SETTLING) -> float:
-    """Measures how often something can be done once it has settled.
+    """Measures how often a function can be called once its speed has settled.
 
     Args:
-        call: What is done.
-        seconds: How long, the settling included.
+        call: The function.
+        seconds: How long to measure, including the settling.
         batches: Batches in one call.
-        settling: The share of the time that is not counted.
+        settling: Share of the time that is not counted.
 
     Returns:
-        Batches a second.
+        Batches per second.
     """
     run_for(call, settling * seconds)
     began = time.perf_counter()
@@ -65,10 +65,10 @@ def rate_of(call: Call, seconds: float, *, batches: int = 1, settling: float = S
 
 
 def run_for(call: Call, seconds: float, *, at_least: int = 1) -> int:
-    """Calls again and again, and waits for the devices at the end.
+    """Calls a function repeatedly, and waits for the devices at the end.
 
     Returns:
-        How many calls there were.
+        The number of calls.
     """
     import tensorflow as tf
 

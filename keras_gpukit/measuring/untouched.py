@@ -1,4 +1,4 @@
-"""Gives a model back exactly as it was, whatever was done with it in between."""
+"""Gives a model back exactly as it was, whatever happened to it in between."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Restore = Callable[[], object]
 
 @contextmanager
 def untouched(model: Any) -> Iterator[None]:
-    """Puts a model back into the state it had, bit for bit, on every way out.
+    """Restores a model's state, bit for bit, on every way out.
 
-    Restored are the values of all variables (weights, optimizer, metrics, seed generators), and
-    the attributes of every Keras object that the model holds: what was not built is not built
-    again, compiled functions and `stop_training` are the same objects and values as before. So is
-    the state that random numbers come from: Python's, NumPy's, TensorFlow's and Keras' own.
+    This restores the values of all variables (weights, optimizer, metrics, seed generators) and the
+    attributes of every Keras object that the model holds: a layer that was not built is unbuilt
+    again, and compiled functions and `stop_training` are the same objects and values as before. It
+    also restores the state of the random generators of Python, NumPy, TensorFlow and Keras.
 
-    Not restored is what Keras knows nothing of: plain Python objects that a `train_step` changes,
-    files, lookup tables; and in eager steps, how far TensorFlow's random operations with a seed of
-    their own have got, which only their kernels know.
+    It does not restore what Keras does not track: plain Python objects that a `train_step` changes,
+    files and lookup tables; nor, in eager steps, the position of TensorFlow's random operations
+    with their own seed, which only their kernels know.
 
-    The values are kept in the host's memory, so a model on a GPU needs no more of that.
+    The values are kept in host memory, so a model on a GPU needs no additional GPU memory.
 
     Args:
         model: A Keras model.
@@ -45,10 +45,10 @@ def put_back(restores: Iterable[Restore]) -> Iterator[None]:
     """Runs every restore on every way out, also after one that fails.
 
     Args:
-        restores: What puts a part of the state back.
+        restores: Functions that each restore a part of the state.
 
     Raises:
-        BaseException: What the body raised; else what the first failing restore did.
+        BaseException: The error of the body, else that of the first restore that failed.
     """
     try:
         yield
@@ -107,7 +107,7 @@ def _is_followed(thing: Any) -> bool:
 
 
 def _keep_value(variable: Any) -> Restore:
-    # Under a mirrored strategy each replica has a variable of its own.
+    # Under a mirrored strategy each replica has its own variable.
     parts = [(part, part.numpy()) for part in getattr(variable, "values", None) or (variable,)]
 
     def restore() -> None:

@@ -1,4 +1,4 @@
-"""What rounds of measuring say: the ceiling, and what holds the two sides up."""
+"""Draws conclusions from the rounds: the ceiling, and the cause of contention."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from keras_gpukit.measuring.intervals import summarize
 from keras_gpukit.records.diagnosis import Cause, Contention, Diagnosis, Round
 
-# Below these it is not worth telling, and a replayed batch is not quite a fetched one.
+# Smaller ones are not worth reporting, and a replayed batch is not quite a fetched one.
 SMALLEST_GAIN = 1.05
 SMALLEST_SHORTFALL = 0.10
-# How well two rates must agree to be called the same.
+# Relative difference up to which two rates count as equal.
 SAME = 0.10
 # Training and making batches by turns leaves cores idle now and then. On two cores, pipelines that
 # work kept 72 to 97 % of them busy in benchmarks/diagnose_ceiling.py, those that wait up to 35 %;
@@ -22,7 +22,7 @@ LOCK_WAIT_S = 0.25e-3
 
 
 def judge(rounds: Sequence[Round]) -> Diagnosis:
-    """Sums rounds up and draws the conclusions.
+    """Summarizes the rounds and draws the conclusions.
 
     A gain or a shortfall counts if its whole interval is on one side, and if it is large enough
     to matter: 5 % and 10 %, our choice.
@@ -31,12 +31,12 @@ def judge(rounds: Sequence[Round]) -> Diagnosis:
         rounds: What was measured.
     """
     ceiling = summarize([each.compute_only / each.actual for each in rounds], "times")
-    told = ceiling.low > 1 and ceiling.median >= SMALLEST_GAIN
+    reported = ceiling.low > 1 and ceiling.median >= SMALLEST_GAIN
     return Diagnosis(
         data_only=summarize([each.data_only for each in rounds]),
         compute_only=summarize([each.compute_only for each in rounds]),
         actual=summarize([each.actual for each in rounds]),
-        ceiling_gain=ceiling.median if told else None,
+        ceiling_gain=ceiling.median if reported else None,
         ceiling_interval=ceiling,
         contention=_contention(rounds),
         rounds=tuple(rounds),
@@ -51,7 +51,7 @@ def _contention(rounds: Sequence[Round]) -> Contention | None:
         return None
     cores_busy = _median([each.cores_busy_fraction for each in rounds])
     gil_wait_s = _median([each.gil_wait_s for each in rounds])
-    # Of a batch and a step one after the other; 1 where nothing overlaps.
+    # Time of a batch plus a step, over the actual time; 1 if nothing overlaps.
     one_by_one = statistics.median(
         each.actual * (1 / each.data_only + 1 / each.compute_only) for each in rounds
     )
@@ -59,10 +59,10 @@ def _contention(rounds: Sequence[Round]) -> Contention | None:
 
 
 def _cause(cores_busy: float | None, gil_wait_s: float | None, one_by_one: float) -> Cause | None:
-    """Recognises a cause; the most particular one first.
+    """Recognises a cause; the most specific one first.
 
-    Two things that share all cores, or the interpreter's lock, take as long as one after the
-    other. So that pattern says that nothing is prepared ahead only if neither was the case.
+    Two tasks that share all cores, or the GIL, take as long together as one after the other. So
+    that pattern means "nothing is prepared ahead" only if neither is the case.
     """
     if gil_wait_s is not None and gil_wait_s >= LOCK_WAIT_S:
         return "interpreter lock"

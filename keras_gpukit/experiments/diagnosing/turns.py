@@ -20,29 +20,29 @@ from keras_gpukit.records.diagnosis import Round
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.sampling import SamplingThread
 
-# A machine's speed changes as much from one second to the next as from one minute to the next: many
-# rounds make the result exact, not long ones. But each time a round empties a buffer that was full,
-# tf.data may double it, and while it is being filled it takes cores from training. So a pipeline
-# that takes cores has fewer rounds than one that only waits, for files on slow storage say. Six
+# A machine's speed changes as much within seconds as within minutes, so many rounds give a more
+# precise result than long ones. But when a round empties a full buffer, tf.data may double it, and
+# refilling it takes cores from training. So a pipeline that uses cores gets fewer rounds than one
+# that only waits, such as for files on slow storage. Six
 # rounds' range is a 97 % interval of the median; of twelve, two are left out on each side.
 ROUNDS, WAITING_ROUNDS = 6, 12
 # Of one core, while the pipeline is iterated alone.
 WAITING_SHARE = 0.2
-# Shorter rounds than of so many batches would not show what the pipeline does in the mean.
+# Rounds of fewer batches would not show the mean behaviour of the pipeline.
 ROUND_BATCHES = 100
-# Where a step takes seconds, fewer have to do.
+# Enough where a step takes seconds.
 FEWEST_ROUNDS = 3
-# Coming to rest takes time of its own; a round that would need more than this is not begun.
+# Waiting for idle takes additional time; a round that would exceed this share is not started.
 LEEWAY = 0.25
 # Of a round: data alone, together, compute alone.
 SHARES = (0.2, 0.45, 0.35)
 TRAINING_SETTLES = 0.4
-# Of the time: for what is slow only at the beginning, when tf.data tunes itself; and for finding
-# out, twice this, whether the pipeline takes cores.
+# Shares of the time: for the slow start, while tf.data tunes itself; and (twice) for finding out
+# whether the pipeline uses cores.
 WARM_UP, PROBE = 0.06, 0.02
-# Buffers may hold many batches; whatever never comes to rest costs this much in each round.
+# Buffers may hold many batches; a pipeline that never becomes idle costs this much per round.
 REST_S = 2.0
-# Buffers that need no longer were all but full.
+# Buffers that fill within this time were nearly full.
 FULL_S = 0.05
 # For three naps of a millisecond: too seldom to slow training down, often enough for a median.
 NAP_EVERY_S = 0.05
@@ -51,18 +51,18 @@ Tell = Callable[[str, float], None]
 
 
 class Turns:
-    """Rounds in which each kind is measured once, so that a drift of the machine meets all alike.
+    """Rounds that measure each kind once, so that drift of the machine's speed affects all alike.
 
-    The order matters. Iterating alone leaves the pipeline's buffers empty, so that training from
-    it is not flattered by what was prepared before. A pipeline that keeps up with training may fill
-    them again before, as they would be full throughout `fit`; and so may each before training from
-    memory, so that it is at rest.
+    The order matters. Iterating the pipeline alone empties its buffers, so batches prepared earlier
+    do not make training look faster. A pipeline that keeps up with training refills them first, as
+    they are full throughout `fit`; and before training from memory every pipeline does, so that it
+    is idle.
 
     Args:
         model: A compiled model.
         source: What it is trained from, endless.
         seconds: How long to measure.
-        tell: Told what comes next, and what share of everything is done, 0 to 1.
+        tell: Called with the next stage and the share that is done, 0 to 1.
 
     Attributes:
         rounds: What was measured.
@@ -80,11 +80,11 @@ class Turns:
         self._keeps_up = False
 
     def take(self, step: Step, iterator: Any) -> None:
-        """Measures; called where `fit` would train.
+        """Measures; called at the point where `fit` would train.
 
         Args:
             step: The model's step function.
-            iterator: Keras' own over the source.
+            iterator: The one that Keras made over the source.
         """
         self._tell("first steps", 0)
         held = hold(iterator, getattr(self.source, "element_spec", None))
@@ -116,7 +116,7 @@ class Turns:
                 break
 
     def _choose_rounds(self, fetch: Call) -> int:
-        run_for(fetch, self._probe_s)  # what was made before
+        run_for(fetch, self._probe_s)  # batches made earlier
         began, spent_s = time.perf_counter(), own_cpu_s()
         batches = run_for(fetch, self._probe_s)
         took_s = time.perf_counter() - began

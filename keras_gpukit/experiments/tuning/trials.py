@@ -1,4 +1,4 @@
-"""Tries changes one after another, each against the best so far, within a time."""
+"""Tries changes one after another, each against the best so far, within a time limit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from keras_gpukit.records.tuning import Ending, Trial
 
 THRESHOLD = 1.05
 """The gain below which a change is not worth its line of code."""
-# Reading alone has all cores; beside a training step it is slower than was measured.
+# Reading alone has all cores; next to a training step it is slower than measured.
 FAST_ENOUGH = 1.1
 # One trial's share of what is left, and its longest time.
 SHARE, LONGEST_S = 0.4, 10.0
-# What is kept back, at least, to compare the tuned pipeline with the first.
+# Smallest share reserved for comparing the tuned pipeline with the first.
 RESERVE = 0.15
-# With less than this left, no trial is begun.
+# With less than this share left, no trial starts.
 LEAST_LEFT = 0.03
 
 Decide = Callable[[Gain], str]
@@ -36,8 +36,8 @@ class Attempt:
         before: Reads the best so far.
         after: Reads it with the change.
         decide: Asked about a change that is faster.
-        note: What to know of the change.
-        overlaps: Whether it is read beside a step, which reading alone would not show.
+        note: A remark on the change.
+        overlaps: Whether it is read next to a step; reading alone would not show its gain.
         is_last: Whether it may take all the time that is left.
     """
 
@@ -52,13 +52,13 @@ class Attempt:
 
 
 class Trials:
-    """Keeps account of what was tried.
+    """Runs trials and records them.
 
     Args:
         first: Reads the pipeline as it came.
         seconds: Time for everything.
         compute_rate: How fast the model trains; None without a model.
-        tell: Told what is being done, for a line of progress.
+        tell: Called with the current activity, for a progress line.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Trials:
 
     @property
     def ending(self) -> Ending | None:
-        """Why nothing more is to be tried; None where there is time and reason for more."""
+        """Why no more is tried; None while there is time and reason for more."""
         compute = self._compute_rate
         if compute is not None and self.best.median >= FAST_ENOUGH * compute.median:
             return "the model is no faster"
@@ -121,14 +121,14 @@ class Trials:
         return trial
 
     def skip(self, name: str, description: str, reason: str) -> None:
-        """Notes a change that could not be tried."""
+        """Records a change that could not be tried."""
         self.done.append(Trial(name, description, note=reason))
 
     def confirm(self, best: Read) -> Gain | None:
         """Compares the pipeline as it came with the tuned one.
 
         Returns:
-            The gain; None where there is none, and no change is kept.
+            The gain; None if there is none and no change is kept.
         """
         kept = sum(trial.kept for trial in self.done)
         if not kept:
@@ -149,7 +149,7 @@ class Trials:
 
 
 def small_gain(trial: Trial) -> float:
-    """What a change that was not kept may bring all the same; 1.0 of any other."""
+    """Returns the gain that a rejected change may still have; 1.0 for any other."""
     if trial.kept or trial.gain is None or trial.low is None or trial.high is None:
         return 1.0
     return trial.gain if trial.low > 1 or trial.high >= THRESHOLD else 1.0
