@@ -1,66 +1,26 @@
-"""Times a model's step function, in windows of steps."""
+"""Times the calls of a model's step function: what runs at every step."""
 
 from __future__ import annotations
 
 import functools
-import math
 import sys
 import time
-import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
-
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.examples import ExampleCounter
-from keras_gpukit.input_wait.meters import Meter, Reading, Stretch
-from keras_gpukit.input_wait.spread import Spread
-from keras_gpukit.input_wait.starts import PipelineStarts
+from keras_gpukit.input_wait.meters import Meter
+from keras_gpukit.input_wait.self_cost import StepFunction, cost_of_a_call_s
+from keras_gpukit.input_wait.step_windows import NOTHING, Calls, StepWindows
 from keras_gpukit.input_wait.timed_fetch import RequestMeter
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
 
-# tf.data remembers the last 100 gaps between fetches: a reading at least so often misses none.
-READ_EVERY_STEPS = 96
-# But the first time soon, and then at twice the distance: short epochs are to be seen too, and at
-# their end a pipeline has let its stages go.
-FIRST_READING_AFTER_STEPS = 8
-# A finer course than this nobody reads, and writing it would cost.
-WINDOW_S = 1.0
-
-_NOTHING = object()
-
-StepFunction = Callable[[Any], Any]
-
-
-class _Calls:
-    """What each call looks at, in a place of its own: a single cache line.
-
-    Attributes:
-        source: What steps are fed from, kept alive only while they are.
-        times_s: When calls were entered and left, in turn, since the window began, the call it
-            began with included.
-        due_times: The meter is due when there are so many times,
-        due_s: or when a call is entered so late.
-    """
-
-    __slots__ = ("due_s", "due_times", "source", "times_s")
-
-    def __init__(self) -> None:
-        self.source: Any = _NOTHING
-        self.forget()
-
-    def forget(self) -> None:
-        """Drops the times."""
-        self.times_s: list[float] = []
-        self.due_times: int = sys.maxsize
-        self.due_s: float = math.inf
-
 
 class StepClock:
-    """Notes when a step function is entered and left; that and a meter give time and input wait.
+    """Records when a step function is entered and left; with a meter, that gives the input wait.
 
     Windows leave out the first step over each pipeline, in which functions are traced and buffers
     filled, and the last, which has no next step to end it.
@@ -72,12 +32,12 @@ class StepClock:
         on_window: Called with each finished window.
         on_error: Called with an exception by which a step fails; the end of the data is none.
         choose: Picks a meter for an iterator, or says why none fits.
-        wall: Is told which part of the wall time begins.
+        wall: Where the call's wall time goes.
         examples: Counts examples; None where they are not counted.
         around_first_call: Entered around the first call.
         accepts: Whether steps fed from a source are timed; others are only passed on.
-        stood_still_since: Whether the process stood still since a moment of the clock; then nobody
-            can tell what waited for what.
+        stood_still_since: Whether the process stood still since a moment of the clock; then it is
+            unknown what waited for what.
         now: The clock, in seconds.
     """
 
@@ -98,49 +58,36 @@ class StepClock:
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.pipelines = 0
-        """How often steps began anew, over another pipeline or after a pause."""
+        """How often steps started, over another pipeline or after a pause."""
         self.overhead_s = 0.0
         """What choosing and reading meters cost on the training thread so far."""
         self.startup_s = 0.0
         """What of that came with the first pipeline, once."""
-        self.meter: Meter | None = None
-        self.unknown_because: str | None = None
-        self.spread = Spread(steps_per_execution)
-        self.starts = PipelineStarts()
-        self._phase = phase
         self.steps_per_execution = steps_per_execution
-        self._first_step = first_step
-        self._on_window = on_window
+        self._calls = Calls()
+        self.windows = StepWindows(
+            self._calls,
+            phase=phase,
+            steps_per_execution=steps_per_execution,
+            first_step=first_step,
+            on_window=on_window,
+            choose=choose,
+            wall=wall,
+            examples=examples,
+            stood_still_since=stood_still_since,
+        )
         self._on_error = on_error
-        self._choose = choose
         self._wall = wall
-        self._examples = examples
         self._around_first_call = around_first_call or nullcontext()
         self._accepts = accepts
-        self._stood_still_since = stood_still_since
         self._now = now
-        # Of several steps in a call, all but the first belong to the call after the stretch.
-        steps = READ_EVERY_STEPS - (steps_per_execution - 1)
-        self._most_calls_to_a_reading = max(1, steps // steps_per_execution)
-        self._calls_to_a_reading = 1
         self._given_up = False
-        # A source that comes again keeps its meter: choosing another may only be done before
-        # anything was fetched.
-        self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
-        self._is_new = True
         self._raised = False
-        self._calls = _Calls()
-        self._calls_before = 0
-        # The window under way.
-        self._started_s: float | None = None
-        self._taken: list[Any] = []
-        self._calls_taken = 0
-        self._raised_taken = False
 
     @property
     def calls(self) -> int:
         """Calls of the step function."""
-        return self._calls_before + len(self._calls.times_s) // 2
+        return self._calls.count
 
     @property
     def steps(self) -> int:
@@ -150,12 +97,22 @@ class StepClock:
     @property
     def recurring_s(self) -> float:
         """What timing costs on the training thread again and again, so far."""
-        return self.overhead_s - self.startup_s + self.calls * _cost_of_a_call_s()
+        return self.overhead_s - self.startup_s + self.calls * cost_of_a_call_s(_timed_alone)
 
     @property
     def step(self) -> int:
         """Global step."""
-        return self._first_step + self.steps
+        return self.windows.step
+
+    @property
+    def meter(self) -> Meter | None:
+        """The meter of the current pipeline."""
+        return self.windows.meter
+
+    @property
+    def unknown_because(self) -> str | None:
+        """Why the wait is unknown."""
+        return self.windows.unknown_because
 
     def wrap(self, step_function: StepFunction) -> StepFunction:
         """Returns the step function, which is given an iterator, with its calls noted.
@@ -164,7 +121,7 @@ class StepClock:
         """
         # Every step runs through this, on caches that the step before has emptied: each further
         # function, and each further object, costs a large part of a microsecond.
-        now, calls = self._now, self._calls
+        now, calls, turn = self._now, self._calls, self.windows.turn
 
         @functools.wraps(step_function)
         def timed(iterator: Any) -> Any:
@@ -181,7 +138,7 @@ class StepClock:
             times_s.append(entry_s)
             times_s.append(now())
             if len(times_s) >= calls.due_times or entry_s >= calls.due_s:
-                self._guarded(self._turn)
+                self._guarded(turn)
             return outputs
 
         return timed
@@ -211,39 +168,39 @@ class StepClock:
             because: Why.
         """
         self._given_up = True
-        self._calls.source = _NOTHING
-        self._no_window()
+        self._calls.source = NOTHING
+        self.windows.drop()
         # What was measured before stays, with the name of its meter.
-        self.unknown_because = because
+        self.windows.unknown_because = because
 
     def leave(self) -> None:
         """The phase is over, but others go on calling: that is passed on, and not counted."""
         self._accepts = lambda source: False
-        self._calls.source = _NOTHING
-        self._no_window()
+        self._calls.source = NOTHING
+        self.windows.drop()
 
     def pause(self) -> None:
         """Ends the window: what follows until the next step is no step's time."""
         times_s = self._calls.times_s
         if len(times_s) % 2:
             times_s.pop()  # an interrupt came between the two of a call
-        if self._started_s is not None and len(times_s) > 2:
-            self._guarded(self._end_window)
+        if self.windows.has_calls:
+            self._guarded(self.windows.end)
         if self._calls.times_s and self._wall is not None and not self._raised:
             self._wall.end_steps(self._calls.times_s[-1])
-        self._calls.source = _NOTHING
-        self._no_window()
+        self._calls.source = NOTHING
+        self.windows.drop()
 
     def _first_call(self, step_function: StepFunction, source: Any, entry_s: float) -> Any:
         """The first step over a pipeline, or over one that was paused."""
         if self._given_up or not self._accepts(source):
             outputs = step_function(source)
-            self._calls_before += self._accepts(source)
+            self._calls.before += self._accepts(source)
             return outputs
-        self._no_window()
+        self.windows.drop()
         self._raised = False
         self.pipelines += 1
-        self._guarded(self._take_up, source)
+        self._guarded(self.windows.follow, source)
         is_first_of_run = self.calls == 0
         if self._wall is not None:
             self._wall.turn("first step" if is_first_of_run else "steps", entry_s)
@@ -268,127 +225,20 @@ class StepClock:
 
     def release(self) -> None:
         """Forgets what steps were fed from, and whom to tell of them."""
-        self._calls.source = _NOTHING
-        self.meter = self._on_error = None
-        self._choose = lambda source: "the call is over"
+        self._calls.source = NOTHING
+        self._on_error = None
         self._accepts = lambda source: False
-        self._on_window = lambda window: None
-        self._chosen.clear()
+        self.windows.release()
 
     def _raise(self, entry_s: float, error: BaseException) -> None:
         self._raised = True
+        self.windows.note_raised()
         if self._on_error is not None and not _is_end_of_data(error):
             self._guarded(self._on_error, error)
         if self._wall is not None:
             # Mostly the end of the data, which was looked for.
             self._wall.turn("epoch start", entry_s)
             self._wall.turn("other")
-
-    def _no_window(self) -> None:
-        if self._wall is not None:
-            times_s = self._calls.times_s
-            self._wall.add_inside(sum(times_s[1::2]) - sum(times_s[::2]))
-        self._calls_before = self.calls
-        self._started_s = None
-        self._calls.forget()
-        self._taken = []
-
-    def _take_up(self, source: Any) -> None:
-        self._is_new = source not in self._chosen
-        if self._is_new:
-            self._chosen[source] = self._choose(source)
-        chosen = self._chosen[source]
-        if isinstance(chosen, str):
-            self.meter, self.unknown_because = None, chosen
-        else:
-            self.meter, self.unknown_because = chosen, None
-
-    def _turn(self) -> None:
-        """Reads the meter; begins a window, or ends one that is long enough."""
-        if self._started_s is None:
-            first = max(1, FIRST_READING_AFTER_STEPS // self.steps_per_execution)
-            self._calls_to_a_reading = min(first, self._most_calls_to_a_reading)
-            self._start(self._stretch())
-            self._begin()
-            return
-        self._take()
-        twice = 2 * self._calls_to_a_reading
-        self._calls_to_a_reading = min(twice, self._most_calls_to_a_reading)
-        if self._calls.times_s[-2] - self._started_s >= WINDOW_S:
-            self._close()
-        else:
-            self._set_due()
-
-    def _start(self, first: Stretch) -> None:
-        is_first_of_run = self.calls == 2
-        start = None if self.meter is None else self.meter.start(first)
-        if start is not None and self._is_new and not is_first_of_run:
-            self.starts.add(start)
-            if self._wall is not None:
-                self._wall.add_epoch_wait(start.wait_s)
-        self.spread.gap()
-        if self._examples is not None:
-            self._examples.start()
-
-    def _begin(self) -> None:
-        """A window begins with the latest call."""
-        self._calls_before = self.calls - 1
-        self._calls.times_s = self._calls.times_s[-2:]
-        self._started_s = self._calls.times_s[0]
-        self._calls.due_s = self._started_s + WINDOW_S
-        self._set_due()
-
-    def _set_due(self) -> None:
-        self._calls.due_times = len(self._calls.times_s) + 2 * self._calls_to_a_reading
-
-    def _take(self) -> None:
-        if self.meter is not None:
-            self._taken.append(self.meter.take())
-        self._calls_taken, self._raised_taken = self.calls, self._raised
-
-    def _stretch(self) -> Stretch:
-        """The calls since the window began but the latest, which begins the next one."""
-        times_s = np.fromiter(self._calls.times_s, np.float64, len(self._calls.times_s))
-        stretch = Stretch(times_s[::2], times_s[1:-2:2], float(times_s[-1]), self._raised_taken)
-        if self._wall is not None:
-            self._wall.add_inside(float((stretch.exits_s - stretch.entries_s[:-1]).sum()))
-        return stretch
-
-    def _end_window(self) -> None:
-        if self.calls > self._calls_taken:
-            self._take()
-        self._close()
-
-    def _close(self) -> None:
-        assert self._started_s is not None
-        stretch = self._stretch()
-        reading = self._read(stretch, self._stood_still_since(self._started_s))
-        if reading.waits_s is not None:
-            self.spread.add(reading.waits_s, stretch.durations_s)
-        window = StepWindow(
-            phase=self._phase,
-            time_s=time.time(),
-            step=self.step,
-            steps=stretch.calls * self.steps_per_execution,
-            duration_s=stretch.duration_s,
-            input_wait_s=reading.wait_s,
-            examples=None if self._examples is None else self._examples.read(),
-            buffered_batches=reading.buffered_batches,
-        )
-        self._begin()
-        self._on_window(window)
-
-    def _read(self, stretch: Stretch, stood_still: bool) -> Reading:
-        """Works out what a window waited, from all that was taken in it."""
-        taken, self._taken = self._taken, []
-        reading = Reading(None)
-        if self.meter is not None:
-            reading = self.meter.read(taken, stretch)
-        if stood_still:
-            reading = Reading(None, unknown_because="the process stood still")
-        if reading.unknown_because is not None:
-            self.unknown_because = reading.unknown_because
-        return reading
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
         began = self._now()
@@ -398,7 +248,7 @@ class StepClock:
             self.stop(f"{type(error).__name__}: {error}")
             give_up("Timing steps", error, "Step times are unknown from here on.")
         except BaseException:  # an interrupt, after which the window's parts may not fit together
-            self._no_window()
+            self.windows.drop()
             raise
         spent_s = self._now() - began
         self.overhead_s += spent_s
@@ -412,13 +262,8 @@ def _is_end_of_data(error: BaseException) -> bool:
     return isinstance(error, (StopIteration, tf.errors.OutOfRangeError))
 
 
-@functools.cache
-def _cost_of_a_call_s() -> float:
-    """What noting one call costs on this machine.
-
-    Timed once on a step function that does nothing: timing each call would cost more than the
-    call.
-    """
+def _timed_alone(step_function: StepFunction) -> StepFunction:
+    """Times a step function with no meter and no windows, as most calls are."""
     clock = StepClock(
         phase="fit",
         steps_per_execution=1,
@@ -426,18 +271,8 @@ def _cost_of_a_call_s() -> float:
         on_window=lambda window: None,
         choose=lambda source: "",
     )
+    timed = clock.wrap(step_function)
 
-    def nothing(source: Any) -> None:
-        return None
-
-    timed = clock.wrap(nothing)
-    timed(nothing)
+    timed(step_function)  # the source that it is given from then on
     clock._calls.due_times = sys.maxsize
-    calls = 1000
-    durations = []
-    for function in (nothing, timed):
-        began = time.perf_counter()
-        for _ in range(calls):
-            function(nothing)
-        durations.append(time.perf_counter() - began)
-    return max(durations[1] - durations[0], 0.0) / calls
+    return timed

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.input_wait.clock import StepFunction
+from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import Ending

@@ -10,9 +10,10 @@ from typing import Any
 
 from keras_gpukit.errors import GPUKitError, give_up
 from keras_gpukit.input_wait.choice import MeterChoice
-from keras_gpukit.input_wait.clock import StepClock, StepFunction
+from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import Meter
+from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.input_wait.tap import make_measurable
 from keras_gpukit.input_wait.tf_private import host_iterator
@@ -232,7 +233,9 @@ class StepFunctions:
             make_measurable(epoch_iterator(phase))
         if original is None:
             # A loop in user code drives the callbacks. Wrapped, it would look made to Keras.
-            clock.unknown_because = "Keras had not made the step function when the run began"
+            clock.windows.unknown_because = (
+                "Keras had not made the step function when the run began"
+            )
             return
         if phase == "predict":
             wrapped = clock.wrap_batches(original, self.request_meter)
@@ -260,7 +263,10 @@ class StepFunctions:
 
         def on_error(error: BaseException) -> None:
             for action in tuple(self.on_error):
-                action(error)
+                try:
+                    action(error)
+                except Exception as failure:
+                    give_up("Reading a step's error", failure, "It is not reported.")
 
         return StepClock(
             phase=phase,

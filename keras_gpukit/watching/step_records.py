@@ -33,8 +33,8 @@ def input_record(
         return record
     return replace(
         record,
-        spread=clock.spread.record(),
-        pipeline_start=clock.starts.record(),
+        spread=clock.windows.spread.record(),
+        pipeline_start=clock.windows.starts.record(),
         pipeline=None if pipeline is None else _stages(pipeline, record),
     )
 
@@ -53,7 +53,7 @@ def breakdown(
     if clock is None or not clock.saw_every_step:
         return None
     # The first step of the run, and those whose wait is known to be their epoch's start.
-    executions_apart = 1 + clock.starts.epochs
+    executions_apart = 1 + clock.windows.starts.epochs
     waiting_steps = max(steps - executions_apart * clock.steps_per_execution, 0)
     return wall.breakdown(None if wait_s is None else wait_s * waiting_steps)
 

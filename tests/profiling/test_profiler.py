@@ -360,7 +360,7 @@ def test_captures_are_in_the_record_of_the_run(tmp_path):
 def often(monkeypatch):
     """What happens each second happens each hundredth."""
     monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.01)
-    monkeypatch.setattr("keras_gpukit.input_wait.clock.WINDOW_S", 0.01)
+    monkeypatch.setattr("keras_gpukit.input_wait.step_windows.WINDOW_S", 0.01)
     monkeypatch.setattr("keras_gpukit.profiling.capturing.drift.STRETCH_S", 0.01)
 
 

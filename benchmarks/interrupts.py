@@ -1,0 +1,164 @@
+"""Interrupts a watched `fit` at many lines of this package, and checks that the next is as new.
+
+Usage: python benchmarks/interrupts.py [--every 7] [--first 0]
+
+Each trial raises `KeyboardInterrupt` at one executed line of the package on the training thread,
+as Ctrl-C does, and then runs the same model and callbacks again. Prints what was left behind: a
+thread, a wrapped step function, a session, a wrong number of steps, or a warning. The exit status
+is 1 if there was any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+
+import keras_gpukit as gpukit
+from keras_gpukit.watching import session
+
+PACKAGE = str(Path(gpukit.__file__).parent)
+BATCHES = 6
+
+
+class InterruptAt:
+    """Counts executed lines of the package on this thread, and raises at one of them.
+
+    Args:
+        line: At which, counted from 0; None only counts.
+    """
+
+    def __init__(self, line: int | None) -> None:
+        self.line = line
+        self.count = 0
+        self.functions: list[tuple[str, str]] = []
+        self.place = ""
+
+    def __enter__(self) -> InterruptAt:
+        sys.settrace(self._on_call)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        sys.settrace(None)
+
+    def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        return self._on_line if frame.f_code.co_filename.startswith(PACKAGE) else None
+
+    def _on_line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            self.count += 1
+            if self.line is None:
+                code = frame.f_code
+                self.functions.append((Path(code.co_filename).name, code.co_name))
+            if self.count - 1 == self.line:
+                self.place = f"{frame.f_code.co_filename[len(PACKAGE) + 1 :]}:{frame.f_lineno}"
+                raise KeyboardInterrupt
+        return self._on_line
+
+
+class Warnings(logging.Handler):
+    """Keeps what the package logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps one message."""
+        self.messages.append(record.getMessage())
+
+
+class Trials:
+    """A model that is fitted again and again, with a validation.
+
+    Args:
+        log_dir: Where its runs are written.
+    """
+
+    def __init__(self, log_dir: Path) -> None:
+        self.model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        self.model.compile("sgd", "mse")
+        self.monitor = gpukit.Monitor(log_dir, verbose=0)
+        self.data = (np.zeros((BATCHES, 4), "float32"), np.zeros((BATCHES, 1), "float32"))
+        self.warnings = Warnings()
+        logging.getLogger("keras_gpukit").addHandler(self.warnings)
+        self.fit()  # what is done once in a process is no part of the trials
+        with InterruptAt(None) as tracer:
+            self.fit()
+        self.lines = tracer.count
+        self._functions = tracer.functions
+
+    def lines_in(self, file: str, functions: tuple[str, ...]) -> list[int]:
+        """Returns the executed lines of some functions of a file."""
+        return [
+            line
+            for line, (name, function) in enumerate(self._functions)
+            if name == file and function in functions
+        ]
+
+    def fit(self) -> None:
+        """One short run."""
+        data = {"x": self.data[0], "y": self.data[1], "validation_data": self.data}
+        self.model.fit(**data, batch_size=1, verbose=0, callbacks=[self.monitor])
+
+    def left_behind(self, line: int) -> Iterator[str]:
+        """Interrupts a run at a line, runs again, and yields what was not as new."""
+        self.warnings.messages.clear()
+        tracer = InterruptAt(line)
+        try:
+            with tracer:
+                self.fit()
+        except KeyboardInterrupt:
+            pass
+        self.fit()
+        left = [each.name for each in threading.enumerate() if each.name.startswith("gpukit")]
+        if left:
+            yield f"{tracer.place}: threads {left}"
+        if session._sessions:
+            yield f"{tracer.place}: sessions {len(session._sessions)}"
+            session._end_all()
+        for name in ("train_function", "test_function"):
+            if hasattr(getattr(self.model, name), "__wrapped__"):
+                yield f"{tracer.place}: {name} is wrapped"
+        summary = self.monitor.summary
+        if summary is None or summary.throughput is None or summary.throughput.steps != BATCHES:
+            yield f"{tracer.place}: steps {summary and summary.throughput}"
+        elif summary.ending != "completed":
+            yield f"{tracer.place}: ending {summary.ending}"
+        for message in self.warnings.messages:
+            yield f"{tracer.place}: {message}"
+
+
+def main() -> int:
+    """Runs the trials."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--every", type=int, default=7, help="one trial at so many lines")
+    parser.add_argument("--first", type=int, default=0, help="the first line")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as log_dir:
+        trials = Trials(Path(log_dir))
+        lines = range(arguments.first, trials.lines, arguments.every)
+        bad = 0
+        for line in lines:
+            left = list(trials.left_behind(line))
+            bad += bool(left)
+            for each in left:
+                print(f"line {line} of {trials.lines}, {each}", flush=True)
+    print(f"{bad} of {len(lines)} interrupts left something behind")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""What remains of a run that ended, or that was interrupted."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import weakref
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_gpukit as gpukit
+from keras_gpukit.watching.step_count import steps_so_far, updates_so_far
+
+
+def _interrupts():
+    path = Path(__file__).parents[1] / "benchmarks" / "interrupts.py"
+    specification = importlib.util.spec_from_file_location("interrupts", path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_after_an_interrupt_at_any_line_the_next_fit_is_as_new(tmp_path):
+    trials = _interrupts().Trials(tmp_path)
+    lines = range(5, trials.lines, trials.lines // 24)
+    assert [left for line in lines for left in trials.left_behind(line)] == []
+
+
+def test_an_interrupt_between_wrapping_and_noting_it_is_undone(tmp_path):
+    # The lines in which a step function is wrapped and restored, each of them.
+    interrupts = _interrupts()
+    trials = interrupts.Trials(tmp_path)
+    lines = trials.lines_in("step_functions.py", ("_replace", "unwatch"))
+    assert len(lines) > 10
+    assert [left for line in lines for left in trials.left_behind(line)] == []
+
+
+def small_model(**options):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(**options), "mse")
+    return model
+
+
+def test_steps_are_counted_apart_from_updates_over_several_fits(tmp_path):
+    model = small_model(gradient_accumulation_steps=5)
+    data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(12)
+    for fit in (1, 2):
+        first_steps = []
+        throughput = gpukit.Throughput(tmp_path)
+        note = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs, to=first_steps, of=throughput: to.append(
+                of.member.session.step
+            )
+        )
+        model.fit(data, verbose=0, callbacks=[throughput, note])
+        assert first_steps == list(range(12 * fit - 11, 12 * fit + 1))
+        assert throughput.summary.steps == 12
+    assert steps_so_far(model) == 24
+    assert updates_so_far(model) == 4
+
+
+@pytest.mark.parametrize("callback", [gpukit.Monitor, gpukit.InputStall, gpukit.Profiler])
+def test_nothing_keeps_a_finished_run_s_data_alive(tmp_path, callback):
+    class Source:
+        """What a generator reads from."""
+
+    source = Source()
+    kept = weakref.ref(source)
+
+    def generate(source=source):
+        for _ in range(6):
+            yield np.full((2, 4), bool(source), "float32"), np.zeros((2, 1), "float32")
+
+    watching = callback(tmp_path)
+    model = small_model()
+    model.fit(generate(), verbose=0, callbacks=[watching])
+    del source, generate
+    gc.collect()
+    assert kept() is None
+
+
+def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
+    errors = []
+
+    class Listens(gpukit.Throughput):
+        def begin(self, session, phase):
+            super().begin(session, phase)
+            session.on_error(errors.append)
+
+    def generate():
+        for batch in range(6):
+            if batch == 4:
+                raise OSError("the disk is gone")
+            yield np.zeros((2, 4), "float32"), np.zeros((2, 1), "float32")
+
+    with pytest.raises(tf.errors.OpError) as raised:
+        small_model().fit(generate(), verbose=0, callbacks=[Listens(tmp_path)])
+    assert errors == [raised.value]
+    errors.clear()
+    data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(3)
+    small_model().fit(data, verbose=0, callbacks=[Listens(tmp_path)])
+    assert errors == []  # the end of the data is none
