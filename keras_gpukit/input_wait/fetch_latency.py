@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_gpukit.input_wait.meters import PipelineStart, Reading, Stretch
-from keras_gpukit.input_wait.tf_private import fetch_time
+from keras_gpukit.pipelines.measurable import fetch_time
 from keras_gpukit.records.steps import Confidence
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from keras_gpukit.errors import logger
-from keras_gpukit.input_wait.tf_private import with_model, with_timed_fetches
+from keras_gpukit.pipelines.measurable import with_model, with_timed_fetches
 
 _MARK = "_gpukit_measurable"
 

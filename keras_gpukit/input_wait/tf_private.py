@@ -1,24 +1,15 @@
 """TensorFlow's private names that the input wait is read through.
 
-Seen on TensorFlow 2.21: `DistributedIterator._iterators` and what makes one anew, the workers'
-`_iterator`, `OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset`,
-`OwnedIterator._iterator_resource`,
-`DatasetV2._variant_tensor`, `._flat_structure` and `._inputs`, `_OptionsDataset._input_dataset` and
-`._options_attr`, `Options._set_mutable`, stages' `_num_parallel_calls` and `_buffer_size`,
-`StructuredFunctionWrapper._function`,
-`dataset_ops.UnaryUnchangedStructureDataset`, and the kernels of `LatencyStatsDataset`; on Keras
-3.12 to 3.15 the module of its step functions.
-Where one is gone, the mechanism that needs it is not chosen.
+Seen on TensorFlow 2.21: `DistributedIterator._iterators` and its constructor, the workers'
+`_iterator`, `OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset` and
+`._iterator_resource`; on Keras 3.12 to 3.15 the module of its step functions. Where one is gone,
+the mechanism that needs it is not chosen.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import Any
-
-AUTOTUNE = -1
-_FETCH_TIME = "gpukit_fetch_time"
 
 
 def host_iterator(iterator: Any) -> Any:
@@ -110,86 +101,3 @@ def empty_iterator(iterator: Any) -> Any:
     )
     empty._element_spec = iterator.element_spec
     return empty
-
-
-def with_model(dataset: Any) -> Any:
-    """Returns a dataset whose autotuning is off with it on, and nothing in it that would be tuned.
-
-    Raises:
-        ValueError: If a stage asks to be tuned, or the dataset's last stage is not its options.
-    """
-    import tensorflow as tf
-
-    # Set on top of the options that turn it off, TensorFlow would log a warning.
-    if not hasattr(dataset, "_options_attr") or _asks_to_be_tuned(dataset):
-        raise ValueError("a stage asks to be tuned")
-    options = tf.data.Options().merge(dataset.options())
-    options._set_mutable(True)
-    options.autotune.enabled = True
-    # What autotuning brings about by itself.
-    options.experimental_optimization.inject_prefetch = False
-    options.experimental_optimization.map_parallelization = False
-    return dataset._input_dataset.with_options(options)
-
-
-def _asks_to_be_tuned(dataset: Any) -> bool:
-    """Whether a stage, or one within it, leaves a number of its own to `tf.data.AUTOTUNE`."""
-    numbers = (getattr(dataset, name, None) for name in ("_num_parallel_calls", "_buffer_size"))
-    wrapped = (getattr(value, "_function", None) for value in vars(dataset).values())
-    return (
-        any(number is not None and int(number) == AUTOTUNE for number in numbers)
-        or any(_holds_autotune(function.graph) for function in wrapped if function is not None)
-        or any(_asks_to_be_tuned(source) for source in dataset._inputs())
-    )
-
-
-def _holds_autotune(graph: Any) -> bool:
-    """Whether a function that makes datasets has the number; in another place it does no harm."""
-    operations = graph.get_operations()
-    return any("Dataset" in operation.type for operation in operations) and any(
-        list(operation.get_attr("value").int64_val) == [AUTOTUNE]
-        for operation in operations
-        if operation.type == "Const"
-    )
-
-
-def with_timed_fetches(dataset: Any) -> Any:
-    """Returns the dataset with a stage on top in which tf.data times its fetches.
-
-    Raises:
-        Exception: If this TensorFlow has no such stage.
-    """
-    import tensorflow as tf
-    from tensorflow.python.data.ops import dataset_ops
-
-    totals = tf.raw_ops.StatsAggregatorHandle()
-    layout = dataset._flat_structure
-    timed = tf.raw_ops.LatencyStatsDataset(
-        input_dataset=dataset._variant_tensor, tag="fetch", **layout
-    )
-    timed = tf.raw_ops.SetStatsAggregatorDataset(
-        input_dataset=timed, stats_aggregator=totals, tag="", counter_prefix="", **layout
-    )
-
-    def total_s() -> float:
-        serialized = tf.raw_ops.StatsAggregatorSummary(iterator=totals).numpy()
-        summary = tf.compat.v1.Summary.FromString(serialized)
-        # TensorFlow counts in microseconds; before the first fetch there is no entry.
-        return float(sum(value.histo.sum for value in summary.value)) * 1e-6
-
-    dataset = dataset_ops.UnaryUnchangedStructureDataset(dataset, timed)
-    setattr(dataset, _FETCH_TIME, total_s)
-    return dataset
-
-
-def fetch_time(iterator: Any) -> Callable[[], float]:
-    """Returns the function that tells how long an iterator's fetches took so far, in seconds.
-
-    Raises:
-        ValueError: If they are not timed.
-    """
-    dataset = getattr(iterator, "_dataset", None)
-    total_s: Callable[[], float] | None = getattr(dataset, _FETCH_TIME, None)
-    if total_s is None:
-        raise ValueError("its fetches are not timed")
-    return total_s

@@ -1,4 +1,4 @@
-"""What a user would call a function of a pipeline, and where it stands in their code.
+"""The name of a pipeline's function as its author knows it, and its place in their code.
 
 Private names of TensorFlow, seen on 2.21: the frames of an operation's traceback, and the source
 maps of AutoGraph's conversions in `autograph.impl.api._TRANSPILER._cache`. Where one is gone, a
@@ -13,17 +13,16 @@ import os
 import types
 from typing import Any
 
-# Where the frames of a user's function begin in an operation's traceback: behind the one of
-# TensorFlow's that calls it.
+# The frames of a user's function follow this TensorFlow function in an operation's traceback.
 CALLER = "wrapper_helper"
-# And this in between, where AutoGraph runs a function as it is.
+# Frames from this folder are in between if AutoGraph runs a function without converting it.
 AUTOGRAPH = os.path.join("tensorflow", "python", "autograph")
-# How the names of the files begin that AutoGraph writes converted functions to.
+# The prefix of the files that AutoGraph writes converted functions to.
 GENERATED = "__autograph_generated_file"
 
 KERAS_ADAPTERS = os.path.join("keras", "src", "trainers", "data_adapters")
 TENSORFLOW_DATA = os.path.join("tensorflow", "python", "data")
-# Functions of these go by their names, but nobody would look at where they stand.
+# Functions of these keep their names, but their places help no user.
 LIBRARIES = (os.path.join("tensorflow", "python"), os.path.join("keras", "src"))
 # What Keras makes of arrays that are given to `fit`.
 KERAS_OWN = {
@@ -56,13 +55,13 @@ def name_and_location(function: Any) -> tuple[str | None, str | None]:
 
 
 def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str | None]:
-    """The same from the graph of a function, for one that Python no longer has.
+    """Returns the same from a function's graph, if the Python function itself is gone.
 
-    The line is then the first of the function's that made an operation.
+    The line is the first one in the function that made an operation.
 
     Args:
         graph: The function's graph.
-        depth: In how many functions of the pipeline the function was made.
+        depth: How many functions of the pipeline the function is nested in.
     """
     for operation in graph.get_operations():
         frames = [each for each in operation.traceback if AUTOGRAPH not in each.filename]

@@ -1,4 +1,4 @@
-"""Whether a stage gives the same each time, as far as its graph shows."""
+"""Whether a stage produces the same elements each time, as far as its graph shows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.structure import Dataset, functions, is_readable, stages
 
 Impurity = Literal["random", "seeded", "python", "variable", "state"]
-"""What keeps a function from being one of its arguments alone: random draws without a seed, those
-with one, a Python function, a variable that is read, or any other state."""
+"""What a function depends on in addition to its arguments: random draws without a seed or
+with one, a Python function, a variable, or any other state."""
 
 _WORDS: dict[Impurity, str] = {
     "random": "draws random numbers",
@@ -25,8 +25,8 @@ _WORDS: dict[Impurity, str] = {
     "state": "has a state, such as a random generator's or another dataset's",
 }
 
-# Operations registered as stateful whose output depends on their inputs alone, as long as nobody
-# writes to the files and tables they read.
+# Operations registered as stateful whose output depends only on their inputs, as long as the files
+# and tables that they read stay the same.
 _PURE = {
     "Assert",
     "Case",
@@ -79,7 +79,7 @@ _STEADY_KINDS = {
 
 
 def impurities(stage: Dataset) -> set[Impurity]:
-    """What a stage's own functions depend on beside their arguments."""
+    """What a stage's own functions depend on in addition to their arguments."""
     if not is_readable(stage):
         return {"state"}
     called = functions(stage)
@@ -89,7 +89,7 @@ def impurities(stage: Dataset) -> set[Impurity]:
         for node in operations(function)
         if (impurity := _impurity(node)) is not None
     }
-    # Of a dataset made outside, the graph shows nothing.
+    # The graph does not show a dataset that was made outside it.
     if any(captures_a_dataset(function) for function in called):
         found.add("state")
     return found
@@ -115,15 +115,15 @@ def in_words(found: set[Impurity]) -> str:
 
 
 def changes_in_parallel(stage: Dataset, *, trust_python: bool, allow_reorder: bool) -> str | None:
-    """Why calling a stage's function for several elements at once may change them; None if not.
+    """Why calling a stage's function in parallel may change its elements; None if it cannot.
 
-    Random draws without a seed are other ones each time anyway; those with a seed would fall on
-    other elements.
+    Random draws without a seed differ each time anyway. Draws with a seed would go to other
+    elements.
 
     Args:
         stage: The stage.
-        trust_python: Whether Python functions are taken to depend on their arguments alone.
-        allow_reorder: Whether draws may fall on other elements.
+        trust_python: Whether to assume that Python functions depend only on their arguments.
+        allow_reorder: Whether draws may go to other elements.
     """
     harmless: set[Impurity] = {"random", "variable"}
     if trust_python:
@@ -139,7 +139,7 @@ def varies(dataset: Dataset, *, trust_python: bool) -> str | None:
 
     Args:
         dataset: The pipeline, up to and including the stage in question.
-        trust_python: Whether Python functions are taken to give the same each time.
+        trust_python: Whether to assume that Python functions return the same each time.
     """
     for stage in stages(dataset):
         if kind(stage) == "Shuffle":

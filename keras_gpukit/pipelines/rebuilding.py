@@ -1,4 +1,4 @@
-"""A pipeline as a tree of stages: read, and made anew with some of them changed."""
+"""Rebuilds a pipeline, as it is or with some of its stages changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def spine(dataset: Dataset) -> list[Dataset]:
 
 
 def replace(dataset: Dataset, changes: Mapping[int, Change]) -> Dataset:
-    """Makes a pipeline anew with some stages replaced.
+    """Rebuilds a pipeline with some stages replaced.
 
     Args:
         dataset: The pipeline.

@@ -1,4 +1,4 @@
-"""Makes stages again: over other inputs, in parallel, or with another buffer.
+"""Makes a stage again: over other inputs, in parallel, or with another buffer.
 
 A stage is made from the operation behind it, with the function that was traced when it was written
 and the seeds that it drew then: nothing is traced again, and no random number is drawn. A stage

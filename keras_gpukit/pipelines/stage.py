@@ -1,4 +1,4 @@
-"""The stages of a pipeline as its Python code made them, with what a user would call them."""
+"""The stages of a pipeline as its Python code defines them, with the names that users know."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Function:
     """A function of a pipeline.
 
     Attributes:
-        name: What the user would recognise; None where it is TensorFlow's own.
-        location: "file.py:12"; None where it is not the user's, or not known.
+        name: The name in user code; None if the function is TensorFlow's own.
+        location: "file.py:12"; None if it is not in user code, or unknown.
         work: What its operations do.
     """
 
@@ -38,12 +38,12 @@ class Function:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage as it was written.
+    """A stage as the Python code defines it.
 
     Attributes:
         kind: As of `kinds.kind_of`.
-        given_name: Its `name=`, where it has one.
-        function: Its function, where it has one.
+        given_name: Its `name=`; None if it has none.
+        function: Its function; None if it has none.
         inputs: What it reads from.
         nested: What its function returns for each element.
     """
@@ -90,14 +90,14 @@ def _nested_stages(graph: Any, called: dict[str, Any], depth: int = 1) -> Iterat
     Args:
         graph: The function's graph.
         called: The graphs of all functions that are called from it, by name.
-        depth: In how many functions of the pipeline those stages are.
+        depth: How many functions of the pipeline those stages are nested in.
     """
     for output in graph.outputs:
         yield from _stages_behind(output.op, called, depth)
 
 
 def _stages_behind(operation: Any, called: dict[str, Any], depth: int) -> Iterator[Stage]:
-    """Returns the datasets that an operation is, or hands on."""
+    """Returns the stage that an operation is, or the stages that it passes on."""
     read = [tensor.op for tensor in operation.inputs if tensor.dtype.name == "variant"]
     before = tuple(stage for each in read for stage in _stages_behind(each, called, depth))
     if not _is_dataset(operation):
@@ -140,7 +140,7 @@ def _operations(graph: Any, called: dict[str, Any]) -> Iterator[str]:
     while graphs:
         for operation in graphs.pop().get_operations():
             yield operation.type
-            # What nested datasets run later is theirs.
+            # Work in a nested dataset counts for that dataset.
             if _is_dataset(operation):
                 continue
             for name in _function_names(operation):

@@ -75,6 +75,24 @@ def given_name(dataset: Any) -> str | None:
     return metadata.name.decode() or None if metadata is not None else None
 
 
+def setting(stage: Dataset, name: str) -> Any:
+    """What a stage was made with, such as its `batch_size` or `deterministic`.
+
+    Raises:
+        AttributeError: If the stage has no such setting.
+    """
+    return getattr(stage, f"_{name}")
+
+
+def number(stage: Dataset, name: str) -> int:
+    """A setting that is a whole number: `buffer_size`, `count`, `cycle_length` and so on.
+
+    Raises:
+        AttributeError: If the stage has no such setting.
+    """
+    return int(setting(stage, name))
+
+
 def is_zip_of_a_tuple(stage: Dataset) -> bool:
     """Whether a `zip`'s elements are tuples of its inputs' elements, one after the other."""
     datasets = getattr(stage, "_datasets", None)

@@ -457,19 +457,20 @@ def test_a_meter_that_fails_is_given_up_and_the_step_goes_on(caplog):
 def test_the_private_names_are_still_there():
     from keras_gpukit.input_wait import tf_private
     from keras_gpukit.input_wait.examples import ExampleCounter
+    from keras_gpukit.pipelines import measurable
 
     data = slow_dataset(3, 0)
     iterator = iter(data)
     assert tf_private.host_iterator(iterator) is iterator
     assert list(tf_private.empty_iterator(iterator)) == []
-    timed = iter(tf_private.with_timed_fetches(data))
-    total_s = tf_private.fetch_time(timed)
+    timed = iter(measurable.with_timed_fetches(data))
+    total_s = measurable.fetch_time(timed)
     next(timed)
     assert total_s() > 0
     options = tf.data.Options()
     options.autotune.enabled, options.threading.private_threadpool_size = False, 1
     off = data.with_options(options)
-    assert tf_private.has_model(iter(tf_private.with_model(off)))
+    assert tf_private.has_model(iter(measurable.with_model(off)))
     assert not tf_private.has_model(iter(off))
     model = small_model()
     model.make_train_function()

@@ -8,7 +8,7 @@ from keras_gpukit.pipelines.functions import function_name
 from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.randomness import impurities, varies
 from keras_gpukit.pipelines.remaking import is_known
-from keras_gpukit.pipelines.structure import Dataset, functions, inputs, stages
+from keras_gpukit.pipelines.structure import Dataset, functions, inputs, number, stages
 
 # Fetching a batch and starting a step cost the same for one example as for a hundred.
 SMALL_BATCH = 16
@@ -42,7 +42,7 @@ def _about(stage: Dataset, trust_python: bool) -> Iterator[str]:
                 "that stage."
             )
     if kind(stage) in _BATCHES and is_known(stage):
-        size = int(stage._batch_size)
+        size = number(stage, "batch_size")
         if size < SMALL_BATCH:
             yield (
                 f"Batches of {size}: a larger batch costs little more to fetch and to train on; "
@@ -62,10 +62,10 @@ def _about(stage: Dataset, trust_python: bool) -> Iterator[str]:
         )
     is_shuffle = kind(stage) == "Shuffle" and is_known(stage)
     if is_shuffle and kind(below[0]) in _MAPS and not impurities(below[0]):
-        name = function_name(below[0])
+        name, size = function_name(below[0]), number(stage, "buffer_size")
         yield (
             f"Shuffle before {name}: the order is the same, and the buffer of "
-            f"{int(stage._buffer_size)} elements holds what {name} is given, not what it makes."
+            f"{size} elements holds what {name} is given, not what it makes."
         )
     if "python" in impurities(stage):
         yield (

@@ -16,6 +16,8 @@ from keras_gpukit.pipelines.structure import (
     functions,
     inputs,
     is_zip_of_a_tuple,
+    number,
+    setting,
     unwrapped,
 )
 
@@ -102,36 +104,36 @@ def _arguments(name: str, stage: Any) -> list[str]:
         is_known = is_name and not is_tensorflows(stage)
         told.append(name_of_function if is_known else "...")
     if name in {"Interleave", "ParallelInterleave"}:
-        told.append(f"cycle_length={_number(stage._cycle_length)}")
-        if int(stage._block_length) != 1:
-            told.append(f"block_length={int(stage._block_length)}")
+        told.append(f"cycle_length={_in_code(number(stage, 'cycle_length'))}")
+        if number(stage, "block_length") != 1:
+            told.append(f"block_length={number(stage, 'block_length')}")
     if name in {"Batch", "ParallelBatch", "PaddedBatch"}:
-        told.append(_number(stage._batch_size))
+        told.append(_in_code(number(stage, "batch_size")))
         if name == "PaddedBatch":
             told.append("...")
-        if bool(stage._drop_remainder):
+        if bool(setting(stage, "drop_remainder")):
             told.append("drop_remainder=True")
     if name.startswith("Parallel"):
-        told.append(f"num_parallel_calls={_number(stage._num_parallel_calls)}")
-        if stage._deterministic != "default":
-            told.append(f"deterministic={stage._deterministic == 'true'}")
+        told.append(f"num_parallel_calls={_in_code(number(stage, 'num_parallel_calls'))}")
+        if setting(stage, "deterministic") != "default":
+            told.append(f"deterministic={setting(stage, 'deterministic') == 'true'}")
     if name in {"Shuffle", "Prefetch"}:
-        told.append(_number(stage._buffer_size))
-    if name in {"Take", "Skip", "Repeat"} and int(stage._count) != -1:
-        told.append(_number(stage._count))
+        told.append(_in_code(number(stage, "buffer_size")))
+    if name in {"Take", "Skip", "Repeat"} and number(stage, "count") != -1:
+        told.append(_in_code(number(stage, "count")))
     if name == "Shuffle":
-        if int(stage._seed) or int(stage._seed2):
+        if number(stage, "seed") or number(stage, "seed2"):
             told.append("seed=...")
-        if not stage._reshuffle_each_iteration:
+        if not setting(stage, "reshuffle_each_iteration"):
             told.append("reshuffle_each_iteration=False")
     if name == "Shard":
-        told += [_number(stage._num_shards), _number(stage._index)]
+        told += [_in_code(number(stage, "num_shards")), _in_code(number(stage, "index"))]
     if name == "Cache" and cache_file(stage):
         told.append(repr(cache_file(stage)))
     if name == "Options":
-        told.append(TUNING_OPTIONS if stage._name == TUNING_OPTIONS else "options")
+        told.append(TUNING_OPTIONS if setting(stage, "name") == TUNING_OPTIONS else "options")
     return told
 
 
-def _number(value: Any) -> str:
-    return "tf.data.AUTOTUNE" if int(value) == -1 else str(int(value))
+def _in_code(value: int) -> str:
+    return "tf.data.AUTOTUNE" if value == -1 else str(value)

@@ -14,7 +14,7 @@ from keras_gpukit.experiments.tuning.reading import Readings, Sample
 from keras_gpukit.pipelines.functions import function_name
 from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.rebuilding import stack
-from keras_gpukit.pipelines.structure import Dataset, functions, inputs
+from keras_gpukit.pipelines.structure import Dataset, functions, inputs, number
 from keras_gpukit.reports.units import size
 
 # The rest is for training, and for what grows until the first epoch has filled the cache.
@@ -115,11 +115,12 @@ def _shuffled_bytes(above: list[Dataset], cached: _Extent) -> float:
     held_bytes = 0.0
     for stage in above:
         if kind(stage) in _BATCHES:
-            count, each_bytes = count / int(stage._batch_size), each_bytes * int(stage._batch_size)
+            size = number(stage, "batch_size")
+            count, each_bytes = count / size, each_bytes * size
         elif kind(stage) == "Repeat":
             count = math.inf
         elif kind(stage) == "Shuffle":
-            buffer = int(stage._buffer_size)  # below 0, it holds everything
+            buffer = number(stage, "buffer_size")  # below 0, it holds everything
             held_bytes += each_bytes * (count if buffer < 0 else min(buffer, count))
     return held_bytes
 
@@ -133,7 +134,7 @@ def _count(dataset: Dataset, readings: Readings, counts: dict[int, Sample]) -> f
     stage = dataset
     while len(inputs(stage)) == 1:
         if kind(stage) in _BATCHES:
-            divisor *= int(stage._batch_size)
+            divisor *= number(stage, "batch_size")
         elif kind(stage) not in _SAME_COUNT:
             break
         stage = inputs(stage)[0]

@@ -16,7 +16,7 @@ from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.randomness import changes_in_parallel, impurities
 from keras_gpukit.pipelines.rebuilding import changeable, replace, spine
 from keras_gpukit.pipelines.remaking import in_parallel, is_known, parallel_form
-from keras_gpukit.pipelines.structure import Dataset, functions, inputs
+from keras_gpukit.pipelines.structure import Dataset, functions, inputs, number
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def parallel_files(dataset: Dataset, allowed: Allowed) -> Change | None:
         if not _hindered(stage, allowed)
         and int(inputs(stage)[0].cardinality()) != 1
         # A serial interleave and a parallel one choose an automatic cycle length differently.
-        and (allowed.reorder or kind(stage) == "FlatMap" or int(stage._cycle_length) > 0)
+        and (allowed.reorder or kind(stage) == "FlatMap" or number(stage, "cycle_length") > 0)
     ]
     if not readers:
         return None
@@ -119,7 +119,7 @@ def prefetch(dataset: Dataset, allowed: Allowed) -> Change | None:
     if kind(last) != "Prefetch" or not is_known(last):
         description = "make batches ahead: prefetch at the end"
         return Change("prefetch", description, dataset.prefetch(tf.data.AUTOTUNE), overlaps=True)
-    if int(last._buffer_size) == tf.data.AUTOTUNE:
+    if number(last, "buffer_size") == tf.data.AUTOTUNE:
         return None
     deeper = replace(dataset, {id(last): lambda below: below[0].prefetch(tf.data.AUTOTUNE)})
     return Change("prefetch", "prefetch as many as pays", deeper, overlaps=True)

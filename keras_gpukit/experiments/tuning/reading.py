@@ -21,7 +21,7 @@ from keras_gpukit.measuring.rates import run_for
 from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.rebuilding import changeable, replace
 from keras_gpukit.pipelines.remaking import draws_orders, is_known, over, with_buffer
-from keras_gpukit.pipelines.structure import Dataset, cache_file, inputs
+from keras_gpukit.pipelines.structure import Dataset, cache_file, inputs, number
 
 LEAST_BATCHES = 3
 SHUFFLE_BUFFER = 16
@@ -163,7 +163,7 @@ def rate(fetch: Callable[[], Any], read_s: float, consumer_s: float = 0.0) -> fl
 
 
 def _small_shuffle(stage: Dataset) -> Callable[[list[Dataset]], Dataset]:
-    buffer = min(int(stage._buffer_size), SHUFFLE_BUFFER)
+    buffer = min(number(stage, "buffer_size"), SHUFFLE_BUFFER)
     return lambda below: with_buffer(stage, below[0], buffer)
 
 

@@ -1,8 +1,7 @@
-"""Which stage that was written stands at which place of the pipeline that runs.
+"""Matches the stages in user code to the stages of the pipeline that runs.
 
-tf.data rewrites a pipeline before it runs: it adds buffers, fuses stages and leaves out those that
-do nothing. So the two are laid on each other such that as many stages as possible agree in kind,
-in the same order.
+tf.data rewrites a pipeline before it runs: it adds buffers, fuses stages and removes those that do
+nothing. The match keeps the order, and pairs as many stages of the same kind as possible.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which stage limits a pipeline.
 
-Asynchronous stages cut a pipeline into segments, which run beside each other. In a segment one
-thing is done after the other: its time for a batch is the sum of its stages' own times, each over
-the threads that share it. The slowest segment sets the pace, and the dearest of its stages is what
-to change.
+Asynchronous stages cut a pipeline into segments, which run in parallel. Within a segment, stages
+run one after the other: its time per batch is the sum of its stages' own times, each divided by the
+number of threads that share it. The slowest segment limits the pipeline, and its most expensive
+stage is the bottleneck.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Member:
 
     Attributes:
         stage: The stage.
-        threads: How many threads work on its elements at once.
+        threads: How many threads work on its elements in parallel.
     """
 
     stage: MeasuredNode
@@ -33,10 +33,10 @@ class Member:
 
 @dataclass
 class Segment:
-    """Stages that are worked on one after the other.
+    """Stages that run one after the other.
 
     Attributes:
-        threads: How many threads do so at once.
+        threads: How many threads run them in parallel.
         buffered_after: Mean elements in the buffer that the segment fills.
         buffered_before: The same of the buffer that it takes from.
         members: Its stages, the last one first.
@@ -79,7 +79,7 @@ def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Seg
     Args:
         stage: The stage.
         asking: The segment that asks it.
-        copies: How often what stands here is there at once, each with threads of its own.
+        copies: How many copies of the stage run in parallel, each with its own threads.
         segments: All segments, added to.
     """
     if stage.buffered is None:

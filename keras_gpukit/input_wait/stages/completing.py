@@ -15,8 +15,8 @@ from keras_gpukit.input_wait.stages.readings import MeasuredNode
 
 # Stages that call a function for each element they take, or make where they take none.
 CALLING = {"Map", "ParallelMap", "MapAndBatch", "Filter", "ParallelFilter", "Scan", "Generator"}
-# The most that a call can cost beside its operations: on a busy machine of two cores it is 20 to
-# 50 µs (benchmarks/stage_naming.py, "tiny functions").
+# The most that a call can cost in addition to its operations: on a busy machine of two cores it is
+# 20 to 50 µs (benchmarks/stage_naming.py, "tiny functions").
 LONGEST_CALL_S = 100e-6
 # What must be accounted for of the time that steps wait.
 ACCOUNTED = 0.5
@@ -56,7 +56,7 @@ def _call_s(output: MeasuredNode, wait_s: float) -> float:
     """What a call must cost for the slowest segment to take the whole wait."""
     costs = [float("inf")]
     for segment in cut(output):
-        # Calls are begun by one thread, also where several run them.
+        # One thread starts the calls, even if several run them.
         calls = sum(calls_per_batch(member.stage) for member in segment.members)
         if calls > 0:
             costs.append((wait_s - segment.time_s) / calls)

@@ -2,8 +2,8 @@
 
 Most iterators live as long as the pipeline, and cost what their counters grew by between the first
 reading and the last; so filling buffers at the start does not count. Those under `repeat`,
-`interleave` and the like come and go: of them the readings are a sample, which tells the cost of an
-element, and the stage that makes them tells how many there were.
+`interleave` and the like come and go: the readings are a sample of them, which gives the cost of an
+element, and the stage that makes them gives their number.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def measure(stretches: Sequence[Sequence[Reading]]) -> tuple[MeasuredNode, int] 
     """Returns what the stages of a pipeline cost.
 
     Args:
-        stretches: Readings of the same pipeline, in order; a stretch for each time it was begun
-            anew, as Keras does each epoch.
+        stretches: Readings of the same pipeline, in order; a stretch for each time it was
+            restarted, as Keras does each epoch.
 
     Returns:
         The stage that training asks, and the batches that were fetched between the first and the
@@ -122,7 +122,7 @@ def _whole(readings: Sequence[Reading]) -> Sequence[Reading]:
 
 
 def _lasting(reading: Reading, number: int) -> set[int]:
-    """The iterators from one on that are not made anew while the pipeline runs."""
+    """The iterators from one on that are not rebuilt while the pipeline runs."""
     node = reading.nodes[number]
     # The source of a stage is made with it, and so has the next number.
     sources = [

@@ -2,7 +2,7 @@
 
 tf.data models each iterator as a node. A node's processing time is its own: the clock of the node
 that asks is stopped while its input works, and functions are timed by their operations. Time spent
-waiting for another thread is nobody's. See tensorflow/core/framework/model.h and
+waiting for another thread counts for no node. See tensorflow/core/framework/model.h and
 tensorflow/core/data/captured_function.cc.
 """
 
@@ -73,7 +73,7 @@ class MeasuredNode:
         cost_per_batch_s: Own time for each element that left the pipeline.
         parallelism: As of `Node`.
         buffered: Mean elements in its buffer; None where it is no asynchronous stage.
-        copies: Mean number of iterators that stood here at once.
+        copies: Mean number of iterators that were here at the same time.
         inputs: What it reads from.
         nested: What its function returns for each element.
     """
