@@ -17,7 +17,7 @@ from keras_gpukit.watching.step_count import steps_so_far, updates_so_far
 
 
 def _interrupts():
-    path = Path(__file__).parents[1] / "benchmarks" / "interrupts.py"
+    path = Path(__file__).parents[2] / "benchmarks" / "interrupts.py"
     specification = importlib.util.spec_from_file_location("interrupts", path)
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
