@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 import keras
 
+from keras_gpukit.arguments import check_log_dir
 from keras_gpukit.callbacks.session import Session, current_session
 from keras_gpukit.errors import GPUKitError, give_up
 from keras_gpukit.records.steps import Phase
@@ -35,7 +35,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
     def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
         super().__init__()
-        self._log_dir = _checked_log_dir(log_dir)
+        self._log_dir = check_log_dir(log_dir)
         self._session: Session | None = None
         self._outer: Phase = "fit"
         self._quiet = False
@@ -183,30 +183,3 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
         self.guard(session.step_functions.unwatch, self._outer)
         self.guard(self.end, session, self._outer)
         session.leave(self._leave)
-
-
-def _checked_log_dir(log_dir: Any) -> Path | None:
-    if log_dir is None:
-        return None
-    accepted = "a folder's path, or None to write nothing"
-    if not isinstance(log_dir, (str, os.PathLike)) or isinstance(os.fspath(log_dir), bytes):
-        raise TypeError(f"`log_dir` must be {accepted}. Received: log_dir={log_dir!r}")
-    text = os.fspath(log_dir)
-    if not text or "\0" in text or "://" in text:
-        raise ValueError(
-            f"`log_dir` must be {accepted}, on a file system. Received: log_dir={log_dir!r}"
-        )
-    try:
-        path = Path(text).expanduser()
-        standing = next(
-            each for each in (path.absolute(), *path.absolute().parents) if each.exists()
-        )
-    except (OSError, RuntimeError) as error:
-        raise ValueError(
-            f"`log_dir` must be {accepted} ({error}). Received: log_dir={log_dir!r}"
-        ) from error
-    if not standing.is_dir():
-        raise ValueError(
-            f"`log_dir` must be {accepted}, and {standing} is a file. Received: log_dir={log_dir!r}"
-        )
-    return path

@@ -9,15 +9,15 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.callbacks.other_captures import KerasCaptures, callbacks_of_fit
-from keras_gpukit.callbacks.profiler_arguments import (
+from keras_gpukit.arguments import (
     check_flag,
     check_number,
     check_signal,
     check_steps,
     check_whole,
 )
+from keras_gpukit.callbacks.base import WatchingCallback
+from keras_gpukit.callbacks.other_captures import KerasCaptures, callbacks_of_fit
 from keras_gpukit.callbacks.session import Session
 from keras_gpukit.errors import GPUKitError, give_up, logger
 from keras_gpukit.profiling.capturing.drift import StepDrift, UtilizationDrift
