@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import keras
 
 from keras_gpukit.records.steps import Phase
-from keras_gpukit.watching.log_dir import checked_log_dir
+from keras_gpukit.arguments import check_log_dir
 from keras_gpukit.watching.member import Member
 from keras_gpukit.watching.session import Session
 
@@ -34,7 +34,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
     def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
         super().__init__()
-        self._log_dir = checked_log_dir(log_dir)
+        self._log_dir = check_log_dir(log_dir)
         self.member = Member(type(self).__name__, self._log_dir, self.begin, self.end)
         self._summary: R | None = None
 

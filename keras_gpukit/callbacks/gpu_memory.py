@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from keras_gpukit.arguments import check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.records.machine import MemoryRecord
 from keras_gpukit.records.steps import Phase
@@ -34,10 +35,7 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         self, log_dir: str | os.PathLike[str] | None = "logs", *, reset_peak: bool = True
     ) -> None:
         super().__init__(log_dir)
-        if not isinstance(reset_peak, bool):
-            raise TypeError(
-                f"`reset_peak` must be True or False. Received: reset_peak={reset_peak!r}"
-            )
+        check_flag("reset_peak", reset_peak)
         self._reset_peak = reset_peak
         self._sensor: AllocatorSensor | None = None
 

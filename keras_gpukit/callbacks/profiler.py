@@ -6,14 +6,14 @@ import os
 import signal
 from collections.abc import Collection
 
-from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.callbacks.profiler_arguments import (
+from keras_gpukit.arguments import (
     check_flag,
     check_number,
     check_signal,
     check_steps,
     check_whole,
 )
+from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.errors import GPUKitError
 from keras_gpukit.profiling.capturing.recorder import Limits
 from keras_gpukit.profiling.capturing.triggers import put_signals_back

@@ -1,11 +1,13 @@
-"""Checks of what `Profiler` is given: each refuses in words what is wrong."""
+"""Checks of arguments: each raises an error that says what is accepted and what was received."""
 
 from __future__ import annotations
 
 import math
+import os
 import signal
 from collections.abc import Callable
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 # Programs may use these as they like; every other one ends or stops a process, or means something.
@@ -54,6 +56,39 @@ def check_flag(name: str, value: Any) -> None:
     """True or False."""
     if not isinstance(value, bool):
         raise TypeError(f"`{name}` must be True or False. Received: {name}={value!r}")
+
+
+def check_log_dir(log_dir: Any) -> Path | None:
+    """Returns the log directory as a path, None where nothing is to be written.
+
+    Raises:
+        TypeError: If it is not a path.
+        ValueError: If it is empty, a file, or not on a file system.
+    """
+    if log_dir is None:
+        return None
+    accepted = "a folder's path, or None to write nothing"
+    if not isinstance(log_dir, (str, os.PathLike)) or isinstance(os.fspath(log_dir), bytes):
+        raise TypeError(f"`log_dir` must be {accepted}. Received: log_dir={log_dir!r}")
+    text = os.fspath(log_dir)
+    if not text or "\0" in text or "://" in text:
+        raise ValueError(
+            f"`log_dir` must be {accepted}, on a file system. Received: log_dir={log_dir!r}"
+        )
+    try:
+        path = Path(text).expanduser()
+        standing = next(
+            each for each in (path.absolute(), *path.absolute().parents) if each.exists()
+        )
+    except (OSError, RuntimeError) as error:
+        raise ValueError(
+            f"`log_dir` must be {accepted} ({error}). Received: log_dir={log_dir!r}"
+        ) from error
+    if not standing.is_dir():
+        raise ValueError(
+            f"`log_dir` must be {accepted}, and {standing} is a file. Received: log_dir={log_dir!r}"
+        )
+    return path
 
 
 def _check(
