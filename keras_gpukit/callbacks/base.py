@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 
 import keras
 
-from keras_gpukit.records.steps import Phase
 from keras_gpukit.arguments import check_log_dir
+from keras_gpukit.records.steps import Phase
 from keras_gpukit.watching.member import Member
 from keras_gpukit.watching.session import Session
 
