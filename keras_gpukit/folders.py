@@ -24,7 +24,7 @@ class Search:
         within_s: For how long.
 
     Attributes:
-        complete: Whether every folder was looked into; tells only after the search.
+        complete: Whether every folder was looked into; known only after the search.
     """
 
     def __init__(self, root: Path, *, most_folders: int, within_s: float = math.inf) -> None:

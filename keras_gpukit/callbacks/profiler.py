@@ -46,7 +46,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         at_steps: Steps of the run, the first one being 1, at which one begins.
         every_steps: One at each multiple of it.
         every_minutes: One so often.
-        on_demand: Whether to capture when somebody makes the file `<log_dir>/gpukit/capture`, as
+        on_demand: Whether to capture when the file `<log_dir>/gpukit/capture`, as
             with `touch`. It is looked for about once a second, and removed.
         signal_number: `signal.SIGUSR1` or `signal.SIGUSR2` has that signal ask for a capture. What
             handled it before does so again after the run.

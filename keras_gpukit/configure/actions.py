@@ -68,7 +68,7 @@ class Plan:
         actions: In the order in which they have to be done.
         too_late: Those of the actions that TensorFlow can no longer do.
         warnings: What was resolved, overruled or is likely not meant.
-        not_applied: Arguments that are about GPUs, where there is none.
+        not_applied: Arguments that are about GPUs, on a machine without one.
         causes: Why no GPU is used; empty where one is.
     """
 

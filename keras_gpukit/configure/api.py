@@ -43,7 +43,7 @@ def configure_gpus(
 
     Call it first: most of these settings hold only if they are made before TensorFlow starts its
     devices, which making an optimizer or a tensor does. Everything is checked before anything is
-    changed. On a machine without a GPU the same call says why there is none, and training runs
+    changed. On a machine without a GPU the same call says why, and training runs
     on the CPU. Calling it again with the same arguments is fine.
 
     Arguments win over environment variables; a warning names each variable that had to give way.
@@ -144,7 +144,7 @@ def configure_gpus(
 def _apply_what_still_can_be(planned: Plan, machine: Machine) -> str:
     """Applies what can be set at any time, and says what was and what could not be.
 
-    A strategy is not made: nobody would get it, over devices that are not set up.
+    No strategy is created over devices that are not set up.
     """
     possible = tuple(
         action

@@ -203,7 +203,7 @@ def _named(argument: str, names: tuple[str, ...], accepted: str, value: Any) -> 
 
 
 def _is_int(value: Any) -> bool:
-    # True and False are integers to Python, but nobody means GPU 1 by True.
+    # True and False are integers to Python, but True does not mean GPU 1.
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 

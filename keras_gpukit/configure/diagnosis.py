@@ -121,7 +121,7 @@ def _driver(machine: Machine) -> Cause | None:
     return Cause(
         "driver_fails",
         f"The NVIDIA driver does not answer (NVML says {driver.error}).",
-        "Does `nvidia-smi` work? If not, mend that first.",
+        "Does `nvidia-smi` work? If not, fix that first.",
     )
 
 

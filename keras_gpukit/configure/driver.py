@@ -92,7 +92,7 @@ def identify(
         uuids: What `sensors.cuda.cuda_uuids` returned.
 
     Returns:
-        The GPUs; as they came where it cannot be told which of the driver's each one is.
+        The GPUs; as they came where it is unknown which of the driver's each one is.
     """
     if not uuids and len(gpus) == len(driver.gpus) == 1 and driver.gpus[0].uuid:
         uuids = (driver.gpus[0].uuid,)

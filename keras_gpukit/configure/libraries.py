@@ -75,7 +75,7 @@ def find_libraries(
     Args:
         names: File names.
         search_path: Folders that packages are installed in; None means `sys.path`.
-        load: Loads a shared library by name, raises OSError where there is none.
+        load: Loads a shared library by name, raises OSError if it is missing.
     """
     folders = [Path(entry) / "nvidia" for entry in search_path or sys.path]
     return tuple(CUDALibrary(name, _find(name, folders, load)) for name in names)

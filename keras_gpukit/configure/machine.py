@@ -30,7 +30,7 @@ class TensorFlowState:
     """What TensorFlow and Keras are set to now.
 
     Placement, its log and `jit` are None while growth was set to differ between GPUs: TensorFlow
-    tells none of them until that is mended.
+    reports none of them until that is fixed.
 
     Attributes:
         visible_gpus: Indices of the GPUs that TensorFlow will use.
@@ -42,12 +42,12 @@ class TensorFlowState:
         log_device_placement: Whether each operation's device is logged.
         jit: Whether XLA clusters operations by itself.
         tf32: Whether float32 matrix products may use TensorFloat-32.
-        deterministic: Whether operations are made deterministic; None where it cannot be told.
+        deterministic: Whether operations are made deterministic; None where unknown.
         dtype_policy: Name of Keras' global dtype policy.
         initialized: Whether the devices are started, so that most of this is settled.
         logical_gpus: Logical GPUs that TensorFlow started; None before it starts its devices.
         growth_dropped: Whether growth was set and TensorFlow will not do it all the same; None
-            where it cannot be told.
+            where unknown.
     """
 
     visible_gpus: tuple[int, ...] = ()
@@ -70,7 +70,7 @@ class Build:
     """How TensorFlow was built.
 
     Attributes:
-        cuda: Whether with CUDA; None where it cannot be told.
+        cuda: Whether with CUDA; None where unknown.
         cuda_version: Such as "12.5.1".
         cudnn_version: Such as "9".
         compute_capabilities: Those it has code for, such as ("sm_60", "compute_90").
@@ -95,7 +95,7 @@ class Machine:
         environment: The environment variables that bear on GPUs and are set.
         platform: As `sys.platform`.
         keras_backend: Name of Keras' backend.
-        mirrored_devices: Those of this process' `MirroredStrategy`; None while there is none.
+        mirrored_devices: Those of this process' `MirroredStrategy`; None before the first.
     """
 
     gpus: tuple[GPUInfo, ...] = ()

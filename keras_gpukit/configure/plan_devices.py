@@ -47,7 +47,7 @@ def _find(entry: int | str, settings: Settings, machine: Machine) -> int:
         return entry
     if any(gpu.uuid is None for gpu in machine.gpus):
         raise ValueError(
-            "`devices` names a UUID, but the UUIDs of TensorFlow's GPUs cannot be told here "
+            "`devices` names a UUID, but the UUIDs of TensorFlow's GPUs are unknown here "
             f"(NVML or CUDA does not answer): use indices. {received}"
         )
     # As in CUDA_VISIBLE_DEVICES, the beginning of a UUID will do.

@@ -112,7 +112,7 @@ def _plan_limits(
         )
     grown = tuple(gpu.index for gpu in gpus if state.growth[gpu.index])
     if grown:
-        reason = "set earlier; TensorFlow would drop it without a word beside sizes"
+        reason = "set earlier; with sizes, TensorFlow would silently drop it"
         draft.do("memory_growth", False, reason, gpus=grown, must_come_first=True)
     for gpu, limit in zip(gpus, limits, strict=True):
         if limit is not None:

@@ -27,7 +27,7 @@ class GPUSetup:
         plan: What was decided, with the reason for each action.
         state: What TensorFlow and Keras said of their settings afterwards.
         warnings: What was resolved, overruled, or turned out other than asked.
-        strategy: The `tf.distribute` strategy; None where there is none.
+        strategy: The `tf.distribute` strategy; None without one.
     """
 
     devices: tuple[GPUInfo, ...]
@@ -60,7 +60,7 @@ class GPUSetup:
     def scope(self) -> AbstractContextManager[Any]:
         """Returns the context to build and compile the model in.
 
-        It is the strategy's; where there is none, one that does nothing.
+        The strategy's scope; without a strategy, one that does nothing.
         """
         if self.strategy is None:
             return nullcontext()

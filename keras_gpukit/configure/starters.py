@@ -34,7 +34,7 @@ def likely_starter() -> str:
             names = ", ".join(sorted(t.__name__ for t in found)[:3])
             return f"What started them is probably {description}: this process holds {names}."
     return (
-        "What started them cannot be told: nothing in the process shows it any more. Anything "
+        "What started them is unknown: nothing in the process shows it any more. Anything "
         "that computes does, such as tf.constant(…), or tf.config.list_logical_devices()."
     )
 

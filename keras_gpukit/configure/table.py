@@ -23,7 +23,7 @@ def setup_table(
     strategy: Any,
     replicas: int,
 ) -> RenderableType:
-    """Lays a setup out: the GPUs or why there is none, what was set and why, the warnings."""
+    """Lays a setup out: the GPUs or why there are no GPUs, what was set and why, the warnings."""
     parts: list[RenderableType] = []
     if devices:
         parts.append(gpu_table(devices, state))

@@ -18,7 +18,7 @@ def is_initialized() -> bool:
 
 
 def is_deterministic() -> bool | None:
-    """Whether operations are made deterministic; None where it cannot be told."""
+    """Whether operations are made deterministic; None where unknown."""
     try:
         from tensorflow.python.framework import config
 
@@ -28,7 +28,7 @@ def is_deterministic() -> bool | None:
 
 
 def grows_memory() -> bool | None:
-    """Whether TensorFlow will really grow GPU memory; None where it cannot be told.
+    """Whether TensorFlow will really grow GPU memory; None where unknown.
 
     The public getter repeats what was set; what is passed on to the runtime can be less.
     """

@@ -2,7 +2,7 @@
 
 Two `MirroredStrategy` objects in one process collide: their collectives share key numbers, so
 that models of different shapes meet in one all-reduce (`Shape mismatch in the collective
-instance`). So there is one, and whoever asks again gets the same.
+instance`). So a process has one, and later calls return the same.
 """
 
 from __future__ import annotations
@@ -80,5 +80,5 @@ def adopt(strategy: Any) -> Any:
 
 
 def mirrored_devices() -> tuple[str, ...] | None:
-    """Returns the devices of the process' `MirroredStrategy`; None while there is none."""
+    """Returns the devices of the process' `MirroredStrategy`; None before the first."""
     return _mirrored_devices

@@ -56,7 +56,7 @@ def diagnose(
     Example:
         ```python
         diagnosis = gpukit.diagnose(model, dataset)
-        diagnosis.ceiling_gain  # 1.4: at most 1.4 times as fast with a better pipeline
+        diagnosis.ceiling_gain  # 1.4: up to 1.4× faster with a better pipeline
         ```
     """
     _check(model, seconds, verbose)

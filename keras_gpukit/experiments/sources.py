@@ -21,7 +21,7 @@ def endless(dataset: Any, batch_size: int | None = None) -> Any:
         batch_size: Examples in a batch of arrays; 32 by default.
 
     Raises:
-        TypeError: If it is none of these, or an iterator, which cannot be begun again.
+        TypeError: If it is none of these, or an iterator, which cannot be restarted.
         ValueError: If it is empty, or `batch_size` is below 1 or given with batches.
     """
     import keras

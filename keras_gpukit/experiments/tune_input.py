@@ -109,7 +109,7 @@ def tune_input(
     Raises:
         TypeError: If `dataset` is neither kind of dataset.
         ValueError: If an argument is out of range, the model is not compiled, the dataset is
-            empty or cannot be begun again, it writes a cache on disk that cannot be left out of the
+            empty or cannot be restarted, it writes a cache on disk that cannot be left out of the
             trials, or Keras' backend is not TensorFlow.
     """
     _check(dataset, model, seconds, cache, cache_folder)

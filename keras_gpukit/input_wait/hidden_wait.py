@@ -4,9 +4,9 @@ Within a call Keras' loop fetches the next batch while the current step computes
 max(compute, fetch). The gaps that tf.data sees tell them apart. With s steps to a call, the gap
 after a fetch is
 
-- the loop's own overhead, after the call's first fetch, beside which nothing computes;
+- the loop's own overhead, after the call's first fetch, during which nothing computes;
 - what compute takes longer than the fetch, plus that overhead, after those that follow;
-- after the last one also the whole last step, beside which nothing is fetched, and the way out of
+- after the last one also the whole last step, during which nothing is fetched, and the way out of
   the call, back to Python and into the next call.
 
 So each call shows one step's compute nearly bare: only what that compute's predecessor took longer
@@ -28,7 +28,7 @@ from keras_gpukit.input_wait.tf_private import empty_iterator, is_made_by_keras
 
 EMPTY_CALLS = 4
 IDLE_S = 0.005
-# With fewer there is no step within a call that tells what its last fetch was like.
+# With fewer there is no step within a call that shows what its last fetch was like.
 FEWEST_STEPS = 3
 LONGEST_PERIOD = 16
 

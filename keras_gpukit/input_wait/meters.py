@@ -1,6 +1,6 @@
 """What a measure of the input wait is given, and what it gives.
 
-Keras fetches the batch inside its step function, so callbacks cannot see the wait. A meter is told
+Keras fetches the batch inside its step function, so callbacks cannot see the wait. A meter gets
 when the step function was entered and left, and says how much of that time was spent waiting.
 """
 

@@ -28,7 +28,7 @@ class PipelineModelMeter:
         iterator: What Keras hands to its step function.
         steps_per_execution: Steps in one call.
         on_model: Is given each reading of the model.
-        hidden: Tells which part of the fetching hid behind compute; None where none can, since the
+        hidden: Says which part of the fetching hid behind compute; None where none can, since the
             steps of a call run strictly one after the other.
 
     Raises:
@@ -126,7 +126,7 @@ class PipelineModelMeter:
     def _gaps_between(self, stretch: Stretch, models: Sequence[Any]) -> Times | None:
         """The gaps after each fetch of the stretch, a row each call; the last calls if not all.
 
-        None where somebody else fetched too: then they are not the gaps between our entries.
+        None where other code fetched too: then they are not the gaps between our entries.
         """
         gaps_us = self._gaps_us
         began, since = self._fetched, self._fetched

@@ -10,7 +10,7 @@ from keras_gpukit.input_wait.meters import Times
 from keras_gpukit.records.steps import WaitSpread
 from keras_gpukit.rules.input_bound import SHORTEST_WAIT_S, WARNING_FRACTION
 
-# Bounds of the histogram's buckets: from 1 us to 1000 s, each 5 % above the last.
+# Bounds of the histogram's buckets: from 1 µs to 1000 s, each 5 % above the last.
 _GROWTH = math.log(1.05)
 _SMALLEST_S, _LARGEST_S = 1e-6, 1e3
 _BUCKETS = math.ceil(math.log(_LARGEST_S / _SMALLEST_S) / _GROWTH) + 1
@@ -81,7 +81,7 @@ class Spread:
         self._in_burst, self._since_burst = False, None
 
     def record(self) -> WaitSpread | None:
-        """Returns the spread, or None where no call's own wait was known."""
+        """Returns the distribution, or None where no call's own wait was known."""
         if self._calls == 0:
             return None
         return WaitSpread(

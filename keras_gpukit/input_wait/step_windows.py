@@ -76,7 +76,7 @@ class StepWindows:
             unknown what waited for what.
 
     Attributes:
-        meter: The current pipeline's; None where there is none.
+        meter: The current pipeline's; None without one.
         unknown_because: Why the wait is unknown.
         spread: How waits are distributed over steps.
         starts: How pipelines started.

@@ -1,6 +1,6 @@
 """Pipelines that tf.data keeps no model of, made measurable before Keras begins them.
 
-Keras makes an iterator of its dataset anew each epoch, after it told callbacks that the run begins.
+Keras makes an iterator of its dataset again each epoch, after it has called on_train_begin.
 Until then another stage, or another option, changes neither the elements nor their order.
 
 Private names, seen on Keras 3.12 to 3.15: `TFEpochIterator._distributed_dataset`,
@@ -60,5 +60,5 @@ def _measurable(epoch_iterator: Any) -> Any:
         try:
             return with_model(dataset)
         except ValueError:
-            pass  # some of the wait may hide, but all of it can be told
+            pass  # some of the wait may hide, but all of it can be measured
     return with_timed_fetches(dataset)

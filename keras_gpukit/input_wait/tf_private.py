@@ -83,7 +83,7 @@ def empty_iterator(iterator: Any) -> Any:
     """Returns an iterator of the same type that has no data; none of the pipeline runs.
 
     Raises:
-        Exception: If there is none.
+        Exception: If it cannot be made.
     """
     workers = getattr(iterator, "_iterators", None)
     if workers is None:

@@ -50,7 +50,7 @@ class StepTotals:
 
     @property
     def step_time_s(self) -> float | None:
-        """Mean time of a step."""
+        """Mean step time."""
         return self._duration_s / self._steps if self._steps else None
 
     def throughput(self, steps: int, wall_s: float | None) -> ThroughputRecord:

@@ -1,4 +1,4 @@
-"""The course of a run in a fixed number of points."""
+"""A run over time, in a fixed number of samples."""
 
 from __future__ import annotations
 

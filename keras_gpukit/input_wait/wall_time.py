@@ -15,7 +15,7 @@ class WallTime:
     """Gives each moment of a call to one part.
 
     Steps and what is between them are one part here: how much of it was inside the step function
-    is added by whoever times that.
+    is added by the code that times it.
 
     Args:
         part: The part the call begins with.

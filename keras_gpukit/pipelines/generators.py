@@ -38,7 +38,7 @@ class PythonSource:
 
 
 def python_source(epoch_iterator: Any) -> PythonSource | None:
-    """Returns the code behind what Keras takes its batches from, or None where there is none.
+    """Returns the code behind what Keras takes its batches from, or None without any.
 
     Args:
         epoch_iterator: What Keras' `fit` or `evaluate` takes its iterators from.

@@ -66,7 +66,7 @@ def is_known(stage: Dataset) -> bool:
 
 
 def parallel_form(stage: Dataset) -> Any | None:
-    """The class of a serial stage's parallel form; None where there is none."""
+    """The class of a serial stage's parallel form; None without one."""
     try:
         from tensorflow.python.data.ops import batch_op, interleave_op, map_op
     except ImportError:

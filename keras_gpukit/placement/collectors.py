@@ -92,5 +92,5 @@ def _types(type_: str, attributes: Any) -> Iterator[tuple[str, tuple[str, ...]]]
 
 
 def _dtype(value: Any) -> str:
-    # A number, a tf.DType, or an AttrValue proto, by who ran the operation.
+    # A number, a tf.DType, or an AttrValue proto, depending on what ran the operation.
     return dtype_name(getattr(value, "as_datatype_enum", getattr(value, "type", value)))

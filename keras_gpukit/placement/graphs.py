@@ -25,8 +25,8 @@ Library = Mapping[str, Any]
 def find_step(graphs: list[Any]) -> Any | None:
     """Returns the `FunctionGraphs` of the training step among those of all functions collected.
 
-    It is the largest that both reads and assigns variables. Beside it run single operations, each
-    a function of its own to the runtime, and functions that give new variables their first value.
+    It is the largest that both reads and assigns variables. Single operations run too, each a
+    function of its own to the runtime, and functions that give new variables their first value.
     """
     steps = [each for each in graphs if _reads_and_assigns(each.pre_optimization_graph)]
     return max(steps, key=lambda each: int(each.ByteSize()), default=None)

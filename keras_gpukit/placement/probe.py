@@ -22,7 +22,7 @@ _known: WeakKeyDictionary[Any, PlacementRecord] = WeakKeyDictionary()
 _MADE_BEFORE = PlacementRecord(
     unknown_because=(
         "TensorFlow built no graph of the step while it was watched: an earlier fit without this "
-        "watch had built it (model.compile(...) before fit has it built anew), or the step failed"
+        "watch had built it (model.compile(...) before fit rebuilds it), or the step failed"
     )
 )
 

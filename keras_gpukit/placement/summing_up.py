@@ -14,7 +14,7 @@ from keras_gpukit.records.placement import Fallback, PlacementRecord
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What besides the operations decides what a fallback is.
+    """What decides, in addition to the operations, what a fallback is.
 
     Attributes:
         has_gpu: Whether TensorFlow has a GPU.

@@ -23,12 +23,12 @@ class CaptureRecord:
         time_s: When it began, in seconds since the Unix epoch.
         duration_s: From the first captured step's begin to the last one's end.
         held_up_s: How long training stood still to begin and to end it.
-        path: The profile's file, relative to the log directory; None where there is none.
+        path: The profile's file, relative to the log directory; None without one.
         profile_bytes: Its size.
         ended_early_because: Why it has fewer steps than it was to have, where it has.
         incomplete_because: What TensorFlow's profiler said that it could not record, and what to
             do about it.
-        failed_because: Why there is no profile, where there is none.
+        failed_because: Why there is no profile.
     """
 
     run: str
@@ -48,13 +48,13 @@ class CaptureRecord:
 
 @dataclass(frozen=True)
 class MissedCapture:
-    """A capture that was asked for and not begun.
+    """A capture that was asked for and not started.
 
     Attributes:
         trigger: What asked for it.
         reason: The same in words.
         step: The step that was to be the first one, counted alike.
-        because: Why it was not begun.
+        because: Why it was not started.
     """
 
     trigger: Trigger
@@ -69,7 +69,7 @@ class ProfilerRecord:
 
     Attributes:
         captures: In the order they were taken, those that failed among them.
-        missed: Those asked for and not begun; at most the first 20.
+        missed: Those asked for and not started; at most the first 20.
         unknown_because: Why nothing could be captured in this run, where nothing could.
     """
 

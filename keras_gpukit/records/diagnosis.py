@@ -51,12 +51,12 @@ class Round:
 
 @dataclass(frozen=True)
 class Contention:
-    """How far making batches and training hold each other up.
+    """How far making batches and training slow each other down.
 
     Attributes:
         shortfall: How far the actual rate is below the lower one of the two alone, as a share of
             that, with its interval.
-        cause: What holds them up; None where none of these was recognised. "interpreter lock":
+        cause: What slows them down; None where none of these was recognised. "interpreter lock":
             Python code that makes batches holds the lock that the training thread needs too.
             "all cores busy": as it says. "nothing ahead": no batch is prepared while the model
             trains.
@@ -79,8 +79,8 @@ class Diagnosis:
         compute_only: Rate of the train step on batches in memory.
         actual: Rate of `fit`.
         examples_per_batch: Mean number of examples in a batch.
-        ceiling_gain: The speed-up if input were free, as a factor; None if there is none that
-            can be told from the noise.
+        ceiling_gain: The speed-up if input were free, as a factor; None if none
+            can be separated from the noise.
         ceiling_interval: The ratio of compute-only to actual rate, with its interval, whether or
             not it is a gain.
         contention: Present where the actual rate is lower than either alone explains.

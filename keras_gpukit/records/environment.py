@@ -30,7 +30,7 @@ class Environment:
 
     Attributes:
         versions: By package name ("keras", "tensorflow", "keras_gpukit", "python").
-        gpus: The GPUs that TensorFlow can use; empty when there is none.
+        gpus: The GPUs that TensorFlow can use; empty without any.
         cuda_build: Whether TensorFlow was built with CUDA.
         cpu_count: Cores this process may use.
         precision: Keras dtype policy of the model, such as "float32" or "mixed_bfloat16".

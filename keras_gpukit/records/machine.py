@@ -42,7 +42,7 @@ class GPUSample:
     Attributes:
         index: Position among the GPUs that TensorFlow lists.
         utilization_percent: Share of the last sampling period in which a kernel ran.
-        memory_used_bytes: In use by everybody.
+        memory_used_bytes: In use by all processes.
         memory_process_bytes: In use by this process.
         memory_others_bytes: In use by other processes.
         memory_total_bytes: Physical memory.
@@ -94,7 +94,7 @@ class GPUUtilization:
     Attributes:
         index: Position among the GPUs that TensorFlow lists.
         utilization_percent: Mean.
-        memory_used_max_bytes: Highest reading, everybody's.
+        memory_used_max_bytes: Highest reading, of all processes.
         memory_process_max_bytes: Highest reading, this process'.
         memory_others_max_bytes: Highest reading, other processes'.
         memory_total_bytes: Physical memory.
@@ -148,7 +148,7 @@ class UtilizationRecord:
     Attributes:
         samples: Readings taken.
         interval_s: Time between two readings.
-        gpus: One entry a GPU that TensorFlow uses; empty when there is none.
+        gpus: One entry a GPU that TensorFlow uses; empty without any.
         host: The host.
         gpus_unknown_because: Why `gpus` is empty although there are GPUs.
     """

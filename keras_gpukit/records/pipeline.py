@@ -1,4 +1,4 @@
-"""What the stages of an input pipeline cost, and which of them holds training up."""
+"""What the stages of an input pipeline cost, and which of them is the bottleneck."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StageRecord:
             has none.
         buffered_after: Mean number of elements that wait in the buffer after it.
         share: Part of the slowest segment's time that is this stage's, 0 to 1. Stages outside that
-            segment run beside it and have 0.
+            segment run alongside it and have 0.
     """
 
     name: str
@@ -104,7 +104,7 @@ class ContentionRecord:
 
     Attributes:
         gil_wait_s: Median time that a thread which wants to run Python code waits for the
-            interpreter's lock.
+            GIL.
         cores_busy_fraction: Processor time of this process over what its cores have, 0 to 1.
         causes: What of the two is so high that it slows the stages down; None where neither could
             be measured.

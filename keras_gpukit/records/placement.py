@@ -33,8 +33,8 @@ class PlacementRecord:
 
     Attributes:
         operations: Count by device ("GPU:0", "CPU:0") and operation type.
-        fallbacks: Operations that are on the CPU beside a GPU. On a machine without GPUs:
-            those that would be, see `predicted`.
+        fallbacks: Operations on the CPU although there is a GPU. On a machine without GPUs: those
+            that would be, see `predicted`.
         predicted: Whether `fallbacks` is what would happen on a GPU, there being none here.
         transfers: Copies between devices in each step.
         mechanism: How it was read: "graph", "eager" or "xla".

@@ -138,7 +138,7 @@ class Holding:
     """What one operation held at an allocator's peak.
 
     Attributes:
-        operation: Who asked for it, as TensorFlow names it.
+        operation: What asked for it, as TensorFlow names it.
         bytes: In all.
         count: Allocations.
         shape: Of the largest one, such as "[32,224,224,64]".
@@ -184,7 +184,7 @@ class StageProfile:
         kind: Such as "ParallelMapV2".
         blocked_s: Of a step's wait, the time in which this stage itself was at work.
         share: Of the whole wait, 0 to 1. Stages that work side by side may add up to more than 1.
-        own_s: Time of a step in which it was at work, its inputs left out, waited for or not.
+        own_s: Time per step in which it was at work, its inputs left out, waited for or not.
     """
 
     name: str
@@ -196,7 +196,7 @@ class StageProfile:
 
 @dataclass(frozen=True)
 class ProfileRecord:
-    """What a profile says. Where there are no steps, what is told of steps is None or empty.
+    """What a profile says. Without steps, the figures of steps are None or empty.
 
     Attributes:
         host: The machine, as the file names it.
@@ -206,12 +206,12 @@ class ProfileRecord:
         steps: Whole steps in it. The first execution is not counted where there are more than two,
             since it was caught half prepared; nor is the last, whose end is not in the profile.
         steps_per_execution: Steps that the host starts together.
-        steps_from: How the steps were told: "marker", by what the profiling code marked; "train
+        steps_from: How the steps were found: "marker", by what the profiling code marked; "train
             function", by Keras' own.
         steps_unknown_because: Why there are none, where there are none.
         span_s: From the first step's begin to the last one's end.
-        step_time_s: Mean time of a step.
-        parts_s: Mean time of a step by where it went; the parts add up to `step_time_s`. A moment
+        step_time_s: Mean step time.
+        parts_s: Mean step time by where it went; the parts add up to `step_time_s`. A moment
             belongs to the first that fits: a kernel ran; a kernel ran that exchanges data among
             GPUs; a copy ran that is none from the host; the host waited for the next batch; a copy
             from the host ran; the host launched kernels; it was between a step's first operation

@@ -32,7 +32,7 @@ class RunSummary:
         validation: Rates of the validation inside `fit`.
         validation_input: Input wait of the validation inside `fit`.
         overhead_s: What keras_gpukit itself cost, a step: time on the training thread and
-            processor time beside it.
+            processor time alongside it.
         startup_s: What it cost once, to begin, to read the first step's placement, and to end.
         ending: "interrupted" when the run ended with an exception or an interrupt; None where the
             run has not ended, or its process was killed before it could say how.
@@ -60,7 +60,7 @@ class RunSummary:
 
     @property
     def step_time_s(self) -> float | None:
-        """Mean time of a step."""
+        """Mean step time."""
         return self.throughput.step_time_s if self.throughput else None
 
     @property

@@ -44,7 +44,7 @@ class ThroughputRecord:
         phase: "fit", "evaluate" or "predict".
         steps: Steps that ran, measured or not.
         measured_steps: Steps that the times below are made from.
-        step_time_s: Mean time of a step.
+        step_time_s: Mean step time.
         examples_per_s: Mean rate.
         wall_s: From the phase's begin to its end, everything included.
     """
@@ -133,7 +133,7 @@ class TimeBreakdown:
         first_step_s: The run's very first step: tracing, compiling and the first batch.
         validation_s: Validation within `fit`.
         other_s: What Keras does at an epoch's end, and what callbacks do there that stand before
-            the one that tells this.
+            the one that shows this.
     """
 
     wall_s: float
@@ -162,10 +162,10 @@ class InputRecord:
         buffered_batches: Mean fill of the pipeline's last buffer.
         unknown_because: Why the figures are None, where they are.
         spread: How the wait spreads over steps, where each step's is known.
-        trend: The course of the run, at most 64 stretches of alike many windows.
+        trend: The run over time, in at most 64 stretches of alike many windows.
         pipeline_start: The wait for the first batches of epochs.
         breakdown: Where the wall time went; of `fit` and `evaluate`, and of no validation.
-        pipeline: What the stages of the tf.data pipeline cost, and which one holds training up.
+        pipeline: What the stages of the tf.data pipeline cost, and which one is the bottleneck.
         python: The Python code that makes the batches, where it is the user's own.
         contention: How much threads were in each other's way; of no validation.
     """

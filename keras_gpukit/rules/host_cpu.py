@@ -19,7 +19,7 @@ class HostCPUSaturated(Rule):
 
     90 % on average over all cores is our choice: with less, some core was free now and then. A run
     that trains on the CPU keeps every core busy when all is well, so there busy cores count only
-    beside a wait for input.
+    together with a wait for input.
     """
 
     code = "host-cpu-saturated"

@@ -1,4 +1,4 @@
-"""What to change in a pipeline that holds training up, by the stage that does."""
+"""What to change in a pipeline that limits training, by its slowest stage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CACHE = "ds.cache() right after {name}, if it draws nothing at random: do it onc
 
 BY_WORK: dict[Work, tuple[str, ...]] = {
     "reading": (
-        "read several files at once: ds.interleave(f, num_parallel_calls=tf.data.AUTOTUNE)",
+        "read several files in parallel: ds.interleave(f, num_parallel_calls=tf.data.AUTOTUNE)",
         "ds.cache() after the files are read, if they fit into memory",
         "fewer and larger files, nearer to the machine",
     ),
@@ -49,7 +49,7 @@ BY_WORK: dict[Work, tuple[str, ...]] = {
         "a smaller shuffle buffer",
     ),
     "caching": (
-        "a cache on disk is read anew each epoch: cache in memory, if it fits",
+        "a cache on disk is read again each epoch: cache in memory, if it fits",
         "cache what is small: before decoding or before a map that makes it larger",
     ),
     "python": (
@@ -90,16 +90,16 @@ def _for_py_dataset(source: PythonSourceRecord) -> tuple[str, ...]:
     whole = f"have {source.name} make the whole batch with NumPy, not row by row"
     if source.in_processes:
         return f"{dataset}(workers={2 * workers}), if cores are free", whole
-    lock = "where Python's lock holds threads up"
+    lock = "if threads wait for the GIL"
     if workers > 1:
         return f"{dataset}(workers={workers}, use_multiprocessing=True), {lock}", whole
     return (
-        f"{dataset}(workers=4): four batches at once",
+        f"{dataset}(workers=4): four batches in parallel",
         f"{dataset}(workers=4, use_multiprocessing=True), {lock}",
         whole,
     )
 
 
 def bottleneck(record: InputRecord) -> StageRecord | None:
-    """The stage that holds the pipeline up, if it is known."""
+    """The stage that is the bottleneck, if it is known."""
     return record.pipeline.bottleneck if record.pipeline else None

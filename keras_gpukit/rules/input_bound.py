@@ -84,12 +84,12 @@ class InputBound(Rule):
 
 
 def gain(stall: float) -> float:
-    """The speed-up if the stall went and nothing else held the run up."""
+    """The speed-up if the stall went and nothing else limited the run."""
     return 1 / (1 - min(stall, HIGHEST_FRACTION))
 
 
 def is_input_bound(summary: RunSummary) -> bool | None:
-    """Whether input explains a slow run; None where that cannot be told."""
+    """Whether input explains a slow run; None where unknown."""
     outcome = InputBound().judge(summary)
     return None if isinstance(outcome, NotApplicable) else outcome is not None
 
@@ -127,4 +127,4 @@ def _title(record: InputRecord) -> str:
     if stage is None:
         return InputBound.title
     where = f" ({stage.location})" if stage.location else ""
-    return f"Steps wait for input, held up by {stage.name}{where}"
+    return f"Steps wait for input; the bottleneck is {stage.name}{where}"

@@ -18,14 +18,14 @@ class InputSlowsDown(Rule):
     """The stall in the last fifth of a run against that in the first.
 
     A rise of twenty points, as much as makes a run highly input-bound, is our choice; so are the
-    ten points of the course, ten steps and one second below which a fifth is too little to compare.
+    ten samples, ten steps and one second below which a fifth is too little to compare.
     Waits of under 0.25 ms a step are none, and an upper bound may rise while the stall does not.
     """
 
     code = "input-slows-down"
     title = "Steps wait longer for input as the run goes on"
     requires = (
-        f"the course of a known input wait in at least {MINIMUM_POINTS} points, of {MINIMUM_STEPS} "
+        f"a known input wait over time in at least {MINIMUM_POINTS} samples, of {MINIMUM_STEPS} "
         "steps each fifth"
     )
 

@@ -67,7 +67,7 @@ class MemoryMostlyUnused(Rule):
 
 
 def _shares(summary: RunSummary) -> list[Figure]:
-    """Peak over limit, in percent, of each GPU that tells both."""
+    """Peak over limit, in percent, of each GPU that reports both."""
     return [
         Figure(f"peak use of {memory.device}", 100 * memory.peak_bytes / memory.limit_bytes, "%")
         for memory in (summary.memory.devices if summary.memory else ())

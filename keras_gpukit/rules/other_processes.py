@@ -1,4 +1,4 @@
-"""Whether somebody else uses the GPUs."""
+"""Whether other processes use the GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class OtherProcessesOnGPU(Rule):
     """Other processes that hold a tenth or more of a GPU's memory.
 
     Our choice: a desktop or an idle notebook takes less on most cards, while another training
-    takes more. Who holds memory probably computes too, and then the GPU's time is shared.
+    takes more. A process that holds memory probably computes too, and then shares the GPU's time.
     """
 
     code = "other-processes-on-gpu"

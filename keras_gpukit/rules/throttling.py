@@ -24,7 +24,7 @@ class Throttled(Rule):
 
     NVML says that its hardware slowdown may also show for a moment when clocks change, so single
     readings prove nothing; the tenth is our choice, and holds for each reason by itself. Clocks
-    that somebody set, or that follow another GPU, are no fault and do not count. A software power
+    that a user set, or that follow another GPU, are no fault and do not count. A software power
     cap alone is a remark, for it is how many data-centre GPUs spend their busiest hours.
     """
 

@@ -28,8 +28,8 @@ def long_enough(summary: RunSummary) -> TimeBreakdown | None:
 class SlowEpochStart(Rule):
     """The share of the time that goes on waiting for epochs' first batches.
 
-    Keras makes a new iterator each epoch: buffers are filled anew, and steps wait meanwhile. A
-    tenth is our choice, as for other waits. The first epoch cannot be told from tracing, so at
+    Keras makes a new iterator each epoch: buffers are filled again, and steps wait meanwhile. A
+    tenth is our choice, as for other waits. The first epoch cannot be separated from tracing, so at
     least one more must have been seen.
     """
 
@@ -70,7 +70,7 @@ class SlowCallbacks(Rule):
     """
 
     code = "slow-callbacks"
-    title = "Callbacks hold training up"
+    title = "Callbacks slow training down"
     requires = _REQUIRES
 
     def judge(self, summary: RunSummary) -> Outcome:

@@ -11,7 +11,7 @@ MANY_STEPS = 100
 
 
 class TinySteps(Rule):
-    """Steps under 2 ms, each begun from Python.
+    """Steps under 2 ms, each started from Python.
 
     Measured with Keras 3.15 and TensorFlow 2.21 on an idle host of two cores: a model that computes
     next to nothing took 0.67 ms a step, and 0.15 ms with 32 steps to an execution. Starting a step
@@ -25,7 +25,7 @@ class TinySteps(Rule):
     requires = f"the time of at least {MANY_STEPS} steps, and how many make one execution"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the time of a step with the threshold."""
+        """Compares the step time with the threshold."""
         steps_per_execution = summary.environment.steps_per_execution
         throughput = summary.throughput
         if throughput is None or throughput.step_time_s is None or steps_per_execution is None:
@@ -36,7 +36,7 @@ class TinySteps(Rule):
             return None
         return self.find(
             "warning",
-            Figure("time of a step", 1000 * throughput.step_time_s, "ms"),
+            Figure("step time", 1000 * throughput.step_time_s, "ms"),
             Figure("steps measured", throughput.measured_steps),
             advice=(
                 "compile(steps_per_execution=16): sixteen steps for one start",

@@ -35,7 +35,7 @@ RULES: tuple[Rule, ...] = (
     LongValidation(),
     NoGPU(),
 )
-"""In the order in which findings of equal weight are told."""
+"""In the order in which findings of equal weight are shown."""
 
 _RANKS = {"critical": 0, "warning": 1, "info": 2}
 

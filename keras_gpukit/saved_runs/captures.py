@@ -41,7 +41,7 @@ def _read(path: Path) -> CaptureReport:
 
     try:
         return CaptureReport(_name(path), profile=read_profile(path))
-    except Exception as error:  # it may be any file at all, and the others can still be told
+    except Exception as error:  # it may be any file at all, and the others can still be read
         return CaptureReport(_name(path), unread_because=str(error) or type(error).__name__)
 
 

@@ -21,7 +21,7 @@ MOST_FILES = 50
 class LogFolder:
     """The runs under a folder. Asked again, it reads what was added since.
 
-    Of the newest `MOST_DETAILED` runs everything is told, of those before them the summary.
+    The newest `MOST_DETAILED` runs are read in full, of those before them the summary.
 
     Args:
         path: A run's log folder, or one with several of them at any depth.
@@ -60,12 +60,12 @@ class LogFolder:
         if not everywhere:
             notes.append(f"Only the first {MOST_FOLDERS:,} folders were looked into.")
         if len(files) > MOST_FILES:
-            notes.append(f"Only the newest {MOST_FILES} of {len(files):,} log folders are told.")
+            notes.append(f"Only the newest {MOST_FILES} of {len(files):,} log folders are shown.")
             files = sorted(files, key=_changed_s)[-MOST_FILES:]
         runs = self._runs(files, captures, now_s, notes)
         runs.sort(key=lambda run: run.began_s or 0.0, reverse=True)
         if len(runs) > MOST_LISTED:
-            notes.append(f"Only the newest {MOST_LISTED} runs are told.")
+            notes.append(f"Only the newest {MOST_LISTED} runs are shown.")
         return Report(
             log_dir=os.fsencode(self.path).decode("utf-8", "replace"),
             made_s=now_s,

@@ -19,7 +19,7 @@ MOST_DETAILED = 4
 """Runs of which everything is kept; of those before them, the summary."""
 MOST_LISTED = 100
 _HEAD_BYTES = 64
-"""The time that a record was begun is within these."""
+"""A record starts with its time, within these."""
 
 _decode = msgspec.json.Decoder(Line).decode
 

@@ -46,7 +46,7 @@ class AllocatorSensor:
         return tuple(readings)
 
     def summarize(self) -> MemoryRecord:
-        """The last reading, or why there is none."""
+        """The last reading, or why it is missing."""
         return MemoryRecord(self.read(), None if self._limits else NO_ALLOCATOR)
 
 

@@ -1,6 +1,6 @@
 """Whether the process stood still: stopped by a signal, or frozen with its container.
 
-A thread that comes late may also have waited for Python's lock. But then somebody had it and
+A thread that comes late may also have waited for the GIL. But then another thread had it and
 worked: while a process stands still, its processor time does too.
 """
 
@@ -16,7 +16,7 @@ WORKED_SHARE = 0.5
 
 
 class Heartbeat:
-    """Is beaten by a thread at an interval; a beat that comes far too late tells a stop.
+    """Is beaten by a thread at an interval; a beat that comes far too late shows a stop.
 
     Args:
         interval_s: Time between two beats.

@@ -1,4 +1,4 @@
-"""Whether threads wait for each other: for Python's lock, or for a core."""
+"""Whether threads wait for each other: for the GIL, or for a core."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from keras_gpukit.records.pipeline import Cause, ContentionRecord
 
-# A thread that sleeps has to take the interpreter's lock again when it wakes. Nobody holds the
-# lock longer than `sys.getswitchinterval()` when somebody waits, unless in C code.
+# A thread that sleeps has to take the GIL again when it wakes. No thread holds the
+# lock longer than `sys.getswitchinterval()` when another waits, unless in C code.
 NAPS = 3
 NAP_S = 0.001
 # Waking takes 0.1 ms on an idle machine; a fifth of the switch interval is no accident.

@@ -47,7 +47,7 @@ class NVMLSensor:
 
     def __init__(self, gpus: Sequence[GPUInfo], nvml: Any = None) -> None:
         if not any(gpu.uuid for gpu in gpus):
-            raise LookupError("it cannot be told which of the machine's GPUs TensorFlow uses")
+            raise LookupError("it is unknown which of the machine's GPUs TensorFlow uses")
         self._nvml = nvml or import_module("pynvml")
         self._nvml.nvmlInit()
         self._handles = {
@@ -117,7 +117,7 @@ class NVMLSensor:
     def _memory_by_process(self, handle: Any) -> tuple[int | None, int | None]:
         """This process' memory and that of all others.
 
-        Unknown where the driver does not tell (Windows) or tells process numbers of another
+        Unknown where the driver does not report it (Windows) or reports process numbers of another
         namespace than ours (most containers).
         """
         processes = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle)

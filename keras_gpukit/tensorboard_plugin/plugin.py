@@ -40,7 +40,7 @@ POLICY = "; ".join(
 class GPUKitPlugin(base_plugin.TBPlugin):
     """The tab "GPU Kit".
 
-    What a page may ask for is told by the id of a folder that was found under the log directory;
+    What a page may ask for is given by the id of a folder that was found under the log directory;
     no part of a URL ever becomes part of a path.
 
     Args:
@@ -58,7 +58,7 @@ class GPUKitPlugin(base_plugin.TBPlugin):
 
     def get_plugin_apps(self) -> Mapping[str, Callable[..., Any]]:
         """The routes, below /data/plugin/gpukit."""
-        # Asked for when TensorBoard has loaded everything: until somebody looks, runs are found.
+        # Asked for when TensorBoard has loaded everything: runs are found until a user looks.
         self._folders.known()
         routes = {
             "/index.js": _static("index.js", "text/javascript"),

@@ -22,7 +22,7 @@ class ReportPages:
         self._kept: OrderedDict[str, _ReportPage] = OrderedDict()
 
     def page(self, folder: RunFolder) -> str:
-        """Returns a folder's report as HTML, which loads `plotly.js` from beside itself.
+        """Returns a folder's report as HTML, which loads `plotly.js` from its own folder.
 
         Raises:
             OSError: If the folder has gone, or cannot be read.

@@ -56,6 +56,6 @@ def environment_markdown(environment: Environment) -> str:
 
 
 def _strategy_name(strategy: Any) -> str | None:
-    """The strategy's class; none for the one that TensorFlow has where nobody asked for any."""
+    """The strategy's class; none for the one that TensorFlow has where none was asked for."""
     name = type(strategy).__name__
     return None if strategy is None or name.startswith("_") else name

@@ -1,9 +1,9 @@
-"""Who else captures profiles in a call of `fit`: Keras' own TensorBoard callback.
+"""What else captures profiles in a call of `fit`: Keras' own TensorBoard callback.
 
 Private names, seen on Keras 3.12 to 3.15: `callbacks`, a local of `fit`, and of `TensorBoard`
-`_should_trace`, `_start_batch`, `_stop_batch` and `_global_train_batch`. Where one is gone, nobody
-is kept out of that callback's way: TensorFlow records one profile at a time, and who comes first
-gets it.
+`_should_trace`, `_start_batch`, `_stop_batch` and `_global_train_batch`. Where one is gone,
+captures may collide with that callback's: TensorFlow records one profile at a time, and the first
+to start gets it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class KerasCaptures:
         self._began_s = time.time()
 
     def within(self, batches: int) -> str | None:
-        """Says so if one captures in the next batches, the one that has begun among them."""
+        """Says so if one captures in the next batches, the running one among them."""
         for each in self._callbacks:
             first = each._global_train_batch
             if first + batches > each._start_batch and first <= each._stop_batch:

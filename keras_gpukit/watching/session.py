@@ -271,7 +271,7 @@ class Session:
             self._log.close()
         self.is_open = False
         self._call.forget()
-        # Whoever holds the session, and cycles within it, must not keep the run's data alive.
+        # References to the session, and cycles within it, must not keep the run's data alive.
         self._step_functions.release()
         if _sessions.get((id(self.model), self.log_dir)) is self:
             del _sessions[id(self.model), self.log_dir]

@@ -38,7 +38,7 @@ LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "CPU (%)": ("host/cpu_percent",),
         "memory (bytes)": ("host/memory_bytes",),
         "disk reads (bytes/s)": ("host/disk_read_bytes_per_s",),
-        "cost of watching (µs a step)": ("gpukit/overhead_us",),
+        "overhead (µs per step)": ("gpukit/overhead_us",),
     },
 }
 

@@ -200,7 +200,7 @@ def test_another_backend_is_pointed_out():
 
 def test_an_unknown_uuid_is_refused_with_the_reason():
     nameless = Machine(gpus=(GPUInfo(0),), state=machine().state)
-    with pytest.raises(ValueError, match="UUIDs of TensorFlow's GPUs cannot be told"):
+    with pytest.raises(ValueError, match="UUIDs of TensorFlow's GPUs are unknown"):
         plan(check(devices="GPU-1"), nameless)
     hidden = machine(environment={"CUDA_VISIBLE_DEVICES": "1"})
     with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES=1"):

@@ -632,7 +632,7 @@ class TestTuneInput:
         def told(dataset):
             permission = CachePermission(False, None, lambda question: True)
             tuning = PipelineTuning(dataset, Allowed(), permission, Readings(str(tmp_path), 0.1))
-            return any("moved them on" in line for line in tuning.advice(dataset))
+            return any("advanced them" in line for line in tuning.advice(dataset))
 
         def seeded_shuffle():
             return numbers().shuffle(9, seed=1)
@@ -813,7 +813,7 @@ class TestTuneInput:
         for answer, reason in ((True, ""), (False, "not wanted")):
             ask = CachePermission("ask", None, lambda q, a=answer: questions.append(q) or a)
             assert ask.decide("cache what comes from load", gain) == reason
-        assert questions[0] == "2.0 times as fast: cache what comes from load?"
+        assert questions[0] == "2.0× faster: cache what comes from load?"
 
     def test_time_runs_out(self, capsys, monkeypatch):
         monkeypatch.setattr(Readings, "of", lambda *arguments: lambda: time.sleep(0.1) or 10.0)

@@ -114,7 +114,7 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_gain(page):
     places = [
         words.index(part)
         for part in (
-            "critical Steps wait for input, held up by decode (train.py:12)",
+            "critical Steps wait for input; the bottleneck is decode (train.py:12)",
             "input stall 40 %, wait per step 10 ms",
             "What to do: up to 1.7× faster",
             "ds.cache() right after decode",

@@ -222,7 +222,7 @@ def test_where_the_time_went_comes_largest_first_without_what_is_nothing():
 
 def test_the_stage_that_holds_the_run_up_stands_out():
     text = markdown(WATCHED)
-    assert "held up by decode (train.py:12)" in text
+    assert "the bottleneck is decode (train.py:12)" in text
     assert "| **decode** | train.py:12 | 16 ms | 2 | 0.1 |" in text
     assert "| read | train.py:12 |" in text
     assert "| a stall every | 25 steps |" in text

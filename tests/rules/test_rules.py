@@ -220,7 +220,7 @@ FIRES = [
         "tiny-steps",
         "warning",
         run(settings={"steps_per_execution": 1}, throughput=throughput(0.0019)),
-        Figure("time of a step", 1.9, "ms"),
+        Figure("step time", 1.9, "ms"),
     ),
     (
         "float32-on-tensor-cores",
@@ -332,7 +332,7 @@ ABSTAINS = [
     ("input-bound", run(input=stall(0.9, steps=9)), "at least 10 steps"),
     ("input-bound", run(input=stall(0.9, "upper bound")), "upper bound"),
     ("input-bound", run(input=stall(0.9, "upper bound", buffered_batches=1.5)), "upper bound"),
-    ("input-slows-down", course(*[0.0] * 5, *[1.0] * 4), "10 points"),
+    ("input-slows-down", course(*[0.0] * 5, *[1.0] * 4), "10 samples"),
     ("input-slows-down", of_steps(course(*[0.0] * 8, *[1.0] * 2), 4), "10 steps"),
     ("input-slows-down", bounded(course(*[0.0] * 8, *[1.0] * 2)), "known input wait"),
     ("slow-epoch-start", spent(epoch_start_s=90.0), "after the first"),
@@ -391,7 +391,7 @@ def test_the_gain_of_input_is_what_is_left_without_the_stall(fraction, gain):
 def test_advice_is_for_the_stage_that_holds_the_run_up():
     serial = finding("input-bound", run(input=held_up_by()))
     assert serial is not None
-    assert serial.title == "Steps wait for input, held up by augment (train.py:12)"
+    assert serial.title == "Steps wait for input; the bottleneck is augment (train.py:12)"
     assert "give augment num_parallel_calls" in serial.advice[0]
     parallel = finding("input-bound", run(input=held_up_by(parallelism=4)))
     assert parallel is not None

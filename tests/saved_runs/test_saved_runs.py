@@ -170,7 +170,7 @@ def test_of_many_runs_the_newest_are_told_in_full(tmp_path):
     assert all(run.steps for run in detailed)
     assert report.runs[-1].steps is None
     assert report.runs[-1].summary == SUMMARY
-    assert report.notes == (f"Only the newest {MOST_LISTED} runs are told.",)
+    assert report.notes == (f"Only the newest {MOST_LISTED} runs are shown.",)
 
 
 def test_links_are_not_followed(tmp_path):

@@ -55,7 +55,7 @@ def propose(
         is_over: Whether the time for looking is.
 
     Returns:
-        The change, and, where there is none, why.
+        The change, or why there is no change.
     """
     candidates, reason = places(dataset, allowed)
     counts: dict[int, Sample] = {}

@@ -78,10 +78,10 @@ def hindered_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
 
 
 def untrusted_maps(dataset: Dataset, allowed: Allowed) -> tuple[str, str] | None:
-    """Serial maps of Python functions that may not be safe to call several times at once.
+    """Serial maps of Python functions that may not be safe to call in parallel.
 
     Returns:
-        What is not even tried, and why; None where there is none.
+        What is not even tried, and why; None if all is tried.
     """
     maps = [stage for stage in _serial(dataset, "Map") if _is_untrusted(stage, allowed)]
     if not maps:
@@ -180,7 +180,7 @@ def _unique(dataset: Dataset) -> list[Dataset]:
 
 
 def _serial(dataset: Dataset, *kinds: str) -> list[Dataset]:
-    """The stages of some kinds that can be made anew in their parallel form.
+    """The stages of some kinds that can be rebuilt in their parallel form.
 
     Those below a cache are not among them: nothing would be gained but its filling.
     """
@@ -222,7 +222,7 @@ def _in_parallel(
 
 
 _DESCRIPTIONS = {
-    "parallel-map": "call {} for several elements at once",
+    "parallel-map": "call {} for several elements in parallel",
     "parallel-files": "read files ahead in {}",
     "parallel-batch": "put batches together side by side",
 }

@@ -57,7 +57,7 @@ class CachePermission:
             return ""
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             return "not allowed: pass cache=True"
-        question = f"{found.gain:.1f} times as fast: {description}?"
+        question = f"{found.gain:.1f}× faster: {description}?"
         return "" if self._ask(question) else "not wanted"
 
     def make_room(self, cache: Dataset) -> None:

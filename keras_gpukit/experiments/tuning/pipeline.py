@@ -22,7 +22,7 @@ from keras_gpukit.pipelines.remaking import draws_orders
 from keras_gpukit.pipelines.structure import Dataset, cache_file, stages
 from keras_gpukit.records.tuning import Trial
 
-# The step that prefetching is tried beside takes as long as a batch, but no longer than this.
+# The step during which prefetching is tried takes as long as a batch, but no longer than this.
 LONGEST_STEP_S = 0.05
 # What stands in the code for a cache's temporary file.
 PATH_IN_CODE = '"cache/elements"'
@@ -133,9 +133,8 @@ class PipelineTuning:
         copied = {id(stage) for stage in made_anew(self._dataset)}
         if any(id(stage) not in copied and draws_orders(stage) for stage in stages(self._dataset)):
             lines.append(
-                "A shuffle or random numbers with a seed stand below a stage that is not known: "
-                "tuning has moved them on. For what they give without tuning, make the dataset "
-                "anew."
+                "A seeded shuffle or random numbers come before a stage of unknown kind: tuning "
+                "has advanced them. Rebuild the dataset to get what they give without tuning."
             )
         return lines
 

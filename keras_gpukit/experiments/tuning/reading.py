@@ -31,7 +31,7 @@ WARM_UP = 0.25
 # processor's own caches do not hold it.
 SAMPLE_READINGS = 4
 SAMPLE_BYTES = 256 * 2**20
-# What a tensor takes beside its values, and a string beside its bytes. Our choice.
+# What a tensor takes in addition to its values, and a string to its bytes. Our choice.
 TENSOR_BYTES, STRING_BYTES = 128, 24
 
 
@@ -143,7 +143,7 @@ def made_anew(dataset: Dataset) -> Iterator[Dataset]:
 
 
 def rate(fetch: Callable[[], Any], read_s: float, consumer_s: float = 0.0) -> float:
-    """Batches a second of a pipeline that has just begun.
+    """Batches a second of a pipeline that has just started.
 
     Args:
         fetch: Fetches a batch.

@@ -128,7 +128,7 @@ class Trials:
         """Compares the pipeline as it came with the tuned one.
 
         Returns:
-            The gain; None if there is none and no change is kept.
+            The gain; None if no change is kept.
         """
         kept = sum(trial.kept for trial in self.done)
         if not kept:
