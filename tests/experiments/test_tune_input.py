@@ -819,7 +819,7 @@ class TestTuneInput:
         monkeypatch.setattr(Readings, "of", lambda *arguments: lambda: time.sleep(0.1) or 10.0)
         tuned = tune_input(slow_dataset(), seconds=0.5)
         assert tuned.record.ending == "time ran out"
-        assert "nothing tried made it faster" in capsys.readouterr().out
+        assert "no change made it faster" in capsys.readouterr().out
         assert from_dict(to_dict(tuned.record), TuningRecord) == tuned.record
 
     @pytest.mark.parametrize(
