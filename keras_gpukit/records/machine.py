@@ -12,7 +12,7 @@ class DeviceMemory:
     Attributes:
         device: "GPU:0".
         current_bytes: In use by tensors at the last reading.
-        peak_bytes: The most in use at once during the run.
+        peak_bytes: The most in use at one time during the run.
         limit_bytes: The most TensorFlow may take on this device.
     """
 

@@ -31,7 +31,7 @@ class StageRecord:
         location: "file.py:12" of its function; None where it has none, or it is not known.
         cost_s: Its own time for each element it produces, that of its inputs left out.
         cost_per_batch_s: Its own time for each batch that leaves the pipeline.
-        parallelism: How many of its elements are worked on at once.
+        parallelism: How many of its elements are processed in parallel.
         buffered_before: Mean number of elements that wait in the buffer before it; None where it
             has none.
         buffered_after: Mean number of elements that wait in the buffer after it.

@@ -158,7 +158,7 @@ class MemoryProfile:
         allocator: Such as "GPU_0_bfc".
         timeline: At most a few hundred readings; the highest and the lowest of each stretch of time
             are among them.
-        peak_bytes: The most in use at once while it was captured.
+        peak_bytes: The most in use at one time while it was captured.
         peak_time_s: When that was.
         total_bytes: What the allocator could give at most; None where it does not say.
         holdings: Largest first, what was allocated during the capture and held at the peak.

@@ -111,7 +111,7 @@ def _stage(record: InputRecord) -> tuple[Figure, ...]:
         return ()
     figures = [Figure(f"{stage.name} per batch", 1000 * stage.cost_per_batch_s, "ms")]
     if stage.parallelism > 1:
-        figures.append(Figure("at once", stage.parallelism))
+        figures.append(Figure("in parallel", stage.parallelism))
     return tuple(figures)
 
 
