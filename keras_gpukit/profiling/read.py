@@ -9,11 +9,10 @@ from pathlib import Path
 from keras_gpukit.errors import ProfileError
 from keras_gpukit.profiling.reading import breakdown
 from keras_gpukit.profiling.reading.events import Events, Space
-from keras_gpukit.profiling.reading.gpu import GPUs, gpus_of, profile_of
+from keras_gpukit.profiling.reading.gpu import PLANE, GPUs, gpus_of, profile_of
 from keras_gpukit.profiling.reading.host import Host, sort_out
 from keras_gpukit.profiling.reading.memory import memory_of
 from keras_gpukit.profiling.reading.operations import top_kernels, top_operations
-from keras_gpukit.profiling.reading.problems import problems_of
 from keras_gpukit.profiling.reading.space import read_space
 from keras_gpukit.profiling.reading.spans import NOTHING
 from keras_gpukit.profiling.reading.stages import rank_stages
@@ -23,6 +22,12 @@ from keras_gpukit.records.profile import ProfileRecord
 LARGEST_BYTES = 256 << 20
 """Fifty steps of a large model are a tenth of that."""
 HOST = "/host:CPU"
+MOST_PROBLEMS = 20
+_PRIVILEGES = (
+    "The driver lets only administrators profile GPUs, so what ran on them is not in the profile. "
+    "Set the driver's option NVreg_RestrictProfilingToAdminUsers=0, or start the container with "
+    "--cap-add=SYS_ADMIN."
+)
 _ENVIRONMENT = "Task Environment"
 _PLANES = ("/host:", "/device:", _ENVIRONMENT)
 _FOREIGN = {
@@ -58,7 +63,7 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
         "captured_s": times[0],
         "capture_s": times[1],
         "memory": memory_of(host, origin_ps),
-        "problems": problems_of(space),
+        "problems": _problems(space),
         "incomplete_because": _incomplete(space),
     }
     if len(steps) and steps.counted.total_ps:
@@ -153,3 +158,17 @@ def _incomplete(space: Space) -> str | None:
     if not space.incomplete:
         return None
     return f"Not all of the file could be read: {'; '.join(space.incomplete)}."
+
+
+def _problems(space: Space) -> tuple[str, ...]:
+    """Returns how many events the profiler dropped, then the first of its errors and warnings."""
+    said: list[str] = []
+    for plane in space.named(PLANE):
+        dropped = plane.stats.get("dropped_traces")
+        if dropped:
+            device = plane.name.removeprefix("/device:")
+            said.append(
+                f"The profiler dropped events of {device} ({dropped}): capture fewer steps."
+            )
+    said += [_PRIVILEGES if "INSUFFICIENT_PRIVILEGES" in text else text for text in space.problems]
+    return tuple(dict.fromkeys(said))[:MOST_PROBLEMS]

@@ -1,4 +1,4 @@
-"""The verdict as one short panel in a terminal."""
+"""The verdict as one short panel, and printing to a terminal of any encoding."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rich.text import Text
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports.phrases import captured, conclusion, evidence, headline, time_spent
-from keras_gpukit.reports.printing import print_anywhere
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _INDENT = 2
+_ASCII = str.maketrans({"µ": "u", "×": "x"})
 
 
 def print_summary(summary: RunSummary, console: Console | None = None) -> None:
@@ -56,3 +56,21 @@ def _tell(finding: Finding, advice: tuple[str, ...]) -> list[RenderableType]:
     figures = evidence(finding) if finding.severity != "info" else ""
     details = [figures, *(f"- {line}" for line in advice)]
     return [heading, *(Padding(Text(line), (0, 0, 0, _INDENT)) for line in details if line)]
+
+
+def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:
+    """Prints to a console; one that lacks the characters of units gets them in ASCII.
+
+    Args:
+        renderable: What to print.
+        console: Standard output by default, without colours if that is not a terminal.
+    """
+    console = console or Console()
+    try:
+        "µ×".encode(console.encoding)
+    except UnicodeEncodeError:
+        with console.capture() as capture:
+            console.print(renderable)
+        console.file.write(capture.get().translate(_ASCII))
+    else:
+        console.print(renderable)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from keras_gpukit.records.diagnosis import Contention, Diagnosis, Rate
 from keras_gpukit.reports import units
-from keras_gpukit.reports.printing import print_anywhere
+from keras_gpukit.reports.console import print_anywhere
 
 _CAUSES = {
     "interpreter lock": (

@@ -9,7 +9,7 @@ from rich.text import Text
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports import units
-from keras_gpukit.reports.printing import print_anywhere
+from keras_gpukit.reports.console import print_anywhere
 
 
 def print_tuning(record: TuningRecord, code: str = "", console: Console | None = None) -> None:
