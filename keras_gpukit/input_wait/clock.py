@@ -12,9 +12,10 @@ from typing import Any
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import Meter
+from keras_gpukit.input_wait.request_meter import RequestMeter
 from keras_gpukit.input_wait.self_cost import StepFunction, cost_of_a_call_s
 from keras_gpukit.input_wait.step_windows import NOTHING, Calls, StepWindows
-from keras_gpukit.input_wait.timed_fetch import RequestMeter
+from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
 
@@ -103,6 +104,11 @@ class StepClock:
     def step(self) -> int:
         """Global step."""
         return self.windows.step
+
+    @property
+    def totals(self) -> StepTotals:
+        """The windows so far, added up."""
+        return self.windows.totals
 
     @property
     def meter(self) -> Meter | None:

@@ -98,8 +98,8 @@ def _wait(record: InputRecord) -> tuple[Figure, ...]:
     figures = []
     if record.wait_s is not None:
         figures.append(Figure("wait per step", 1000 * record.wait_s, "ms"))
-    if record.spread is not None and record.spread.burst_period_steps is not None:
-        figures.append(Figure("a stall every", record.spread.burst_period_steps, "steps"))
+    if record.distribution is not None and record.distribution.burst_period_steps is not None:
+        figures.append(Figure("a stall every", record.distribution.burst_period_steps, "steps"))
     return tuple(figures)
 
 

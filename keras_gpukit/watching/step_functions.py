@@ -9,15 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.errors import GPUKitError, give_up
-from keras_gpukit.input_wait.choice import MeterChoice
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.examples import ExampleCounter
+from keras_gpukit.input_wait.measurable_input import make_measurable
+from keras_gpukit.input_wait.meter_choice import MeterChoice
 from keras_gpukit.input_wait.meters import Meter
+from keras_gpukit.input_wait.request_meter import RequestMeter
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
-from keras_gpukit.input_wait.tap import make_measurable
 from keras_gpukit.input_wait.tf_private import host_iterator
-from keras_gpukit.input_wait.timed_fetch import RequestMeter
 from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
@@ -108,7 +108,6 @@ class StepFunctions:
         self._wall = wall
         self._stood_still_since = stood_still_since
         self._watchers: dict[Phase, list[OnWindow]] = {}
-        self._totals: dict[Phase, StepTotals] = {}
         # The original step function, and what took its place: the latest last.
         self._wrapped: dict[Phase, tuple[Any, list[Any]]] = {}
         self._on_pause: dict[Phase, list[Callable[[], None]]] = {}
@@ -125,7 +124,8 @@ class StepFunctions:
 
     def totals(self, phase: Phase) -> StepTotals:
         """A phase's windows, added up."""
-        return self._totals.setdefault(phase, StepTotals(phase))
+        clock = self.clocks.get(phase)
+        return StepTotals(phase) if clock is None else clock.totals
 
     def watch(self, phase: Phase, on_window: OnWindow) -> None:
         """Has a phase's step function timed.
@@ -257,7 +257,6 @@ class StepFunctions:
             self.pipelines[phase] = choose.pipeline
 
         def on_window(window: StepWindow) -> None:
-            self.totals(phase).add(window)
             for action in (self._on_window, *self._watchers.get(phase, ())):
                 action(window)
 

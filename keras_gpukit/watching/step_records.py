@@ -29,14 +29,7 @@ def input_record(
         meter.confidence if meter else None,
         None if clock is None else clock.unknown_because,
     )
-    if clock is None:
-        return record
-    return replace(
-        record,
-        spread=clock.windows.spread.record(),
-        pipeline_start=clock.windows.starts.record(),
-        pipeline=None if pipeline is None else _stages(pipeline, record),
-    )
+    return record if pipeline is None else replace(record, pipeline=_stages(pipeline, record))
 
 
 def breakdown(
@@ -53,7 +46,7 @@ def breakdown(
     if clock is None or not clock.saw_every_step:
         return None
     # The first step of the run, and those whose wait is known to be their epoch's start.
-    executions_apart = 1 + clock.windows.starts.epochs
+    executions_apart = 1 + clock.totals.starts.epochs
     waiting_steps = max(steps - executions_apart * clock.steps_per_execution, 0)
     return wall.breakdown(None if wait_s is None else wait_s * waiting_steps)
 

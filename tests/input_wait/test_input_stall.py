@@ -24,7 +24,7 @@ from helpers.training import (
 
 import keras_gpukit as gpukit
 from keras_gpukit.input_wait.clock import StepClock
-from keras_gpukit.input_wait.meters import Reading
+from keras_gpukit.input_wait.meters import WaitReading
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -331,7 +331,7 @@ class FakeMeter:
 
     def read(self, taken, stretch):
         waits_s = stretch.durations_s / 4
-        return Reading(float(waits_s.sum()), waits_s, 1.0)
+        return WaitReading(float(waits_s.sum()), waits_s, 1.0)
 
 
 class Pipeline:

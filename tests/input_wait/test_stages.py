@@ -12,7 +12,7 @@ import keras_gpukit as gpukit
 from keras_gpukit.input_wait.stages.bottleneck import cut, slowest
 from keras_gpukit.input_wait.stages.completing import complete
 from keras_gpukit.input_wait.stages.measuring import measure
-from keras_gpukit.input_wait.stages.readings import MeasuredNode, Node, Reading
+from keras_gpukit.input_wait.stages.readings import MeasuredNode, ModelReading, Node
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.pipelines import functions, structure
 from keras_gpukit.pipelines import stage as stage_module
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.usefixtures("undisturbed")
 # What tf.data's model says, several times, of pipelines made by hand.
 
 
-def reading(*nodes: Node) -> Reading:
-    return Reading({node.id: node for node in nodes}, nodes[0].id)
+def reading(*nodes: Node) -> ModelReading:
+    return ModelReading({node.id: node for node in nodes}, nodes[0].id)
 
 
 def by_kind(stage: MeasuredNode) -> dict[str, MeasuredNode]:
@@ -47,7 +47,7 @@ def test_filling_the_buffers_at_the_start_does_not_count():
 
 
 def test_epochs_add_up():
-    def epoch(number: int) -> list[Reading]:
+    def epoch(number: int) -> list[ModelReading]:
         ids = 10 * number + 1, 10 * number + 2
         return [
             reading(
@@ -63,7 +63,7 @@ def test_epochs_add_up():
 
 
 def test_nested_pipelines_that_come_and_go_are_sampled():
-    def moment(batches: int, nested: int, work_s: float, elements: int) -> Reading:
+    def moment(batches: int, nested: int, work_s: float, elements: int) -> ModelReading:
         return reading(
             Node(1, "Root", batches, 0.0, inputs=(2,)),
             Node(2, "Batch", batches, 0.0, inputs=(3,)),
@@ -81,7 +81,7 @@ def test_nested_pipelines_that_come_and_go_are_sampled():
 
 
 def test_a_shuffle_that_is_filled_anew_with_each_repetition_hands_on_what_it_took():
-    def moment(batches: int, pass_: int, taken: int) -> Reading:
+    def moment(batches: int, pass_: int, taken: int) -> ModelReading:
         ids = [10 * pass_ + number for number in (1, 2, 3)]
         passed = batches * 8
         return reading(

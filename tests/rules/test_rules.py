@@ -32,8 +32,8 @@ from keras_gpukit.records.steps import (
     PipelineStartRecord,
     ThroughputRecord,
     TimeBreakdown,
-    TrendPoint,
-    WaitSpread,
+    TimeSeriesPoint,
+    WaitDistribution,
 )
 from keras_gpukit.rules import RULES, judge
 
@@ -81,7 +81,9 @@ def spent(wall_s=100.0, steps=1000, start=None, **parts):
 
 
 def course(*stalls):
-    return run(input=InputRecord("fit", trend=tuple(TrendPoint(1, 10, 1.0, s) for s in stalls)))
+    return run(
+        input=InputRecord("fit", time_series=tuple(TimeSeriesPoint(1, 10, 1.0, s) for s in stalls))
+    )
 
 
 def changed(summary, **record):
@@ -90,12 +92,16 @@ def changed(summary, **record):
 
 def replaced_waits(summary, wait_s):
     """A course whose stalls are of tiny waits."""
-    points = (replace(p, wait_s=wait_s * p.wait_s, duration_s=1.0) for p in summary.input.trend)
-    return changed(summary, trend=tuple(points))
+    points = (
+        replace(p, wait_s=wait_s * p.wait_s, duration_s=1.0) for p in summary.input.time_series
+    )
+    return changed(summary, time_series=tuple(points))
 
 
 def of_steps(summary, steps):
-    return changed(summary, trend=tuple(replace(p, steps=steps) for p in summary.input.trend))
+    return changed(
+        summary, time_series=tuple(replace(p, steps=steps) for p in summary.input.time_series)
+    )
 
 
 def bounded(summary):
@@ -163,7 +169,7 @@ FIRES = [
     (
         "input-bound",
         "critical",
-        run(input=stall(0.5, spread=WaitSpread(0, 0, 0, 0.1, 9, 1, 10.0))),
+        run(input=stall(0.5, distribution=WaitDistribution(0, 0, 0, 0.1, 9, 1, 10.0))),
         Figure("a stall every", 10.0, "steps"),
     ),
     (
