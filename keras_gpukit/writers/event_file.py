@@ -14,31 +14,39 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.records import names
 from keras_gpukit.writers.append_file import AppendFile
+
+
+def _of_every_gpu(figure: str) -> tuple[str]:
+    return (names.gpu_tag(r"\d+", figure),)
+
 
 # One group a title, one chart a line: what the Custom Scalars tab shows.
 LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Is the GPU waiting for data?": {
-        "input stall (%)": ("input/stall_percent",),
-        "step time and input wait (ms)": ("step/time_ms", "input/wait_ms"),
-        "examples per second": ("step/examples_per_s",),
-        "batches buffered": ("input/buffered_batches",),
+        "input stall (%)": (names.INPUT_STALL,),
+        "step time and input wait (ms)": (names.STEP_TIME, names.INPUT_WAIT),
+        "examples per second": (names.EXAMPLE_RATE,),
+        "batches buffered": (names.BUFFERED_BATCHES,),
     },
     "GPUs": {
-        "utilization (%)": (r"gpu/\d+/utilization_percent",),
-        "power (W)": (r"gpu/\d+/power_watts",),
-        "temperature (°C)": (r"gpu/\d+/temperature_celsius",),
-        "throttled": (r"gpu/\d+/throttled",),
+        "utilization (%)": _of_every_gpu("utilization_percent"),
+        "power (W)": _of_every_gpu("power_watts"),
+        "temperature (°C)": _of_every_gpu("temperature_celsius"),
+        "throttled": _of_every_gpu("throttled"),
     },
     "Memory": {
-        "allocated (bytes)": (r"memory/.*/current_bytes", r"memory/.*/peak_bytes"),
-        "whole device (bytes)": (r"gpu/\d+/memory_used_bytes",),
+        "allocated (bytes)": tuple(
+            names.memory_tag(".*", figure) for figure in names.MEMORY_FIGURES
+        ),
+        "whole device (bytes)": _of_every_gpu("memory_used_bytes"),
     },
     "Host": {
-        "CPU (%)": ("host/cpu_percent",),
-        "memory (bytes)": ("host/memory_bytes",),
-        "disk reads (bytes/s)": ("host/disk_read_bytes_per_s",),
-        "overhead (µs per step)": ("gpukit/overhead_us",),
+        "CPU (%)": (names.HOST_CPU,),
+        "memory (bytes)": (names.HOST_MEMORY,),
+        "disk reads (bytes/s)": (names.HOST_DISK_READS,),
+        "overhead (µs per step)": (names.OVERHEAD,),
     },
 }
 

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 from keras_gpukit.errors import give_up
 from keras_gpukit.records.codec import SCHEMA
+from keras_gpukit.records.names import FOLDER, RUN_FILE
 from keras_gpukit.writers.event_file import EventFile
 from keras_gpukit.writers.json_lines import JsonLines
 
-FOLDER = "gpukit"
 FLUSH_EVERY_S = 1.0
 # A network disk that hangs must not keep `fit` from returning.
 CLOSE_WITHIN_S = 10.0
@@ -67,7 +67,7 @@ class RunLog:
         self.cpu_s = self.opening_cpu_s = 0.0
         """Processor time that writing took, in all and to begin with."""
         self._events = _Feed(lambda: EventFile(self.folder))
-        self._records = _Feed(lambda: JsonLines(self.folder / "run.jsonl"))
+        self._records = _Feed(lambda: JsonLines(self.folder / RUN_FILE))
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpukit-writer", daemon=True)
         now_s = time.time()
