@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.records import names
-from keras_gpukit.writers.append_file import AppendFile
+from keras_gpukit.writers.whole_files import AppendFile
+from keras_gpukit.writers.writer import Values, Writer
 
 
 def _of_every_gpu(figure: str) -> tuple[str]:
@@ -51,8 +52,8 @@ LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class EventFile:
-    """One TensorBoard event file.
+class EventFile(Writer):
+    """One TensorBoard event file: numbers as scalars, strings as Markdown texts.
 
     Args:
         folder: Where the file is made.
@@ -76,11 +77,8 @@ class EventFile:
         version = self._event(wall_time=time.time(), file_version="brain.Event:2")
         self._write([version, self._layout_event()])
 
-    def write(self, points: Iterable[tuple[float, int, Mapping[str, float | str]]]) -> None:
-        """Writes numbers as scalars and strings as Markdown text.
-
-        Args:
-            points: Wall time in seconds, global step, and values by tag.
+    def write_values(self, values: Iterable[Values], /) -> None:
+        """Writes values.
 
         Raises:
             OSError: If the disk does not take them; the file stays whole.
@@ -90,10 +88,10 @@ class EventFile:
                 wall_time=wall_time,
                 step=step,
                 summary=self._summary.Summary(
-                    value=[self._value(tag, value) for tag, value in values.items()]
+                    value=[self._value(tag, value) for tag, value in by_tag.items()]
                 ),
             )
-            for wall_time, step, values in points
+            for wall_time, step, by_tag in values
         )
 
     def close(self) -> None:
