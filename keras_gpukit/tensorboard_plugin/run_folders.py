@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from keras_gpukit.records.search import find_run_files
+
 WITHIN_S = 10.0
 LOOK_EVERY_S = 5.0
 # Looking may take a twentieth of the time at most.
@@ -74,9 +76,6 @@ def find_run_folders(roots: Mapping[str, Path]) -> Found:
     Args:
         roots: Log directories by name; a single one may be called "".
     """
-    # Not before the search, so that TensorBoard does not wait for it at its start.
-    from keras_gpukit.saved_runs.find import find_run_files
-
     folders: list[RunFolder] = []
     complete = True
     for name, root in roots.items():

@@ -127,6 +127,6 @@ def write_lines(log_dir: Path, lines: list[Line]) -> Path:
     """Appends to the record in a log folder."""
     path = log_dir / "gpukit" / "run.jsonl"
     file = JsonLines(path)
-    file.write(lines)
+    file.write_records(lines)
     file.close()
     return path
