@@ -11,6 +11,7 @@ from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.steps import InputRecord, TimeBreakdown
+from keras_gpukit.rules.bottleneck import name_bottleneck
 
 
 def input_record(
@@ -54,7 +55,8 @@ def breakdown(
 def _stages(pipeline: PipelineWatch, record: InputRecord) -> PipelineRecord:
     """The pipeline's stages; a failure to name them must not lose the wait."""
     try:
-        return pipeline.record(record.stall_fraction, record.wait_s)
+        stages = pipeline.record(record.wait_s)
+        return name_bottleneck(stages, record.stall_fraction, record.wait_s)
     except Exception as error:
         give_up("Naming the stages of the pipeline", error, "They are unknown.")
         return PipelineRecord(unknown_because=f"{type(error).__name__}: {error}")
