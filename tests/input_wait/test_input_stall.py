@@ -167,7 +167,7 @@ def test_two_steps_an_execution_are_an_upper_bound():
 
 
 def test_a_pipeline_that_is_out_of_reach_is_unknown_and_says_why(monkeypatch):
-    monkeypatch.setattr("keras_gpukit.watching.step_functions.epoch_iterator", lambda _: None)
+    monkeypatch.setattr("keras_gpukit.watching.phase_steps.epoch_iterator", lambda _: None)
     record = stall(without_autotuning(slow_dataset(4, 0)))
     assert record.stall_fraction is None
     assert "autotuning is off" in record.unknown_because
