@@ -166,6 +166,15 @@ class Session:
         """`predict` asks for a batch, which it fetches outside its step function."""
         self._step_functions.request_meter.requested()
 
+    def note_finished(self, phase: Phase, by: object) -> None:
+        """The results of a phase's next step are there; any thread may say so.
+
+        Args:
+            phase: What the step belongs to.
+            by: The callback that reports it.
+        """
+        self._step_functions.note_finished(phase, by)
+
     def pause(self, batch_ended_s: float) -> None:
         """Steps are interrupted, by an epoch's end or a validation.
 

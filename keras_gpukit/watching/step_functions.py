@@ -10,6 +10,7 @@ from typing import Any
 
 from keras_gpukit.errors import GPUKitError, give_up
 from keras_gpukit.input_wait.clock import StepClock
+from keras_gpukit.input_wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.measurable_input import make_measurable
 from keras_gpukit.input_wait.meter_choice import MeterChoice
@@ -110,6 +111,8 @@ class StepFunctions:
         self._watchers: dict[Phase, list[OnWindow]] = {}
         # The original step function, and what took its place: the latest last.
         self._wrapped: dict[Phase, tuple[Any, list[Any]]] = {}
+        # Of several callbacks one reports the ends of steps.
+        self._reporters: dict[Phase, object] = {}
         self._on_pause: dict[Phase, list[Callable[[], None]]] = {}
 
     @property
@@ -174,6 +177,17 @@ class StepFunctions:
 
         self._on_pause.setdefault(phase, []).append(on_pause)
         self._replace(phase, original, self.clocks[phase].wrap(choose))
+
+    def note_finished(self, phase: Phase, by: object) -> None:
+        """The results of a phase's next step are there.
+
+        Args:
+            phase: What the step belongs to.
+            by: Whichever reports it; of several only the first counts.
+        """
+        clock = self.clocks.get(phase)
+        if clock is not None and clock.device and self._reporters.setdefault(phase, by) is by:
+            clock.device.note_finished()
 
     def pause(self, phase: Phase) -> None:
         """A phase's steps are interrupted, by an epoch's end or a validation."""
@@ -245,6 +259,7 @@ class StepFunctions:
 
     def _make_clock(self, phase: Phase, step_function: Any) -> StepClock:
         steps_per_execution = self._model.steps_per_execution
+        device = DeviceWork(steps_per_execution) if runs_behind(self._model) else None
         choose: Callable[[Any], Meter | str]
         if phase == "predict":
 
@@ -252,7 +267,9 @@ class StepFunctions:
                 return self.request_meter
         else:
             choose = MeterChoice(
-                step_function, steps_per_execution, overlaps=not self._model.run_eagerly
+                step_function,
+                steps_per_execution,
+                overlaps=not self._model.run_eagerly and device is None,
             )
             self.pipelines[phase] = choose.pipeline
 
@@ -279,6 +296,7 @@ class StepFunctions:
             wall=self._wall if phase == self._phase else None,
             accepts=self._accepts,
             stood_still_since=self._stood_still_since,
+            device=device,
         )
 
     def _accepts(self, source: Any) -> bool:
