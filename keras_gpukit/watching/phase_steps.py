@@ -8,6 +8,7 @@ from typing import Any
 
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.clock import StepClock
+from keras_gpukit.input_wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.measurable_input import make_measurable
 from keras_gpukit.input_wait.meter_choice import MeterChoice
@@ -73,6 +74,9 @@ class PhaseSteps:
         self._function = WrappedStepFunction(model, phase)
         self._requests = RequestMeter()
         self._pipeline: PipelineWatch | None = None
+        self._device = DeviceWork(model.steps_per_execution) if runs_behind(model) else None
+        # Of several callbacks one reports the ends of steps.
+        self._reporter: object = None
         self._clock = StepClock(
             phase=phase,
             steps_per_execution=model.steps_per_execution,
@@ -85,6 +89,7 @@ class PhaseSteps:
             wall=wall,
             accepts=self._accepts,
             stood_still_since=stood_still_since,
+            device=self._device,
         )
 
     @property
@@ -133,6 +138,18 @@ class PhaseSteps:
     def requested(self) -> None:
         """`predict` asks for a batch, which it fetches outside its step function."""
         self._requests.requested()
+
+    def note_finished(self, by: object) -> None:
+        """The results of the next step are there.
+
+        Args:
+            by: The callback that reports it; of several only the first counts.
+        """
+        if self._device is None:
+            return
+        self._reporter = self._reporter or by
+        if self._reporter is by:
+            self._device.note_finished()
 
     def pause(self) -> None:
         """The steps are interrupted, by an epoch's end or a validation."""
@@ -232,7 +249,7 @@ class PhaseSteps:
         choice = MeterChoice(
             self._function.current,
             self._model.steps_per_execution,
-            overlaps=not self._model.run_eagerly,
+            overlaps=not self._model.run_eagerly and self._device is None,
         )
         self._pipeline = choice.pipeline
         return choice

@@ -161,6 +161,16 @@ class Session:
         """`predict` asks for a batch, which it fetches outside its step function."""
         self._steps_of("predict").requested()
 
+    def note_finished(self, phase: Phase, by: object) -> None:
+        """The results of a phase's next step are there; any thread may say so.
+
+        Args:
+            phase: What the step belongs to.
+            by: The callback that reports it.
+        """
+        if phase in self._phases:
+            self._phases[phase].note_finished(by)
+
     def pause(self, batch_ended_s: float) -> None:
         """Steps are interrupted, by an epoch's end or a validation.
 
