@@ -105,10 +105,16 @@ class RunFolders:
         Args:
             wait_s: How long the very first search is waited for.
         """
-        if time.monotonic() >= self._look_again_s and self._looking.acquire(blocking=False):
-            threading.Thread(target=self._look, name="gpukit-runs", daemon=True).start()
+        if self._is_time() and self._looking.acquire(blocking=False):
+            if self._is_time():  # still: a search may have ended between the two
+                threading.Thread(target=self._look, name="gpukit-runs", daemon=True).start()
+            else:
+                self._looking.release()
         self._looked_once.wait(wait_s)
         return self._found
+
+    def _is_time(self) -> bool:
+        return time.monotonic() >= self._look_again_s
 
     def _look(self) -> None:
         began_s = time.monotonic()
