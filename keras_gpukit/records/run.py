@@ -6,13 +6,28 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from keras_gpukit.records.capture import ProfilerRecord
-from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
 
 Ending = Literal["completed", "interrupted"]
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    """The first line of a run's record.
+
+    Attributes:
+        schema: Version of the records' layout.
+        time_s: When the run began, in seconds since the Unix epoch.
+        worker: Which process of a cluster wrote it; None outside one.
+    """
+
+    schema: int
+    time_s: float | None = None
+    worker: Worker | None = None
 
 
 @dataclass(frozen=True)

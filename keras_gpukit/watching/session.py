@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.distribute.worker import this_worker
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
@@ -77,7 +78,7 @@ class Session:
     def start(self) -> None:
         """Starts the threads. The session can be found and ended before this."""
         if self.log_dir is not None:
-            self._log = RunLog(self.log_dir)
+            self._log = RunLog(self.log_dir, this_worker(self.model))
         self._sampler.start()
 
     @functools.cached_property

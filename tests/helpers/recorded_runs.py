@@ -123,9 +123,9 @@ def run_lines(
     return lines
 
 
-def write_lines(log_dir: Path, lines: list[Line]) -> Path:
+def write_lines(log_dir: Path, lines: list[Line], name: str = "run") -> Path:
     """Appends to the record in a log folder."""
-    path = log_dir / "gpukit" / "run.jsonl"
+    path = log_dir / "gpukit" / f"{name}.jsonl"
     file = JsonLines(path)
     file.write_records(lines)
     file.close()
