@@ -49,8 +49,8 @@ class RunSummary:
         overhead_s: What keras_gpukit itself cost, a step: time on the training thread and
             processor time alongside it.
         startup_s: What it cost once, to begin, to read the first step's placement, and to end.
-        ending: "interrupted" when the run ended with an exception or an interrupt; None where the
-            run has not ended, or its process was killed before it could say how.
+        ending: "completed", or "interrupted" by an exception or an interrupt; None where that is
+            unknown: the run goes on, or its process was killed.
         verdict: What the rules conclude.
     """
 
@@ -65,7 +65,7 @@ class RunSummary:
     validation_input: InputRecord | None = None
     overhead_s: float | None = None
     startup_s: float | None = None
-    ending: Ending | None = "completed"
+    ending: Ending | None = None
     verdict: Verdict = field(default_factory=Verdict)
 
     @property

@@ -74,6 +74,7 @@ SUMMARY = RunSummary(
     ),
     overhead_s=4e-6,
     startup_s=0.1,
+    ending="completed",
 )
 SUMMARY = replace(SUMMARY, verdict=judge(SUMMARY))
 Line = tuple[float, int | None, str, Any]

@@ -16,7 +16,7 @@ STATES: dict[State, str] = {
     "completed": "completed",
     "interrupted": "interrupted",
     "running": "running",
-    "unfinished": "no summary",
+    "unfinished": "end unknown",
 }
 _STATE_NOTES: dict[State, str] = {
     "completed": "",
@@ -24,8 +24,8 @@ _STATE_NOTES: dict[State, str] = {
     "until then.",
     "running": "The run is in progress. The distribution of waits, the pipeline's stages and the "
     "wall time's breakdown appear when it ends.",
-    "unfinished": "The run wrote no summary: its process was killed, or it had no Monitor. "
-    "The page shows the rest of its record.",
+    "unfinished": "How the run ended is unknown. The run wrote no summary: its process was killed, "
+    "or it had no Monitor. The page shows the rest of its record.",
 }
 
 
