@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.distribute.worker import this_worker
 from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import WallTime
@@ -72,7 +73,7 @@ class Session:
     def start(self) -> None:
         """Starts the threads. The session can be found and ended before this."""
         if self.log_dir is not None:
-            self._log = RunLog(self.log_dir)
+            self._log = RunLog(self.log_dir, this_worker(self.model))
         self._sampler.start()
 
     @functools.cached_property

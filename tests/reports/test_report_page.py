@@ -201,7 +201,7 @@ def test_what_is_not_known_says_why_instead_of_an_empty_picture(tmp_path):
 def test_a_run_of_which_nothing_is_known_is_still_a_page(tmp_path):
     page = page_of(tmp_path, run_lines(0, summary=None)[:1])
     assert "Not judged: the run has no figures to judge by." in page.words
-    assert "The run wrote no summary" in page.words
+    assert "How the run ended is unknown. The run wrote no summary" in page.words
 
 
 def test_extremes_of_a_long_run_are_drawn(tmp_path):
