@@ -59,26 +59,23 @@ class Part:
     that a part that is killed keeps what it has measured. `small` makes the whole part take seconds
     on a CPU. `folder` exists; files written there are kept with the results."""
     judge: Callable[[Measured], dict[str, Outcome]]
-    """Judges measurements from a GPU; those of a killed part are incomplete. Reads nothing else, so
-    that old measurements can be judged again. Claims that it leaves out are not judged."""
+    """Judges full-size measurements from a GPU; others are never judged. Those of a killed part are
+    incomplete. Reads nothing else, so that old measurements can be judged again. Claims that it
+    leaves out are not judged."""
 
-    def outcomes(self, measured: Measured, device_kind: str) -> dict[str, Outcome]:
-        """Returns the outcome of every claim.
-
-        Args:
-            measured: What `measure` yielded.
-            device_kind: "gpu" or "cpu". Measurements from a CPU prove nothing about a GPU.
-        """
-        judged = self.judge(measured) if device_kind == "gpu" else {}
-        reason = "it was not measured" if device_kind == "gpu" else "it did not run on a GPU"
-        return {claim.name: judged.get(claim.name, Outcome(None, reason)) for claim in self.claims}
+    def unjudged(self, reason: str) -> dict[str, Outcome]:
+        """Returns the outcomes of claims that nothing is known about, and why."""
+        return {claim.name: Outcome(None, reason) for claim in self.claims}
 
 
-def load_part(name: str) -> Part:
+PACKAGE = "benchmarks.gpu.parts"
+
+
+def load_part(name: str, package: str = PACKAGE) -> Part:
     """Returns a part by its name.
 
     Raises:
         ModuleNotFoundError: If there is no such part.
     """
-    part: Part = import_module(f"benchmarks.gpu.parts.{name}").PART
+    part: Part = import_module(f"{package}.{name}").PART
     return part
