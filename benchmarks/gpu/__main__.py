@@ -15,8 +15,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from benchmarks.gpu.own_process import call_in_own_process
 from benchmarks.gpu.part import ORDER
-from benchmarks.gpu.results import FOLDER, Result
+from benchmarks.gpu.results import FOLDER, Result, describe_device
 from benchmarks.gpu.runner import Runner, Skipped
 
 VERDICTS = {True: "[green]holds[/]", False: "[red]FALSIFIED[/]", None: "not judged"}
@@ -32,7 +33,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - set(ORDER):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
-    runner = Runner(arguments.out, arguments.minutes, small=arguments.small)
+    device = call_in_own_process(describe_device)
+    runner = Runner(arguments.out, device, minutes=arguments.minutes, small=arguments.small)
     console = Console(highlight=False)
     good = True
     for ended in runner.run(arguments.parts or ORDER, again=bool(arguments.parts)):

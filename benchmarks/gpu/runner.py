@@ -11,18 +11,17 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.own_process import ROOT, call_in_own_process
+from benchmarks.gpu.own_process import ROOT
 from benchmarks.gpu.part import PACKAGE, Part, load_part
 from benchmarks.gpu.results import (
     Result,
     code_version,
-    describe_device,
     load,
     save,
     with_outcomes,
@@ -51,6 +50,7 @@ class Runner:
 
     Args:
         folder: Where each part's JSON is written.
+        device: The machine, from `describe_device`.
         minutes: Time for all parts together.
         small: Whether each part runs in small.
         package: The package of the parts.
@@ -61,8 +61,9 @@ class Runner:
     def __init__(
         self,
         folder: Path,
-        minutes: float,
+        device: Mapping[str, Any],
         *,
+        minutes: float,
         small: bool = False,
         package: str = PACKAGE,
         clock: Callable[[], float] = time.monotonic,
@@ -76,7 +77,7 @@ class Runner:
         self._package = package
         self._circumstances: dict[str, Any] = {
             "small": small,
-            "device": call_in_own_process(describe_device),
+            "device": dict(device),
             "code": code_version(),
         }
 
