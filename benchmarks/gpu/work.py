@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -73,13 +75,13 @@ def compiled(busy: keras.layers.Layer, features: int, **options: Any) -> keras.M
     return model
 
 
-def products_of(work_s: float) -> MatrixProducts:
-    """Returns matrix products that together take about that long on this device."""
+def products_for(work_s: float) -> Callable[[], MatrixProducts]:
+    """Returns what makes layers of matrix products that take about that long on this device."""
     for size in SIZES:
         one_s = product_s(size)
         if MOST_PRODUCTS * one_s >= work_s:
             break
-    return MatrixProducts(size, max(1, round(work_s / one_s)))
+    return partial(MatrixProducts, size, max(1, round(work_s / one_s)))
 
 
 def product_s(size: int, dtype: str = "float32", repeats: int = 10) -> float:
@@ -94,7 +96,9 @@ def copy_s(size_bytes: int, repeats: int = 10) -> float:
     return per_repeat_s(lambda value: value + 1.0, values, repeats)
 
 
-def per_repeat_s(function: Any, value: tf.Tensor, repeats: int, rounds: int = 5) -> float:
+def per_repeat_s(
+    function: Callable[[tf.Tensor], tf.Tensor], value: tf.Tensor, repeats: int, rounds: int = 5
+) -> float:
     """Returns the median time of a call, each on the result of the one before."""
 
     def run() -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu.judging import judge_each
 from benchmarks.gpu.part import Claim, Measured, Outcome, Part
 
 CASES = (
@@ -21,9 +21,8 @@ SMALL = {1: (("decode", 50), ("copy", 50)), 8: (("serial", 50),)}
 WAYS = {"1 step": (1, False), "8 steps": (8, False)}
 JIT_WAYS = {"1 step, jit": (1, True), "8 steps, jit": (8, True)}
 STEP_S = 0.01
-STEPS = {1: 60, 8: 96}
-"""Steps of a fit by steps per execution: one to two seconds."""
-TINY_OPERATIONS = 500
+FIT_S = 1.5
+"""Long enough for half a percentage point, short enough for a profile."""
 
 POINTS = {1: 3.0, 8: 5.0}
 """By how many percentage points a stall may be wrong, by steps per execution."""
@@ -33,88 +32,14 @@ IDLE_ENOUGH = 0.3
 LAUNCH_FINDINGS = {"launch-bound", "tiny-steps"}
 
 
-class Way:
-    """Fits of one model, compiled in one way.
-
-    Args:
-        busy: Returns the layer that takes a step's time.
-        steps_per_execution: Steps that Keras starts together.
-        jit: Whether XLA compiles the step.
-        small: Whether fits are short.
-    """
-
-    def __init__(
-        self, busy: Callable[[], Any], steps_per_execution: int, *, jit: bool, small: bool
-    ) -> None:
-        self._busy = busy
-        self._options = {"steps_per_execution": steps_per_execution, "jit_compile": jit}
-        self._each = steps_per_execution
-        self._steps = 4 * steps_per_execution if small else STEPS[steps_per_execution]
-        self._model: Any = None
-
-    def ready(self) -> dict[str, Any]:
-        """Fits batches that are ready: how long the GPU idles though nothing is waited for."""
-        from benchmarks.gpu.work import compiled
-        from benchmarks.planted.known_times import FEATURES, READY
-
-        self._model = compiled(self._busy(), FEATURES, **self._options)
-        self._model.fit(READY.make(2 * self._each, 0.0), verbose=0)  # traces
-        row = self._fit(self._model, READY.make(self._steps, 0.0))
-        self._step_s = row["step_ms"] / 1e3
-        return row
-
-    def stalled(self, pipeline: str, percent: int, *, to_device: bool = False) -> dict[str, Any]:
-        """Fits batches that take so long that a given part of each step is stalled."""
-        import tensorflow as tf
-
-        from benchmarks.gpu.producers import make
-
-        batch_s = self._step_s / (1 - percent / 100) if percent else self._step_s / 2
-        data = make(pipeline, self._steps, batch_s)
-        if to_device:
-            device = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
-            data = data.apply(tf.data.experimental.prefetch_to_device(device))
-        return self._fit(self._model, data)
-
-    def transferred(self, features: int) -> dict[str, Any]:
-        """Fits large batches that are ready on the host, and take long to reach the GPU."""
-        from benchmarks.gpu.producers import transferred
-        from benchmarks.gpu.work import compiled
-
-        model = compiled(self._busy(), features, **self._options)
-        model.fit(transferred(2 * self._each, features), verbose=0)
-        return self._fit(model, transferred(self._steps, features))
-
-    def _fit(self, model: Any, data: Any) -> dict[str, Any]:
-        import keras_gpukit as gpukit
-        from benchmarks.gpu.kernel_gaps import KernelGaps
-
-        stall, gaps = gpukit.InputStall(None), KernelGaps()
-        model.fit(data, verbose=0, callbacks=[stall, gaps])
-        record = stall.summary
-        return {
-            "reported": record.stall_fraction,
-            "confidence": record.confidence,
-            "mechanism": record.mechanism,
-            "unknown_because": record.unknown_because,
-            "step_ms": 1e3 * gaps.execution_s / self._each,
-            "idle_ms": 1e3 * gaps.idle_s / self._each if gaps.on_gpu else None,
-            "idle_while_fetching": gaps.idle_while_fetching if gaps.on_gpu else None,
-            "host_spans": gaps.stall(overlapping=self._each > 1),
-        }
-
-
 def measure(small: bool, folder: Path) -> Iterator[tuple[str, Any]]:
     """Fits the cases in each way of running, the most important ones first."""
-    from benchmarks.gpu.work import MatrixProducts, products_of
+    from benchmarks.gpu.stalled_fits import Way, attempt, launches
+    from benchmarks.gpu.work import products_for
 
-    chain = products_of(STEP_S / 4 if small else STEP_S)
-
-    def busy() -> Any:
-        return MatrixProducts(chain.size, chain.count)
-
+    busy = products_for(STEP_S / 4 if small else STEP_S)
     for name, (each, jit) in (WAYS | (JIT_WAYS if not small else {})).items():
-        way = Way(busy, each, jit=jit, small=small)
+        way = Way(busy, each, jit=jit, fit_s=0.05 if small else FIT_S)
         yield f"{name}/ready", way.ready()
         for pipeline, percent in SMALL[each] if small else FEW if jit else CASES:
             yield f"{name}/{pipeline} {percent}", attempt(way.stalled, pipeline, percent)
@@ -125,39 +50,6 @@ def measure(small: bool, folder: Path) -> Iterator[tuple[str, Any]]:
         if (each, jit) == (1, False):
             yield f"{name}/transferred", attempt(way.transferred, 2**10 if small else 2**20)
             yield "launches", attempt(launches, 40 if small else 400)
-
-
-def attempt(function: Callable[..., dict[str, Any]], *arguments: Any, **named: Any) -> Any:
-    """Returns the result; where it fails the reason, so that the other cases are measured."""
-    try:
-        return function(*arguments, **named)
-    except Exception as error:
-        return {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
-
-
-def launches(steps: int) -> dict[str, Any]:
-    """Monitors a model whose operations take less time than their launch."""
-    import keras_gpukit as gpukit
-    from benchmarks.gpu.kernel_gaps import idle_between_kernels
-    from benchmarks.gpu.work import TinyOperations, compiled
-    from benchmarks.planted.known_times import FEATURES, READY
-    from keras_gpukit.profiling import find_profiles, read_profile
-
-    model = compiled(TinyOperations(TINY_OPERATIONS), FEATURES)
-    with tempfile.TemporaryDirectory() as logs:
-        monitor = gpukit.Monitor(logs, verbose=0)
-        profiler = gpukit.Profiler(logs, at_steps=(steps // 2,))
-        model.fit(READY.make(steps, 0.0), verbose=0, callbacks=[monitor, profiler])
-        [path] = find_profiles(logs)
-        idle, profile = idle_between_kernels(path), read_profile(path)
-    summary = monitor.summary
-    return {
-        "findings": [finding.code for finding in summary.findings],
-        "reported": summary.input_stall_fraction,
-        "step_ms": 1e3 * summary.step_time_s,
-        "idle": idle,
-        "parts_ms": {part: 1e3 * part_s for part, part_s in profile.parts_s.items()},
-    }
 
 
 @dataclass(frozen=True)
@@ -204,14 +96,12 @@ def judge(measured: Measured) -> dict[str, Outcome]:
     }
     readings = {case.name: abs(case.idle - case.fetching) for case in cases}
     outcomes = {
-        "1 step per execution": stall_outcome(cases, 1),
-        "8 steps per execution": stall_outcome(cases, 8),
-        "ready batches": largest("reported", ready, READY_POINTS),
-        "profile reading": largest("the two readings differ by", readings, POINTS[1]),
+        "one_step": stall_outcome(cases, 1),
+        "eight_steps": stall_outcome(cases, 8),
+        "ready": largest("reported", ready, READY_POINTS),
+        "profile_reading": largest("the two readings differ by", readings, POINTS[1]),
     }
-    if "failed" not in (row := measured.get("launches", {"failed": ""})):
-        outcomes["launch-bound"] = launch_outcome(row)
-    return outcomes
+    return outcomes | judge_each(measured, {"launch_bound": (("launches",), launch_outcome)})
 
 
 def stall_outcome(cases: list[Case], each: int) -> Outcome:
@@ -255,33 +145,33 @@ def launch_outcome(row: Measured) -> Outcome:
 PART = Part(
     name="stall",
     question="Is the reported input stall the time in which the GPU idles for want of a batch?",
-    minutes=6,
+    minutes=5,
     claims=(
         Claim(
-            "1 step per execution",
+            "one_step",
             "On twelve input pipelines with known delays, `InputStall` reports the GPU's idle time "
             "to within 3 percentage points, with and without jit, with prefetching to the device.",
             "A case that is further off, or fewer than twelve cases with a figure.",
         ),
         Claim(
-            "8 steps per execution",
+            "eight_steps",
             "The same, to within 5 percentage points, with 8 steps per execution.",
             "A case that is further off, or fewer than twelve cases with a figure.",
         ),
         Claim(
-            "ready batches",
+            "ready",
             "If batches are ready, at most 1 percentage point is reported, also if each takes long "
             "to be copied to the GPU.",
             "More than 1 percentage point.",
         ),
         Claim(
-            "profile reading",
+            "profile_reading",
             "In a profile, the time in which a batch is fetched and the GPU idles is the time that "
             "the GPU idles longer than with ready batches, to within 3 percentage points.",
             "A case in which the two differ by more.",
         ),
         Claim(
-            "launch-bound",
+            "launch_bound",
             "For a model whose operations take less time than their launch, a finding says so, and "
             "no input stall is reported although the GPU idles.",
             "No such finding, a finding of an input bottleneck, or a stall above 1 percentage "
