@@ -149,33 +149,32 @@ PART = Part(
     claims=(
         Claim(
             "one_step",
-            "On twelve input pipelines with known delays, `InputStall` reports the GPU's idle time "
-            "to within 3 percentage points, with and without jit, with prefetching to the device.",
-            "A case that is further off, or fewer than twelve cases with a figure.",
+            "on twelve input pipelines with known delays, `InputStall` reports the GPU's idle time "
+            "to within 3 percentage points, with and without jit and prefetching to the device",
+            "a case that is further off, or fewer than twelve cases with a figure",
         ),
         Claim(
             "eight_steps",
-            "The same, to within 5 percentage points, with 8 steps per execution.",
-            "A case that is further off, or fewer than twelve cases with a figure.",
+            "the same with 8 steps per execution, to within 5 percentage points",
+            "a case that is further off, or fewer than twelve cases with a figure",
         ),
         Claim(
             "ready",
-            "If batches are ready, at most 1 percentage point is reported, also if each takes long "
-            "to be copied to the GPU.",
-            "More than 1 percentage point.",
+            "if batches are ready, at most 1 percentage point is reported, even if each takes long "
+            "to reach the GPU",
+            "more than 1 percentage point",
         ),
         Claim(
             "profile_reading",
-            "In a profile, the time in which a batch is fetched and the GPU idles is the time that "
-            "the GPU idles longer than with ready batches, to within 3 percentage points.",
-            "A case in which the two differ by more.",
+            "in a profile, the time in which a batch is fetched and the GPU idles is the time that "
+            "the GPU idles longer than with ready batches, to within 3 percentage points",
+            "a case in which the two differ by more",
         ),
         Claim(
             "launch_bound",
-            "For a model whose operations take less time than their launch, a finding says so, and "
-            "no input stall is reported although the GPU idles.",
-            "No such finding, a finding of an input bottleneck, or a stall above 1 percentage "
-            "point.",
+            "for a model whose operations take less time than their launch, a finding says so, and "
+            "no input stall is reported although the GPU idles",
+            "no such finding, a finding of an input bottleneck, or a stall over 1 percentage point",
         ),
     ),
     measure=measure,
