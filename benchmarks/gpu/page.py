@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from benchmarks.gpu.own_process import ROOT
-from benchmarks.gpu.part import ORDER, Outcome, Part, load_part
+from benchmarks.gpu.part import ORDER, Part, load_part
 from benchmarks.gpu.results import FOLDER, Result, load, outcomes
 
 PAGE = "docs/gpu-evidence.md"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.judging import judge_each
-from benchmarks.gpu.nvml import added_bytes, read_gpus
+from benchmarks.gpu.nvml import read_gpus
+from benchmarks.gpu.observed_setup import observe
 from benchmarks.gpu.own_process import ROOT, try_in_own_process
 from benchmarks.gpu.part import Claim, Measured, Outcome, Part
+from benchmarks.results_file import nvidia
 
 GIB = 2**30
 MIB = 2**20
@@ -65,7 +66,8 @@ CLAIMS = (
     ),
     Claim(
         "precision",
-        'mixed_precision="auto" follows the compute capability: bfloat16 from 8.0, float16 from 7.0',
+        'mixed_precision="auto" follows the compute capability: bfloat16 from 8.0, float16 from '
+        "7.0",
         "another dtype policy",
     ),
     Claim(
@@ -81,20 +83,20 @@ CLAIMS = (
 )
 
 
-def cases(unit: int) -> dict[str, dict[str, Any]]:
+def cases(unit: int, devices: str | list[str]) -> dict[str, dict[str, Any]]:
     """Returns the arguments of `configure_gpus` in each case.
 
     Args:
         unit: Bytes; every size is a multiple.
+        devices: The UUID of the GPU to choose in a list; without a GPU "all".
     """
-    [*_, uuid] = ["all", *read_gpus()]  # the last GPU: the first is what a mistake would choose
     return {
         "growth": {"mixed_precision": "auto", "gpu_threads": ["gpu_private", 2]},
         "logical": {"memory": "all", "logical_gpus": [unit, 2 * unit], "strategy": "none"},
         "all": {"memory": "all"},
         "limit": {"memory": 2 * unit},
         "hidden": {"devices": "none"},
-        "uuid": {"devices": [uuid] if uuid != "all" else uuid},
+        "uuid": {"devices": devices},
         "async": {"allocator": "cuda_malloc_async"},
         "threads": {"gpu_threads": ["gpu_private", 8]},
     }
@@ -103,77 +105,11 @@ def cases(unit: int) -> dict[str, dict[str, Any]]:
 def measure(small: bool, folder: Path) -> Iterator[tuple[str, Any]]:
     """Runs each case; two of them in small."""
     unit = 16 * MIB if small else GIB
-    asked = cases(unit)
+    # The last GPU: the first is what a mistake would choose.
+    asked = cases(unit, list(read_gpus())[-1:] or "all")
     for name in ("growth", "logical") if small else asked:
         yield name, try_in_own_process(observe, asked[name], unit)
     yield "doctor", ask_doctor()
-
-
-def observe(arguments: dict[str, Any], unit: int) -> dict[str, Any]:
-    """Sets the GPUs up, computes a little, and reads what is there then.
-
-    Args:
-        arguments: Those of `configure_gpus`.
-        unit: Bytes; tensors of 1, 3/2 and 3 units are tried on each device.
-    """
-    import psutil
-
-    import keras_gpukit as gpukit
-
-    if isinstance(arguments.get("gpu_threads"), list):
-        arguments["gpu_threads"] = tuple(arguments["gpu_threads"])
-    before = read_gpus()
-    setup = gpukit.configure_gpus(**arguments, verbose=False)
-
-    import keras
-    import tensorflow as tf
-
-    values = tf.random.normal((1024, 1024))
-    product = tf.linalg.matmul(values, values)
-    product.numpy()
-    after = read_gpus()
-    logical = tf.config.list_logical_devices("GPU")
-    devices = [device.name for device in logical or tf.config.list_logical_devices("CPU")]
-    threads = psutil.Process().num_threads()
-    sizes = {"1": unit, "1.5": 3 * unit // 2, "3": 3 * unit}
-    return {
-        "warnings": list(setup.warnings),
-        "uuids": [gpu.uuid for gpu in setup.devices],
-        "logical_gpus": len(logical),
-        "device_of_result": product.device,
-        "added_bytes": added_bytes(before, after),
-        "gpus": after,
-        "dtype_policy": keras.config.dtype_policy().name,
-        "threads": threads,
-        "fits": [{name: fits(each, size) for name, size in sizes.items()} for each in devices],
-        "allocator": refusing_allocator(devices[0]),
-        "unit": unit,
-    }
-
-
-def fits(device: str, size: int) -> bool:
-    """Whether a device takes a tensor of some bytes."""
-    import tensorflow as tf
-
-    try:
-        with tf.device(device):
-            tf.zeros([size // 4]).numpy()[0]
-    except tf.errors.ResourceExhaustedError:
-        return False
-    return True
-
-
-def refusing_allocator(device: str) -> str | None:
-    """Returns the name of the allocator that refuses a tensor larger than any memory."""
-    import tensorflow as tf
-
-    try:
-        with tf.device(device):
-            tf.zeros([2**58])
-    except tf.errors.ResourceExhaustedError as error:
-        named = re.search(r"by allocator (\S+)", str(error))
-        return named and named[1]
-    return None
 
 
 def ask_doctor() -> dict[str, Any]:
@@ -185,13 +121,8 @@ def ask_doctor() -> dict[str, Any]:
         said = json.loads(ended.stdout)
     except ValueError:
         return {"error": ended.stderr[-3000:] or "no JSON"}
-    return {"exit_code": ended.returncode, "said": said, "driver": driver_version()}
-
-
-def driver_version() -> str | None:
-    from benchmarks.results_file import nvidia
-
-    return nvidia()[0]
+    version = said["driver"]["version"]
+    return {"exit_code": ended.returncode, "said": version, "driver": nvidia()[0]}
 
 
 def most_added(case: dict[str, Any]) -> tuple[str, int, int]:
@@ -281,10 +212,9 @@ def judge_as_asked(*seen: dict[str, Any]) -> Outcome:
 
 
 def judge_doctor(case: dict[str, Any]) -> Outcome:
-    version = case["said"]["driver"]["version"]
     return Outcome(
-        case["exit_code"] == 0 and version == case["driver"],
-        f"Exit code {case['exit_code']}, driver {version}; NVML says {case['driver']}.",
+        case["exit_code"] == 0 and case["said"] == case["driver"],
+        f"Exit code {case['exit_code']}, driver {case['said']}; NVML says {case['driver']}.",
     )
 
 
@@ -302,7 +232,7 @@ def judge(measured: Measured) -> dict[str, Outcome]:
             "allocator": (("async", "growth"), judge_allocator),
             "threads": (("growth", "threads"), judge_threads),
             "precision": (("growth",), judge_precision),
-            "as_asked": (tuple(cases(GIB)), judge_as_asked),
+            "as_asked": (tuple(cases(GIB, "all")), judge_as_asked),
             "doctor": (("doctor",), judge_doctor),
         },
     )
