@@ -68,6 +68,14 @@ class Part:
         return {claim.name: Outcome(None, reason) for claim in self.claims}
 
 
+def attempt(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Returns a measurement; if it fails, its "error", so that the others are still measured."""
+    try:
+        return function(*arguments, **named)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {str(error)[:300]}"}
+
+
 PACKAGE = "benchmarks.gpu.parts"
 
 

@@ -86,14 +86,6 @@ class Way:
         }
 
 
-def attempt(function: Callable[..., dict[str, Any]], *arguments: Any, **named: Any) -> Any:
-    """Returns the result; where it fails the reason, so that the other cases are measured."""
-    try:
-        return function(*arguments, **named)
-    except Exception as error:
-        return {"error": f"{type(error).__name__}: {str(error)[:300]}"}
-
-
 def launches(steps: int) -> dict[str, Any]:
     """Monitors a model whose operations take less time than their launch."""
     model = compiled(TinyOperations(TINY_OPERATIONS), FEATURES)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.judging import judge_each
-from benchmarks.gpu.part import Claim, Measured, Outcome, Part
+from benchmarks.gpu.part import Claim, Measured, Outcome, Part, attempt
 
 CASES = (
     *(("serial", percent) for percent in (0, 25, 50, 90)),
@@ -34,7 +34,7 @@ LAUNCH_FINDINGS = {"launch-bound", "tiny-steps"}
 
 def measure(small: bool, folder: Path) -> Iterator[tuple[str, Any]]:
     """Fits the cases in each way of running, the most important ones first."""
-    from benchmarks.gpu.stalled_fits import Way, attempt, launches
+    from benchmarks.gpu.stalled_fits import Way, launches
     from benchmarks.gpu.work import products_for
 
     busy = products_for(STEP_S / 4 if small else STEP_S)
