@@ -79,6 +79,8 @@ def judge_steps(*rows: dict[str, Any]) -> Outcome:
 
 
 def judge_breakdown(*rows: dict[str, Any]) -> Outcome:
+    if not all(row["steps"] for row in rows):
+        return Outcome(False, "A profile has no steps.")
     sums = [abs(sum(row["parts_ms"].values()) / row["step_ms"] - 1) for row in rows]
     works = [abs(row["parts_ms"].get("device compute", 0) / row["work_ms"] - 1) for row in rows]
     return Outcome(
@@ -106,7 +108,7 @@ def judge_kernels(*rows: dict[str, Any]) -> Outcome:
 
 def judge_tensor_cores(without: dict[str, Any], with_them: dict[str, Any]) -> Outcome:
     shares = [row["tensor_core_fraction"] for row in (without, with_them)]
-    if None in shares:
+    if None in shares or not (without["kernels"] and with_them["kernels"]):
         return Outcome(None, "the share of Tensor Cores is unknown")
     names = [row["kernels"][0]["name"] for row in (without, with_them)]
     theirs = with_them["xprof"]["tensor_core_fraction"] or 0
@@ -121,7 +123,10 @@ def judge_kinds(*rows: dict[str, Any]) -> Outcome:
     said, holds = [], True
     for (model, kind), row in zip(MODELS.items(), rows, strict=True):
         compute_ms = sum(row["kinds_ms"].values())
-        of_kind, other = (row["kinds_ms"].get(each, 0) / compute_ms for each in (kind, "other"))
+        of_kind, other = (
+            row["kinds_ms"].get(each, 0) / compute_ms if compute_ms else 0.0
+            for each in (kind, "other")
+        )
         said.append(f"{model}: {100 * of_kind:.0f} % {kind}, {100 * other:.0f} % other")
         holds &= of_kind >= LEAST_OF_KIND and other <= MOST_OTHER
     return Outcome(holds, f"By their names, the kernels' time is in {'; '.join(said)}.")
