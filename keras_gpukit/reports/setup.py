@@ -1,37 +1,49 @@
-"""A setup or a plan, as people read it in a terminal."""
+"""How the GPUs are set up, or would be, as people read it in a terminal."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from keras_gpukit.configure.actions import Action, Plan
-from keras_gpukit.configure.machine import TensorFlowState
-from keras_gpukit.configure.sizes import MIB, format_size
 from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.installation import TensorFlowState
+from keras_gpukit.records.setup import Action, Cause
+from keras_gpukit.reports import units
 
 
-def setup_table(
+def setup_panel(
     devices: tuple[GPUInfo, ...],
-    plan: Plan,
-    warnings: tuple[str, ...],
     state: TensorFlowState,
-    strategy: Any,
+    *,
+    actions: tuple[Action, ...],
+    causes: tuple[Cause, ...],
+    not_applied: tuple[str, ...],
+    warnings: tuple[str, ...],
+    strategy: str | None,
     replicas: int,
 ) -> RenderableType:
-    """Lays a setup out: the GPUs or why there are no GPUs, what was set and why, the warnings."""
+    """Lays a setup out: the GPUs or why there are no GPUs, what was set and why, the warnings.
+
+    Args:
+        devices: The GPUs that are used.
+        state: TensorFlow's settings afterwards.
+        actions: What was set.
+        causes: Why no GPU is used.
+        not_applied: Arguments that are about GPUs, on a machine without one.
+        warnings: What was resolved, overruled, or turned out other than asked.
+        strategy: Class name of the distribution strategy; None without one.
+        replicas: Copies of the model that train in step.
+    """
     parts: list[RenderableType] = []
     if devices:
         parts.append(gpu_table(devices, state))
     else:
-        parts.append(causes_text(plan))
-    if plan.actions:
-        parts.append(actions_table(plan.actions))
-    name = "No distribution strategy" if strategy is None else type(strategy).__name__
+        parts.append(no_gpu_text(causes, not_applied))
+    if actions:
+        parts.append(actions_table(actions))
+    name = strategy or "No distribution strategy"
     count = f"{replicas} replica{'s' if replicas > 1 else ''}"
     parts.append(Text(f"{name}, {count}; dtype policy {state.dtype_policy}."))
     parts += [Text(f"Warning: {warning}", style="yellow") for warning in warnings]
@@ -51,7 +63,7 @@ def gpu_table(devices: tuple[GPUInfo, ...], state: TensorFlowState | None = None
             str(gpu.index),
             gpu.name or "unknown",
             "unknown" if capability is None else f"{capability[0]}.{capability[1]}",
-            format_size(gpu.memory_bytes),
+            "unknown" if gpu.memory_bytes is None else units.size(gpu.memory_bytes),
             gpu.uuid or "unknown",
         ]
         table.add_row(*row, *([] if state is None else [_use(gpu.index, state)]))
@@ -72,14 +84,14 @@ def actions_table(actions: tuple[Action, ...]) -> Table:
     return table
 
 
-def causes_text(plan: Plan) -> Text:
+def no_gpu_text(causes: tuple[Cause, ...], not_applied: tuple[str, ...]) -> Text:
     """Why no GPU is used, and what to do."""
     text = Text("No GPU is used; training runs on the CPU.", style="bold")
-    for cause in plan.causes:
+    for cause in causes:
         text.append(f"\n{cause}", style="not bold")
-    if plan.not_applied:
+    if not_applied:
         text.append(
-            f"\nWithout a GPU these do nothing: {', '.join(plan.not_applied)}.", style="not bold"
+            f"\nWithout a GPU these do nothing: {', '.join(not_applied)}.", style="not bold"
         )
     return text
 
@@ -87,5 +99,5 @@ def causes_text(plan: Plan) -> Text:
 def _use(index: int, state: TensorFlowState) -> str:
     limits = state.memory_limit_mib[index]
     if limits:
-        return " + ".join(format_size(limit * MIB) for limit in limits)
+        return " + ".join(units.size(limit * 2**20) for limit in limits)
     return "grows" if state.growth[index] else "whole"

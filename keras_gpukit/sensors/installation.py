@@ -7,38 +7,42 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.configure import driver, libraries, tf_private
-from keras_gpukit.configure.machine import (
-    ENVIRONMENT_VARIABLES,
-    Build,
-    Machine,
-    TensorFlowState,
+from keras_gpukit.records.installation import Build, CUDALibrary, Machine, TensorFlowState
+from keras_gpukit.sensors import cuda, tf_private
+from keras_gpukit.sensors.devices import listed_gpus
+from keras_gpukit.sensors.nvml import read_driver
+
+ENVIRONMENT_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "KERAS_BACKEND",
+    "NVIDIA_TF32_OVERRIDE",
+    "TF_DETERMINISTIC_OPS",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_GPU_ALLOCATOR",
+    "TF_GPU_THREAD_COUNT",
+    "TF_GPU_THREAD_MODE",
+    "TF_XLA_FLAGS",
+    "XLA_FLAGS",
 )
-from keras_gpukit.distribute import strategies
-from keras_gpukit.sensors import cuda, devices
+"""Those that bear on GPUs."""
 
 
 def read_machine() -> Machine:
-    """Reads everything that a plan is made from."""
+    """Reads everything that a plan is made from, except for the strategies of this process."""
     import keras
-    import tensorflow as tf
 
-    gpus = tuple(
-        devices.describe(index, device)
-        for index, device in enumerate(tf.config.list_physical_devices("GPU"))
-    )
-    nvidia = driver.read_driver()
+    driver = read_driver()
     build = read_build()
     return Machine(
-        gpus=driver.identify(gpus, nvidia, cuda.cuda_uuids()) if gpus else (),
+        gpus=listed_gpus(driver),
         state=read_state(),
         build=build,
-        driver=nvidia,
+        driver=driver,
         libraries=read_libraries(build),
         environment=read_environment(),
         platform=sys.platform,
         keras_backend=keras.config.backend(),
-        mirrored_devices=strategies.mirrored_devices(),
     )
 
 
@@ -84,13 +88,11 @@ def read_build() -> Build:
     )
 
 
-def read_libraries(build: Build) -> tuple[libraries.CUDALibrary, ...]:
+def read_libraries(build: Build) -> tuple[CUDALibrary, ...]:
     """Looks for the CUDA libraries that this TensorFlow needs."""
     if not build.cuda or sys.platform != "linux":
         return ()
-    return libraries.find_libraries(
-        libraries.needed_libraries(build.cuda_version, build.cudnn_version)
-    )
+    return cuda.find_libraries(cuda.needed_libraries(build.cuda_version, build.cudnn_version))
 
 
 def read_environment() -> dict[str, str]:

@@ -1,28 +1,65 @@
-"""What a plan is made from: the machine and TensorFlow's settings, as plain data."""
+"""What a machine has for training on GPUs: driver, libraries, TensorFlow's build and settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from keras_gpukit.configure.driver import Driver
-from keras_gpukit.configure.libraries import CUDALibrary
 from keras_gpukit.records.environment import GPUInfo
 
-ENVIRONMENT_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "KERAS_BACKEND",
-    "NVIDIA_TF32_OVERRIDE",
-    "TF_DETERMINISTIC_OPS",
-    "TF_FORCE_GPU_ALLOW_GROWTH",
-    "TF_GPU_ALLOCATOR",
-    "TF_GPU_THREAD_COUNT",
-    "TF_GPU_THREAD_MODE",
-    "TF_XLA_FLAGS",
-    "XLA_FLAGS",
-)
-"""Those that bear on what a plan does."""
+
+@dataclass(frozen=True)
+class DriverGPU:
+    """One GPU as NVML describes it.
+
+    Attributes:
+        index: Position in NVML's order, which is that of the PCI bus.
+        name: Product name.
+        uuid: "GPU-…".
+        memory_bytes: Physical memory.
+        compute_capability: (major, minor).
+        pci_bus_id: Such as "00000000:65:00.0".
+    """
+
+    index: int
+    name: str | None = None
+    uuid: str | None = None
+    memory_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    pci_bus_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The NVIDIA driver.
+
+    Attributes:
+        version: Such as "560.35.03"; None where it does not answer.
+        cuda_version: Newest CUDA (major, minor) it can run.
+        gpus: Every GPU of the machine, hidden ones included.
+        error: NVML's name for why it does not answer, such as "LibraryNotFound".
+        kernel_module: Whether the kernel has the driver loaded, even where it does not answer:
+            so it is in a container that was not given the GPUs.
+    """
+
+    version: str | None = None
+    cuda_version: tuple[int, int] | None = None
+    gpus: tuple[DriverGPU, ...] = ()
+    error: str | None = None
+    kernel_module: bool | None = None
+
+
+@dataclass(frozen=True)
+class CUDALibrary:
+    """One library.
+
+    Attributes:
+        name: File name with its version, such as "libcudart.so.12".
+        path: Where it is, "system" where the loader knows it; None where it is missing.
+    """
+
+    name: str
+    path: str | None = None
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,9 @@
 
 import pytest
 
-from keras_gpukit.configure.diagnosis import diagnose
-from keras_gpukit.configure.driver import Driver, DriverGPU
-from keras_gpukit.configure.libraries import CUDALibrary, find_libraries, needed_libraries
-from keras_gpukit.configure.machine import Build, Machine
 from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.installation import Build, CUDALibrary, Driver, DriverGPU, Machine
+from keras_gpukit.rules.no_gpu import why_no_gpu
 
 CUDA = Build(cuda=True, cuda_version="12.5.1", cudnn_version="9", compute_capabilities=("sm_60",))
 A100 = DriverGPU(0, "NVIDIA A100", "GPU-abc", 40 << 30, (8, 0))
@@ -56,14 +54,14 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_each_cause_is_told_apart_with_advice(name):
     facts, words = CASES[name]
-    (cause,) = diagnose(facts)
+    (cause,) = why_no_gpu(facts)
     assert cause.code == name.replace(",", " ").split()[0]
     assert words in str(cause)
     assert cause.advice
 
 
 def test_a_gpu_needs_no_diagnosis():
-    assert diagnose(machine(gpus=(GPUInfo(0),))) == ()
+    assert why_no_gpu(machine(gpus=(GPUInfo(0),))) == ()
 
 
 def test_several_causes_come_in_the_order_to_mend_them():
@@ -73,36 +71,10 @@ def test_several_causes_come_in_the_order_to_mend_them():
         environment={"CUDA_VISIBLE_DEVICES": ""},
         libraries=(CUDALibrary("libcudnn.so.9"),),
     )
-    assert [cause.code for cause in diagnose(facts)] == ["cpu_build", "hidden", "no_driver"]
+    assert [cause.code for cause in why_no_gpu(facts)] == ["cpu_build", "hidden", "no_driver"]
 
 
 @pytest.mark.parametrize("visible", ["0", " 0", "GPU-a", "GPU-abc,7", "MIG-1"])
 def test_a_visible_gpu_is_not_said_to_be_hidden(visible):
     facts = machine(environment={"CUDA_VISIBLE_DEVICES": visible})
-    assert diagnose(facts)[0].code == "unknown"
-
-
-def test_libraries_are_looked_for_in_pip_packages_then_in_the_system(tmp_path):
-    folder = tmp_path / "nvidia" / "cublas" / "lib"
-    folder.mkdir(parents=True)
-    (folder / "libcublas.so.12").touch()
-
-    def load(name):
-        if name != "libcudart.so.12":
-            raise OSError(name)
-
-    names = ("libcublas.so.12", "libcudart.so.12", "libcudnn.so.9")
-    found = find_libraries(names, [str(tmp_path)], load)
-    assert [library.path for library in found] == [
-        str(folder / "libcublas.so.12"),
-        "system",
-        None,
-    ]
-
-
-def test_the_libraries_needed_follow_the_build():
-    assert "libcublas.so.12" in needed_libraries("12.5.1", "9")
-    assert needed_libraries("12.5.1", "9")[-1] == "libcudnn.so.9"
-    assert "libcudart.so.11.0" in needed_libraries("11.8", "8")
-    assert needed_libraries(None, None) == ()
-    assert needed_libraries("99.0", "9") == ()
+    assert why_no_gpu(facts)[0].code == "unknown"
