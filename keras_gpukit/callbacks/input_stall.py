@@ -11,7 +11,7 @@ from keras_gpukit.records.pipeline import PythonSourceRecord
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.python_time import PythonTimeSensor
-from keras_gpukit.watching.running_call import epoch_iterator
+from keras_gpukit.watching.call_frame import epoch_iterator
 from keras_gpukit.watching.session import Session
 
 

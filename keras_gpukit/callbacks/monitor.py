@@ -73,14 +73,14 @@ class Monitor(WatchingCallback[RunSummary]):
         if self._log_dir is not None:
             self._profiler = Profiler.on_demand_only(self._log_dir)
             self._parts = (*self._parts, self._profiler)
-        self.member.parts = tuple(part.member for part in self._parts)
+        self.lifecycle.parts = tuple(part.lifecycle for part in self._parts)
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts every measurement."""
         if phase == session.phase:
             self._summary = None
         for part in self._parts:
-            part.member.guard(part.begin, session, phase)
+            part.lifecycle.guard(part.begin, session, phase)
         if phase == session.phase:
             session.record("environment", session.environment, session.step)
             session.values(session.step, {SETUP: environment_markdown(session.environment)})
@@ -89,7 +89,7 @@ class Monitor(WatchingCallback[RunSummary]):
     def end(self, session: Session, phase: Phase) -> None:
         """Ends every measurement; at the run's end, judges."""
         for part in self._parts:
-            part.member.guard(part.end, session, phase)
+            part.lifecycle.guard(part.end, session, phase)
         if phase != session.phase:
             return
         summary = self._sum_up(session)

@@ -19,8 +19,8 @@ from keras_gpukit.profiling.capturing.recorder import Limits
 from keras_gpukit.profiling.capturing.triggers import put_signals_back
 from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.steps import Phase
+from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.captures import CaptureSettings, CaptureWatch
-from keras_gpukit.watching.other_captures import callbacks_of_fit
 from keras_gpukit.watching.session import Session
 
 # A capture of more steps takes seconds to gather and says no more.
@@ -121,7 +121,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
     @property
     def summary(self) -> ProfilerRecord | None:
         """What became of the captures; None before the first run."""
-        self.member.end_if_over()
+        self.lifecycle.end_if_over()
         put_signals_back()  # after it, as another thread may have ended the run
         return self._summary
 

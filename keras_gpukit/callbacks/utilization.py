@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.errors import give_up
+from keras_gpukit.guard import Guard
 from keras_gpukit.records.machine import GPUSample, UtilizationRecord
 from keras_gpukit.records.names import (
     GPU_FIGURES,
@@ -73,13 +73,10 @@ class Utilization(WatchingCallback[UtilizationRecord]):
         )
 
     def _begin_gpus(self, session: Session) -> None:
-        try:
+        with Guard("Reading GPUs through NVML", "Their utilization is unknown.") as guard:
             self._nvml = nvml = NVMLSensor(session.environment.gpus)
-        except Exception as error:
-            self._gpus_unknown_because = f"NVML: {error}"
-            give_up("Reading GPUs through NVML", error, "Their utilization is unknown.")
-        else:
             session.every_second("GPUs through NVML", lambda: self._sample_gpus(session, nvml))
+        self._gpus_unknown_because = guard.failed_because
 
     def _sample_host(self, session: Session, host: HostSensor) -> None:
         sample = host.read()

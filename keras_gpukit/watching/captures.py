@@ -8,8 +8,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from keras_gpukit.errors import give_up, logger
-from keras_gpukit.profiling.capturing.drift import StepDrift, UtilizationDrift
+from keras_gpukit.errors import logger
+from keras_gpukit.guard import Guard
+from keras_gpukit.profiling.capturing.anomalies import StepAnomalies, UtilizationAnomalies
 from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
 from keras_gpukit.profiling.capturing.triggers import (
     EveryInterval,
@@ -21,8 +22,9 @@ from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.sensors.nvml import NVMLSensor
-from keras_gpukit.watching.other_captures import KerasCaptures, callbacks_of_fit
+from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.session import Session
+from keras_gpukit.watching.tensorboard_captures import TensorBoardCaptures
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class CaptureWatch:
         self._settings = settings
         self._request_signal: RequestSignal | None = None
         self._nvml: NVMLSensor | None = None
-        self._others = KerasCaptures(callbacks_of_fit())
+        self._others = TensorBoardCaptures(callbacks_of_fit())
         self._recorder = Recorder(
             log_dir,
             settings.limits,
@@ -97,7 +99,7 @@ class CaptureWatch:
         self._others.amend()
 
     def _watch_steps(self, session: Session, recorder: Recorder) -> None:
-        drift = StepDrift(self._settings.slower, self._settings.stall_rise)
+        drift = StepAnomalies(self._settings.slower, self._settings.stall_rise)
 
         def on_window(window: StepWindow) -> None:
             if recorder.is_capturing:
@@ -147,12 +149,11 @@ class CaptureWatch:
     def _watch_gpus(self, session: Session, recorder: Recorder) -> None:
         if self._settings.utilization_drop is None or not session.environment.gpus:
             return
-        try:
-            self._nvml = nvml = NVMLSensor(session.environment.gpus)
-        except Exception as error:
-            give_up("Reading GPUs through NVML", error, "Idle GPUs make no captures.")
+        with Guard("Reading GPUs through NVML", "Idle GPUs trigger no captures."):
+            self._nvml = NVMLSensor(session.environment.gpus)
+        if (nvml := self._nvml) is None:
             return
-        drift = UtilizationDrift(self._settings.utilization_drop * 100)
+        drift = UtilizationAnomalies(self._settings.utilization_drop * 100)
 
         def look() -> None:
             if not session.in_steps or recorder.is_capturing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from keras_gpukit.errors import give_up
+from keras_gpukit.guard import Guard
 
 
 class FirstStepHooks:
@@ -40,8 +40,6 @@ class FirstStepHooks:
     def _call(self, actions: list[Callable[[], None]]) -> None:
         began = time.perf_counter()
         for action in actions:
-            try:
+            with Guard("Monitoring the first step", "What it would have measured is unknown."):
                 action()
-            except Exception as error:
-                give_up("Watching the first step", error, "What it would have measured is unknown.")
         self.spent_s += time.perf_counter() - began

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from keras_gpukit.errors import give_up
+from keras_gpukit.errors import GPUKitError
+from keras_gpukit.guard import Guard
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input_wait.examples import ExampleCounter
@@ -27,12 +30,19 @@ from keras_gpukit.records.steps import (
     TimeBreakdown,
 )
 from keras_gpukit.rules.bottleneck import name_bottleneck
+from keras_gpukit.watching.call_frame import epoch_iterator
 from keras_gpukit.watching.first_step import FirstStepHooks
-from keras_gpukit.watching.running_call import epoch_iterator
+from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 from keras_gpukit.watching.step_count import steps_so_far
-from keras_gpukit.watching.step_function import WrappedStepFunction, only_for
 
 OnWindow = Callable[[StepWindow], None]
+
+# The model's attribute that holds each phase's step function.
+ATTRIBUTES: dict[Phase, str] = {
+    "fit": "train_function",
+    "evaluate": "test_function",
+    "predict": "predict_function",
+}
 
 
 class PhaseSteps:
@@ -71,7 +81,7 @@ class PhaseSteps:
         self._on_window: list[OnWindow] = [on_window]
         self._watchers: list[OnWindow] = []
         self._on_pause: list[Callable[[], None]] = []
-        self._function = WrappedStepFunction(model, phase)
+        self._function = ReplacedAttribute(model, ATTRIBUTES[phase])
         self._requests = RequestMeter()
         self._pipeline: PipelineWatch | None = None
         self._device = DeviceWork(model.steps_per_execution) if runs_behind(model) else None
@@ -114,7 +124,7 @@ class PhaseSteps:
             on_window: Called with each finished window of steps.
         """
         self._watchers.append(on_window)
-        if not self._function.is_wrapped:
+        if not self._function.is_replaced:
             self._wrap()
 
     def surround(
@@ -130,10 +140,11 @@ class PhaseSteps:
         Raises:
             GPUKitError: If there is no step function that can be put back afterwards.
         """
-        inside = self._function.within
+        if not self._function.is_ours:
+            raise GPUKitError("the step function is not Keras' own, or other code replaced it")
+        inside = self._function.current.__wrapped__
         self._on_pause.append(on_pause)
-        surrounded = only_for(self._accepts, around(inside), inside)
-        self._function.replace(self._clock.wrap(surrounded))
+        self._function.replace(self._clock.wrap(self._if_accepted(around(inside), inside)))
 
     def requested(self) -> None:
         """`predict` asks for a batch, which it fetches outside its step function."""
@@ -222,12 +233,10 @@ class PhaseSteps:
         """The pipeline's stages; a failure to name them must not lose the wait."""
         if self._pipeline is None:
             return None
-        try:
+        with Guard("Naming the stages of the pipeline", "They are unknown.") as guard:
             stages = self._pipeline.record(record.wait_s)
             return name_bottleneck(stages, record.stall_fraction, record.wait_s)
-        except Exception as error:
-            give_up("Naming the stages of the pipeline", error, "They are unknown.")
-            return PipelineRecord(unknown_because=f"{type(error).__name__}: {error}")
+        return PipelineRecord(unknown_because=guard.failed_because)
 
     def _wrap(self) -> None:
         step_function = self._function.current
@@ -257,6 +266,21 @@ class PhaseSteps:
     def _take(self, window: StepWindow) -> None:
         for action in (*self._on_window, *self._watchers):
             action(window)
+
+    def _if_accepted(self, surrounded: StepFunction, inside: StepFunction) -> StepFunction:
+        """Has the steps of accepted iterators surrounded; each iterator is looked at once."""
+        latest: weakref.ref[Any] | None = None
+
+        @functools.wraps(surrounded)
+        def choose(iterator: Any) -> Any:
+            nonlocal latest
+            if latest is None or iterator is not latest():
+                if not self._accepts(iterator):
+                    return inside(iterator)
+                latest = weakref.ref(iterator)
+            return surrounded(iterator)
+
+        return choose
 
     def _accepts(self, source: Any) -> bool:
         # `train_on_batch` in a callback calls the step function too, from a plain iterator; and

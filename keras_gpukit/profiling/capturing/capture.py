@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from keras_gpukit.profiling.capturing.giving_way import start_function
 from keras_gpukit.profiling.capturing.marked_profile import amend
+from keras_gpukit.profiling.capturing.preemption import start_function
 from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
 from keras_gpukit.records.capture import CaptureRecord, Trigger
 from keras_gpukit.records.names import PROFILE_SUFFIX

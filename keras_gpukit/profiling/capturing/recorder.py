@@ -11,10 +11,11 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.errors import give_up, logger
+from keras_gpukit.errors import logger
+from keras_gpukit.guard import Guard
 from keras_gpukit.profiling.capturing.capture import Capture
-from keras_gpukit.profiling.capturing.giving_way import GivingWay
 from keras_gpukit.profiling.capturing.marked_profile import step_marker
+from keras_gpukit.profiling.capturing.preemption import GivingWay
 from keras_gpukit.profiling.capturing.profile_files import profiles_bytes
 from keras_gpukit.profiling.capturing.triggers import StepSchedule
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
@@ -22,7 +23,7 @@ from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerR
 # More would say nothing new, and a run may miss one at every step.
 MOST_MISSED = 20
 # What makes captures by itself, again and again should a run never settle.
-DRIFTS: tuple[Trigger, ...] = ("step time", "stall", "utilization")
+ANOMALIES: tuple[Trigger, ...] = ("step time", "stall", "utilization")
 RUNNING_ELSEWHERE = "another profiler is recording, and TensorFlow records one profile at a time"
 
 StepFunction = Callable[[Any], Any]
@@ -103,7 +104,7 @@ class Recorder:
         self._records: list[CaptureRecord] = []
         self._missed: list[MissedCapture] = []
         self._said: set[str] = set()
-        self._failed = False
+        self._guard = Guard("Capturing profiles", "No more are captured in this run.")
         self._closed = False
         self._giving_way = GivingWay(self._give_way)
 
@@ -138,7 +139,7 @@ class Recorder:
         def marked(batches: Any) -> Any:
             if self._closed:
                 return step_function(batches)
-            if not self._failed:
+            if self._guard.failed_because is None:
                 self._guarded(self._before_call)
             with mark(self._step + 1) if within is None or within._closed else no_mark:
                 outputs = step_function(batches)
@@ -196,11 +197,8 @@ class Recorder:
             self._known_step, self._calls = self._global_step(), 0
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
-        try:
+        with self._guard:
             action(*args)
-        except Exception as error:
-            self._failed = True
-            give_up("Capturing profiles", error, "No more are captured in this run.")
 
     def _before_call(self) -> None:
         # Only now is a capture ended: by this time Keras has fetched the last step's metrics, and
@@ -241,7 +239,7 @@ class Recorder:
         if capture is None:
             return  # it was ended meanwhile, on another thread
         self._ended.append(capture)
-        if capture.trigger in DRIFTS:
+        if capture.trigger in ANOMALIES:
             self._cool_from_s = self._now()
         steps = self._step + 1 - capture.first_step
         capture.end(steps, because, self._room_bytes, self._keep)
@@ -261,7 +259,7 @@ class Recorder:
             return f"max_captures={self._limits.captures} were taken"
         if self._room_bytes <= 0:
             return f"the profiles take max_bytes={self._limits.profiles_bytes:,}"
-        if trigger in DRIFTS and self._now() < self._cool_from_s + self._limits.cooldown_s:
+        if trigger in ANOMALIES and self._now() < self._cool_from_s + self._limits.cooldown_s:
             return f"one of the kind ended less than cooldown_s={self._limits.cooldown_s:g} before"
         return None
 

@@ -19,7 +19,7 @@ FEWEST_STRETCHES = 10
 STRETCHES_TO_TELL = 3
 
 
-class Drift:
+class Anomalies:
     """Detects when a figure stays above its baseline.
 
     It does when several values in a row lie beyond the limit, and beyond 19 of 20 of those before:
@@ -53,7 +53,7 @@ class Drift:
         return usual
 
 
-class StepDrift:
+class StepAnomalies:
     """Detects when steps take longer, or wait longer for input, than they did.
 
     Args:
@@ -62,8 +62,8 @@ class StepDrift:
     """
 
     def __init__(self, slower: float | None, stall_rise: float | None) -> None:
-        self._step_time = None if slower is None else Drift(lambda usual: usual * slower)
-        self._stall = None if stall_rise is None else Drift(lambda usual: usual + stall_rise)
+        self._step_time = None if slower is None else Anomalies(lambda usual: usual * slower)
+        self._stall = None if stall_rise is None else Anomalies(lambda usual: usual + stall_rise)
         self._steps = 0
         self._duration_s = 0.0
         self._wait_s: float | None = 0.0
@@ -101,7 +101,7 @@ class StepDrift:
         self._wait_s = 0.0
 
 
-class UtilizationDrift:
+class UtilizationAnomalies:
     """Detects when GPUs are less busy than they were.
 
     Args:
@@ -109,7 +109,7 @@ class UtilizationDrift:
     """
 
     def __init__(self, drop_percent: float) -> None:
-        self._idle = Drift(lambda usual: usual + drop_percent)
+        self._idle = Anomalies(lambda usual: usual + drop_percent)
 
     def add(self, utilization_percent: float) -> tuple[Trigger, str] | None:
         """Takes in a reading, the mean of all GPUs; says so if it fell."""

@@ -1,9 +1,8 @@
-"""What else captures profiles in a call of `fit`: Keras' own TensorBoard callback.
+"""What Keras' own TensorBoard callback captures in a call of `fit`.
 
-Private names, seen on Keras 3.12 to 3.15: `callbacks`, a local of `fit`, and of `TensorBoard`
-`_should_trace`, `_start_batch`, `_stop_batch` and `_global_train_batch`. Where one is gone,
-captures may collide with that callback's: TensorFlow records one profile at a time, and the first
-to start gets it.
+Private names, seen on Keras 3.12 to 3.15, of `keras.callbacks.TensorBoard`: `_should_trace`,
+`_start_batch`, `_stop_batch` and `_global_train_batch`. Where one is gone, captures may collide
+with that callback's: TensorFlow records one profile at a time, and the first to start gets it.
 """
 
 from __future__ import annotations
@@ -13,21 +12,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.errors import give_up
+from keras_gpukit.guard import Guard
 from keras_gpukit.profiling.capturing.marked_profile import LARGEST_AMENDED_BYTES, amend
 from keras_gpukit.profiling.capturing.profile_files import profile_files
-from keras_gpukit.watching.running_call import find_frame
 from keras_gpukit.writers.whole_files import replace_file
 
 
-def callbacks_of_fit() -> tuple[Any, ...]:
-    """Returns the callbacks of the call of `fit` under way on this thread."""
-    frame = find_frame("fit")
-    listed = None if frame is None else frame.f_locals.get("callbacks")
-    return tuple(getattr(listed, "callbacks", ()))
-
-
-class KerasCaptures:
+class TensorBoardCaptures:
     """What Keras' TensorBoard callbacks capture in a call.
 
     Args:
@@ -67,11 +58,8 @@ class KerasCaptures:
             for path, status in profile_files(Path(each.log_dir, "train", "plugins", "profile")):
                 if status.st_mtime < self._began_s or status.st_size > LARGEST_AMENDED_BYTES:
                     continue
-                try:
+                with Guard(f"Marking the steps in {path}", "TensorBoard may find no steps in it."):
                     _amend(path)
-                except Exception as error:
-                    lost = "TensorBoard may find no steps in it."
-                    give_up(f"Telling the steps in {path}", error, lost)
 
 
 def _amend(path: Path) -> None:
