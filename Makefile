@@ -10,7 +10,7 @@ demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
 
 test: $(VENV)/installed
-	$(BIN)/pytest -n 2 -m "not browser"
+	$(BIN)/pytest -n 3 -m "not browser"
 	$(BIN)/pytest -m browser  # they share a fit and a TensorBoard, which need both cores
 
 # The tests that need no TensorFlow: seconds.

@@ -85,7 +85,7 @@ def _summary(folder: Path) -> str:
     verdicts = [each.holds for part in parts for each in outcomes(*part).values()]
     if not any(verdict is not None for verdict in verdicts):
         return (
-            f"nothing has run on a GPU yet; all {len(verdicts)} claims about GPUs are unproven, "
+            f"Nothing has run on a GPU yet; all {len(verdicts)} claims about GPUs are unproven, "
             "and were only tested on CPUs."
         )
     gpus = sorted({gpu["name"] for _, result in parts for gpu in _gpus(result)})
@@ -93,7 +93,7 @@ def _summary(folder: Path) -> str:
     missing = [name for name in ORDER if name not in run]
     counts = (verdicts.count(True), verdicts.count(False), verdicts.count(None))
     return (
-        "on {}, {} claims hold, {} are falsified and {} are unproven. ".format(
+        "On {}, {} claims hold, {} are falsified and {} are unproven. ".format(
             ", ".join(gpus), *counts
         )
         + f"Run on a GPU: {', '.join(run)}; not yet: {', '.join(missing) or 'nothing'}."
