@@ -127,7 +127,7 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_gain(page):
     assert places == sorted(places)
 
 
-def test_every_picture_has_words_and_a_table(page):
+def test_every_chart_has_words_and_a_table(page):
     figures = page.all("figure")
     assert len(figures) == 8
     assert len(page.all("figcaption")) == len(figures)
@@ -190,7 +190,7 @@ def test_the_whole_time_the_stages_and_the_placement_are_drawn(page):
     assert "TensorFlow has none." in page.text
 
 
-def test_what_is_not_known_says_why_instead_of_an_empty_picture(tmp_path):
+def test_what_is_not_known_says_why_instead_of_an_empty_chart(tmp_path):
     page = page_of(tmp_path, run_lines(1, summary=None))
     assert "Step time over the run: the run has fewer than two windows" in page.words
     assert "Where the whole run's time went: reported when the run ends." in page.words
@@ -235,7 +235,7 @@ def test_faults_are_told_on_the_page(tmp_path):
 # Several runs
 
 
-def test_runs_stand_side_by_side(tmp_path):
+def test_runs_stand_run_comparison(tmp_path):
     write_lines(tmp_path / "one", run_lines(20))
     page = page_of(tmp_path, run_lines(30, began_s=BEGAN_S + 1000, summary=None))
     assert "2 runs side by side" in page.words
@@ -246,7 +246,7 @@ def test_runs_stand_side_by_side(tmp_path):
     assert {"#runs", "#run-1", "#run-2", "#main"} == links
 
 
-def test_of_many_runs_only_the_newest_have_pictures(tmp_path):
+def test_of_many_runs_only_the_newest_have_charts(tmp_path):
     for number in range(6):
         write_lines(tmp_path / str(number), run_lines(3, began_s=BEGAN_S + 100 * number))
     page = page_of(tmp_path, run_lines(3, began_s=BEGAN_S + 900))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from keras_gpukit.records.profile import MemoryProfile, ProfileRecord
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.picture import Table, known, shortened
+from keras_gpukit.reports.html.chart import Table, known, shortened
 
 _MOST_ROWS = 10
 

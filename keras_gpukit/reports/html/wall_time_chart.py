@@ -6,10 +6,10 @@ from typing import Any
 
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.picture import (
+from keras_gpukit.reports.html.chart import (
     COLORS,
     PATTERNS,
-    Picture,
+    Chart,
     Table,
     Unknown,
     axis,
@@ -23,7 +23,7 @@ _WALL_TIME = "Where the whole run's time went"
 _LEAST_LABELLED = 0.06
 
 
-def wall_time_picture(run: RunReport) -> Picture | Unknown:
+def wall_time_chart(run: RunReport) -> Chart | Unknown:
     """One bar for the whole run."""
     parts = run.summary.breakdown
     if parts is None or parts.wall_s <= 0:
@@ -61,7 +61,7 @@ def wall_time_picture(run: RunReport) -> Picture | Unknown:
         margin={"l": 8, "r": 16, "t": 12, "b": 48},
     )
     words = f"{time_spent(run.summary) or ''}."
-    return Picture(_WALL_TIME, words, figure, Table(("part", "what it is", "time", "share"), rows))
+    return Chart(_WALL_TIME, words, figure, Table(("part", "what it is", "time", "share"), rows))
 
 
 def _segment(name: str, spent_s: float, wall_s: float, color: str, pattern: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from keras_gpukit.records.report import Band, RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.picture import COLORS, Picture, Unknown, axis, draw
+from keras_gpukit.reports.html.chart import COLORS, Chart, Unknown, axis, draw
 from keras_gpukit.reports.html.time_axis import TimeAxis
 
 TOO_SHORT = "the run has fewer than two windows of steps, which are about a second each"
@@ -14,7 +14,7 @@ _STEP_TIME = "Step time over the run"
 _STALL = "Wait for input over the run"
 
 
-def step_time_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
+def step_time_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
     """The step time, split into the wait for input and the rest if that is known."""
     from plotly import graph_objects as go
 
@@ -48,7 +48,7 @@ def step_time_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
         ]
     figures = [("step (ms)", "step_time_s", 1e3)]
     figures += [("wait (ms)", "wait_s", 1e3)] if is_split else []
-    return Picture(
+    return Chart(
         _STEP_TIME,
         _step_words(times, waits),
         draw(traces, xaxis=time.layout(), yaxis=axis("ms per step", rangemode="tozero")),
@@ -56,7 +56,7 @@ def step_time_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
     )
 
 
-def stall_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
+def stall_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
     """The share of the time that steps waited, and how full the pipeline's buffer was."""
     from plotly import graph_objects as go
 
@@ -100,7 +100,7 @@ def stall_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
         layout["yaxis"]["domain"] = [0.42, 1]
         layout["yaxis2"] = axis("batches", domain=[0, 0.3], rangemode="tozero", anchor="x")
         figures.append(("buffered batches", "buffered_batches", 1.0))
-    return Picture(
+    return Chart(
         _STALL,
         _stall_words(stall, buffered),
         draw(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.picture import Picture, Unknown, axis, draw
+from keras_gpukit.reports.html.chart import Chart, Unknown, axis, draw
 from keras_gpukit.reports.html.reading_lines import (
     NO_READINGS,
     Line,
@@ -18,7 +18,7 @@ from keras_gpukit.reports.html.time_axis import TimeAxis
 _BUSY = "How busy GPUs and host were"
 
 
-def utilization_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
+def utilization_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
     """Each GPU's utilization, and that of the host's processors."""
     lines = [
         Line(f"GPU {index}", course, "utilization_percent") for index, course in run.gpus.items()
@@ -34,7 +34,7 @@ def utilization_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
     ]
     words = [f"{line.name} {units.number(line.band.overall or 0)} %" for line in lines]
     note = _gpus_unknown(run)
-    return Picture(
+    return Chart(
         _BUSY,
         f"Busy on average: {', '.join(words)}. {note}".strip(),
         draw(traces, xaxis=time.layout(), yaxis=axis("busy, %", range=[0, 101])),

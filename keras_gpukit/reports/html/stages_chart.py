@@ -5,9 +5,9 @@ from __future__ import annotations
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.picture import (
+from keras_gpukit.reports.html.chart import (
     COLORS,
-    Picture,
+    Chart,
     Table,
     Unknown,
     axis,
@@ -22,7 +22,7 @@ _STAGES = "Stages of the input pipeline"
 _MOST_STAGES = 30
 
 
-def stages_picture(run: RunReport) -> Picture | Unknown:
+def stages_chart(run: RunReport) -> Chart | Unknown:
     """The time of each stage per batch, starting with the one nearest to training."""
     record = run.summary.input.pipeline if run.summary.input else None
     if record is None or not record.stages:
@@ -71,7 +71,7 @@ def stages_picture(run: RunReport) -> Picture | Unknown:
         for stage, blamed in zip(stages, is_to_blame, strict=True)
     )
     heads = ("stage", "where", "work", "time per batch", "parallel", "buffered after", "")
-    return Picture(_STAGES, _stage_words(record), figure, Table(heads, rows))
+    return Chart(_STAGES, _stage_words(record), figure, Table(heads, rows))
 
 
 def _stage_words(record: PipelineRecord) -> str:

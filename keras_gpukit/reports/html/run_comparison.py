@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.picture import (
+from keras_gpukit.reports.html.chart import (
     DASHES,
     PALETTE,
-    Picture,
+    Chart,
     Table,
     Unknown,
     axis,
@@ -47,12 +47,12 @@ def runs_table(runs: Sequence[RunReport]) -> Table:
     )
 
 
-def step_times_picture(runs: Sequence[RunReport]) -> Picture | Unknown:
+def step_times_chart(runs: Sequence[RunReport]) -> Chart | Unknown:
     """The step times of those runs that have them over time, in one chart."""
     return _overlaid(runs, "Step times of the runs", "step_time_s", "ms per step", 1e3, "ms")
 
 
-def stalls_picture(runs: Sequence[RunReport]) -> Picture | Unknown:
+def stalls_chart(runs: Sequence[RunReport]) -> Chart | Unknown:
     """Their input stalls."""
     return _overlaid(runs, "Input stalls of the runs", "stall_fraction", "input stall, %", 1e2, "%")
 
@@ -83,7 +83,7 @@ def _row(run: RunReport) -> tuple[str, ...]:
 
 def _overlaid(
     runs: Sequence[RunReport], title: str, figure: str, heading: str, factor: float, unit: str
-) -> Picture | Unknown:
+) -> Chart | Unknown:
     from plotly import graph_objects as go
 
     drawn = [
@@ -119,4 +119,4 @@ def _overlaid(
         )
     drawing = draw(traces, xaxis=time.layout(), yaxis=axis(heading, rangemode="tozero"))
     table = Table(("run", f"lowest ({unit})", f"mean ({unit})", f"highest ({unit})"), tuple(rows))
-    return Picture(title, f"On average: {', '.join(means)}.", drawing, table)
+    return Chart(title, f"On average: {', '.join(means)}.", drawing, table)

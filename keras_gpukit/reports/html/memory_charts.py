@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_gpukit.records.report import Band, RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.picture import Picture, Unknown, axis, draw, label
+from keras_gpukit.reports.html.chart import Chart, Unknown, axis, draw, label
 from keras_gpukit.reports.html.reading_lines import (
     NO_READINGS,
     Line,
@@ -23,7 +23,7 @@ _DEVICES = "Memory of the devices"
 _HOST = "Memory of the host"
 
 
-def device_memory_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
+def device_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
     """What TensorFlow's allocators hold, what whole GPUs hold, and the limits."""
     lines: list[Line] = []
     limits: list[Line] = []
@@ -44,7 +44,7 @@ def device_memory_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
     return _memory(_DEVICES, lines, limits, time, "; ".join(words), because)
 
 
-def host_memory_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
+def host_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
     """What this process holds of the machine's memory."""
     if run.host is None:
         return Unknown(_HOST, NO_READINGS)
@@ -59,7 +59,7 @@ def host_memory_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
 
 def _memory(
     title: str, lines: list[Line], limits: list[Line], time: TimeAxis, words: str, because: str
-) -> Picture | Unknown:
+) -> Chart | Unknown:
     lines = [line for line in lines if line.is_known]
     if not are_enough(lines):
         return Unknown(title, because)
@@ -72,7 +72,7 @@ def _memory(
         for trace in traces_of(line, place, time, size, unit)
     ]
     traces += [_limit(line, time, size, unit) for line in limits]
-    return Picture(
+    return Chart(
         title,
         f"{words}." if words else "",
         draw(traces, xaxis=time.layout(), yaxis=axis(unit, rangemode="tozero")),

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.capture_tables import holdings_tables
-from keras_gpukit.reports.html.picture import (
+from keras_gpukit.reports.html.chart import (
     DASHES,
     PALETTE,
-    Picture,
+    Chart,
     Table,
     Unknown,
     axis,
@@ -21,7 +21,7 @@ from keras_gpukit.reports.html.picture import (
 _MEMORY = "Memory during the newest capture"
 
 
-def capture_memory_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
+def capture_memory_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
     """What each allocator held during the newest capture, and what its peak consisted of."""
     from plotly import graph_objects as go
 
@@ -63,4 +63,4 @@ def capture_memory_picture(captures: Sequence[CaptureReport]) -> Picture | Unkno
         for memory in memories[-1]
     ]
     more = tuple(holdings_tables(memories[-1]))
-    return Picture(_MEMORY, f"{'; '.join(words)}.", figure, Table(heads, rows), more)
+    return Chart(_MEMORY, f"{'; '.join(words)}.", figure, Table(heads, rows), more)

@@ -40,7 +40,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Chart:
     """One figure of the report.
 
     Attributes:

@@ -9,10 +9,10 @@ from keras_gpukit.records.profile import Part
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.capture_tables import captures_table, detail_tables
-from keras_gpukit.reports.html.picture import (
+from keras_gpukit.reports.html.chart import (
     COLORS,
     PATTERNS,
-    Picture,
+    Chart,
     Table,
     Unknown,
     axis,
@@ -38,7 +38,7 @@ _PARTS: dict[Part, str] = {
 }
 
 
-def captures_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
+def captures_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
     """The mean step of each capture by where its time went."""
     if not captures:
         return Unknown(
@@ -47,7 +47,7 @@ def captures_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
     drawn = [each for each in captures if each.profile and each.profile.parts_s][-_MOST_DRAWN:]
     figure = _bars(drawn) if drawn else None
     newest = drawn[-1] if drawn else None
-    return Picture(
+    return Chart(
         _CAPTURES,
         _words(captures, newest),
         figure,
@@ -56,7 +56,7 @@ def captures_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
     )
 
 
-def each_step_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
+def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
     """The steps of the newest capture that has several, one bar each."""
     several = [each for each in captures if each.profile and len(each.profile.each_step) > 1]
     if not several or several[-1].profile is None:
@@ -95,7 +95,7 @@ def each_step_picture(captures: Sequence[CaptureReport]) -> Picture | Unknown:
     newest = several[-1].capture
     told = newest.reason if newest else name
     words = f"From {units.duration(fastest)} to {units.duration(slowest)} a step ({told})."
-    return Picture(_EACH_STEP, words, figure, Table(("step", "time", *present), rows))
+    return Chart(_EACH_STEP, words, figure, Table(("step", "time", *present), rows))
 
 
 def _bars(captures: Sequence[CaptureReport]) -> str:

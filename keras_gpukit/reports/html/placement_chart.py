@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import RunReport
-from keras_gpukit.reports.html.picture import (
+from keras_gpukit.reports.html.chart import (
     PALETTE,
     PATTERNS,
-    Picture,
+    Chart,
     Table,
     Unknown,
     axis,
@@ -22,7 +22,7 @@ _MOST_TYPES = 12
 _MOST_FALLBACKS = 30
 
 
-def placement_picture(run: RunReport) -> Picture | Unknown:
+def placement_chart(run: RunReport) -> Chart | Unknown:
     """The commonest operations by device, and those that are not where they could be."""
     record = run.summary.operations
     if record is None or not record.operations:
@@ -64,7 +64,7 @@ def placement_picture(run: RunReport) -> Picture | Unknown:
     others = len(totals) - len(commonest)
     note = f"And {others:,} rarer types." if others else ""
     table = Table(("operation", *record.operations), rows, note)
-    return Picture(_PLACEMENT, _placement_words(record), figure, table, _fallbacks(record))
+    return Chart(_PLACEMENT, _placement_words(record), figure, table, _fallbacks(record))
 
 
 def _placement_words(record: PlacementRecord) -> str:
