@@ -22,6 +22,7 @@ from helpers.recorded_runs import (
     write_lines,
 )
 
+from keras_gpukit.records.capture import MissedCapture, ProfilerRecord
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
@@ -282,6 +283,16 @@ PROFILE = ProfileRecord(
     stages=(StageProfile("decode", "ParallelMapV2", 0.01, 0.9, 0.01),),
     problems=("Events were dropped.",),
 )
+
+
+def test_captures_that_were_not_started_are_shown_with_the_reason():
+    missed = MissedCapture("stall", "stalls rose", 812, "one of the kind ended shortly before")
+    summary = replace(SUMMARY, captures=ProfilerRecord(missed=(missed,)))
+    for captures in ((), (CaptureReport("one/vm", profile=PROFILE),)):
+        run = RunReport("logs", "completed", summary=summary, captures=captures)
+        page = Page(render(Report("logs", 0.0, "1", (run,))))
+        assert missed.because in page.words
+    assert "812" in page.words
 
 
 def test_captures_are_drawn_and_told():

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from keras_gpukit.records.capture import MissedCapture
 from keras_gpukit.records.profile import Part
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.capture_tables import captures_table, detail_tables
+from keras_gpukit.reports.html.capture_tables import captures_table, detail_tables, missed_table
 from keras_gpukit.reports.html.chart import (
     COLORS,
     PATTERNS,
@@ -38,8 +39,17 @@ _PARTS: dict[Part, str] = {
 }
 
 
-def captures_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
-    """The mean step of each capture by where its time went."""
+def captures_chart(
+    captures: Sequence[CaptureReport], missed: Sequence[MissedCapture] = ()
+) -> Chart | Unknown:
+    """The mean step of each capture by where its time went.
+
+    Args:
+        captures: What was captured.
+        missed: What was to be captured too.
+    """
+    if not captures and missed:
+        return Unknown(_CAPTURES, f"no capture was started: {missed[0].because}")
     if not captures:
         return Unknown(
             _CAPTURES, "nothing was captured; keras_gpukit.Profiler takes profiles of a few steps"
@@ -52,7 +62,10 @@ def captures_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
         _words(captures, newest),
         figure,
         captures_table(captures),
-        tuple(detail_tables(newest.profile)) if newest and newest.profile else (),
+        (
+            *((("Captures that were not started", missed_table(missed)),) if missed else ()),
+            *(detail_tables(newest.profile) if newest and newest.profile else ()),
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keras_gpukit.records.capture import MissedCapture
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.capture_charts import captures_chart, each_step_chart
@@ -111,11 +112,14 @@ def _run_charts(run: RunReport) -> Iterator[Chart | Unknown]:
     yield host_memory_chart(run, time)
     yield stages_chart(run)
     yield placement_chart(run)
-    yield from _capture_charts(run.captures)
+    profiler = run.summary.captures
+    yield from _capture_charts(run.captures, profiler.missed if profiler else ())
 
 
-def _capture_charts(captures: Sequence[CaptureReport]) -> Iterator[Chart | Unknown]:
-    yield captures_chart(captures)
+def _capture_charts(
+    captures: Sequence[CaptureReport], missed: Sequence[MissedCapture] = ()
+) -> Iterator[Chart | Unknown]:
+    yield captures_chart(captures, missed)
     if captures:
         yield each_step_chart(captures)
         yield capture_memory_chart(captures)
