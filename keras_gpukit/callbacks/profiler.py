@@ -6,25 +6,16 @@ import os
 import signal
 from collections.abc import Collection
 
-from keras_gpukit.arguments import (
-    check_flag,
-    check_number,
-    check_signal,
-    check_steps,
-    check_whole,
-)
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.errors import GPUKitError
-from keras_gpukit.profiling.capturing.recorder import Limits
+from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import put_signals_back
 from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.watching.call_frame import callbacks_of_fit
-from keras_gpukit.watching.captures import CaptureSettings, CaptureWatch
+from keras_gpukit.watching.captures import CaptureWatch
 from keras_gpukit.watching.session import Session
 
-# A capture of more steps takes seconds to gather and says no more.
-MOST_STEPS = 50
 ONLY_IN_FIT = "captures are of training steps, and this was no fit"
 
 
@@ -56,8 +47,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
             look at it.
         max_captures: Captures in a run.
         max_bytes: Disk space of all profiles in the log directory.
-        cooldown_s: For how long after a capture of something that goes wrong nothing that does
-            makes another.
+        cooldown_s: Minimum seconds between two captures triggered by anomalies.
 
     Attributes:
         summary: After the run, a `ProfilerRecord`.
@@ -90,30 +80,19 @@ class Profiler(WatchingCallback[ProfilerRecord]):
                 "Received: log_dir=None"
             )
         super().__init__(log_dir)
-        check_whole("steps", steps, most=MOST_STEPS)
-        check_steps("at_steps", at_steps)
-        check_whole("every_steps", every_steps, optional=True)
-        above_0, above_1 = "a number above 0", "a number above 1"
-        check_number("every_minutes", every_minutes, above_0, lambda v: v > 0, optional=True)
-        check_flag("on_demand", on_demand)
-        check_signal("signal_number", signal_number)
-        check_number("slower", slower, above_1, lambda v: v > 1, optional=True)
-        for name, fraction in (("stall_rise", stall_rise), ("utilization_drop", utilization_drop)):
-            within = "a number above 0 and below 1"
-            check_number(name, fraction, within, lambda v: 0 < v < 1, optional=True)
-        check_whole("max_captures", max_captures)
-        check_whole("max_bytes", max_bytes)
-        check_number("cooldown_s", cooldown_s, "a number from 0 on", lambda v: v >= 0)
         self._settings = CaptureSettings(
-            Limits(steps, max_captures, max_bytes, cooldown_s),
-            tuple(at_steps),
+            steps,
+            at_steps,
             every_steps,
             every_minutes,
             on_demand,
-            None if signal_number is None else signal.Signals(signal_number),
+            signal_number,
             slower,
             stall_rise,
             utilization_drop,
+            max_captures,
+            max_bytes,
+            cooldown_s,
         )
         self._yields = False
         self._captures: CaptureWatch | None = None

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from keras_gpukit.errors import logger
 from keras_gpukit.guard import Guard
 from keras_gpukit.profiling.capturing.anomalies import StepAnomalies, UtilizationAnomalies
-from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
+from keras_gpukit.profiling.capturing.recorder import Recorder
+from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import (
     EveryInterval,
     RequestFile,
     RequestSignal,
-    StepSchedule,
 )
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
@@ -25,21 +23,6 @@ from keras_gpukit.sensors.nvml import NVMLSensor
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.session import Session
 from keras_gpukit.watching.tensorboard_captures import TensorBoardCaptures
-
-
-@dataclass(frozen=True)
-class CaptureSettings:
-    """What captures are limited by, and what asks for them; see `Profiler`."""
-
-    limits: Limits
-    at_steps: tuple[int, ...]
-    every_steps: int | None
-    every_minutes: float | None
-    on_demand: bool
-    signal: signal.Signals | None
-    slower: float | None
-    stall_rise: float | None
-    utilization_drop: float | None
 
 
 class CaptureWatch:
@@ -64,8 +47,7 @@ class CaptureWatch:
         self._others = TensorBoardCaptures(callbacks_of_fit())
         self._recorder = Recorder(
             log_dir,
-            settings.limits,
-            StepSchedule(settings.at_steps, settings.every_steps),
+            settings,
             first_step=session.step,
             steps_per_execution=session.model.steps_per_execution,
             epoch_steps=epoch_steps,
@@ -133,17 +115,18 @@ class CaptureWatch:
             session.every_second("whether the time for a capture has come", look_at_clock)
 
     def _watch_signal(self, recorder: Recorder) -> None:
-        if self._settings.signal is None:
+        requested_by = self._settings.request_signal
+        if requested_by is None:
             return
         if threading.current_thread() is not threading.main_thread():
             logger.warning(
                 "keras_gpukit: %s asks for no capture: this fit is not on the main thread, the "
                 "only one that Python lets handle signals. Training goes on.",
-                self._settings.signal.name,
+                requested_by.name,
             )
             return
         self._request_signal = RequestSignal(
-            self._settings.signal, lambda reason: recorder.want("signal", reason)
+            requested_by, lambda reason: recorder.want("signal", reason)
         )
 
     def _watch_gpus(self, session: Session, recorder: Recorder) -> None:
