@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 
-from keras_gpukit.errors import logger
+from keras_gpukit.errors import GPUKitError, logger
 from keras_gpukit.guard import Guard
 from keras_gpukit.profiling.capturing.anomalies import StepAnomalies, UtilizationAnomalies
 from keras_gpukit.profiling.capturing.recorder import Recorder
@@ -26,27 +25,26 @@ from keras_gpukit.watching.tensorboard_captures import TensorBoardCaptures
 
 
 class CaptureWatch:
-    """Captures profiles in one `fit`.
+    """Captures profiles in one `fit`, into `<log_dir>/gpukit/plugins/profile`.
 
     Args:
-        session: The `fit`.
-        log_dir: Profiles go to `<log_dir>/gpukit/plugins/profile`.
+        session: The call; one that is no `fit` has no captures.
         settings: When, and within which limits.
         epoch_steps: Steps of an epoch, where that is known.
-
-    Raises:
-        GPUKitError: If the model has no step function that can be wrapped.
     """
 
     def __init__(
-        self, session: Session, log_dir: Path, settings: CaptureSettings, epoch_steps: int | None
+        self, session: Session, settings: CaptureSettings, epoch_steps: int | None
     ) -> None:
+        assert session.log_dir is not None
+        self._folder = session.log_dir / FOLDER
         self._settings = settings
         self._request_signal: RequestSignal | None = None
         self._nvml: NVMLSensor | None = None
+        self._unknown_because: str | None = None
         self._others = TensorBoardCaptures(callbacks_of_fit())
         self._recorder = Recorder(
-            log_dir,
+            session.log_dir,
             settings,
             first_step=session.step,
             steps_per_execution=session.model.steps_per_execution,
@@ -55,11 +53,18 @@ class CaptureWatch:
             kept_out_by=self._others.within,
             tell=lambda record: _write(session, record),
         )
-        self._watch_steps(session, self._recorder)
 
-    def start(self, session: Session, log_dir: Path) -> None:
-        """Starts to look for what asks for a capture between steps."""
-        self._watch_clock_and_file(session, self._recorder, log_dir)
+    def start(self, session: Session) -> None:
+        """Starts to mark steps, and to look for what asks for a capture between them."""
+        if session.phase != "fit":
+            self._unknown_because = "captures are of training steps, and this was no fit"
+            return
+        try:
+            self._watch_steps(session, self._recorder)
+        except GPUKitError as error:
+            self._unknown_because = str(error)
+            return
+        self._watch_clock_and_file(session, self._recorder)
         self._watch_signal(self._recorder)
         self._watch_gpus(session, self._recorder)
 
@@ -74,6 +79,8 @@ class CaptureWatch:
     @property
     def record(self) -> ProfilerRecord:
         """What became of the captures."""
+        if self._unknown_because is not None:
+            return ProfilerRecord(unknown_because=self._unknown_because)
         return self._recorder.record
 
     def amend_others(self) -> None:
@@ -96,9 +103,9 @@ class CaptureWatch:
         session.on_window("fit", on_window)
         session.around_steps(recorder.wrap, on_pause)
 
-    def _watch_clock_and_file(self, session: Session, recorder: Recorder, log_dir: Path) -> None:
+    def _watch_clock_and_file(self, session: Session, recorder: Recorder) -> None:
         if self._settings.on_demand:
-            request = RequestFile(log_dir / FOLDER / REQUEST_FILE)
+            request = RequestFile(self._folder / REQUEST_FILE)
 
             def look_for_file() -> None:
                 if (reason := request.due()) is not None:
