@@ -69,7 +69,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         cooldown_s: float = 60.0,
     ) -> None:
         if log_dir is None:
-            where = "a folder's path, which captures are written to"
+            where = "a folder's path: a capture has to be written somewhere"
             raise ValueError(f"`log_dir` must be {where}. Received: log_dir=None")
         super().__init__(log_dir)
         self._settings = CaptureSettings(
