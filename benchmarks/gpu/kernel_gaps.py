@@ -5,6 +5,8 @@ Read from the profile's own schema; nothing of keras_gpukit is in it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import tensorflow as tf
@@ -24,45 +26,57 @@ PS = 1e12
 """Picoseconds in a second."""
 
 
-class KernelGaps(Capture):
-    """Profiles a fit, marks its executions, and reads what ran on the GPU.
-
-    All figures are from the second execution's begin to the last one's.
+@dataclass(frozen=True)
+class Gaps:
+    """How a GPU idled, from the second execution's begin to the last one's.
 
     Attributes:
-        on_gpu: Whether the profile shows a GPU at all.
+        execution_s: Mean time from an execution's begin to the next one's.
+        idle_s: Mean time of an execution in which neither a kernel nor a copy ran; None without a
+            GPU in the profile.
+        idle_while_fetching: Share of the time in which the GPU idled and the host was inside
+            `IteratorGetNext`; None without a GPU in the profile.
+    """
+
+    execution_s: float
+    idle_s: float | None = None
+    idle_while_fetching: float | None = None
+
+
+class GapCapture(Capture):
+    """Profiles a fit, and marks its executions.
+
+    Attributes:
+        gaps: After the fit, how the GPU idled.
     """
 
     def on_train_end(self, logs: object = None) -> None:
         tf.profiler.experimental.stop()
         [path] = Path(self._folder.name).rglob("*.xplane.pb")
         self._events = read_host_events(path)
-        busy = read_gpu_spans(path)
+        self.gaps = gaps_of(self._events, read_gpu_spans(path))
         self._folder.cleanup()
-        marks = sorted(self._events[MARK])
-        self._executions = len(marks) - 2
-        self._whole = [(marks[1][0], marks[-1][0])]
-        self._idle = subtract(self._whole, busy)
-        self.on_gpu = bool(busy)
 
-    @property
-    def execution_s(self) -> float:
-        """Mean time from an execution's begin to the next one's."""
-        return seconds(self._whole) / self._executions
 
-    @property
-    def idle_s(self) -> float:
-        """Mean time of an execution in which neither a kernel nor a copy ran."""
-        return seconds(self._idle) / self._executions
+def gaps_of(events: Mapping[str, list[Span]], busy: list[Span]) -> Gaps:
+    """Returns how a GPU idled.
 
-    @property
-    def idle_while_fetching(self) -> float:
-        """Share of the time in which the GPU idled and the host was inside `IteratorGetNext`."""
-        fetching = union(
-            span for name, spans in self._events.items() if name.startswith(FETCH) for span in spans
-        )
-        not_fetching = subtract(self._idle, fetching)
-        return (seconds(self._idle) - seconds(not_fetching)) / seconds(self._whole)
+    Args:
+        events: What the host did, by name, with a mark around each execution.
+        busy: When something ran on the GPU, without overlaps.
+    """
+    marks = sorted(events[MARK])
+    executions = len(marks) - 2
+    whole = [(marks[1][0], marks[-1][0])]
+    execution_s = seconds(whole) / executions
+    if not busy:
+        return Gaps(execution_s)
+    idle = subtract(whole, busy)
+    fetching = union(
+        span for name, spans in events.items() if name.startswith(FETCH) for span in spans
+    )
+    idle_s, elsewhere_s = seconds(idle), seconds(subtract(idle, fetching))
+    return Gaps(execution_s, idle_s / executions, (idle_s - elsewhere_s) / seconds(whole))
 
 
 def read_gpu_spans(path: Path) -> list[Span]:

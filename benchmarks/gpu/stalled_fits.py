@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 import keras_gpukit as gpukit
-from benchmarks.gpu.kernel_gaps import KernelGaps, idle_between_kernels
+from benchmarks.gpu.kernel_gaps import GapCapture, idle_between_kernels
 from benchmarks.gpu.producers import make, transferred
 from benchmarks.gpu.work import TinyOperations, compiled
 from benchmarks.planted.known_times import FEATURES, READY
@@ -71,18 +71,18 @@ class Way:
         return self._each * min(max(executions, FEWEST), MOST)
 
     def _fit(self, model: Any, data: Any) -> dict[str, Any]:
-        stall, gaps = gpukit.InputStall(None), KernelGaps()
-        model.fit(data, verbose=0, callbacks=[stall, gaps])
-        record = stall.summary
+        stall, capture = gpukit.InputStall(None), GapCapture()
+        model.fit(data, verbose=0, callbacks=[stall, capture])
+        record, gaps = stall.summary, capture.gaps
         return {
             "reported": record.stall_fraction,
             "confidence": record.confidence,
             "mechanism": record.mechanism,
             "unknown_because": record.unknown_because,
             "step_ms": 1e3 * gaps.execution_s / self._each,
-            "idle_ms": 1e3 * gaps.idle_s / self._each if gaps.on_gpu else None,
-            "idle_while_fetching": gaps.idle_while_fetching if gaps.on_gpu else None,
-            "host_spans": gaps.stall(overlapping=self._each > 1),
+            "idle_ms": None if gaps.idle_s is None else 1e3 * gaps.idle_s / self._each,
+            "idle_while_fetching": gaps.idle_while_fetching,
+            "host_spans": capture.stall(overlapping=self._each > 1),
         }
 
 
