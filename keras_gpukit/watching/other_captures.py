@@ -17,7 +17,7 @@ from keras_gpukit.errors import give_up
 from keras_gpukit.profiling.capturing.marked_profile import LARGEST_AMENDED_BYTES, amend
 from keras_gpukit.profiling.capturing.profile_files import profile_files
 from keras_gpukit.watching.running_call import find_frame
-from keras_gpukit.writers.whole_file import replace_file
+from keras_gpukit.writers.whole_files import replace_file
 
 
 def callbacks_of_fit() -> tuple[Any, ...]:

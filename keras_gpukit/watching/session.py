@@ -11,10 +11,10 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.errors import give_up
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
@@ -23,10 +23,10 @@ from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, Throughpu
 from keras_gpukit.sensors.heartbeat import Heartbeat
 from keras_gpukit.sensors.sampling import SamplingThread
 from keras_gpukit.watching.environment import read_environment
+from keras_gpukit.watching.first_step import FirstStepHooks
+from keras_gpukit.watching.phase_steps import PhaseSteps
 from keras_gpukit.watching.running_call import RunningCall
 from keras_gpukit.watching.step_count import steps_so_far
-from keras_gpukit.watching.step_functions import StepFunctions
-from keras_gpukit.watching.step_records import breakdown, input_record
 from keras_gpukit.writers.run_log import RunLog
 
 SAMPLE_EVERY_S = 1.0
@@ -57,22 +57,17 @@ class Session:
         self._call = RunningCall(phase)
         self._log: RunLog | None = None
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
-        heartbeat = Heartbeat(SAMPLE_EVERY_S)
-        self._step_functions = StepFunctions(
-            model,
-            phase,
-            self.first_step,
-            lambda window: self.record("steps", window, window.step),
-            lambda: self._call.over,
-            self.wall,
-            heartbeat.stopped_since,
-        )
+        self._heartbeat = Heartbeat(SAMPLE_EVERY_S)
+        self._first_step_hooks = FirstStepHooks()
+        self._on_error: list[Callable[[BaseException], None]] = []
         self._members: list[Callable[[Session], None]] = []
         self._recurring_s = 0.0
         self._once_s = 0.0
+        # The call's own now: the sampling thread asks for its step.
+        self._phases = {phase: self._make_steps(phase)}
         self._lock = threading.RLock()
         self.every_second("whether the run goes on", lambda: self.end_if_over(wait=False))
-        self.every_second("whether the process stood still", heartbeat.beat)
+        self.every_second("whether the process stood still", self._heartbeat.beat)
 
     def start(self) -> None:
         """Starts the threads. The session can be found and ended before this."""
@@ -88,8 +83,7 @@ class Session:
     @property
     def step(self) -> int:
         """Global step."""
-        clock = self._step_functions.clocks.get(self.phase)
-        return self.first_step if clock is None else clock.step
+        return self._phases[self.phase].step
 
     @property
     def in_steps(self) -> bool:
@@ -101,14 +95,15 @@ class Session:
         """Recurring overhead so far: training thread time, and processor time alongside it."""
         log = self._log
         writing_s = log.cpu_s - log.opening_cpu_s if log else 0.0
-        timing_s = self._step_functions.overhead_s
+        timing_s = sum(steps.recurring_s for steps in self._phases.values())
         return self._recurring_s + self._sampler.cpu_s + writing_s + timing_s
 
     @property
     def startup_s(self) -> float:
         """Overhead that came once, in the same measure."""
         opening_s = self._log.opening_cpu_s if self._log else 0.0
-        return self._once_s + self._step_functions.startup_s + opening_s
+        timing_s = sum(steps.startup_s for steps in self._phases.values())
+        return self._once_s + self._first_step_hooks.spent_s + timing_s + opening_s
 
     def add_cost(self, spent_s: float, *, once: bool) -> None:
         """Counts time that a callback spent on the training thread."""
@@ -131,23 +126,23 @@ class Session:
 
     def on_window(self, phase: Phase, action: Callable[[StepWindow], None]) -> None:
         """Has a phase's steps timed, and calls with each finished window of them."""
-        self._step_functions.watch(phase, action)
+        self._steps_of(phase).watch(action)
 
     def around_steps(
         self, around: Callable[[StepFunction], StepFunction], on_pause: Callable[[], None]
     ) -> None:
-        """Puts something around each step of the call; see `StepFunctions.surround`."""
-        self._step_functions.surround(self.phase, around, on_pause)
+        """Puts something around each step of the call; see `PhaseSteps.surround`."""
+        self._steps_of(self.phase).surround(around, on_pause)
 
     def on_first_step(self, before: Callable[[], None], after: Callable[[], None]) -> None:
         """Calls right before and after the first step of the call, also if the step raises."""
-        self._step_functions.first_call.before.append(before)
-        self._step_functions.first_call.after.append(after)
-        self._step_functions.watch(self.phase, lambda window: None)
+        self._first_step_hooks.before.append(before)
+        self._first_step_hooks.after.append(after)
+        self.on_window(self.phase, lambda window: None)
 
     def on_error(self, action: Callable[[BaseException], None]) -> None:
         """Calls with the exception by which a step of the call ends it."""
-        self._step_functions.on_error.append(action)
+        self._on_error.append(action)
 
     def every_second(self, name: str, action: Callable[[], None]) -> None:
         """Calls about once a second, on another thread.
@@ -164,7 +159,17 @@ class Session:
 
     def requested(self) -> None:
         """`predict` asks for a batch, which it fetches outside its step function."""
-        self._step_functions.request_meter.requested()
+        self._steps_of("predict").requested()
+
+    def note_finished(self, phase: Phase, by: object) -> None:
+        """The results of a phase's next step are there; any thread may say so.
+
+        Args:
+            phase: What the step belongs to.
+            by: The callback that reports it.
+        """
+        if phase in self._phases:
+            self._phases[phase].note_finished(by)
 
     def pause(self, batch_ended_s: float) -> None:
         """Steps are interrupted, by an epoch's end or a validation.
@@ -173,47 +178,27 @@ class Session:
             batch_ended_s: When Keras reported the end of the last batch.
         """
         self.wall.batch_ended_s = batch_ended_s
-        self._step_functions.pause(self.phase)
+        self._steps_of(self.phase).pause()
 
     def end_phase(self, phase: Phase) -> None:
         """A phase is over: its last window ends, and its step function is restored."""
-        self._step_functions.unwatch(phase)
+        self._steps_of(phase).restore()
 
     def steps(self, phase: Phase) -> int:
         """Steps of a phase that ran."""
-        clock = self._step_functions.clocks.get(phase)
-        if clock is None:
-            return 0
-        # The last execution over a pipeline may have been a shorter one: the optimizer knows,
-        # unless it counts something else.
-        counted = steps_so_far(self.model) - self.first_step
-        spare_steps = (clock.steps_per_execution - 1) * clock.pipelines
-        fits = phase == "fit" and 0 <= clock.steps - counted <= spare_steps
-        return counted if fits else clock.steps
-
-    def executions(self, phase: Phase) -> int:
-        """Calls of a phase's step function, of `steps_per_execution` steps each."""
-        clock = self._step_functions.clocks.get(phase)
-        return 0 if clock is None else clock.calls
+        return self._steps_of(phase).steps
 
     def step_time_s(self, phase: Phase) -> float | None:
         """Mean step time of a phase."""
-        return self._step_functions.totals(phase).step_time_s
+        return self._steps_of(phase).step_time_s
 
     def throughput(self, phase: Phase) -> ThroughputRecord:
         """Step times and rates of a phase."""
-        wall_s = self.wall.total_s if phase == self.phase else None
-        return self._step_functions.totals(phase).throughput(self.steps(phase), wall_s)
+        return self._steps_of(phase).throughput()
 
     def input(self, phase: Phase) -> InputRecord:
         """The input wait of a phase."""
-        clock = self._step_functions.clocks.get(phase)
-        totals = self._step_functions.totals(phase)
-        record = input_record(totals, clock, self._step_functions.pipelines.get(phase))
-        if phase != self.phase or phase == "predict":
-            return record
-        parts = breakdown(self.wall, clock, self.steps(phase), record.wait_s)
-        return replace(record, breakdown=parts)
+        return self._steps_of(phase).input()
 
     def join(self, leave: Callable[[Session], None]) -> None:
         """Takes a callback in.
@@ -264,7 +249,9 @@ class Session:
             raise
 
     def _end_parts(self) -> None:
-        self._step_functions.restore()
+        for steps in self._phases.values():
+            steps.restore()
+        self._first_step_hooks.close()
         with contextlib.suppress(RuntimeError):  # an interrupt came before the thread started
             self._sampler.stop()
         if self._log is not None:
@@ -272,9 +259,37 @@ class Session:
         self.is_open = False
         self._call.forget()
         # References to the session, and cycles within it, must not keep the run's data alive.
-        self._step_functions.release()
+        for steps in self._phases.values():
+            steps.release()
+        self._on_error.clear()
         if _sessions.get((id(self.model), self.log_dir)) is self:
             del _sessions[id(self.model), self.log_dir]
+
+    def _steps_of(self, phase: Phase) -> PhaseSteps:
+        if phase not in self._phases:
+            self._phases[phase] = self._make_steps(phase)
+        return self._phases[phase]
+
+    def _make_steps(self, phase: Phase) -> PhaseSteps:
+        own = phase == self.phase
+        return PhaseSteps(
+            self.model,
+            phase,
+            self.first_step,
+            on_window=lambda window: self.record("steps", window, window.step),
+            on_error=self._tell_error,
+            stood_still_since=self._heartbeat.stopped_since,
+            is_over=lambda: self._call.over,
+            wall=self.wall if own else None,
+            first_call=self._first_step_hooks if own else None,
+        )
+
+    def _tell_error(self, error: BaseException) -> None:
+        for action in tuple(self._on_error):
+            try:
+                action(error)
+            except Exception as failure:
+                give_up("Reading a step's error", failure, "It is not reported.")
 
 
 _sessions: dict[tuple[int, Path | None], Session] = {}

@@ -34,7 +34,7 @@ def test_an_interrupt_between_wrapping_and_noting_it_is_undone(tmp_path):
     # The lines in which a step function is wrapped and restored, each of them.
     interrupts = _interrupts()
     trials = interrupts.Trials(tmp_path)
-    lines = trials.lines_in("step_functions.py", ("_replace", "unwatch"))
+    lines = trials.lines_in("step_function.py", ("replace", "restore"))
     assert len(lines) > 10
     assert [left for line in lines for left in trials.left_behind(line)] == []
 
