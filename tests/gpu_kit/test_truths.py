@@ -46,8 +46,9 @@ def test_without_a_gpu_idle_time_is_unknown(tmp_path):
 
 def test_idle_time_between_kernels_is_a_share_of_the_time(tmp_path):
     capture = Capture()
+    gpu = capture.gpu()
     for begin in (0, 3, 9):
-        capture.gpu().event("Stream #14(Kernel)", "sin", begin, 1)
+        gpu.event("Stream #14(Kernel)", "sin", begin, 1)
 
     assert idle_between_kernels(capture.save(tmp_path)) == pytest.approx(0.7)
 
@@ -68,7 +69,8 @@ def test_a_steps_least_work_counts_products_activations_and_weights():
 
 
 def test_a_model_starts_from_the_same_weights_each_time():
-    first, second = (cases(small=True)["dense"].compiled().get_weights() for _ in range(2))
-
+    first = cases(small=True)["dense"].compiled().get_weights()
     keras.utils.set_random_seed(1)
+    second = cases(small=True)["dense"].compiled().get_weights()
+
     assert all((one == other).all() for one, other in zip(first, second, strict=True))
