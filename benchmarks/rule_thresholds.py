@@ -1,6 +1,6 @@
 """The figures behind thresholds of rules: buffers of stalled runs, ready batches, tiny steps.
 
-    python benchmarks/rule_thresholds.py --json benchmarks/results/rule_thresholds.json
+python benchmarks/rule_thresholds.py --json benchmarks/results/rule_thresholds.json
 """
 
 from __future__ import annotations
