@@ -27,7 +27,7 @@ import keras
 import numpy as np
 
 import keras_gpukit as gpukit
-from keras_gpukit.watching import session
+from keras_gpukit.watching import open_session
 
 PACKAGE = str(Path(gpukit.__file__).parent)
 BATCHES = 6
@@ -126,9 +126,9 @@ class Trials:
         left = [each.name for each in threading.enumerate() if each.name.startswith("gpukit")]
         if left:
             yield f"{tracer.place}: threads {left}"
-        if session._sessions:
-            yield f"{tracer.place}: sessions {len(session._sessions)}"
-            session._end_all()
+        if open_session._open:
+            yield f"{tracer.place}: sessions {len(open_session._open)}"
+            open_session.end_all()
         for name in ("train_function", "test_function"):
             if hasattr(getattr(self.model, name), "__wrapped__"):
                 yield f"{tracer.place}: {name} is wrapped"

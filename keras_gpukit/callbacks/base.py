@@ -1,4 +1,4 @@
-"""What every callback of this package shares: it passes Keras' events on to its member."""
+"""What every callback of this package shares: it passes Keras' events on to its lifecycle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import keras
 
 from keras_gpukit.arguments import check_log_dir
 from keras_gpukit.records.steps import Phase
-from keras_gpukit.watching.member import Member
+from keras_gpukit.watching.lifecycle import Lifecycle
 from keras_gpukit.watching.session import Session
 
 R = TypeVar("R")
@@ -35,13 +35,13 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
         super().__init__()
         self._log_dir = check_log_dir(log_dir)
-        self.member = Member(type(self).__name__, self._log_dir, self.begin, self.end)
+        self.lifecycle = Lifecycle(type(self).__name__, self._log_dir, self.begin, self.end)
         self._summary: R | None = None
 
     @property
     def summary(self) -> R | None:
         """What was measured; None before the first run."""
-        self.member.end_if_over()
+        self.lifecycle.end_if_over()
         return self._summary
 
     def begin(self, session: Session, phase: Phase) -> None:
@@ -54,44 +54,54 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Joins the session."""
-        self.member.enter(self.model, "fit")
+        self.lifecycle.enter(self.model, "fit")
 
     def on_train_end(self, logs: Any = None) -> None:
         """Makes the summary."""
-        self.member.exit("fit")
+        self.lifecycle.exit("fit")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Notes that a pipeline starts."""
-        self.member.epoch_begins()
+        self.lifecycle.epoch_begins()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Ends the window of steps."""
-        self.member.epoch_ends()
+        self.lifecycle.epoch_ends()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Nothing; Keras' own calls another function that does nothing, at each step."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes when: what comes between the last batch and the epoch's end is Keras' own."""
-        self.member.batch_ended_s = perf_counter()
+        self.lifecycle.batch_ended_s = perf_counter()
+        self._note_finished("fit")
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Notes that a step's results are there."""
+        self._note_finished("evaluate")
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session, or notes a validation inside it."""
-        self.member.enter(self.model, "evaluate")
+        self.lifecycle.enter(self.model, "evaluate")
 
     def on_test_end(self, logs: Any = None) -> None:
         """Makes the summary."""
-        self.member.exit("evaluate")
+        self.lifecycle.exit("evaluate")
 
     def on_predict_begin(self, logs: Any = None) -> None:
         """Joins the session."""
-        self.member.enter(self.model, "predict")
+        self.lifecycle.enter(self.model, "predict")
 
     def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Notes that a batch is asked for: `predict` fetches it outside its step function."""
-        if self.member.session is not None:
-            self.member.session.requested()
+        if self.lifecycle.session is not None:
+            self.lifecycle.session.requested()
 
     def on_predict_end(self, logs: Any = None) -> None:
         """Makes the summary."""
-        self.member.exit("predict")
+        self.lifecycle.exit("predict")
+
+    def _note_finished(self, phase: Phase) -> None:
+        session = self.lifecycle.session
+        if session is not None:
+            session.note_finished(phase, self.lifecycle)

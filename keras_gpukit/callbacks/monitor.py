@@ -13,6 +13,7 @@ from keras_gpukit.callbacks.input_stall import InputStall
 from keras_gpukit.callbacks.profiler import Profiler
 from keras_gpukit.callbacks.throughput import Throughput
 from keras_gpukit.callbacks.utilization import Utilization
+from keras_gpukit.records.names import FINDINGS, OVERHEAD, SETUP
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.reports.console import print_summary
@@ -61,40 +62,34 @@ class Monitor(WatchingCallback[RunSummary]):
         self._memory = GPUMemory(None)
         self._utilization = Utilization(None)
         self._placement = DevicePlacement(None)
-        self._parts: tuple[WatchingCallback[Any], ...] = (
-            self._throughput,
-            self._input_stall,
-            self._memory,
-            self._utilization,
-            self._placement,
-        )
+        self._parts: list[WatchingCallback[Any]] = [self._throughput, self._input_stall]
+        self._parts += [self._memory, self._utilization, self._placement]
         self._profiler: Profiler | None = None
         if self._log_dir is not None:
             self._profiler = Profiler.on_demand_only(self._log_dir)
-            self._parts = (*self._parts, self._profiler)
-        self.member.parts = tuple(part.member for part in self._parts)
+            self._parts.append(self._profiler)
+        self.lifecycle.parts = tuple(part.lifecycle for part in self._parts)
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts every measurement."""
         if phase == session.phase:
             self._summary = None
         for part in self._parts:
-            part.member.guard(part.begin, session, phase)
+            part.lifecycle.guard(part.begin, session, phase)
         if phase == session.phase:
             session.record("environment", session.environment, session.step)
-            session.values(session.step, {"setup": environment_markdown(session.environment)})
+            session.values(session.step, {SETUP: environment_markdown(session.environment)})
             self._write_overhead(session, phase)
 
     def end(self, session: Session, phase: Phase) -> None:
         """Ends every measurement; at the run's end, judges."""
         for part in self._parts:
-            part.member.guard(part.end, session, phase)
+            part.lifecycle.guard(part.end, session, phase)
         if phase != session.phase:
             return
-        summary = self._sum_up(session)
-        summary = replace(summary, verdict=judge(summary))
-        self._summary = summary
-        session.values(session.step, {"findings": markdown(summary)})
+        measured = self._sum_up(session)
+        self._summary = summary = replace(measured, verdict=judge(measured))
+        session.values(session.step, {FINDINGS: markdown(summary)})
         session.record("summary", summary, session.step)
         if summary.ending == "completed" and self._prints(phase):
             print_summary(summary)
@@ -119,8 +114,7 @@ class Monitor(WatchingCallback[RunSummary]):
 
     def _prints(self, phase: Phase) -> bool:
         if self.verbose == "auto":
-            params: dict[str, Any] = self.params or {}
-            return phase == "fit" and bool(params.get("verbose", 1))
+            return phase == "fit" and bool((self.params or {}).get("verbose", 1))
         return bool(self.verbose)
 
     def _write_overhead(self, session: Session, phase: Phase) -> None:
@@ -130,7 +124,7 @@ class Monitor(WatchingCallback[RunSummary]):
             nonlocal written_s
             cost_s = session.overhead_s - written_s
             written_s += cost_s
-            tags = {"gpukit/overhead_us": cost_s / window.steps * 1e6}
+            tags = {OVERHEAD: cost_s / window.steps * 1e6}
             session.values(window.step, tags, window.time_s)
 
         session.on_window(phase, on_window)

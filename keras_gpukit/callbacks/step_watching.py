@@ -23,7 +23,7 @@ class StepWatchingCallback(WatchingCallback[R]):
     @property
     def validation(self) -> R | None:
         """The same of the validation within a `fit`; None where there was none."""
-        self.member.end_if_over()
+        self.lifecycle.end_if_over()
         return self._validation
 
     def tags(self, window: StepWindow) -> dict[str, float | None]:

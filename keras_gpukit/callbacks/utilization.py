@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.errors import give_up
+from keras_gpukit.guard import Guard
 from keras_gpukit.records.machine import GPUSample, UtilizationRecord
+from keras_gpukit.records.names import (
+    GPU_FIGURES,
+    HOST_CPU,
+    HOST_DISK_READS,
+    HOST_MEMORY,
+    gpu_tag,
+)
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.host import HostSensor, summarize_host
-from keras_gpukit.sensors.nvml import GPUStatistics, NVMLSensor
-from keras_gpukit.sensors.statistics import Gauges
+from keras_gpukit.sensors.nvml import NVMLSensor
+from keras_gpukit.sensors.statistics import Gauges, GPUStatistics
 from keras_gpukit.watching.session import SAMPLE_EVERY_S, Session
 
 
@@ -66,21 +73,18 @@ class Utilization(WatchingCallback[UtilizationRecord]):
         )
 
     def _begin_gpus(self, session: Session) -> None:
-        try:
+        with Guard("Reading GPUs through NVML", "Their utilization is unknown.") as guard:
             self._nvml = nvml = NVMLSensor(session.environment.gpus)
-        except Exception as error:
-            self._gpus_unknown_because = f"NVML: {error}"
-            give_up("Reading GPUs through NVML", error, "Their utilization is unknown.")
-        else:
             session.every_second("GPUs through NVML", lambda: self._sample_gpus(session, nvml))
+        self._gpus_unknown_because = guard.failed_because
 
     def _sample_host(self, session: Session, host: HostSensor) -> None:
         sample = host.read()
         self._host_gauges.add(sample)
         tags = {
-            "host/cpu_percent": sample.cpu_percent,
-            "host/memory_bytes": sample.memory_bytes,
-            "host/disk_read_bytes_per_s": sample.disk_read_bytes_per_s,
+            HOST_CPU: sample.cpu_percent,
+            HOST_MEMORY: sample.memory_bytes,
+            HOST_DISK_READS: sample.disk_read_bytes_per_s,
         }
         session.values(session.step, tags)
         session.record("host", sample, session.step)
@@ -93,14 +97,10 @@ class Utilization(WatchingCallback[UtilizationRecord]):
 
 
 def _gpu_tags(sample: GPUSample) -> dict[str, float | None]:
-    shown = (
-        "utilization_percent",
-        "memory_used_bytes",
-        "power_watts",
-        "temperature_celsius",
-    )
     readings = asdict(sample)
-    tags: dict[str, float | None] = {f"gpu/{sample.index}/{name}": readings[name] for name in shown}
+    tags: dict[str, float | None] = {
+        gpu_tag(sample.index, name): readings[name] for name in GPU_FIGURES
+    }
     if sample.throttle_reasons is not None:
-        tags[f"gpu/{sample.index}/throttled"] = float(bool(sample.throttle_reasons))
+        tags[gpu_tag(sample.index, "throttled")] = float(bool(sample.throttle_reasons))
     return tags

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from keras_gpukit.errors import give_up
+from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import Meter
 from keras_gpukit.input_wait.request_meter import RequestMeter
@@ -39,6 +40,7 @@ class StepClock:
         accepts: Whether steps fed from a source are timed; others are only passed on.
         stood_still_since: Whether the process stood still since a moment of the clock; then it is
             unknown what waited for what.
+        device: What the device hides of the wait; None where it works within the calls.
         now: The clock, in seconds.
     """
 
@@ -56,6 +58,7 @@ class StepClock:
         around_first_call: AbstractContextManager[Any] | None = None,
         accepts: Callable[[Any], bool] = lambda source: True,
         stood_still_since: Callable[[float], bool] = lambda moment_s: False,
+        device: DeviceWork | None = None,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.pipelines = 0
@@ -76,6 +79,7 @@ class StepClock:
             wall=wall,
             examples=examples,
             stood_still_since=stood_still_since,
+            device=device,
         )
         self._on_error = on_error
         self._wall = wall

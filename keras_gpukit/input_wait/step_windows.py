@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import Meter, Stretch, WaitReading
 from keras_gpukit.input_wait.totals import StepTotals
@@ -73,6 +74,7 @@ class StepWindows:
         examples: Counts examples; None where they are not counted.
         stood_still_since: Whether the process stood still since a moment of the clock; then it is
             unknown what waited for what.
+        device: What the device hides of the wait; None where it works within the calls.
 
     Attributes:
         meter: The current pipeline's; None without one.
@@ -92,6 +94,7 @@ class StepWindows:
         wall: WallTime | None,
         examples: ExampleCounter | None,
         stood_still_since: Callable[[float], bool],
+        device: DeviceWork | None = None,
     ) -> None:
         self.meter: Meter | None = None
         self.unknown_because: str | None = None
@@ -105,6 +108,7 @@ class StepWindows:
         self._wall = wall
         self._examples = examples
         self._stood_still_since = stood_still_since
+        self._device = device
         # Of several steps in a call, all but the first belong to the call after the stretch.
         steps = READ_EVERY_STEPS - (steps_per_execution - 1)
         self._most_calls_to_a_reading = max(1, steps // steps_per_execution)
@@ -244,9 +248,19 @@ class StepWindows:
         taken, self._taken = self._taken, []
         reading = WaitReading(None)
         if self.meter is not None:
-            reading = self.meter.read(taken, stretch)
+            reading = self._exposed(self.meter, self.meter.read(taken, stretch), stretch)
         if stood_still:
             reading = WaitReading(None, unknown_because="the process stood still")
         if reading.unknown_because is not None:
             self.unknown_because = reading.unknown_because
         return reading
+
+    def _exposed(self, meter: Meter, reading: WaitReading, stretch: Stretch) -> WaitReading:
+        """Takes off what the device hides."""
+        if self._device is None or reading.wait_s is None:
+            return reading
+        exposed = self._device.exposed(reading, stretch, self._calls.before)
+        if exposed is None:
+            meter.confidence = "upper bound"
+            return reading
+        return exposed

@@ -6,9 +6,8 @@ from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.pipeline import PythonSourceRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.evidence import percent
 from keras_gpukit.rules.input_advice import GENERAL, advice_for, bottleneck
-from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule
+from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, percent
 
 WARNING_FRACTION = 0.10
 CRITICAL_FRACTION = 0.20

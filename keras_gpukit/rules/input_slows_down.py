@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeSeriesPoint
-from keras_gpukit.rules.evidence import percent
 from keras_gpukit.rules.input_bound import SHORTEST_WAIT_S
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, percent
 
 MINIMUM_POINTS = 10
 MINIMUM_STEPS = 10

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from keras_gpukit.errors import give_up
+from keras_gpukit.guard import Guard
 
 Task = Callable[[], None]
 # A driver that hangs must not keep `fit` from returning.
@@ -55,11 +55,10 @@ class SamplingThread:
 
     def _call(self, task: tuple[str, Task]) -> None:
         name, function = task
-        try:
+        with Guard(f"Reading {name}", "It is not read again in this run.") as guard:
             function()
-        except Exception as error:
+        if guard.failed_because is not None:
             self._tasks = [other for other in self._tasks if other is not task]
-            give_up(f"Reading {name}", error, "It is not read again in this run.")
 
     def _run(self) -> None:
         while not self._stopping.wait(self.interval_s):

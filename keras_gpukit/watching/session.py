@@ -5,16 +5,14 @@ One clock around each step function, one writer thread, one sampling thread.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
-import threading
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.distribute.worker import this_worker
+from keras_gpukit.guard import Guard
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
@@ -22,18 +20,19 @@ from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, ThroughputRecord
 from keras_gpukit.sensors.heartbeat import Heartbeat
 from keras_gpukit.sensors.sampling import SamplingThread
+from keras_gpukit.watching.call_frame import CallFrame, callback_list
+from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import read_environment
-from keras_gpukit.watching.running_call import RunningCall
+from keras_gpukit.watching.first_step import FirstStepHooks
+from keras_gpukit.watching.phase_steps import PhaseSteps
 from keras_gpukit.watching.step_count import steps_so_far
-from keras_gpukit.watching.step_functions import StepFunctions
-from keras_gpukit.watching.step_records import breakdown, input_record
 from keras_gpukit.writers.run_log import RunLog
 
 SAMPLE_EVERY_S = 1.0
 
 
 class Session:
-    """One watched call. Callbacks join it, and the last one to leave ends it.
+    """One watched call, as the callbacks that share it see it.
 
     Args:
         model: The model that is run.
@@ -53,31 +52,27 @@ class Session:
         self.ending: Ending = "completed"
         self.first_step = steps_so_far(model)
         self.wall = WallTime("callbacks" if phase == "fit" else "epoch start")
-        self.is_open = True
-        self._call = RunningCall(phase)
+        self._frame = CallFrame(phase)
+        self._callback_list = CallbackListWatch(
+            callback_list(phase), self._tell_error, lambda: self.wall.turn("epoch start")
+        )
         self._log: RunLog | None = None
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
-        heartbeat = Heartbeat(SAMPLE_EVERY_S)
-        self._step_functions = StepFunctions(
-            model,
-            phase,
-            self.first_step,
-            lambda window: self.record("steps", window, window.step),
-            lambda: self._call.over,
-            self.wall,
-            heartbeat.stopped_since,
-        )
-        self._members: list[Callable[[Session], None]] = []
+        self._heartbeat = Heartbeat(SAMPLE_EVERY_S)
+        self._first_step_hooks = FirstStepHooks()
+        self._on_error: list[Callable[[BaseException], None]] = []
+        self._error: BaseException | None = None
         self._recurring_s = 0.0
         self._once_s = 0.0
-        self._lock = threading.RLock()
-        self.every_second("whether the run goes on", lambda: self.end_if_over(wait=False))
-        self.every_second("whether the process stood still", heartbeat.beat)
+        # The call's own now: the sampling thread asks for its step.
+        self._phases = {phase: self._make_steps(phase)}
+        self.every_second("whether the process stood still", self._heartbeat.beat)
 
     def start(self) -> None:
-        """Starts the threads. The session can be found and ended before this."""
+        """Starts the threads. The session can be found and closed before this."""
+        self._callback_list.start()
         if self.log_dir is not None:
-            self._log = RunLog(self.log_dir)
+            self._log = RunLog(self.log_dir, this_worker(self.model))
         self._sampler.start()
 
     @functools.cached_property
@@ -88,8 +83,12 @@ class Session:
     @property
     def step(self) -> int:
         """Global step."""
-        clock = self._step_functions.clocks.get(self.phase)
-        return self.first_step if clock is None else clock.step
+        return self._phases[self.phase].step
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the call has ended, though callbacks may not have been told."""
+        return self._frame.over
 
     @property
     def in_steps(self) -> bool:
@@ -101,14 +100,15 @@ class Session:
         """Recurring overhead so far: training thread time, and processor time alongside it."""
         log = self._log
         writing_s = log.cpu_s - log.opening_cpu_s if log else 0.0
-        timing_s = self._step_functions.overhead_s
+        timing_s = sum(steps.recurring_s for steps in self._phases.values())
         return self._recurring_s + self._sampler.cpu_s + writing_s + timing_s
 
     @property
     def startup_s(self) -> float:
         """Overhead that came once, in the same measure."""
         opening_s = self._log.opening_cpu_s if self._log else 0.0
-        return self._once_s + self._step_functions.startup_s + opening_s
+        timing_s = sum(steps.startup_s for steps in self._phases.values())
+        return self._once_s + self._first_step_hooks.spent_s + timing_s + opening_s
 
     def add_cost(self, spent_s: float, *, once: bool) -> None:
         """Counts time that a callback spent on the training thread."""
@@ -131,23 +131,26 @@ class Session:
 
     def on_window(self, phase: Phase, action: Callable[[StepWindow], None]) -> None:
         """Has a phase's steps timed, and calls with each finished window of them."""
-        self._step_functions.watch(phase, action)
+        self._steps_of(phase).watch(action)
 
     def around_steps(
         self, around: Callable[[StepFunction], StepFunction], on_pause: Callable[[], None]
     ) -> None:
-        """Puts something around each step of the call; see `StepFunctions.surround`."""
-        self._step_functions.surround(self.phase, around, on_pause)
+        """Puts something around each step of the call; see `PhaseSteps.surround`."""
+        self._steps_of(self.phase).surround(around, on_pause)
 
     def on_first_step(self, before: Callable[[], None], after: Callable[[], None]) -> None:
         """Calls right before and after the first step of the call, also if the step raises."""
-        self._step_functions.first_call.before.append(before)
-        self._step_functions.first_call.after.append(after)
-        self._step_functions.watch(self.phase, lambda window: None)
+        self._first_step_hooks.before.append(before)
+        self._first_step_hooks.after.append(after)
+        self.on_window(self.phase, lambda window: None)
 
     def on_error(self, action: Callable[[BaseException], None]) -> None:
-        """Calls with the exception by which a step of the call ends it."""
-        self._step_functions.on_error.append(action)
+        """Calls with the exception by which a step or a callback ends the call.
+
+        What is raised elsewhere, as when Keras makes an iterator of the data, is not known.
+        """
+        self._on_error.append(action)
 
     def every_second(self, name: str, action: Callable[[], None]) -> None:
         """Calls about once a second, on another thread.
@@ -164,143 +167,112 @@ class Session:
 
     def requested(self) -> None:
         """`predict` asks for a batch, which it fetches outside its step function."""
-        self._step_functions.request_meter.requested()
+        self._steps_of("predict").requested()
 
-    def pause(self, batch_ended_s: float) -> None:
-        """Steps are interrupted, by an epoch's end or a validation.
+    def note_finished(self, phase: Phase, by: object) -> None:
+        """The results of a phase's next step are there; any thread may say so.
+
+        Args:
+            phase: What the step belongs to.
+            by: The callback that reports it.
+        """
+        if phase in self._phases:
+            self._phases[phase].note_finished(by)
+
+    def epoch_begins(self) -> None:
+        """A callback is called at the begin of an epoch; others may follow."""
+        if not self._callback_list.sees_epochs:
+            self.wall.turn("epoch start")
+
+    def epoch_ends(self, batch_ended_s: float) -> None:
+        """A callback is called at the end of an epoch; others may have been before.
 
         Args:
             batch_ended_s: When Keras reported the end of the last batch.
         """
-        self.wall.batch_ended_s = batch_ended_s
-        self._step_functions.pause(self.phase)
+        self._pause(batch_ended_s)
+        self.wall.turn("callbacks", self._callback_list.epoch_ended_s)
+
+    def validation_begins(self, batch_ended_s: float) -> None:
+        """A validation inside `fit` begins."""
+        self._pause(batch_ended_s)
+        self.wall.turn("validation")
+
+    def validation_ends(self) -> None:
+        """A validation inside `fit` ended."""
+        self.wall.turn("other")
+
+    def leaves(self, phase: Phase) -> None:
+        """A callback leaves at the end of a phase."""
+        if phase == self.phase:
+            self.wall.end()
+        else:
+            self.wall.turn("callbacks")
 
     def end_phase(self, phase: Phase) -> None:
         """A phase is over: its last window ends, and its step function is restored."""
-        self._step_functions.unwatch(phase)
+        self._steps_of(phase).restore()
 
     def steps(self, phase: Phase) -> int:
         """Steps of a phase that ran."""
-        clock = self._step_functions.clocks.get(phase)
-        if clock is None:
-            return 0
-        # The last execution over a pipeline may have been a shorter one: the optimizer knows,
-        # unless it counts something else.
-        counted = steps_so_far(self.model) - self.first_step
-        spare_steps = (clock.steps_per_execution - 1) * clock.pipelines
-        fits = phase == "fit" and 0 <= clock.steps - counted <= spare_steps
-        return counted if fits else clock.steps
-
-    def executions(self, phase: Phase) -> int:
-        """Calls of a phase's step function, of `steps_per_execution` steps each."""
-        clock = self._step_functions.clocks.get(phase)
-        return 0 if clock is None else clock.calls
+        return self._steps_of(phase).steps
 
     def step_time_s(self, phase: Phase) -> float | None:
         """Mean step time of a phase."""
-        return self._step_functions.totals(phase).step_time_s
+        return self._steps_of(phase).step_time_s
 
     def throughput(self, phase: Phase) -> ThroughputRecord:
         """Step times and rates of a phase."""
-        wall_s = self.wall.total_s if phase == self.phase else None
-        return self._step_functions.totals(phase).throughput(self.steps(phase), wall_s)
+        return self._steps_of(phase).throughput()
 
     def input(self, phase: Phase) -> InputRecord:
         """The input wait of a phase."""
-        clock = self._step_functions.clocks.get(phase)
-        totals = self._step_functions.totals(phase)
-        record = input_record(totals, clock, self._step_functions.pipelines.get(phase))
-        if phase != self.phase or phase == "predict":
-            return record
-        parts = breakdown(self.wall, clock, self.steps(phase), record.wait_s)
-        return replace(record, breakdown=parts)
+        return self._steps_of(phase).input()
 
-    def join(self, leave: Callable[[Session], None]) -> None:
-        """Takes a callback in.
-
-        Args:
-            leave: Called when the run is over before Keras told the callback.
-        """
-        self._members.append(leave)
-
-    def leave(self, leave: Callable[[Session], None]) -> None:
-        """Lets a callback go; with the last one the session ends."""
-        with self._lock:
-            if leave in self._members:
-                self._members.remove(leave)
-            if not self._members:
-                self._close()
-
-    def end_if_over(self, *, wait: bool = True) -> None:
-        """Ends a session whose call ended by an exception, which Keras does not report.
-
-        Args:
-            wait: Whether to wait for another thread that is ending it; that one may in turn wait
-                for the sampling thread.
-        """
-        if self._lock.acquire(blocking=wait):
-            try:
-                if self.is_open and self._call.over:
-                    self.abort()
-            finally:
-                self._lock.release()
-
-    def abort(self) -> None:
-        """Ends the session early."""
-        with self._lock:
-            if self.is_open:
-                self.ending = "interrupted"
-                for leave in tuple(self._members):
-                    leave(self)
-                self._close()
-
-    def _close(self) -> None:
-        if not self.is_open:
-            return
-        try:
-            self._end_parts()
-        except BaseException:  # an interrupt; what is ended already ends again without harm
-            self._end_parts()
-            raise
-
-    def _end_parts(self) -> None:
-        self._step_functions.restore()
+    def close(self) -> None:
+        """Restores the model, ends the threads, and forgets the call; may be called again."""
+        for steps in self._phases.values():
+            steps.restore()
+        self._callback_list.close()
+        self._first_step_hooks.close()
         with contextlib.suppress(RuntimeError):  # an interrupt came before the thread started
             self._sampler.stop()
         if self._log is not None:
             self._log.close()
-        self.is_open = False
-        self._call.forget()
+        self._frame.forget()
         # References to the session, and cycles within it, must not keep the run's data alive.
-        self._step_functions.release()
-        if _sessions.get((id(self.model), self.log_dir)) is self:
-            del _sessions[id(self.model), self.log_dir]
+        for steps in self._phases.values():
+            steps.release()
+        self._on_error.clear()
+        self._error = None
 
+    def _steps_of(self, phase: Phase) -> PhaseSteps:
+        if phase not in self._phases:
+            self._phases[phase] = self._make_steps(phase)
+        return self._phases[phase]
 
-_sessions: dict[tuple[int, Path | None], Session] = {}
+    def _make_steps(self, phase: Phase) -> PhaseSteps:
+        own = phase == self.phase
+        return PhaseSteps(
+            self.model,
+            phase,
+            self.first_step,
+            on_window=lambda window: self.record("steps", window, window.step),
+            on_error=self._tell_error,
+            stood_still_since=self._heartbeat.stopped_since,
+            is_over=lambda: self._frame.over,
+            wall=self.wall if own else None,
+            first_call=self._first_step_hooks if own else None,
+        )
 
+    def _pause(self, batch_ended_s: float) -> None:
+        self.wall.batch_ended_s = batch_ended_s
+        self._phases[self.phase].pause()
 
-def current_session(model: Any, log_dir: Path | None, phase: Phase) -> Session:
-    """Returns the session of the running call, started if need be.
-
-    A validation inside `fit` belongs to the session of that `fit`.
-    """
-    key = (id(model), log_dir)
-    # Also those with other log directories: what a call that failed left around the model's step
-    # functions must not be watched again.
-    for session in tuple(_sessions.values()):
-        if session.model is model:
-            session.end_if_over()
-    if key not in _sessions:
-        began = time.perf_counter()
-        # Known before it starts anything: should an interrupt come, the next call ends it.
-        _sessions[key] = session = Session(model, log_dir, phase)
-        session.start()
-        session.add_cost(time.perf_counter() - began, once=True)
-    return _sessions[key]
-
-
-@atexit.register
-def _end_all() -> None:
-    for session in tuple(_sessions.values()):
-        session.abort()
+    def _tell_error(self, error: BaseException) -> None:
+        if error is self._error:
+            return  # a step's exception passes through the callback that ran the step
+        self._error = error
+        for action in tuple(self._on_error):
+            with Guard("Reading an error", "It is not reported."):
+                action(error)

@@ -17,12 +17,17 @@ from helpers.training import BATCH, SlowPyDataset, arrays, fast_dataset, slow_da
 
 import keras_gpukit as gpukit
 from keras_gpukit.profiling.capturing import capture
-from keras_gpukit.profiling.capturing.drift import Drift, StepDrift, UtilizationDrift
+from keras_gpukit.profiling.capturing.anomalies import (
+    Anomalies,
+    StepAnomalies,
+    UtilizationAnomalies,
+)
 from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
-from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
+from keras_gpukit.profiling.capturing.recorder import Recorder
+from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import EveryInterval, RequestFile, StepSchedule
 from keras_gpukit.records.steps import StepWindow
-from keras_gpukit.watching import other_captures
+from keras_gpukit.watching import call_frame
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -122,8 +127,8 @@ def tells(watch, values) -> list[int]:
     return [index for index, value in enumerate(values) if watch.add(value) is not None]
 
 
-def rises() -> Drift:
-    return Drift(lambda usual: usual * 1.5)
+def rises() -> Anomalies:
+    return Anomalies(lambda usual: usual * 1.5)
 
 
 def test_a_lasting_rise_is_told_once_and_becomes_usual():
@@ -155,36 +160,36 @@ def window(step_time_s: float, stall: float | None = 0.0, duration_s: float = 1.
     return StepWindow("fit", 0.0, 0, steps, duration_s, wait_s)
 
 
-def told_of(watch: StepDrift, windows) -> list:
+def told_of(watch: StepAnomalies, windows) -> list:
     return [told for each in windows if (told := watch.add(each)) is not None]
 
 
 def test_slower_steps_and_more_stall_are_told_in_words():
     calm = [window(0.01)] * 20
-    [(trigger, reason)] = told_of(StepDrift(1.5, 0.2), [*calm, *[window(0.02)] * 10])
+    [(trigger, reason)] = told_of(StepAnomalies(1.5, 0.2), [*calm, *[window(0.02)] * 10])
     assert trigger == "step time"
     assert reason == "steps took 20 ms, usually 10 ms"
-    [(trigger, reason)] = told_of(StepDrift(1.5, 0.2), [*calm, *[window(0.01, 0.5)] * 10])
+    [(trigger, reason)] = told_of(StepAnomalies(1.5, 0.2), [*calm, *[window(0.01, 0.5)] * 10])
     assert trigger == "stall"
     assert reason == "input stall 50%, usually 0%"
 
 
 def test_what_is_not_looked_at_or_not_known_is_not_told():
     calm, bad = [window(0.01)] * 20, [window(0.02, 0.5)] * 10
-    assert told_of(StepDrift(None, None), [*calm, *bad]) == []
+    assert told_of(StepAnomalies(None, None), [*calm, *bad]) == []
     unknown = [window(0.01, None)] * 30
-    assert told_of(StepDrift(1.5, 0.2), unknown) == []
+    assert told_of(StepAnomalies(1.5, 0.2), unknown) == []
 
 
 def test_short_windows_are_put_together():
     calm = [window(0.01, duration_s=0.2)] * 100
     noisy = [window(0.02, duration_s=0.2), *calm[:4]] * 10
-    assert told_of(StepDrift(1.5, 0.2), [*calm, *noisy]) == []
-    assert len(told_of(StepDrift(1.5, 0.2), [*calm, *[window(0.02, duration_s=0.2)] * 20])) == 1
+    assert told_of(StepAnomalies(1.5, 0.2), [*calm, *noisy]) == []
+    assert len(told_of(StepAnomalies(1.5, 0.2), [*calm, *[window(0.02, duration_s=0.2)] * 20])) == 1
 
 
 def test_gpus_that_idle_are_told_of():
-    watch = UtilizationDrift(30)
+    watch = UtilizationAnomalies(30)
     told = [watch.add(percent) for percent in [95.0] * 20 + [90.0] * 5 + [40.0] * 5]
     assert [each for each in told if each] == [("utilization", "GPUs 40 % busy, usually 95 %")]
 
@@ -361,7 +366,7 @@ def often(monkeypatch):
     """What happens each second happens each hundredth."""
     monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.01)
     monkeypatch.setattr("keras_gpukit.input_wait.step_windows.WINDOW_S", 0.01)
-    monkeypatch.setattr("keras_gpukit.profiling.capturing.drift.STRETCH_S", 0.01)
+    monkeypatch.setattr("keras_gpukit.profiling.capturing.anomalies.STRETCH_S", 0.01)
 
 
 class At(keras.callbacks.Callback):
@@ -452,7 +457,7 @@ def test_a_signal_is_given_back_after_a_run_that_failed(tmp_path, chance):
         with pytest.raises(RuntimeError):
             small_model().fit(fast_dataset(5), callbacks=[profiler, At(2, fail)], verbose=0)
         deadline = time.monotonic() + 10  # the sampling thread notices, and cannot set handlers
-        while profiler.member.session is not None and time.monotonic() < deadline:
+        while profiler.lifecycle.session is not None and time.monotonic() < deadline:
             time.sleep(0.05)
         if chance == "summary":
             assert profiler.summary.captures == ()
@@ -553,7 +558,7 @@ def test_disk_space_is_capped_for_all_runs_together(tmp_path):
 def test_what_goes_wrong_again_soon_makes_no_other_capture(tmp_path):
     now_s = 0.0
     recorder = Recorder(
-        tmp_path, Limits(steps=1, cooldown_s=60.0), StepSchedule((1,)), now=lambda: now_s
+        tmp_path, CaptureSettings(steps=1, at_steps=(1,), cooldown_s=60.0), now=lambda: now_s
     )
     step = recorder.wrap(lambda batches: None)
 
@@ -892,7 +897,7 @@ def test_the_callback_of_keras_still_tells_what_it_captures(tmp_path):
     assert (callback._start_batch, callback._stop_batch) == (3, 4)
     assert callback._global_train_batch == 0
     told = []
-    look = At(2, lambda: told.append(other_captures.callbacks_of_fit()))
+    look = At(2, lambda: told.append(call_frame.callbacks_of_fit()))
     small_model().fit(fast_dataset(4), callbacks=[look], verbose=0)
     assert look in told[0]
 

@@ -18,8 +18,8 @@ from tensorboard.backend import application
 from tensorboard.plugins.core import core_plugin
 from werkzeug.test import Client
 
-from keras_gpukit.saved_runs import find
-from keras_gpukit.saved_runs.find import find_run_files
+from keras_gpukit.records import search
+from keras_gpukit.records.search import find_run_files
 from keras_gpukit.tensorboard_plugin import run_folders
 from keras_gpukit.tensorboard_plugin.loader import GPUKitLoader
 
@@ -139,6 +139,18 @@ class TestWhichRuns:
         assert all(name in together for name in ("adam", "sgd", "rmsprop"))
         assert "adam" not in alone
         assert "rmsprop" not in alone
+
+    def test_several_workers_are_several_runs_of_one_folder(self, tmp_path):
+        for worker in range(2):
+            record = write_lines(tmp_path / "big", run_lines(10), name=f"run-{worker}")
+        write_run(tmp_path / "small")
+        tab = tab_on(tmp_path)
+        big = tab.wait_for("All 2 folders", "big", "small")["big"]
+        page, stamp = tab.report(f"?folder={big}").text, tab.state(f"?folder={big}")["stamp"]
+        assert all(name in page for name in ("big, worker 0", "big, worker 1"))
+        record.write_bytes(record.read_bytes() * 2)
+        assert tab.state(f"?folder={big}")["stamp"] != stamp
+        assert "big, worker 1 #2" in tab.report(f"?folder={big}").text
 
     def test_several_log_directories_keep_their_names(self, tmp_path):
         write_run(tmp_path / "one" / "mine")
@@ -396,7 +408,7 @@ class TestHugeLogDirectories:
             go_on.wait(DEADLINE_S)
             return scandir(path)
 
-        monkeypatch.setattr(find.os, "scandir", slow_disk)
+        monkeypatch.setattr(search.os, "scandir", slow_disk)
         tab = tab_on(tmp_path)
         assert tab.listing()["enabled"] is False
         assert "gpukit-runs" in {thread.name for thread in threading.enumerate()}, "still looking"

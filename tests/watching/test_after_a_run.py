@@ -34,7 +34,7 @@ def test_an_interrupt_between_wrapping_and_noting_it_is_undone(tmp_path):
     # The lines in which a step function is wrapped and restored, each of them.
     interrupts = _interrupts()
     trials = interrupts.Trials(tmp_path)
-    lines = trials.lines_in("step_functions.py", ("_replace", "unwatch"))
+    lines = trials.lines_in("replaced_attribute.py", ("replace", "restore"))
     assert len(lines) > 10
     assert [left for line in lines for left in trials.left_behind(line)] == []
 
@@ -53,7 +53,7 @@ def test_steps_are_counted_apart_from_updates_over_several_fits(tmp_path):
         throughput = gpukit.Throughput(tmp_path)
         note = keras.callbacks.LambdaCallback(
             on_train_batch_end=lambda batch, logs, to=first_steps, of=throughput: to.append(
-                of.member.session.step
+                of.lifecycle.session.step
             )
         )
         model.fit(data, verbose=0, callbacks=[throughput, note])

@@ -1,0 +1,76 @@
+"""The stack frame of Keras' running `fit`, `evaluate` or `predict`.
+
+Keras passes callbacks neither what the call iterates over, nor each other, nor that the call ended
+by an exception. Its frame holds the first two, and is on no thread's stack after the third.
+
+Private names, seen on Keras 3.12 to 3.15, locals of `fit`, `evaluate` and `predict`:
+`epoch_iterator`, without which the wait of pipelines without a model stays unknown; and
+`callbacks`, without which captures may collide with those of `keras.callbacks.TensorBoard`
+(TensorFlow records one profile at a time, and the first to start gets it), the exception of
+another callback is not known, and what callbacks after ours do in `on_epoch_begin` counts as the
+epoch's start.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+
+class CallFrame:
+    """The innermost running call of a function on this thread.
+
+    Args:
+        function: Name of the function, such as "fit".
+    """
+
+    def __init__(self, function: str) -> None:
+        # None where a loop in user code drives the callbacks: its end cannot be seen.
+        self._frame = _find_frame(function)
+        self._thread = threading.get_ident()
+
+    def forget(self) -> None:
+        """Releases the frame, which holds everything the call held: its data first of all."""
+        self._frame = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the call has ended."""
+        if self._frame is None:
+            return False
+        frame = sys._current_frames().get(self._thread)
+        while frame is not None:
+            if frame is self._frame:
+                return False
+            frame = frame.f_back
+        return True
+
+
+def epoch_iterator(function: str) -> Any:
+    """Returns what Keras' running `fit` or `evaluate` takes its iterators from, or None."""
+    return _local(function, "epoch_iterator")
+
+
+def callback_list(function: str) -> Any:
+    """Returns the `keras.callbacks.CallbackList` of the running call, or None."""
+    found = _local(function, "callbacks")
+    return found if hasattr(found, "callbacks") else None
+
+
+def callbacks_of_fit() -> tuple[Any, ...]:
+    """Returns all callbacks of the running `fit`."""
+    return tuple(getattr(callback_list("fit"), "callbacks", ()))
+
+
+def _local(function: str, name: str) -> Any:
+    frame = _find_frame(function)
+    return None if frame is None else frame.f_locals.get(name)
+
+
+def _find_frame(function: str) -> FrameType | None:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != function:
+        frame = frame.f_back
+    return frame

@@ -1,0 +1,144 @@
+"""How one callback takes part in watched calls without ever failing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from keras_gpukit.errors import GPUKitError
+from keras_gpukit.guard import Guard
+from keras_gpukit.records.steps import Phase
+from keras_gpukit.watching.open_session import OpenSession, open_session
+from keras_gpukit.watching.session import Session
+
+OnPhase = Callable[[Session, Phase], None]
+
+
+class Lifecycle:
+    """Joins the session of a call, follows its phases, and leaves it.
+
+    A failure of the callback is logged once, and the callback is disabled for the rest of the call.
+
+    Args:
+        name: The callback's name, for the warning.
+        log_dir: Where the call is written, or None.
+        begin: Called when a phase begins; the first one is the call itself, others are inside it.
+        end: Called when a phase ends.
+
+    Attributes:
+        parts: Lifecycles that this one begins and ends, and that join no session on their own.
+        batch_ended_s: When Keras reported the end of the latest batch.
+    """
+
+    def __init__(self, name: str, log_dir: Path | None, begin: OnPhase, end: OnPhase) -> None:
+        self.parts: tuple[Lifecycle, ...] = ()
+        self.batch_ended_s = 0.0
+        self._name = name
+        self._log_dir = log_dir
+        self._begin, self._end = begin, end
+        self._open: OpenSession | None = None
+        self._outer: Phase = "fit"
+        self._begun = False
+        self._guard = self._new_guard()
+
+    @property
+    def session(self) -> Session | None:
+        """The session that was joined."""
+        return None if self._open is None else self._open.session
+
+    def guard(self, action: Callable[..., None], *args: Any, once: bool | None = True) -> None:
+        """Calls an action, and disables the callback should it fail.
+
+        Args:
+            action: What is called.
+            *args: With what.
+            once: Whether its cost comes once a call or again and again. None where the action
+                reports its own cost.
+        """
+        if self._guard.failed_because is not None:
+            return
+        began = perf_counter()
+        session = self.session
+        with self._guard:
+            action(*args)
+        session = session or self.session
+        if session is not None and once is not None:
+            session.add_cost(perf_counter() - began, once=once)
+
+    def end_if_over(self) -> None:
+        """Ends a call that ended by an exception, which Keras does not report."""
+        if self._open is not None:
+            self._open.end_if_over()
+
+    def enter(self, model: Any, phase: Phase) -> None:
+        """A phase begins: joins the call's session, or notes a validation inside it."""
+        self.end_if_over()
+        if self._open is not None and (phase == self._outer or not self._open.is_open):
+            # The call before ended without notice, or an interrupt came while this one left it.
+            self._open.abort()
+            self._open = None
+        if self._open is None:
+            for each in (self, *self.parts):
+                each._guard = each._new_guard()
+            self._outer = phase
+            self.guard(self._join, model, phase)
+        session = self.session
+        if session is not None:
+            if phase != session.phase:
+                session.validation_begins(self.batch_ended_s)
+            self._begun = False
+            self.guard(self._begin, session, phase, once=phase == session.phase)
+            self._begun = True
+
+    def exit(self, phase: Phase) -> None:
+        """A phase ends."""
+        session = self.session
+        if session is None:
+            return
+        if phase == self._outer:
+            self._leave()
+        else:
+            self.guard(self._end, session, phase, once=False)
+            session.validation_ends()
+
+    def epoch_begins(self) -> None:
+        """A pipeline starts."""
+        if (session := self.session) is not None:
+            session.epoch_begins()
+
+    def epoch_ends(self) -> None:
+        """The window of steps ends."""
+        if (session := self.session) is not None:
+            self.guard(session.epoch_ends, self.batch_ended_s, once=None)
+
+    def _new_guard(self) -> Guard:
+        return Guard(self._name, "It is disabled for the rest of this run.")
+
+    def _join(self, model: Any, phase: Phase) -> None:
+        import keras
+
+        if keras.backend.backend() != "tensorflow":
+            # Not only nothing to measure: asking TensorFlow would have it take the GPUs' memory.
+            raise GPUKitError(
+                f"it watches the TensorFlow backend, and this is {keras.backend.backend()}"
+            )
+        self._open = open_session(model, self._log_dir, phase)
+        self._open.join(self._leave)
+
+    def _leave(self) -> None:
+        opened = self._open
+        if opened is None:
+            return
+        # An interrupt may have come while the call began or ended. What fails afterwards for that
+        # reason is not logged: the interrupt is seen.
+        for each in (self, *self.parts):
+            each._guard.logs = self._begun
+        self._begun = False
+        session = opened.session
+        session.leaves(self._outer)
+        self.guard(session.end_phase, self._outer)
+        self.guard(self._end, session, self._outer)
+        self._open = None
+        opened.leave(self._leave)

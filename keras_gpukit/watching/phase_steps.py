@@ -1,0 +1,289 @@
+"""The steps of one phase of a watched call: timed, added up, and what they come to."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from keras_gpukit.errors import GPUKitError
+from keras_gpukit.guard import Guard
+from keras_gpukit.input_wait.clock import StepClock
+from keras_gpukit.input_wait.device_work import DeviceWork, runs_behind
+from keras_gpukit.input_wait.examples import ExampleCounter
+from keras_gpukit.input_wait.measurable_input import make_measurable
+from keras_gpukit.input_wait.meter_choice import MeterChoice
+from keras_gpukit.input_wait.meters import Meter
+from keras_gpukit.input_wait.request_meter import RequestMeter
+from keras_gpukit.input_wait.self_cost import StepFunction
+from keras_gpukit.input_wait.stages.watch import PipelineWatch
+from keras_gpukit.input_wait.tf_private import host_iterator
+from keras_gpukit.input_wait.wall_time import WallTime
+from keras_gpukit.records.pipeline import PipelineRecord
+from keras_gpukit.records.steps import (
+    InputRecord,
+    Phase,
+    StepWindow,
+    ThroughputRecord,
+    TimeBreakdown,
+)
+from keras_gpukit.rules.bottleneck import name_bottleneck
+from keras_gpukit.watching.call_frame import epoch_iterator
+from keras_gpukit.watching.first_step import FirstStepHooks
+from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
+from keras_gpukit.watching.step_count import steps_so_far
+
+OnWindow = Callable[[StepWindow], None]
+
+# The model's attribute that holds each phase's step function.
+ATTRIBUTES: dict[Phase, str] = {
+    "fit": "train_function",
+    "evaluate": "test_function",
+    "predict": "predict_function",
+}
+
+
+class PhaseSteps:
+    """Has a clock around a phase's step function while the phase runs.
+
+    Args:
+        model: The model that is run.
+        phase: "fit", "evaluate" or "predict".
+        first_step: Global step before the call.
+        on_window: Called with each finished window of steps, before those that `watch` was given.
+        on_error: Called with an exception by which a step fails; the end of the data is none.
+        stood_still_since: Whether the process stood still since a moment.
+        is_over: Whether the call has ended.
+        wall: Where the call's wall time goes; None for a phase inside the call.
+        first_call: Entered around the first step; None for a phase inside the call.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        phase: Phase,
+        first_step: int,
+        *,
+        on_window: OnWindow,
+        on_error: Callable[[BaseException], None],
+        stood_still_since: Callable[[float], bool],
+        is_over: Callable[[], bool],
+        wall: WallTime | None,
+        first_call: FirstStepHooks | None,
+    ) -> None:
+        self._model = model
+        self._phase = phase
+        self._first_step = first_step
+        self._is_over = is_over
+        self._wall = wall
+        self._on_window: list[OnWindow] = [on_window]
+        self._watchers: list[OnWindow] = []
+        self._on_pause: list[Callable[[], None]] = []
+        self._function = ReplacedAttribute(model, ATTRIBUTES[phase])
+        self._requests = RequestMeter()
+        self._pipeline: PipelineWatch | None = None
+        self._device = DeviceWork(model.steps_per_execution) if runs_behind(model) else None
+        # Of several callbacks one reports the ends of steps.
+        self._reporter: object = None
+        self._clock = StepClock(
+            phase=phase,
+            steps_per_execution=model.steps_per_execution,
+            first_step=first_step,
+            on_window=self._take,
+            on_error=on_error,
+            examples=None if phase == "predict" else ExampleCounter(model),
+            around_first_call=first_call,
+            choose=self._make_choice(),
+            wall=wall,
+            accepts=self._accepts,
+            stood_still_since=stood_still_since,
+            device=self._device,
+        )
+
+    @property
+    def step(self) -> int:
+        """Global step."""
+        return self._clock.step
+
+    @property
+    def recurring_s(self) -> float:
+        """What timing costs again and again, so far."""
+        return self._clock.recurring_s
+
+    @property
+    def startup_s(self) -> float:
+        """What timing the first steps cost once."""
+        return self._clock.startup_s
+
+    def watch(self, on_window: OnWindow) -> None:
+        """Has the step function timed until `restore`.
+
+        Args:
+            on_window: Called with each finished window of steps.
+        """
+        self._watchers.append(on_window)
+        if not self._function.is_replaced:
+            self._wrap()
+
+    def surround(
+        self, around: Callable[[StepFunction], StepFunction], on_pause: Callable[[], None]
+    ) -> None:
+        """Puts something around each step, within its clock; not for `predict`.
+
+        Args:
+            around: Makes, from what runs a step, what runs instead, by `functools.wraps`. Steps
+                that others run, on data of their own, go without it.
+            on_pause: Called when the steps are interrupted or over.
+
+        Raises:
+            GPUKitError: If there is no step function that can be put back afterwards.
+        """
+        if not self._function.is_ours:
+            raise GPUKitError("the step function is not Keras' own, or other code replaced it")
+        inside = self._function.current.__wrapped__
+        self._on_pause.append(on_pause)
+        self._function.replace(self._clock.wrap(self._if_accepted(around(inside), inside)))
+
+    def requested(self) -> None:
+        """`predict` asks for a batch, which it fetches outside its step function."""
+        self._requests.requested()
+
+    def note_finished(self, by: object) -> None:
+        """The results of the next step are there.
+
+        Args:
+            by: The callback that reports it; of several only the first counts.
+        """
+        if self._device is None:
+            return
+        self._reporter = self._reporter or by
+        if self._reporter is by:
+            self._device.note_finished()
+
+    def pause(self) -> None:
+        """The steps are interrupted, by an epoch's end or a validation."""
+        for on_pause in self._on_pause:
+            on_pause()
+        self._clock.pause()
+
+    def restore(self) -> None:
+        """The phase is over: its step function is restored."""
+        self.pause()
+        self._watchers.clear()
+        outcome = self._function.restore()
+        if outcome == "wrapped":
+            self._clock.leave()
+        elif outcome == "replaced":
+            self._clock.stop("the step function was replaced while it was watched")
+
+    def release(self) -> None:
+        """Forgets the data and the callbacks of a call that is over."""
+        self._clock.release()
+        for actions in (self._on_window, self._watchers, self._on_pause):
+            actions.clear()
+        self._pipeline = None
+
+    @property
+    def steps(self) -> int:
+        """Steps that ran."""
+        # The last execution over a pipeline may have been a shorter one: the optimizer knows,
+        # unless it counts something else.
+        clock = self._clock
+        counted = steps_so_far(self._model) - self._first_step
+        spare_steps = (clock.steps_per_execution - 1) * clock.pipelines
+        fits = self._phase == "fit" and 0 <= clock.steps - counted <= spare_steps
+        return counted if fits else clock.steps
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Mean step time."""
+        return self._clock.totals.step_time_s
+
+    def throughput(self) -> ThroughputRecord:
+        """Step times and rates."""
+        return self._clock.totals.throughput(self.steps, self._wall.total_s if self._wall else None)
+
+    def input(self) -> InputRecord:
+        """The input wait, what its pipeline's stages cost, and where the call's time went."""
+        clock, meter = self._clock, self._clock.meter
+        record = clock.totals.input(
+            meter.mechanism if meter else None,
+            meter.confidence if meter else None,
+            clock.unknown_because,
+        )
+        return replace(
+            record,
+            pipeline=self._stages(record),
+            breakdown=self._breakdown(record.wait_s),
+        )
+
+    def _breakdown(self, wait_s: float | None) -> TimeBreakdown | None:
+        """Where the call's wall time went; None unless every step was timed."""
+        clock = self._clock
+        if self._wall is None or self._phase == "predict" or not clock.saw_every_step:
+            return None
+        # The first step of the run, and those whose wait is known to be their epoch's start.
+        executions_apart = 1 + clock.totals.starts.epochs
+        waiting_steps = max(self.steps - executions_apart * clock.steps_per_execution, 0)
+        return self._wall.breakdown(None if wait_s is None else wait_s * waiting_steps)
+
+    def _stages(self, record: InputRecord) -> PipelineRecord | None:
+        """The pipeline's stages; a failure to name them must not lose the wait."""
+        if self._pipeline is None:
+            return None
+        with Guard("Naming the stages of the pipeline", "They are unknown.") as guard:
+            stages = self._pipeline.record(record.wait_s)
+            return name_bottleneck(stages, record.stall_fraction, record.wait_s)
+        return PipelineRecord(unknown_because=guard.failed_because)
+
+    def _wrap(self) -> None:
+        step_function = self._function.current
+        if self._phase != "predict":
+            make_measurable(epoch_iterator(self._phase))
+        if step_function is None:
+            # A loop in user code drives the callbacks. Wrapped, it would look made to Keras.
+            self._clock.windows.unknown_because = (
+                "Keras had not made the step function when the run began"
+            )
+        elif self._phase == "predict":
+            self._function.replace(self._clock.wrap_batches(step_function, self._requests))
+        else:
+            self._function.replace(self._clock.wrap(step_function))
+
+    def _make_choice(self) -> Callable[[Any], Meter | str]:
+        if self._phase == "predict":
+            return lambda source: self._requests
+        choice = MeterChoice(
+            self._function.current,
+            self._model.steps_per_execution,
+            overlaps=not self._model.run_eagerly and self._device is None,
+        )
+        self._pipeline = choice.pipeline
+        return choice
+
+    def _take(self, window: StepWindow) -> None:
+        for action in (*self._on_window, *self._watchers):
+            action(window)
+
+    def _if_accepted(self, surrounded: StepFunction, inside: StepFunction) -> StepFunction:
+        """Has the steps of accepted iterators surrounded; each iterator is looked at once."""
+        latest: weakref.ref[Any] | None = None
+
+        @functools.wraps(surrounded)
+        def choose(iterator: Any) -> Any:
+            nonlocal latest
+            if latest is None or iterator is not latest():
+                if not self._accepts(iterator):
+                    return inside(iterator)
+                latest = weakref.ref(iterator)
+            return surrounded(iterator)
+
+        return choose
+
+    def _accepts(self, source: Any) -> bool:
+        # `train_on_batch` in a callback calls the step function too, from a plain iterator; and
+        # after a run that failed, another call may come before the step function is restored.
+        fed_by_fit = source is self._requests or host_iterator(source) is not None
+        return fed_by_fit and not self._is_over()

@@ -1,0 +1,69 @@
+"""What Keras' own TensorBoard callback captures in a call of `fit`.
+
+Private names, seen on Keras 3.12 to 3.15, of `keras.callbacks.TensorBoard`: `_should_trace`,
+`_start_batch`, `_stop_batch` and `_global_train_batch`. Where one is gone, captures may collide
+with that callback's: TensorFlow records one profile at a time, and the first to start gets it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from keras_gpukit.guard import Guard
+from keras_gpukit.profiling.capturing.marked_profile import LARGEST_AMENDED_BYTES, amend
+from keras_gpukit.profiling.capturing.profile_files import profile_files
+from keras_gpukit.writers.whole_files import replace_file
+
+
+class TensorBoardCaptures:
+    """What Keras' TensorBoard callbacks capture in a call.
+
+    Args:
+        callbacks: All callbacks of the call, which begins.
+    """
+
+    def __init__(self, callbacks: Iterable[Any]) -> None:
+        import keras
+
+        self._callbacks = [
+            each
+            for each in callbacks
+            if isinstance(each, keras.callbacks.TensorBoard)
+            and getattr(each, "_should_trace", False)
+            and hasattr(each, "_global_train_batch")
+        ]
+        self._began_s = time.time()
+
+    def within(self, batches: int) -> str | None:
+        """Says so if one captures in the next batches, the running one among them."""
+        for each in self._callbacks:
+            first = each._global_train_batch
+            if first + batches > each._start_batch and first <= each._stop_batch:
+                return (
+                    f"keras.callbacks.TensorBoard captures the batches {each._start_batch} to "
+                    f"{each._stop_batch}"
+                )
+        return None
+
+    def amend(self) -> None:
+        """Has the Profile tab find the steps in what was captured until now, also with loops.
+
+        The steps are marked, but in a profile with loops that is not enough. A profile that cannot
+        be amended is said, and stays as it is.
+        """
+        for each in self._callbacks:
+            for path, status in profile_files(Path(each.log_dir, "train", "plugins", "profile")):
+                if status.st_mtime < self._began_s or status.st_size > LARGEST_AMENDED_BYTES:
+                    continue
+                with Guard(f"Marking the steps in {path}", "TensorBoard may find no steps in it."):
+                    _amend(path)
+
+
+def _amend(path: Path) -> None:
+    content = path.read_bytes()
+    amended, _ = amend(content)
+    if amended is not content:
+        replace_file(path, amended)

@@ -1,0 +1,59 @@
+"""Files that are whole whenever they are read, also when the disk fills up."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes a file over what stands there, whole or not at all: others may look at any moment.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        unfinished.write_bytes(content)
+        os.replace(unfinished, path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+class AppendFile:
+    """A file that only grows. A write that fails half-way is taken back, and is the last one.
+
+    Args:
+        path: File to append to; its folder is made.
+
+    Raises:
+        OSError: If the folder or the file cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        # Unbuffered, so that what write() returned for is in the file.
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+
+    def write(self, data: bytes) -> None:
+        """Appends `data` whole or not at all.
+
+        Raises:
+            OSError: If the disk does not take it.
+        """
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            # What others appended before this write stays.
+            if written := len(data) - len(rest):
+                os.ftruncate(self._file.fileno(), self._file.tell() - written)
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the file; more calls do nothing."""
+        self._file.close()
