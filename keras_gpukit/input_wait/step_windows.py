@@ -157,6 +157,7 @@ class StepWindows:
     def follow(self, source: Any) -> None:
         """The steps to come are fed from a source."""
         self._raised = False
+        self.totals.begin_epoch()
         self._is_new = source not in self._chosen
         if self._is_new:
             self._chosen[source] = self._choose(source)

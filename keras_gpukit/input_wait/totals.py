@@ -14,6 +14,11 @@ from keras_gpukit.records.steps import (
     ThroughputRecord,
 )
 
+NOT_COUNTED = (
+    "examples are counted by the loss tracker of the model, which its train_step does not update "
+    "or which has reached the end of its range"
+)
+
 
 class PipelineStarts:
     """Adds up the waits for first batches."""
@@ -64,12 +69,18 @@ class StepTotals:
         self._duration_s = 0.0
         self._counted_s = 0.0
         self._examples = 0
+        self._epochs = 0
+        self._later_duration_s = self._later_wait_s = 0.0
         self._waited_steps = 0
         self._waited_duration_s = 0.0
         self._wait_s = 0.0
         self._readings = 0
         self._buffered = 0.0
         self._time_series = TimeSeries()
+
+    def begin_epoch(self) -> None:
+        """Steps start, over another pipeline or after a pause."""
+        self._epochs += 1
 
     def add(self, window: StepWindow) -> None:
         """Takes one window in."""
@@ -82,6 +93,9 @@ class StepTotals:
             self._waited_steps += window.steps
             self._waited_duration_s += window.duration_s
             self._wait_s += window.input_wait_s
+            if self._epochs > 1:
+                self._later_duration_s += window.duration_s
+                self._later_wait_s += window.input_wait_s
             self._time_series.add(window)
         if window.buffered_batches is not None:
             self._readings += 1
@@ -106,6 +120,7 @@ class StepTotals:
             step_time_s=self.step_time_s,
             examples_per_s=self._examples / self._counted_s if self._counted_s else None,
             wall_s=wall_s,
+            examples_unknown_because=(NOT_COUNTED if self._steps and not self._counted_s else None),
         )
 
     def input(
@@ -130,6 +145,9 @@ class StepTotals:
             measured_steps=self._waited_steps,
             wait_s=self._wait_s / self._waited_steps,
             stall_fraction=self._wait_s / self._waited_duration_s,
+            later_stall_fraction=(
+                self._later_wait_s / self._later_duration_s if self._later_duration_s else None
+            ),
             buffered_batches=self._buffered / self._readings if self._readings else None,
             distribution=self.distribution.record(),
             time_series=self._time_series.record(),

@@ -47,6 +47,7 @@ class ThroughputRecord:
         step_time_s: Mean step time.
         examples_per_s: Mean rate.
         wall_s: From the phase's begin to its end, everything included.
+        examples_unknown_because: Why the rate is None, where steps were measured.
     """
 
     phase: Phase
@@ -55,6 +56,7 @@ class ThroughputRecord:
     step_time_s: float | None
     examples_per_s: float | None
     wall_s: float | None = None
+    examples_unknown_because: str | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,8 @@ class InputRecord:
         measured_steps: Steps that the figures below are made from.
         wait_s: Mean wait of a step.
         stall_fraction: Wait over step time, 0 to 1.
+        later_stall_fraction: The same without the first epoch, in which a cache may fill; None if
+            the run had one epoch.
         buffered_batches: Mean fill of the pipeline's last buffer.
         unknown_because: Why the figures are None, where they are.
         distribution: The distribution of the wait over steps, where each step's is known.
@@ -176,6 +180,7 @@ class InputRecord:
     measured_steps: int = 0
     wait_s: float | None = None
     stall_fraction: float | None = None
+    later_stall_fraction: float | None = None
     buffered_batches: float | None = None
     unknown_because: str | None = None
     distribution: WaitDistribution | None = None

@@ -15,6 +15,9 @@ MINIMUM_STEPS = 10
 STARVED_BATCHES = 0.5
 SAMPLED_MARGIN = 0.05
 SHORTEST_WAIT_S = 0.25e-3
+FIRST_EPOCH = (
+    "later epochs hardly wait, as where a cache is filled: over more epochs this matters less"
+)
 # A run that does nothing but wait would promise an infinite gain.
 HIGHEST_FRACTION = 0.99
 
@@ -27,14 +30,18 @@ class InputBound(Rule):
     That analyzer's "moderately input-bound", from 5 %, is too close to what a healthy run shows.
 
     Where the wait is only an upper bound, part of it may hide behind the device's work. It is then
-    believed only if the pipeline's buffer was empty as well: starved pipelines were measured to
-    hold 0 to 0.2 batches, others 1.4 and more; the line between is our choice. So is the least
-    number of steps, without which the first batch, which always takes longer, would decide. A
-    sampled stall must pass the thresholds by five points, which is how far it may be off.
+    believed only if the pipeline's buffer was empty as well: the buffers of stalled pipelines were
+    measured to be empty, those of others to hold 0.86 batches and more
+    (`benchmarks/rule_thresholds.py`); the line between is our choice. So is the least number of
+    steps, without which the first batch, which always takes longer, would decide. A sampled stall
+    must pass the thresholds by five percentage points, which is how far it may be off.
 
-    A fetch of a batch that is there already was measured to take 0.1 to 0.15 ms, which no pipeline
-    can save. Waits of under 0.25 ms a step are therefore none, whatever share of a tiny step they
+    A fetch of a batch that is ready was measured to take at most 0.05 ms there, and more on busy
+    machines. Waits of under 0.25 ms a step are therefore none, whatever share of a tiny step they
     are.
+
+    A stall of the first epoch alone, as where a cache is filled, is named so and stays a warning:
+    it is a smaller share of a longer run.
     """
 
     code = "input-bound"
@@ -56,14 +63,20 @@ class InputBound(Rule):
             return None
         if record.confidence == "upper bound":
             return self._at_most(record, stall)
+        later, advice = record.later_stall_fraction, advice_for(record)
+        what, figures = "Steps wait", []
+        if later is not None and later < WARNING_FRACTION:
+            what, advice = "Steps of the first epoch wait", (FIRST_EPOCH, *advice)
+            figures.append(percent("after the first epoch", later))
         return self.find(
-            "critical" if certain >= CRITICAL_FRACTION else "warning",
+            "critical" if certain >= CRITICAL_FRACTION and not figures else "warning",
             percent("input stall", stall),
+            *figures,
             *_wait(record),
             *_stage(record),
-            advice=advice_for(record),
+            advice=advice,
             gain=gain(stall),
-            title=_title(record),
+            title=_title(record, what),
         )
 
     def _at_most(self, record: InputRecord, stall: float) -> Outcome:
@@ -121,9 +134,9 @@ def _python(source: PythonSourceRecord, time_s: float) -> tuple[Figure, ...]:
     return tuple(figures)
 
 
-def _title(record: InputRecord) -> str:
+def _title(record: InputRecord, what: str) -> str:
     stage = bottleneck(record)
     if stage is None:
-        return InputBound.title
+        return f"{what} for input"
     where = f" ({stage.location})" if stage.location else ""
-    return f"Steps wait for input; the bottleneck is {stage.name}{where}"
+    return f"{what} for input; the bottleneck is {stage.name}{where}"

@@ -168,6 +168,26 @@ def test_the_course_shows_where_a_run_slowed_down():
     assert sum(point.steps for point in time_series) == 118
 
 
+def test_a_cache_that_fills_stalls_the_first_epoch_alone():
+    data = slow_dataset(BATCHES, 0.05).cache()
+    record = watched(data, small_model())
+    assert record.later_stall_fraction < 0.5 * record.stall_fraction
+    assert watched(fast_dataset(BATCHES), epochs=1).later_stall_fraction is None
+
+
+def test_a_train_step_that_counts_no_examples_says_so():
+    class Own(keras.Sequential):
+        def train_step(self, data):
+            return {"loss": tf.reduce_mean(self(data[0]))}
+
+    model = Own([keras.Input((8,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=False)
+    callback = gpukit.Throughput(None)
+    model.fit(fast_dataset(BATCHES), verbose=0, callbacks=[callback])
+    assert callback.summary.examples_per_s is None
+    assert "train_step" in callback.summary.examples_unknown_because
+
+
 def spread_of(waits_s, step_s=0.01, chunk=7):
     distribution = WaitHistogram(1)
     waits_s = np.asarray(waits_s)

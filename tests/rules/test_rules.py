@@ -479,3 +479,17 @@ def test_every_rule_is_exercised_by_the_tables():
     assert {row[0] for row in FIRES} == codes - {"no-gpu"}
     assert {row[0] for row in QUIET} == codes
     assert {row[0] for row in ABSTAINS} == codes - {"no-gpu"}
+
+
+def test_a_stall_of_the_first_epoch_alone_is_named_so():
+    first, all_along = (
+        verdict_finding(run(input=stall(0.5, later_stall_fraction=later))) for later in (0.01, 0.5)
+    )
+    assert (first.severity, all_along.severity) == ("warning", "critical")
+    assert first.title.startswith("Steps of the first epoch wait for input")
+    assert ("after the first epoch", 1.0) in [(each.name, each.value) for each in first.evidence]
+    assert all_along.title.startswith("Steps wait for input")
+
+
+def verdict_finding(summary):
+    return next(each for each in judge(summary).findings if each.code == "input-bound")
