@@ -72,7 +72,7 @@ def children_cpu_s() -> float:
 def write_run(path: Path, windows: int, has_host: bool) -> None:
     """Writes the record of a run, in batches."""
     file = JsonLines(path)
-    file.write([(BEGAN_S, None, "run", {"schema": 1, "time_s": BEGAN_S})])
+    file.write_records([(BEGAN_S, None, "run", {"schema": 1, "time_s": BEGAN_S})])
     for first in range(0, windows, 10_000):
         lines = []
         for number in range(first, min(first + 10_000, windows)):
@@ -93,7 +93,7 @@ def write_run(path: Path, windows: int, has_host: bool) -> None:
             if has_host:
                 sample = HostSample(50.0 + number % 11, 40.0, 2**30 + number, 2**33, 2**34, 1e6)
                 lines.append((time_s, step, "host", sample))
-        file.write(lines)
+        file.write_records(lines)
     file.close()
 
 

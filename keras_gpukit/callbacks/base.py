@@ -74,6 +74,11 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes when: what comes between the last batch and the epoch's end is Keras' own."""
         self.lifecycle.batch_ended_s = perf_counter()
+        self._note_finished("fit")
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Notes that a step's results are there."""
+        self._note_finished("evaluate")
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session, or notes a validation inside it."""
@@ -95,3 +100,8 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     def on_predict_end(self, logs: Any = None) -> None:
         """Makes the summary."""
         self.lifecycle.exit("predict")
+
+    def _note_finished(self, phase: Phase) -> None:
+        session = self.lifecycle.session
+        if session is not None:
+            session.note_finished(phase, self.lifecycle)

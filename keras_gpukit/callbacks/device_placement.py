@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.placement.probe import PlacementProbe
+from keras_gpukit.records.names import PLACEMENT
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.text import placement_markdown
@@ -40,7 +41,7 @@ class DevicePlacement(WatchingCallback[PlacementRecord]):
 
         def read() -> None:
             self._summary = probe.stop()
-            session.values(session.step, {"placement": placement_markdown(self._summary)})
+            session.values(session.step, {PLACEMENT: placement_markdown(self._summary)})
             session.record("placement", self._summary, session.step)
 
         session.on_first_step(probe.start, read)

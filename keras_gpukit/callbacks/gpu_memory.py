@@ -7,6 +7,7 @@ import os
 from keras_gpukit.arguments import check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.records.machine import MemoryRecord
+from keras_gpukit.records.names import MEMORY_FIGURES, memory_tag
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.watching.session import Session
@@ -52,9 +53,9 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
                 return
             readings = sensor.read()
             tags = {
-                f"memory/{memory.device}/{name}": getattr(memory, name)
+                memory_tag(memory.device, name): getattr(memory, name)
                 for memory in readings
-                for name in ("current_bytes", "peak_bytes")
+                for name in MEMORY_FIGURES
             }
             session.values(session.step, tags)
             for memory in readings:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
 from keras_gpukit.pipelines.generators import PythonSource, python_source
+from keras_gpukit.records.names import BUFFERED_BATCHES, INPUT_STALL, INPUT_WAIT
 from keras_gpukit.records.pipeline import PythonSourceRecord
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
 from keras_gpukit.sensors.interpreter import ContentionSensor
@@ -61,9 +62,9 @@ class InputStall(StepWatchingCallback[InputRecord]):
         if window.input_wait_s is None:
             return {}
         return {
-            "input/wait_ms": window.input_wait_s / window.steps * 1e3,
-            "input/stall_percent": window.input_wait_s / window.duration_s * 1e2,
-            "input/buffered_batches": window.buffered_batches,
+            INPUT_WAIT: window.input_wait_s / window.steps * 1e3,
+            INPUT_STALL: window.input_wait_s / window.duration_s * 1e2,
+            BUFFERED_BATCHES: window.buffered_batches,
         }
 
     def sum_up(self, session: Session, phase: Phase) -> InputRecord:

@@ -13,6 +13,7 @@ from keras_gpukit.callbacks.input_stall import InputStall
 from keras_gpukit.callbacks.profiler import Profiler
 from keras_gpukit.callbacks.throughput import Throughput
 from keras_gpukit.callbacks.utilization import Utilization
+from keras_gpukit.records.names import FINDINGS, OVERHEAD, SETUP
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.reports.console import print_summary
@@ -82,7 +83,7 @@ class Monitor(WatchingCallback[RunSummary]):
             part.lifecycle.guard(part.begin, session, phase)
         if phase == session.phase:
             session.record("environment", session.environment, session.step)
-            session.values(session.step, {"setup": environment_markdown(session.environment)})
+            session.values(session.step, {SETUP: environment_markdown(session.environment)})
             self._write_overhead(session, phase)
 
     def end(self, session: Session, phase: Phase) -> None:
@@ -94,7 +95,7 @@ class Monitor(WatchingCallback[RunSummary]):
         summary = self._sum_up(session)
         summary = replace(summary, verdict=judge(summary))
         self._summary = summary
-        session.values(session.step, {"findings": markdown(summary)})
+        session.values(session.step, {FINDINGS: markdown(summary)})
         session.record("summary", summary, session.step)
         if summary.ending == "completed" and self._prints(phase):
             print_summary(summary)
@@ -130,7 +131,7 @@ class Monitor(WatchingCallback[RunSummary]):
             nonlocal written_s
             cost_s = session.overhead_s - written_s
             written_s += cost_s
-            tags = {"gpukit/overhead_us": cost_s / window.steps * 1e6}
+            tags = {OVERHEAD: cost_s / window.steps * 1e6}
             session.values(window.step, tags, window.time_s)
 
         session.on_window(phase, on_window)

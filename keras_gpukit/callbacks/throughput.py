@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
+from keras_gpukit.records.names import EXAMPLE_RATE, STEP_TIME
 from keras_gpukit.records.steps import Phase, StepWindow, ThroughputRecord
 from keras_gpukit.watching.session import Session
 
@@ -28,8 +29,8 @@ class Throughput(StepWatchingCallback[ThroughputRecord]):
         """Step time and rate."""
         rate = None if window.examples is None else window.examples / window.duration_s
         return {
-            "step/time_ms": window.duration_s / window.steps * 1e3,
-            "step/examples_per_s": rate,
+            STEP_TIME: window.duration_s / window.steps * 1e3,
+            EXAMPLE_RATE: rate,
         }
 
     def sum_up(self, session: Session, phase: Phase) -> ThroughputRecord:

@@ -7,6 +7,13 @@ from dataclasses import asdict
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.guard import Guard
 from keras_gpukit.records.machine import GPUSample, UtilizationRecord
+from keras_gpukit.records.names import (
+    GPU_FIGURES,
+    HOST_CPU,
+    HOST_DISK_READS,
+    HOST_MEMORY,
+    gpu_tag,
+)
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.host import HostSensor, summarize_host
 from keras_gpukit.sensors.nvml import GPUStatistics, NVMLSensor
@@ -75,9 +82,9 @@ class Utilization(WatchingCallback[UtilizationRecord]):
         sample = host.read()
         self._host_gauges.add(sample)
         tags = {
-            "host/cpu_percent": sample.cpu_percent,
-            "host/memory_bytes": sample.memory_bytes,
-            "host/disk_read_bytes_per_s": sample.disk_read_bytes_per_s,
+            HOST_CPU: sample.cpu_percent,
+            HOST_MEMORY: sample.memory_bytes,
+            HOST_DISK_READS: sample.disk_read_bytes_per_s,
         }
         session.values(session.step, tags)
         session.record("host", sample, session.step)
@@ -90,14 +97,10 @@ class Utilization(WatchingCallback[UtilizationRecord]):
 
 
 def _gpu_tags(sample: GPUSample) -> dict[str, float | None]:
-    shown = (
-        "utilization_percent",
-        "memory_used_bytes",
-        "power_watts",
-        "temperature_celsius",
-    )
     readings = asdict(sample)
-    tags: dict[str, float | None] = {f"gpu/{sample.index}/{name}": readings[name] for name in shown}
+    tags: dict[str, float | None] = {
+        gpu_tag(sample.index, name): readings[name] for name in GPU_FIGURES
+    }
     if sample.throttle_reasons is not None:
-        tags[f"gpu/{sample.index}/throttled"] = float(bool(sample.throttle_reasons))
+        tags[gpu_tag(sample.index, "throttled")] = float(bool(sample.throttle_reasons))
     return tags

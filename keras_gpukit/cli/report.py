@@ -9,7 +9,7 @@ from typing import Any
 
 from keras_gpukit.records.report import Report
 from keras_gpukit.reports.html.words import verdict_line
-from keras_gpukit.writers.whole_file import replace_file
+from keras_gpukit.writers.whole_files import replace_file
 
 _OURS = (b'<meta name="generator" content="keras_gpukit', b'{"log_dir":')
 _HEAD_BYTES = 2000

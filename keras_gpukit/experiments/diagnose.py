@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
-from keras_gpukit.experiments.diagnosing.judging import judge
+from keras_gpukit.experiments.diagnosing.conclusions import conclude
 from keras_gpukit.experiments.diagnosing.turns import Tell, Turns
 from keras_gpukit.experiments.sources import endless
 from keras_gpukit.measuring.inside_fit import within_fit
@@ -65,7 +65,7 @@ def diagnose(
         turns = Turns(model, endless(dataset, batch_size), seconds, tell)
         within_fit(model, turns.source, turns.take)
     diagnosis = replace(
-        judge(turns.rounds),
+        conclude(turns.rounds),
         examples_per_batch=turns.examples_per_batch,
         spent_s=time.perf_counter() - began,
     )

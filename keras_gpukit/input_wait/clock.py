@@ -10,11 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from keras_gpukit.errors import give_up
+from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import Meter
+from keras_gpukit.input_wait.request_meter import RequestMeter
 from keras_gpukit.input_wait.self_cost import StepFunction, cost_of_a_call_s
 from keras_gpukit.input_wait.step_windows import NOTHING, Calls, StepWindows
-from keras_gpukit.input_wait.timed_fetch import RequestMeter
+from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
 
@@ -38,6 +40,7 @@ class StepClock:
         accepts: Whether steps fed from a source are timed; others are only passed on.
         stood_still_since: Whether the process stood still since a moment of the clock; then it is
             unknown what waited for what.
+        device: What the device hides of the wait; None where it works within the calls.
         now: The clock, in seconds.
     """
 
@@ -55,6 +58,7 @@ class StepClock:
         around_first_call: AbstractContextManager[Any] | None = None,
         accepts: Callable[[Any], bool] = lambda source: True,
         stood_still_since: Callable[[float], bool] = lambda moment_s: False,
+        device: DeviceWork | None = None,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.pipelines = 0
@@ -75,6 +79,7 @@ class StepClock:
             wall=wall,
             examples=examples,
             stood_still_since=stood_still_since,
+            device=device,
         )
         self._on_error = on_error
         self._wall = wall
@@ -103,6 +108,11 @@ class StepClock:
     def step(self) -> int:
         """Global step."""
         return self.windows.step
+
+    @property
+    def totals(self) -> StepTotals:
+        """The windows so far, added up."""
+        return self.windows.totals
 
     @property
     def meter(self) -> Meter | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from keras_gpukit.input_wait.meters import PipelineStart, Reading, Stretch
+from keras_gpukit.input_wait.meters import PipelineStart, Stretch, WaitReading
 from keras_gpukit.pipelines.measurable import fetch_time
 from keras_gpukit.records.steps import Confidence
 
@@ -40,13 +40,13 @@ class FetchLatencyMeter:
         """Returns the time of all fetches so far, in seconds."""
         return self._total_s()
 
-    def read(self, taken: Sequence[float], stretch: Stretch) -> Reading:
+    def read(self, taken: Sequence[float], stretch: Stretch) -> WaitReading:
         """Says how long a stretch waited."""
         # What was fetched belongs to the time between two calls' ends, not between two entries.
         fetching_s, since_s = self._fetching_s(taken[-1]), self._until_s
         self._until_s = stretch.next_exit_s
         share = min(fetching_s / max(self._until_s - since_s, 1e-9), 1.0)
-        return Reading(share * stretch.duration_s)
+        return WaitReading(share * stretch.duration_s)
 
     def _fetching_s(self, total_s: float) -> float:
         """Time of the fetches since the last time this was asked."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_gpukit.input_wait.meters import Reading, Stretch, Times
+from keras_gpukit.input_wait.meters import Stretch, Times, WaitReading
 from keras_gpukit.input_wait.tf_private import empty_iterator, is_made_by_keras
 
 EMPTY_CALLS = 4
@@ -81,7 +81,7 @@ class HiddenWait:
                 durations_s.append(time.perf_counter() - began)
         self._empty_call_s = float(np.median(durations_s))
 
-    def read(self, stretch: Stretch, gaps_s: Times, buffered: float | None) -> Reading:
+    def read(self, stretch: Stretch, gaps_s: Times, buffered: float | None) -> WaitReading:
         """Returns the stall within a stretch.
 
         Args:
@@ -101,7 +101,7 @@ class HiddenWait:
         busy_s = outside_s + self._empty_call_s + steps * (overhead_s + self._step_s())
         stalls_s = np.minimum(durations_s - busy_s, fetching_s)
         share = stretch.calls / calls
-        return Reading(
+        return WaitReading(
             wait_s=share * float(min(max(stalls_s.sum(), 0.0), fetching_s.sum())),
             waits_s=stalls_s if calls == stretch.calls else None,
             buffered_batches=buffered,

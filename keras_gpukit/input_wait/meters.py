@@ -53,7 +53,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Reading:
+class WaitReading:
     """Stall within a stretch.
 
     Attributes:
@@ -102,7 +102,7 @@ class Meter(Protocol):
         Training waits meanwhile, on caches that its step has just emptied.
         """
 
-    def read(self, taken: Sequence[Any], stretch: Stretch) -> Reading:
+    def read(self, taken: Sequence[Any], stretch: Stretch) -> WaitReading:
         """Ends the stretch, says how long it waited, and begins the next one.
 
         Args:

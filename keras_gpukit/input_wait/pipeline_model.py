@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_gpukit.input_wait.hidden_wait import HiddenWait
-from keras_gpukit.input_wait.meters import PipelineStart, Reading, Stretch, Times
+from keras_gpukit.input_wait.meters import PipelineStart, Stretch, Times, WaitReading
 from keras_gpukit.input_wait.tf_private import ModelReader, has_model, host_iterator
 from keras_gpukit.records.steps import Confidence
 
@@ -88,10 +88,10 @@ class PipelineModelMeter:
         iterator = self._iterator()
         return None if iterator is None else self._reader.read(iterator)
 
-    def read(self, taken: Sequence[Any], stretch: Stretch) -> Reading:
+    def read(self, taken: Sequence[Any], stretch: Stretch) -> WaitReading:
         """Says how long a stretch waited."""
         if any(each is None for each in taken):
-            return Reading(None, unknown_because="the pipeline was gone before it was read")
+            return WaitReading(None, unknown_because="the pipeline was gone before it was read")
         models = [self._reader.parse(each) for each in taken]
         for model in models:
             self._on_model(model)
@@ -100,17 +100,17 @@ class PipelineModelMeter:
             buffered = float(models[-1].nodes[self._buffer].buffered_elements)
         gaps_s = self._gaps_between(stretch, models)
         if stretch.duration_s >= LONGEST_GAP_S <= stretch.durations_s.max():
-            return Reading(None, None, buffered, "executions took ten seconds or more")
+            return WaitReading(None, None, buffered, "executions took ten seconds or more")
         if gaps_s is None:
             because = "other batches were fetched from the same iterator than were trained on"
-            return Reading(None, None, buffered, because)
+            return WaitReading(None, None, buffered, because)
         if self._hidden is not None:
             return self._hidden.read(stretch, gaps_s, buffered)
         calls = len(gaps_s)
         waits_s = stretch.durations_s[-calls:] - gaps_s.sum(axis=1)
         # Where tf.data has forgotten some, the last of them stand for all.
         wait_s = stretch.calls / calls * float(waits_s.sum())
-        return Reading(
+        return WaitReading(
             min(max(wait_s, 0.0), stretch.duration_s),
             waits_s if calls == stretch.calls else None,
             buffered,

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.examples import ExampleCounter
-from keras_gpukit.input_wait.meters import Meter, Reading, Stretch
-from keras_gpukit.input_wait.spread import Spread
-from keras_gpukit.input_wait.starts import PipelineStarts
+from keras_gpukit.input_wait.meters import Meter, Stretch, WaitReading
+from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
 
@@ -74,12 +74,12 @@ class StepWindows:
         examples: Counts examples; None where they are not counted.
         stood_still_since: Whether the process stood still since a moment of the clock; then it is
             unknown what waited for what.
+        device: What the device hides of the wait; None where it works within the calls.
 
     Attributes:
         meter: The current pipeline's; None without one.
         unknown_because: Why the wait is unknown.
-        spread: How waits are distributed over steps.
-        starts: How pipelines started.
+        totals: The windows so far, added up.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class StepWindows:
         wall: WallTime | None,
         examples: ExampleCounter | None,
         stood_still_since: Callable[[float], bool],
+        device: DeviceWork | None = None,
     ) -> None:
         self.meter: Meter | None = None
         self.unknown_because: str | None = None
-        self.spread = Spread(steps_per_execution)
-        self.starts = PipelineStarts()
+        self.totals = StepTotals(phase, steps_per_execution)
         self._calls = calls
         self._phase = phase
         self._steps_per_execution = steps_per_execution
@@ -108,6 +108,7 @@ class StepWindows:
         self._wall = wall
         self._examples = examples
         self._stood_still_since = stood_still_since
+        self._device = device
         # Of several steps in a call, all but the first belong to the call after the stretch.
         steps = READ_EVERY_STEPS - (steps_per_execution - 1)
         self._most_calls_to_a_reading = max(1, steps // steps_per_execution)
@@ -185,10 +186,10 @@ class StepWindows:
         is_first_of_run = self._calls.count == 2
         start = None if self.meter is None else self.meter.start(first)
         if start is not None and self._is_new and not is_first_of_run:
-            self.starts.add(start)
+            self.totals.starts.add(start)
             if self._wall is not None:
                 self._wall.add_epoch_wait(start.wait_s)
-        self.spread.gap()
+        self.totals.distribution.gap()
         if self._examples is not None:
             self._examples.start()
 
@@ -227,7 +228,7 @@ class StepWindows:
         stretch = self._stretch()
         reading = self._read(stretch, self._stood_still_since(self._started_s))
         if reading.waits_s is not None:
-            self.spread.add(reading.waits_s, stretch.durations_s)
+            self.totals.distribution.add(reading.waits_s, stretch.durations_s)
         window = StepWindow(
             phase=self._phase,
             time_s=time.time(),
@@ -238,17 +239,28 @@ class StepWindows:
             examples=None if self._examples is None else self._examples.read(),
             buffered_batches=reading.buffered_batches,
         )
+        self.totals.add(window)
         self._begin()
         self._on_window(window)
 
-    def _read(self, stretch: Stretch, stood_still: bool) -> Reading:
+    def _read(self, stretch: Stretch, stood_still: bool) -> WaitReading:
         """Works out what a window waited, from all that was taken in it."""
         taken, self._taken = self._taken, []
-        reading = Reading(None)
+        reading = WaitReading(None)
         if self.meter is not None:
-            reading = self.meter.read(taken, stretch)
+            reading = self._exposed(self.meter, self.meter.read(taken, stretch), stretch)
         if stood_still:
-            reading = Reading(None, unknown_because="the process stood still")
+            reading = WaitReading(None, unknown_because="the process stood still")
         if reading.unknown_because is not None:
             self.unknown_because = reading.unknown_because
         return reading
+
+    def _exposed(self, meter: Meter, reading: WaitReading, stretch: Stretch) -> WaitReading:
+        """Takes off what the device hides."""
+        if self._device is None or reading.wait_s is None:
+            return reading
+        exposed = self._device.exposed(reading, stretch, self._calls.before)
+        if exposed is None:
+            meter.confidence = "upper bound"
+            return reading
+        return exposed

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
-from keras_gpukit.input_wait.trend import Trend
+from keras_gpukit.input_wait.meters import PipelineStart
+from keras_gpukit.input_wait.time_series import TimeSeries
+from keras_gpukit.input_wait.wait_distribution import WaitHistogram
 from keras_gpukit.records.steps import (
     Confidence,
     InputRecord,
     Phase,
+    PipelineStartRecord,
     StepWindow,
     ThroughputRecord,
 )
+
+
+class PipelineStarts:
+    """Adds up the waits for first batches."""
+
+    def __init__(self) -> None:
+        self.epochs = 0
+        """How many were measured."""
+        self._wait_s = 0.0
+        self._shuffle_s: float | None = 0.0
+
+    def add(self, start: PipelineStart) -> None:
+        """Takes one in."""
+        self.epochs += 1
+        self._wait_s += start.wait_s
+        if self._shuffle_s is None or start.shuffle_fraction is None:
+            self._shuffle_s = None
+        else:
+            self._shuffle_s += start.wait_s * start.shuffle_fraction
+
+    def record(self) -> PipelineStartRecord | None:
+        """Returns their means, or None where none was measured."""
+        if not self.epochs:
+            return None
+        return PipelineStartRecord(
+            epochs=self.epochs,
+            mean_s=self._wait_s / self.epochs,
+            shuffle_s=None if self._shuffle_s is None else self._shuffle_s / self.epochs,
+        )
 
 
 class StepTotals:
@@ -17,10 +49,17 @@ class StepTotals:
 
     Args:
         phase: "fit", "evaluate" or "predict".
+        steps_per_execution: Steps in one call of the step function.
+
+    Attributes:
+        distribution: The wait of each call.
+        starts: The waits for the first batches of epochs.
     """
 
-    def __init__(self, phase: Phase) -> None:
+    def __init__(self, phase: Phase, steps_per_execution: int = 1) -> None:
         self.phase = phase
+        self.distribution = WaitHistogram(steps_per_execution)
+        self.starts = PipelineStarts()
         self._steps = 0
         self._duration_s = 0.0
         self._counted_s = 0.0
@@ -30,7 +69,7 @@ class StepTotals:
         self._wait_s = 0.0
         self._readings = 0
         self._buffered = 0.0
-        self._trend = Trend()
+        self._time_series = TimeSeries()
 
     def add(self, window: StepWindow) -> None:
         """Takes one window in."""
@@ -43,7 +82,7 @@ class StepTotals:
             self._waited_steps += window.steps
             self._waited_duration_s += window.duration_s
             self._wait_s += window.input_wait_s
-            self._trend.add(window)
+            self._time_series.add(window)
         if window.buffered_batches is not None:
             self._readings += 1
             self._buffered += window.buffered_batches
@@ -81,7 +120,9 @@ class StepTotals:
         """
         if self._waited_steps == 0:
             reason = unknown_because or "no epoch had three steps, or all steps took ten seconds"
-            return InputRecord(self.phase, mechanism, None, unknown_because=reason)
+            return InputRecord(
+                self.phase, mechanism, unknown_because=reason, pipeline_start=self.starts.record()
+            )
         return InputRecord(
             phase=self.phase,
             mechanism=mechanism,
@@ -90,5 +131,7 @@ class StepTotals:
             wait_s=self._wait_s / self._waited_steps,
             stall_fraction=self._wait_s / self._waited_duration_s,
             buffered_batches=self._buffered / self._readings if self._readings else None,
-            trend=self._trend.record(),
+            distribution=self.distribution.record(),
+            time_series=self._time_series.record(),
+            pipeline_start=self.starts.record(),
         )

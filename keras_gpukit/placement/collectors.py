@@ -12,7 +12,7 @@ from keras_gpukit.placement.operation import (
     Operation,
     OperationKind,
     PlacementUnknownError,
-    Reading,
+    StepOperations,
 )
 from keras_gpukit.placement.registry import dtype_name
 
@@ -29,7 +29,7 @@ class GraphCollector:
             )
         tf_private.enable_graph_collection()
 
-    def stop(self) -> Reading | None:
+    def stop(self) -> StepOperations | None:
         """Stops, and returns what ran; None where the step had been made before `start`."""
         step = graphs.find_step(tf_private.take_collected_graphs())
         return graphs.read_step(step, dtype_name) if step is not None else None
@@ -46,12 +46,12 @@ class EagerCollector:
         """Starts to watch this thread's operations."""
         tf_private.add_op_callback(self._see)
 
-    def stop(self) -> Reading:
+    def stop(self) -> StepOperations:
         """Stops, and returns what ran."""
         tf_private.remove_op_callback(self._see)
         if self._trouble:
             raise self._trouble
-        return Reading(tuple(self._operations), transfers=None, mechanism="eager")
+        return StepOperations(tuple(self._operations), transfers=None, mechanism="eager")
 
     def _see(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.placement.names import operation_name, short_device
-from keras_gpukit.placement.operation import BOOKKEEPING, Operation, OperationKind, Reading
+from keras_gpukit.placement.operation import BOOKKEEPING, Operation, OperationKind, StepOperations
 
 # One side of each copy between two devices, so that a pair counts once.
 _SENDS = frozenset({"_Send", "_HostSend"})
@@ -32,7 +32,7 @@ def find_step(graphs: list[Any]) -> Any | None:
     return max(steps, key=lambda each: int(each.ByteSize()), default=None)
 
 
-def read_step(graphs: Any, dtype_name: DtypeName) -> Reading:
+def read_step(graphs: Any, dtype_name: DtypeName) -> StepOperations:
     """Returns the operations that the placed and optimized graphs of a step consist of."""
     requested = dict(_requests(graphs.pre_optimization_graph))
     operations: list[Operation] = []
@@ -47,7 +47,7 @@ def read_step(graphs: Any, dtype_name: DtypeName) -> Reading:
         for node in partition.node:
             operations += walk.operations(node)
     compiled = any(operation.kind.compiled for operation in operations)
-    return Reading(tuple(operations), transfers, "xla" if compiled else "graph")
+    return StepOperations(tuple(operations), transfers, "xla" if compiled else "graph")
 
 
 @dataclass(frozen=True)

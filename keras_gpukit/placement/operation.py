@@ -38,7 +38,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Reading:
+class StepOperations:
     """What one way of reading placement saw in one step.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""A reading made into the record. Pure: what the machine has comes in as data."""
+"""The operations of a step made into the record. Pure: what the machine has comes in as data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from keras_gpukit.placement.names import layer_path
-from keras_gpukit.placement.operation import Operation, Reading
+from keras_gpukit.placement.operation import Operation, StepOperations
 from keras_gpukit.placement.reasons import Registry, find_fallbacks, original_type
 from keras_gpukit.records.placement import Fallback, PlacementRecord
 
@@ -29,8 +29,8 @@ class Surroundings:
     layers: Collection[str] = ()
 
 
-def make_record(reading: Reading, around: Surroundings, registry: Registry) -> PlacementRecord:
-    """Returns the record of what was read.
+def make_record(ran: StepOperations, around: Surroundings, registry: Registry) -> PlacementRecord:
+    """Returns the record of what ran.
 
     Without a GPU the fallbacks are predicted; a TensorFlow built without GPU kernels can't even
     do that, so there are none.
@@ -38,23 +38,22 @@ def make_record(reading: Reading, around: Surroundings, registry: Registry) -> P
     predicted = around.knows_gpu_kernels and not around.has_gpu
     fallbacks = (
         find_fallbacks(
-            reading.operations,
+            ran.operations,
             registry,
             predicted=predicted,
             # Without a GPU a strategy asks for the CPU, there being nothing else; and so does
             # Keras in an eager step, for the optimizer's variables.
-            trust_requests=around.has_gpu
-            or not (around.has_strategy or reading.mechanism == "eager"),
+            trust_requests=around.has_gpu or not (around.has_strategy or ran.mechanism == "eager"),
         )
         if around.has_gpu or predicted
         else ()
     )
     return PlacementRecord(
-        operations=_count(reading.operations, registry),
+        operations=_count(ran.operations, registry),
         fallbacks=tuple(_with_layers(fallback, around.layers) for fallback in fallbacks),
         predicted=predicted,
-        transfers=reading.transfers,
-        mechanism=reading.mechanism,
+        transfers=ran.transfers,
+        mechanism=ran.mechanism,
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from keras_gpukit.profiling.find import find_profiles
 from keras_gpukit.profiling.read import read_profile
 from keras_gpukit.profiling.xprof import ask_xprof
+from keras_gpukit.records.search import find_profiles
 
 __all__ = ["ask_xprof", "find_profiles", "read_profile"]

@@ -105,7 +105,7 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
         "devices": tuple(profile_of(gpu, steps.counted) for gpu in gpus.each),
         "operations": top_operations(host, gpus, steps.counted),
         "kernels": top_kernels(gpus, steps.counted),
-        "stages": rank_stages(host.events, waits, steps.counted, count),
+        "stages": rank_stages(host, waits, steps.counted, count),
     }
 
 

@@ -16,7 +16,6 @@ Work = Literal[
     "python",
     "other",
 ]
-Cause = Literal["interpreter lock", "all cores busy"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,7 @@ class PipelineRecord:
         balanced_because: Why there is no bottleneck, where that is known.
         unknown_because: Why neither a bottleneck nor its absence is known.
         batches: Batches that the costs are means of.
+        slowest_s: Time that the slowest segment takes for a batch.
         source: What the figures were read from.
     """
 
@@ -70,6 +70,7 @@ class PipelineRecord:
     balanced_because: str | None = None
     unknown_because: str | None = None
     batches: int = 0
+    slowest_s: float | None = None
     source: str | None = None
 
 
@@ -106,10 +107,7 @@ class ContentionRecord:
         gil_wait_s: Median time that a thread which wants to run Python code waits for the
             GIL.
         cores_busy_fraction: Processor time of this process over what its cores have, 0 to 1.
-        causes: What of the two is so high that it slows the stages down; None where neither could
-            be measured.
     """
 
     gil_wait_s: float | None = None
     cores_busy_fraction: float | None = None
-    causes: tuple[Cause, ...] | None = None

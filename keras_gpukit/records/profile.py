@@ -62,8 +62,9 @@ class DeviceProfile:
         compute_fraction: Share of the time in which a kernel ran that is no collective.
         kernels: Kernels that ran.
         host_to_device_bytes: Copied to it; None where the copies do not say.
-        tensor_core_fraction: Share of the kernels' time spent in kernels that use Tensor Cores, by
-            their names; None where no kernel ran.
+        tensor_core_fraction: Share of the kernels' time spent in kernels whose names say that they
+            use Tensor Cores. Others may use them too: XLA's Triton kernels do not say. None where
+            no kernel ran.
         compute_capability: Such as "9.0"; None where it is not recorded.
     """
 
@@ -107,7 +108,7 @@ class KernelProfile:
         time_s: In all steps, on all devices.
         count: How often it ran.
         share: Of all kernels' time, 0 to 1.
-        tensor_core: Whether it uses Tensor Cores, by its name.
+        tensor_core: Whether it uses Tensor Cores, by its name; None where the name does not say.
         operation: The TensorFlow operation that launched it most; None where it is not recorded.
     """
 
@@ -116,7 +117,7 @@ class KernelProfile:
     time_s: float
     count: int
     share: float
-    tensor_core: bool
+    tensor_core: bool | None
     operation: str | None = None
 
 

@@ -58,8 +58,8 @@ class ThroughputRecord:
 
 
 @dataclass(frozen=True)
-class WaitSpread:
-    """How the wait spreads over steps.
+class WaitDistribution:
+    """Distribution of the wait over steps.
 
     With several steps to an execution, a step's wait is the mean of its execution.
 
@@ -85,7 +85,7 @@ class WaitSpread:
 
 
 @dataclass(frozen=True)
-class TrendPoint:
+class TimeSeriesPoint:
     """A stretch of the run.
 
     Attributes:
@@ -161,8 +161,8 @@ class InputRecord:
         stall_fraction: Wait over step time, 0 to 1.
         buffered_batches: Mean fill of the pipeline's last buffer.
         unknown_because: Why the figures are None, where they are.
-        spread: How the wait spreads over steps, where each step's is known.
-        trend: The run over time, in at most 64 stretches of alike many windows.
+        distribution: The distribution of the wait over steps, where each step's is known.
+        time_series: The wait over time, in at most 64 points of equally many windows.
         pipeline_start: The wait for the first batches of epochs.
         breakdown: Where the wall time went; of `fit` and `evaluate`, and of no validation.
         pipeline: What the stages of the tf.data pipeline cost, and which one is the bottleneck.
@@ -178,8 +178,8 @@ class InputRecord:
     stall_fraction: float | None = None
     buffered_batches: float | None = None
     unknown_because: str | None = None
-    spread: WaitSpread | None = None
-    trend: tuple[TrendPoint, ...] = ()
+    distribution: WaitDistribution | None = None
+    time_series: tuple[TimeSeriesPoint, ...] = ()
     pipeline_start: PipelineStartRecord | None = None
     breakdown: TimeBreakdown | None = None
     pipeline: PipelineRecord | None = None

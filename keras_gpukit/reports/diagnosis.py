@@ -10,19 +10,7 @@ from rich.text import Text
 from keras_gpukit.records.diagnosis import Contention, Diagnosis, Rate
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_anywhere
-
-_CAUSES = {
-    "interpreter lock": (
-        "Python code that makes batches holds the GIL (global interpreter lock), which training "
-        "needs too: use TensorFlow operations, or other processes."
-    ),
-    "all cores busy": "All cores are busy: do less work per example, or use more cores.",
-    "nothing ahead": (
-        "No batch is prepared while the model trains: end the pipeline with "
-        "prefetch(tf.data.AUTOTUNE)."
-    ),
-    None: "Cores were idle; the cause is unknown.",
-}
+from keras_gpukit.rules.contention import ADVICE
 
 
 def print_diagnosis(diagnosis: Diagnosis, console: Console | None = None) -> None:
@@ -89,7 +77,7 @@ def _contention(contention: Contention) -> str:
         evidence.append(f"cores {units.percentage(contention.cores_busy_fraction)} busy")
     if contention.gil_wait_s is not None:
         evidence.append(f"Python {units.duration(contention.gil_wait_s)} delayed")
-    return (
-        f"Together they run {share} slower than the slower one alone. "
-        f"{_CAUSES[contention.cause]}" + (f" ({', '.join(evidence)})" if evidence else "")
-    )
+    cause = contention.cause
+    meaning = ADVICE[cause] if cause else "Cores were idle; the cause is unknown"
+    figures = f" ({', '.join(evidence)})" if evidence else ""
+    return f"Together they run {share} slower than the slower one alone. {meaning}{figures}."

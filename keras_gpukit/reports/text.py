@@ -82,13 +82,17 @@ def placement_markdown(record: PlacementRecord) -> str:
 def _input_markdown(record: InputRecord) -> str:
     """The distribution of the wait over steps, and the pipeline's stages."""
     blocks = []
-    spread = record.spread
-    if spread is not None:
-        waits = (("median", spread.median_s), ("95 %", spread.p95_s), ("worst", spread.worst_s))
+    distribution = record.distribution
+    if distribution is not None:
+        waits = (
+            ("median", distribution.median_s),
+            ("95 %", distribution.p95_s),
+            ("worst", distribution.worst_s),
+        )
         rows = [(name, units.duration(wait_s)) for name, wait_s in waits]
-        rows.append(("steps stalled", units.percentage(spread.stalled_fraction)))
-        if spread.burst_period_steps is not None:
-            rows.append(("a stall every", f"{units.number(spread.burst_period_steps)} steps"))
+        rows.append(("steps stalled", units.percentage(distribution.stalled_fraction)))
+        if distribution.burst_period_steps is not None:
+            rows.append(("a stall every", f"{units.number(distribution.burst_period_steps)} steps"))
         blocks += ["### Wait per step", _table(("", ""), rows)]
     if record.pipeline is not None and record.pipeline.stages:
         blocks += ["### Stages of the pipeline", _stages_table(record.pipeline)]

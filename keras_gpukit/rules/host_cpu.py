@@ -5,11 +5,10 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.machine import HostUtilization
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.evidence import host_readings
+from keras_gpukit.rules.contention import CORES_BUSY_FRACTION
 from keras_gpukit.rules.input_bound import is_input_bound
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, host_readings
 
-SATURATED_PERCENT = 90.0
 # With less than this share of the busy time, others use more than the run does; our choice.
 OTHERS_SHARE = 0.5
 
@@ -17,9 +16,9 @@ OTHERS_SHARE = 0.5
 class HostCPUSaturated(Rule):
     """All cores of the host busy, while steps wait for input or a GPU depends on the host.
 
-    90 % on average over all cores is our choice: with less, some core was free now and then. A run
-    that trains on the CPU keeps every core busy when all is well, so there busy cores count only
-    together with a wait for input.
+    From 70 % on average over all cores: where making batches and training share the cores, neither
+    uses them all of the time. A run that trains on the CPU keeps the cores busy when all is well,
+    so there busy cores count only together with a wait for input.
     """
 
     code = "host-cpu-saturated"
@@ -31,7 +30,7 @@ class HostCPUSaturated(Rule):
         host = host_readings(summary)
         if host is None or host.cpu_percent is None:
             return self.abstain()
-        if host.cpu_percent < SATURATED_PERCENT:
+        if host.cpu_percent < 100 * CORES_BUSY_FRACTION:
             return None
         waits = is_input_bound(summary)
         if not waits and not summary.environment.gpus:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.pipeline import PythonSourceRecord, StageRecord, Work
+from keras_gpukit.records.pipeline import (
+    ContentionRecord,
+    PythonSourceRecord,
+    StageRecord,
+    Work,
+)
 from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.rules.contention import ADVICE, causes
 
 GENERAL = (
     "ds.map(f, num_parallel_calls=tf.data.AUTOTUNE): use every core",
@@ -60,7 +66,6 @@ BY_WORK: dict[Work, tuple[str, ...]] = {
 }
 
 PY_DATASET = ".__getitem__"
-LOCKED = "Python threads wait for each other: use processes, or TensorFlow operations"
 
 
 def advice_for(record: InputRecord) -> tuple[str, ...]:
@@ -80,9 +85,15 @@ def advice_for(record: InputRecord) -> tuple[str, ...]:
         if stage.parallelism > 1:
             # It has that already.
             lines = tuple(line for line in lines if line != PARALLEL.format(name=stage.name))
-    causes = record.contention.causes if record.contention else None
-    locked = (LOCKED,) if causes and "interpreter lock" in causes else ()
-    return (*locked, *lines, MEASURE)
+    return (*_about_gil(record.contention), *lines, MEASURE)
+
+
+def _about_gil(contention: ContentionRecord | None) -> tuple[str, ...]:
+    # Busy cores have a rule of their own, which also sees other processes.
+    if contention is None:
+        return ()
+    found = causes(contention.gil_wait_s, contention.cores_busy_fraction) or ()
+    return tuple(ADVICE[cause] for cause in found if cause == "interpreter lock")
 
 
 def _for_py_dataset(source: PythonSourceRecord) -> tuple[str, ...]:

@@ -6,9 +6,8 @@ from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.pipeline import PythonSourceRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.evidence import percent
 from keras_gpukit.rules.input_advice import GENERAL, advice_for, bottleneck
-from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule
+from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, percent
 
 WARNING_FRACTION = 0.10
 CRITICAL_FRACTION = 0.20
@@ -98,8 +97,8 @@ def _wait(record: InputRecord) -> tuple[Figure, ...]:
     figures = []
     if record.wait_s is not None:
         figures.append(Figure("wait per step", 1000 * record.wait_s, "ms"))
-    if record.spread is not None and record.spread.burst_period_steps is not None:
-        figures.append(Figure("a stall every", record.spread.burst_period_steps, "steps"))
+    if record.distribution is not None and record.distribution.burst_period_steps is not None:
+        figures.append(Figure("a stall every", record.distribution.burst_period_steps, "steps"))
     return tuple(figures)
 
 

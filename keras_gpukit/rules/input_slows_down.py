@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import TrendPoint
-from keras_gpukit.rules.evidence import percent
+from keras_gpukit.records.steps import TimeSeriesPoint
 from keras_gpukit.rules.input_bound import SHORTEST_WAIT_S
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, percent
 
 MINIMUM_POINTS = 10
 MINIMUM_STEPS = 10
@@ -34,9 +33,9 @@ class InputSlowsDown(Rule):
         record = summary.input
         if record is None or record.confidence == "upper bound":
             return self.abstain()
-        trend, fifth = record.trend, len(record.trend) // 5
-        ends = trend[:fifth], trend[-fifth:]
-        if len(trend) < MINIMUM_POINTS or not all(map(_is_enough, ends)):
+        time_series, fifth = record.time_series, len(record.time_series) // 5
+        ends = time_series[:fifth], time_series[-fifth:]
+        if len(time_series) < MINIMUM_POINTS or not all(map(_is_enough, ends)):
             return self.abstain()
         first, last = map(_stall, ends)
         if last - first < RISE or _wait_s(ends[1]) < SHORTEST_WAIT_S:
@@ -53,14 +52,14 @@ class InputSlowsDown(Rule):
         )
 
 
-def _is_enough(points: tuple[TrendPoint, ...]) -> bool:
+def _is_enough(points: tuple[TimeSeriesPoint, ...]) -> bool:
     steps, duration_s = sum(p.steps for p in points), sum(p.duration_s for p in points)
     return steps >= MINIMUM_STEPS and duration_s >= MINIMUM_S
 
 
-def _stall(points: tuple[TrendPoint, ...]) -> float:
+def _stall(points: tuple[TimeSeriesPoint, ...]) -> float:
     return sum(point.wait_s for point in points) / sum(point.duration_s for point in points)
 
 
-def _wait_s(points: tuple[TrendPoint, ...]) -> float:
+def _wait_s(points: tuple[TimeSeriesPoint, ...]) -> float:
     return sum(point.wait_s for point in points) / sum(point.steps for point in points)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.evidence import gpu_readings, gpu_readings_unknown_because, percent
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import (
+    Outcome,
+    Rule,
+    gpu_readings,
+    gpu_readings_unknown_because,
+    percent,
+)
 
 THROTTLED_FRACTION = 0.10
 POWER_CAP = "software power cap"

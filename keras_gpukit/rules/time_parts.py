@@ -5,9 +5,8 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
-from keras_gpukit.rules.evidence import percent
 from keras_gpukit.rules.input_bound import gain
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, percent
 
 MINIMUM_WALL_S = 5.0
 NOTABLE_FRACTION = 0.10

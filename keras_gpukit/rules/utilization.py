@@ -5,9 +5,8 @@ from __future__ import annotations
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.evidence import gpu_readings, gpu_readings_unknown_because
 from keras_gpukit.rules.input_bound import is_input_bound
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, gpu_readings, gpu_readings_unknown_because
 
 LOW_PERCENT = 50.0
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from keras_gpukit.records.names import PROFILE_SUFFIX
 from keras_gpukit.records.report import CaptureReport
+from keras_gpukit.records.search import find_profiles
 
 MOST_READ = 12
 """A profile of ten steps takes some tenths of a second to read."""
@@ -22,8 +24,6 @@ class Captures:
         Args:
             root: The folder.
         """
-        from keras_gpukit.profiling import find_profiles
-
         files = sorted((_stamp(path) for path in find_profiles(root)), key=lambda file: file[2])
         newest = set(files[-MOST_READ:])
         told = {
@@ -54,6 +54,4 @@ def _stamp(path: Path) -> tuple[Path, int, int]:
 
 
 def _name(path: Path) -> str:
-    from keras_gpukit.profiling.find import SUFFIX
-
-    return f"{path.parent.name}/{path.name.removesuffix(SUFFIX)}"
+    return f"{path.parent.name}/{path.name.removesuffix(PROFILE_SUFFIX)}"

@@ -8,10 +8,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from keras_gpukit.folders import MOST_FOLDERS
+from keras_gpukit.records.names import FOLDER, RUN_FILE
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
+from keras_gpukit.records.search import MOST_FOLDERS, find_run_files
 from keras_gpukit.saved_runs.captures import Captures
-from keras_gpukit.saved_runs.find import FILE, FOLDER, find_run_files, run_name
 from keras_gpukit.saved_runs.run_file import MOST_DETAILED, MOST_LISTED, RunFile, without_courses
 from keras_gpukit.version import __version__
 
@@ -52,8 +52,8 @@ class LogFolder:
         captures = self._captures.under(self.path)
         if not files and not captures:
             raise FileNotFoundError(
-                f"No run lies under {self.path}: neither {FOLDER}/{FILE} nor a profile was found. "
-                f"Give the folder that was `log_dir` of a callback, such as "
+                f"No run lies under {self.path}: neither {FOLDER}/{RUN_FILE} nor a profile was "
+                f"found. Give the folder that was `log_dir` of a callback, such as "
                 f'keras_gpukit.Monitor("logs"), or one above it.'
             )
         notes = []
@@ -87,7 +87,7 @@ class LogFolder:
     ) -> list[RunReport]:
         """Reads runs; takes what they captured out of `captures`, adds faults to `notes`."""
         self._files = {
-            path: self._files.get(path) or RunFile(path, run_name(self.path, path))
+            path: self._files.get(path) or RunFile(path, _run_name(self.path, path))
             for path in files
         }
         runs: list[RunReport] = []
@@ -96,7 +96,7 @@ class LogFolder:
             try:
                 runs += [_with_profiles(run, log_dir, captures) for run in file.runs(now_s)]
             except OSError as error:
-                notes.append(f"{run_name(self.path, path)} could not be read: {error}.")
+                notes.append(f"{_run_name(self.path, path)} could not be read: {error}.")
         return runs
 
 
@@ -114,6 +114,15 @@ def _with_profiles(run: RunReport, log_dir: Path, profiles: dict[Path, CaptureRe
         profile = profiles.pop(log_dir / path, None) if path else None
         captures.append(replace(profile, capture=each.capture) if profile else each)
     return replace(run, captures=tuple(captures))
+
+
+def _run_name(root: Path, file: Path) -> str:
+    """What a run is called: its log folder, as seen from the one that was asked for."""
+    log_dir = file.parent.parent
+    below = log_dir.relative_to(root) if log_dir.is_relative_to(root) else Path()
+    name = below.as_posix() if below.parts else log_dir.resolve().name or str(log_dir)
+    # A name may hold bytes that are no text.
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _changed_s(path: Path) -> float:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable
 
-from keras_gpukit.records.pipeline import Cause, ContentionRecord
+from keras_gpukit.records.pipeline import ContentionRecord
 
 # A thread that sleeps has to take the GIL again when it wakes. No thread holds the
 # lock longer than `sys.getswitchinterval()` when another waits, unless in C code.
 NAPS = 3
 NAP_S = 0.001
-# Waking takes 0.1 ms on an idle machine; a fifth of the switch interval is no accident.
-LATE_SWITCHES = 0.2
-BUSY_FRACTION = 0.9
 
 
 class ContentionSensor:
@@ -58,27 +54,10 @@ class ContentionSensor:
         """Returns the contention since the sensor was made."""
         wall_s = self._now() - self._began_s
         process_s = self._process_s() - self._process_began_s
-        return contention(
+        return ContentionRecord(
             gil_wait_s=statistics.median(self._late_s) if self._late_s else None,
             cores_busy_fraction=process_s / (wall_s * self._cores) if wall_s > 0 else None,
         )
-
-
-def contention(gil_wait_s: float | None, cores_busy_fraction: float | None) -> ContentionRecord:
-    """Returns what of two things is so high that it slows the stages of a pipeline down.
-
-    Args:
-        gil_wait_s: How late a sleeping Python thread gets going again.
-        cores_busy_fraction: Processor time over what the cores have, 0 to 1.
-    """
-    if gil_wait_s is None and cores_busy_fraction is None:
-        return ContentionRecord()
-    causes: list[Cause] = []
-    if gil_wait_s is not None and gil_wait_s >= LATE_SWITCHES * sys.getswitchinterval():
-        causes.append("interpreter lock")
-    if cores_busy_fraction is not None and cores_busy_fraction >= BUSY_FRACTION:
-        causes.append("all cores busy")
-    return ContentionRecord(gil_wait_s, cores_busy_fraction, tuple(causes))
 
 
 def usable_cores() -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
+from keras_gpukit.records.names import FOLDER, RUN_FILE
 from keras_gpukit.tensorboard_plugin.run_folders import readable
 
 _PAGE = """<!doctype html>
@@ -40,7 +41,7 @@ def no_runs(roots: Mapping[str, Path]) -> str:
         where = "TensorBoard was not started on a local folder, and only those are read."
         return _page("No log directory to read", f"<p>{where}</p>")
     where = "".join(f"<li><code>{escape(readable(root))}</code></li>" for root in roots.values())
-    looked = f"<p>Looked for <code>gpukit/run.jsonl</code> in</p><ul>{where}</ul>"
+    looked = f"<p>Looked for <code>{FOLDER}/{RUN_FILE}</code> in</p><ul>{where}</ul>"
     first = Path(next(iter(roots.values())), "my-run")
     how_to = _HOW_TO.format(log_dir=escape(readable(first)))
     return _page("No watched run here yet", looked + how_to)

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from keras_gpukit.records.search import find_run_files
+
 WITHIN_S = 10.0
 LOOK_EVERY_S = 5.0
 # Looking may take a twentieth of the time at most.
@@ -74,9 +76,6 @@ def find_run_folders(roots: Mapping[str, Path]) -> Found:
     Args:
         roots: Log directories by name; a single one may be called "".
     """
-    # Not before the search, so that TensorBoard does not wait for it at its start.
-    from keras_gpukit.saved_runs.find import find_run_files
-
     folders: list[RunFolder] = []
     complete = True
     for name, root in roots.items():
@@ -106,10 +105,16 @@ class RunFolders:
         Args:
             wait_s: How long the very first search is waited for.
         """
-        if time.monotonic() >= self._look_again_s and self._looking.acquire(blocking=False):
-            threading.Thread(target=self._look, name="gpukit-runs", daemon=True).start()
+        if self._is_time() and self._looking.acquire(blocking=False):
+            if self._is_time():  # still: a search may have ended between the two
+                threading.Thread(target=self._look, name="gpukit-runs", daemon=True).start()
+            else:
+                self._looking.release()
         self._looked_once.wait(wait_s)
         return self._found
+
+    def _is_time(self) -> bool:
+        return time.monotonic() >= self._look_again_s
 
     def _look(self) -> None:
         began_s = time.monotonic()

@@ -19,14 +19,12 @@ from keras_gpukit.profiling.capturing.triggers import (
     StepSchedule,
 )
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
+from keras_gpukit.records.names import FOLDER, REQUEST_FILE
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.sensors.nvml import NVMLSensor
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.session import Session
 from keras_gpukit.watching.tensorboard_captures import TensorBoardCaptures
-from keras_gpukit.writers.run_log import FOLDER
-
-REQUEST_FILE = "capture"
 
 
 @dataclass(frozen=True)

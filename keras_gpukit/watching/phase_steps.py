@@ -10,16 +10,16 @@ from typing import Any
 
 from keras_gpukit.errors import GPUKitError
 from keras_gpukit.guard import Guard
-from keras_gpukit.input_wait.choice import MeterChoice
 from keras_gpukit.input_wait.clock import StepClock
+from keras_gpukit.input_wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input_wait.examples import ExampleCounter
+from keras_gpukit.input_wait.measurable_input import make_measurable
+from keras_gpukit.input_wait.meter_choice import MeterChoice
 from keras_gpukit.input_wait.meters import Meter
+from keras_gpukit.input_wait.request_meter import RequestMeter
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
-from keras_gpukit.input_wait.tap import make_measurable
 from keras_gpukit.input_wait.tf_private import host_iterator
-from keras_gpukit.input_wait.timed_fetch import RequestMeter
-from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.steps import (
@@ -29,6 +29,7 @@ from keras_gpukit.records.steps import (
     ThroughputRecord,
     TimeBreakdown,
 )
+from keras_gpukit.rules.bottleneck import name_bottleneck
 from keras_gpukit.watching.call_frame import epoch_iterator
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
@@ -81,9 +82,11 @@ class PhaseSteps:
         self._watchers: list[OnWindow] = []
         self._on_pause: list[Callable[[], None]] = []
         self._function = ReplacedAttribute(model, ATTRIBUTES[phase])
-        self._totals = StepTotals(phase)
         self._requests = RequestMeter()
         self._pipeline: PipelineWatch | None = None
+        self._device = DeviceWork(model.steps_per_execution) if runs_behind(model) else None
+        # Of several callbacks one reports the ends of steps.
+        self._reporter: object = None
         self._clock = StepClock(
             phase=phase,
             steps_per_execution=model.steps_per_execution,
@@ -96,6 +99,7 @@ class PhaseSteps:
             wall=wall,
             accepts=self._accepts,
             stood_still_since=stood_still_since,
+            device=self._device,
         )
 
     @property
@@ -146,6 +150,18 @@ class PhaseSteps:
         """`predict` asks for a batch, which it fetches outside its step function."""
         self._requests.requested()
 
+    def note_finished(self, by: object) -> None:
+        """The results of the next step are there.
+
+        Args:
+            by: The callback that reports it; of several only the first counts.
+        """
+        if self._device is None:
+            return
+        self._reporter = self._reporter or by
+        if self._reporter is by:
+            self._device.note_finished()
+
     def pause(self) -> None:
         """The steps are interrupted, by an epoch's end or a validation."""
         for on_pause in self._on_pause:
@@ -183,24 +199,22 @@ class PhaseSteps:
     @property
     def step_time_s(self) -> float | None:
         """Mean step time."""
-        return self._totals.step_time_s
+        return self._clock.totals.step_time_s
 
     def throughput(self) -> ThroughputRecord:
         """Step times and rates."""
-        return self._totals.throughput(self.steps, self._wall.total_s if self._wall else None)
+        return self._clock.totals.throughput(self.steps, self._wall.total_s if self._wall else None)
 
     def input(self) -> InputRecord:
         """The input wait, what its pipeline's stages cost, and where the call's time went."""
         clock, meter = self._clock, self._clock.meter
-        record = self._totals.input(
+        record = clock.totals.input(
             meter.mechanism if meter else None,
             meter.confidence if meter else None,
             clock.unknown_because,
         )
         return replace(
             record,
-            spread=clock.windows.spread.record(),
-            pipeline_start=clock.windows.starts.record(),
             pipeline=self._stages(record),
             breakdown=self._breakdown(record.wait_s),
         )
@@ -211,7 +225,7 @@ class PhaseSteps:
         if self._wall is None or self._phase == "predict" or not clock.saw_every_step:
             return None
         # The first step of the run, and those whose wait is known to be their epoch's start.
-        executions_apart = 1 + clock.windows.starts.epochs
+        executions_apart = 1 + clock.totals.starts.epochs
         waiting_steps = max(self.steps - executions_apart * clock.steps_per_execution, 0)
         return self._wall.breakdown(None if wait_s is None else wait_s * waiting_steps)
 
@@ -220,7 +234,8 @@ class PhaseSteps:
         if self._pipeline is None:
             return None
         with Guard("Naming the stages of the pipeline", "They are unknown.") as guard:
-            return self._pipeline.record(record.stall_fraction, record.wait_s)
+            stages = self._pipeline.record(record.wait_s)
+            return name_bottleneck(stages, record.stall_fraction, record.wait_s)
         return PipelineRecord(unknown_because=guard.failed_because)
 
     def _wrap(self) -> None:
@@ -243,13 +258,12 @@ class PhaseSteps:
         choice = MeterChoice(
             self._function.current,
             self._model.steps_per_execution,
-            overlaps=not self._model.run_eagerly,
+            overlaps=not self._model.run_eagerly and self._device is None,
         )
         self._pipeline = choice.pipeline
         return choice
 
     def _take(self, window: StepWindow) -> None:
-        self._totals.add(window)
         for action in (*self._on_window, *self._watchers):
             action(window)
 

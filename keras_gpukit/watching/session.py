@@ -168,6 +168,16 @@ class Session:
         """`predict` asks for a batch, which it fetches outside its step function."""
         self._steps_of("predict").requested()
 
+    def note_finished(self, phase: Phase, by: object) -> None:
+        """The results of a phase's next step are there; any thread may say so.
+
+        Args:
+            phase: What the step belongs to.
+            by: The callback that reports it.
+        """
+        if phase in self._phases:
+            self._phases[phase].note_finished(by)
+
     def epoch_begins(self) -> None:
         """A callback is called at the begin of an epoch; others may follow."""
         if not self._callback_list.sees_epochs:

@@ -14,37 +14,46 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.writers.append_file import AppendFile
+from keras_gpukit.records import names
+from keras_gpukit.writers.whole_files import AppendFile
+from keras_gpukit.writers.writer import Values, Writer
+
+
+def _of_every_gpu(figure: str) -> tuple[str]:
+    return (names.gpu_tag(r"\d+", figure),)
+
 
 # One group a title, one chart a line: what the Custom Scalars tab shows.
 LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Is the GPU waiting for data?": {
-        "input stall (%)": ("input/stall_percent",),
-        "step time and input wait (ms)": ("step/time_ms", "input/wait_ms"),
-        "examples per second": ("step/examples_per_s",),
-        "batches buffered": ("input/buffered_batches",),
+        "input stall (%)": (names.INPUT_STALL,),
+        "step time and input wait (ms)": (names.STEP_TIME, names.INPUT_WAIT),
+        "examples per second": (names.EXAMPLE_RATE,),
+        "batches buffered": (names.BUFFERED_BATCHES,),
     },
     "GPUs": {
-        "utilization (%)": (r"gpu/\d+/utilization_percent",),
-        "power (W)": (r"gpu/\d+/power_watts",),
-        "temperature (°C)": (r"gpu/\d+/temperature_celsius",),
-        "throttled": (r"gpu/\d+/throttled",),
+        "utilization (%)": _of_every_gpu("utilization_percent"),
+        "power (W)": _of_every_gpu("power_watts"),
+        "temperature (°C)": _of_every_gpu("temperature_celsius"),
+        "throttled": _of_every_gpu("throttled"),
     },
     "Memory": {
-        "allocated (bytes)": (r"memory/.*/current_bytes", r"memory/.*/peak_bytes"),
-        "whole device (bytes)": (r"gpu/\d+/memory_used_bytes",),
+        "allocated (bytes)": tuple(
+            names.memory_tag(".*", figure) for figure in names.MEMORY_FIGURES
+        ),
+        "whole device (bytes)": _of_every_gpu("memory_used_bytes"),
     },
     "Host": {
-        "CPU (%)": ("host/cpu_percent",),
-        "memory (bytes)": ("host/memory_bytes",),
-        "disk reads (bytes/s)": ("host/disk_read_bytes_per_s",),
-        "overhead (µs per step)": ("gpukit/overhead_us",),
+        "CPU (%)": (names.HOST_CPU,),
+        "memory (bytes)": (names.HOST_MEMORY,),
+        "disk reads (bytes/s)": (names.HOST_DISK_READS,),
+        "overhead (µs per step)": (names.OVERHEAD,),
     },
 }
 
 
-class EventFile:
-    """One TensorBoard event file.
+class EventFile(Writer):
+    """One TensorBoard event file: numbers as scalars, strings as Markdown texts.
 
     Args:
         folder: Where the file is made.
@@ -68,11 +77,8 @@ class EventFile:
         version = self._event(wall_time=time.time(), file_version="brain.Event:2")
         self._write([version, self._layout_event()])
 
-    def write(self, points: Iterable[tuple[float, int, Mapping[str, float | str]]]) -> None:
-        """Writes numbers as scalars and strings as Markdown text.
-
-        Args:
-            points: Wall time in seconds, global step, and values by tag.
+    def write_values(self, values: Iterable[Values], /) -> None:
+        """Writes values.
 
         Raises:
             OSError: If the disk does not take them; the file stays whole.
@@ -82,10 +88,10 @@ class EventFile:
                 wall_time=wall_time,
                 step=step,
                 summary=self._summary.Summary(
-                    value=[self._value(tag, value) for tag, value in values.items()]
+                    value=[self._value(tag, value) for tag, value in by_tag.items()]
                 ),
             )
-            for wall_time, step, values in points
+            for wall_time, step, by_tag in values
         )
 
     def close(self) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from keras_gpukit.writers.append_file import AppendFile
+from keras_gpukit.writers.whole_files import AppendFile
+from keras_gpukit.writers.writer import Record, Writer
 
 
-class JsonLines:
+class JsonLines(Writer):
     """Appends records to a file of JSON lines.
 
     Each line is {"kind": …, "time_s": …, "step": …, "record": …}. Runs follow one another; a line
@@ -32,11 +32,8 @@ class JsonLines:
             self._file.write(b"\n")
         self._encode = msgspec.json.Encoder().encode
 
-    def write(self, records: Iterable[tuple[float, int | None, str, Any]]) -> None:
+    def write_records(self, records: Iterable[Record], /) -> None:
         """Writes records.
-
-        Args:
-            records: Wall time in seconds, global step where it is known, kind, and record.
 
         Raises:
             OSError: If the disk does not take them; the file stays whole.

@@ -1,83 +1,58 @@
-"""Where a run is written: a TensorBoard event file and `run.jsonl`, from one background thread."""
+"""A run's log: every writer fed from one background thread."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 from keras_gpukit.errors import give_up
 from keras_gpukit.records.codec import SCHEMA
+from keras_gpukit.records.names import FOLDER, RUN_FILE
 from keras_gpukit.writers.event_file import EventFile
 from keras_gpukit.writers.json_lines import JsonLines
+from keras_gpukit.writers.writer import Record, Values, Writer
 
-FOLDER = "gpukit"
+T = TypeVar("T")
+OpenWriter = Callable[[Path], Writer]
+"""Makes a writer of the folder that a run is written to."""
+WRITERS: tuple[OpenWriter, ...] = (EventFile, lambda folder: JsonLines(folder / RUN_FILE))
 FLUSH_EVERY_S = 1.0
 # A network disk that hangs must not keep `fit` from returning.
 CLOSE_WITHIN_S = 10.0
 
 
-class _File(Protocol):
-    def write(self, batch: Any, /) -> None: ...
-    def close(self) -> None: ...
-
-
-class _Feed:
-    """A file, opened when first needed, and what waits to be written to it."""
-
-    def __init__(self, open_file: Callable[[], _File]) -> None:
-        self._open_file = open_file
-        self._file: _File | None = None
-        self._waiting: deque[Any] = deque()
-
-    def add(self, item: Any) -> None:
-        self._waiting.append(item)
-
-    def open(self) -> _File:
-        if self._file is None:
-            self._file = self._open_file()
-        return self._file
-
-    def write(self) -> None:
-        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if not batch:
-            return
-        self.open().write(batch)
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
 class RunLog:
     """Writes what is handed to it about once a second; never raises.
 
-    Should the disk take no more, that is said once, and what was written stays readable.
+    A writer that fails is reported once and left out; what it wrote stays readable.
 
     Args:
         log_dir: Files go to `<log_dir>/gpukit`.
+        writers: What to write with.
     """
 
-    def __init__(self, log_dir: Path) -> None:
+    def __init__(self, log_dir: Path, writers: Sequence[OpenWriter] = WRITERS) -> None:
         self.folder = log_dir / FOLDER
         self.cpu_s = self.opening_cpu_s = 0.0
-        """Processor time that writing took, in all and to begin with."""
-        self._events = _Feed(lambda: EventFile(self.folder))
-        self._records = _Feed(lambda: JsonLines(self.folder / "run.jsonl"))
+        """Processor time that writing took: in all, and to open the files."""
+        self._open_writers = writers
+        self._values: deque[Values] = deque()
+        self._records: deque[Record] = deque()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpukit-writer", daemon=True)
         now_s = time.time()
-        self._records.add((now_s, None, "run", {"schema": SCHEMA, "time_s": now_s}))
+        self._records.append(Record(now_s, None, "run", {"schema": SCHEMA, "time_s": now_s}))
         self._thread.start()
 
     def values(
         self, step: int, values: Mapping[str, float | str | None], time_s: float | None = None
     ) -> None:
-        """Hands numbers or Markdown texts, by tag, to TensorBoard; None is left out.
+        """Hands numbers or Markdown texts, by tag, to the writers; None is left out.
 
         Args:
             step: Global step.
@@ -86,10 +61,10 @@ class RunLog:
         """
         known = {tag: value for tag, value in values.items() if value is not None}
         if known and self._thread.is_alive():
-            self._events.add((time.time() if time_s is None else time_s, step, known))
+            self._values.append(Values(time.time() if time_s is None else time_s, step, known))
 
     def record(self, kind: str, record: Any, step: int | None = None) -> None:
-        """Hands a record to `run.jsonl`.
+        """Hands a record to the writers.
 
         Args:
             kind: What it is.
@@ -97,32 +72,56 @@ class RunLog:
             step: Global step, where it belongs to one.
         """
         if self._thread.is_alive():
-            self._records.add((time.time(), step, kind, record))
+            self._records.append(Record(time.time(), step, kind, record))
 
     def close(self) -> None:
         """Writes what is left and closes the files; waits for a slow disk, but not for ever."""
         self._closing.set()
         self._thread.join(CLOSE_WITHIN_S)
-        if self._thread.is_alive():
-            self._give_up(TimeoutError(f"not done after {CLOSE_WITHIN_S:.0f} s"))
+        with self._reported():
+            if self._thread.is_alive():
+                raise TimeoutError(f"not done after {CLOSE_WITHIN_S:.0f} s")
 
     def _run(self) -> None:
-        try:
-            with closing(self._records), closing(self._events):
-                # Loading what event files need takes a moment, which must not fall into the
-                # interpreter's shutdown.
-                self._events.open()
-                self.opening_cpu_s = self.cpu_s = time.thread_time()
-                while not self._closing.wait(FLUSH_EVERY_S):
-                    self._flush()
-                self._flush()
-        except Exception as error:
-            self._give_up(error)
+        writers: list[Writer] = []
+        with self._reported():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # Loading what event files need takes a moment, which must not fall into the
+            # interpreter's shutdown: all are opened before there is anything to write.
+            for open_writer in self._open_writers:
+                with self._reported():
+                    writers.append(open_writer(self.folder))
+        self.opening_cpu_s = self.cpu_s = time.thread_time()
+        while writers and not self._closing.wait(FLUSH_EVERY_S):
+            writers = self._flush(writers)
+        for writer in self._flush(writers):
+            with self._reported():
+                writer.close()
 
-    def _flush(self) -> None:
-        self._records.write()
-        self._events.write()
+    def _flush(self, writers: list[Writer]) -> list[Writer]:
+        """Hands over what waits, and returns the writers that took it; others are closed."""
+        records, values = _taken(self._records), _taken(self._values)
+        able: list[Writer] = []
+        for writer in writers:
+            with self._reported(), ExitStack() as on_failure:
+                on_failure.callback(writer.close)
+                if records:
+                    writer.write_records(records)
+                if values:
+                    writer.write_values(values)
+                on_failure.pop_all()
+                able.append(writer)
         self.cpu_s = time.thread_time()
+        return able
 
-    def _give_up(self, error: Exception) -> None:
-        give_up(f"Writing to {self.folder}", error, "What comes after is not written.")
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Logs an exception in place of raising it."""
+        try:
+            yield
+        except Exception as error:
+            give_up(f"Writing to {self.folder}", error, "What comes after is not written.")
+
+
+def _taken(waiting: deque[T]) -> list[T]:
+    return [waiting.popleft() for _ in range(len(waiting))]

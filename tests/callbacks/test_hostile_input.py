@@ -170,7 +170,8 @@ class Tells(keras.callbacks.Callback):
 callback = gpukit.InputStall(None)
 sleeping_model(0.005).fit(fast_dataset(600), verbose=0, callbacks=[callback, Tells()])
 record = callback.summary
-print(json.dumps({"stall": record.stall_fraction, "worst_s": record.spread.worst_s}), flush=True)
+shown = {"stall": record.stall_fraction, "worst_s": record.distribution.worst_s}
+print(json.dumps(shown), flush=True)
 """
 
 
@@ -225,13 +226,13 @@ import keras_gpukit as gpukit
 callback = gpukit.InputStall(None)
 sleeping_model(5.2).fit(slow_dataset(5, 1.0), verbose=0, callbacks=[callback])
 record = callback.summary
-print(json.dumps([record.stall_fraction, record.unknown_because, record.spread]))
+print(json.dumps([record.stall_fraction, record.unknown_because, record.distribution]))
 """
 
 
 @pytest.mark.slow
 def test_steps_of_ten_seconds_are_unknown_not_wrong(run_script):
-    stall, because, spread = json.loads(run_script(LONG_STEPS).stdout.splitlines()[-1])
+    stall, because, distribution = json.loads(run_script(LONG_STEPS).stdout.splitlines()[-1])
     assert stall is None
-    assert spread is None
+    assert distribution is None
     assert "ten seconds" in because

@@ -28,7 +28,7 @@ from rich.console import Console
 
 from keras_gpukit.experiments.diagnose import diagnose
 from keras_gpukit.experiments.diagnosing import turns
-from keras_gpukit.experiments.diagnosing.judging import judge
+from keras_gpukit.experiments.diagnosing.conclusions import conclude
 from keras_gpukit.experiments.sources import endless
 from keras_gpukit.measuring import global_state
 from keras_gpukit.measuring.held_batches import hold, replay
@@ -468,10 +468,10 @@ def rounds(data: float, actual: float, compute: float, **load) -> list[Round]:
 
 
 def test_a_ratio_within_the_noise_is_no_gain():
-    assert judge(rounds(1000, 100, 103)).ceiling_gain is None
+    assert conclude(rounds(1000, 100, 103)).ceiling_gain is None
     noisy = [Round(100, actual, 100) for actual in (70, 110, 80, 60, 75)]
-    assert judge(noisy).ceiling_gain is None
-    assert judge(rounds(100, 100, 140)).ceiling_gain == pytest.approx(1.4)
+    assert conclude(noisy).ceiling_gain is None
+    assert conclude(rounds(100, 100, 140)).ceiling_gain == pytest.approx(1.4)
 
 
 def test_contention_has_the_most_particular_cause_that_fits():
@@ -481,9 +481,9 @@ def test_contention_has_the_most_particular_cause_that_fits():
         ({"cores_busy_fraction": 0.5, "gil_wait_s": 0.0002}, "nothing ahead"),
         ({}, "nothing ahead"),
     ):
-        assert judge(rounds(100, 50, 100, **load)).contention.cause == cause
-    assert judge(rounds(100, 70, 100, cores_busy_fraction=0.5)).contention.cause is None
-    assert judge(rounds(100, 97, 300)).contention is None
+        assert conclude(rounds(100, 50, 100, **load)).contention.cause == cause
+    assert conclude(rounds(100, 70, 100, cores_busy_fraction=0.5)).contention.cause is None
+    assert conclude(rounds(100, 97, 300)).contention is None
 
 
 def test_disturbed_rounds_do_not_widen_the_interval():
@@ -512,12 +512,12 @@ def test_intervals_of_means_and_of_resampled_estimates():
 
 
 def test_says_in_words_what_there_is_to_gain():
-    diagnosis = judge(rounds(410, 92, 130, cores_busy_fraction=0.98, gil_wait_s=1e-4))
+    diagnosis = conclude(rounds(410, 92, 130, cores_busy_fraction=0.98, gil_wait_s=1e-4))
     ceiling, contention = conclusions(diagnosis)
     assert ceiling.startswith("Fixing input gives at most x1.41")
     assert "29 % slower" in contention
     assert "All cores are busy" in contention
-    assert conclusions(judge(rounds(410, 130, 130)))[0].startswith("Fixing input gains nothing")
+    assert conclusions(conclude(rounds(410, 130, 130)))[0].startswith("Fixing input gains nothing")
     console = Console(record=True, width=100)
     print_diagnosis(diagnosis, console)
     assert "together" in console.export_text()

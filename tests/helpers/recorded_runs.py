@@ -25,7 +25,7 @@ from keras_gpukit.records.steps import (
     StepWindow,
     ThroughputRecord,
     TimeBreakdown,
-    WaitSpread,
+    WaitDistribution,
 )
 from keras_gpukit.rules import judge
 from keras_gpukit.writers.json_lines import JsonLines
@@ -63,7 +63,7 @@ SUMMARY = RunSummary(
         0.01,
         0.4,
         0.1,
-        spread=WaitSpread(0.009, 0.02, 0.3, 0.9, 40),
+        distribution=WaitDistribution(0.009, 0.02, 0.3, 0.9, 40),
         breakdown=TimeBreakdown(64.0, 24.0, 36.0, 1.0, 1.0, 1.5, 0.0, 0.5),
         pipeline=PipelineRecord((DECODE, READ), DECODE),
     ),
@@ -127,6 +127,6 @@ def write_lines(log_dir: Path, lines: list[Line]) -> Path:
     """Appends to the record in a log folder."""
     path = log_dir / "gpukit" / "run.jsonl"
     file = JsonLines(path)
-    file.write(lines)
+    file.write_records(lines)
     file.close()
     return path

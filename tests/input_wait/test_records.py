@@ -1,4 +1,4 @@
-"""Where the time of a run goes, and how its waits spread, against runs whose course is known."""
+"""Where the time of a run goes, and how its waits are distributed, against runs that are known."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from helpers.training import (
 )
 
 import keras_gpukit as gpukit
-from keras_gpukit.input_wait.spread import Spread
-from keras_gpukit.input_wait.trend import MOST_POINTS, Trend
+from keras_gpukit.input_wait.time_series import MOST_POINTS, TimeSeries
+from keras_gpukit.input_wait.wait_distribution import WaitHistogram
 from keras_gpukit.records.codec import from_dict, to_dict
-from keras_gpukit.records.steps import StepWindow, WaitSpread
+from keras_gpukit.records.steps import StepWindow, WaitDistribution
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -145,7 +145,7 @@ def test_no_shuffle_buffer_takes_no_time_to_fill():
     assert record.pipeline_start.mean_s >= 0.04
 
 
-def test_a_slow_batch_now_and_then_shows_in_the_spread():
+def test_a_slow_batch_now_and_then_shows_in_the_distribution():
     def every_tenth(index, batch):
         return tf.cond(index % 10 == 9, lambda: slow(batch), lambda: batch)
 
@@ -154,27 +154,27 @@ def test_a_slow_batch_now_and_then_shows_in_the_spread():
             return tf.nest.map_structure(tf.identity, batch)
 
     data = fast_dataset(80).enumerate().map(every_tenth).prefetch(1)
-    spread = watched(data, epochs=1).spread
-    assert spread.worst_s >= 0.15
-    assert spread.median_s < 0.1 * spread.worst_s
-    assert 0.05 <= spread.stalled_fraction <= 0.4
-    assert spread.bursts >= 5
+    distribution = watched(data, epochs=1).distribution
+    assert distribution.worst_s >= 0.15
+    assert distribution.median_s < 0.1 * distribution.worst_s
+    assert 0.05 <= distribution.stalled_fraction <= 0.4
+    assert distribution.bursts >= 5
 
 
 def test_the_course_shows_where_a_run_slowed_down():
     data = fast_dataset(60).concatenate(slow_dataset(60, 0.05))
-    trend = watched(data, small_model(), epochs=1).trend
-    assert trend[-1].wait_s / trend[-1].duration_s > 0.6
-    assert sum(point.steps for point in trend) == 118
+    time_series = watched(data, small_model(), epochs=1).time_series
+    assert time_series[-1].wait_s / time_series[-1].duration_s > 0.6
+    assert sum(point.steps for point in time_series) == 118
 
 
 def spread_of(waits_s, step_s=0.01, chunk=7):
-    spread = Spread(1)
+    distribution = WaitHistogram(1)
     waits_s = np.asarray(waits_s)
     for begin in range(0, len(waits_s), chunk):
         part = waits_s[begin : begin + chunk]
-        spread.add(part, np.full(len(part), step_s))
-    return spread.record()
+        distribution.add(part, np.full(len(part), step_s))
+    return distribution.record()
 
 
 def test_quantiles_are_those_of_the_waits():
@@ -195,7 +195,7 @@ def test_bursts_do_not_depend_on_how_they_were_read(chunk):
     assert record.burst_steps == 2
     assert record.burst_period_steps == 20
     # Also in a run's record, which knows no numbers of NumPy's.
-    assert from_dict(to_dict(record), WaitSpread) == record
+    assert from_dict(to_dict(record), WaitDistribution) == record
 
 
 def test_bursts_at_random_have_no_period():
@@ -203,15 +203,15 @@ def test_bursts_at_random_have_no_period():
     assert spread_of(waits_s).burst_period_steps is None
 
 
-def test_no_step_means_no_spread():
-    assert Spread(1).record() is None
+def test_no_step_means_no_distribution():
+    assert WaitHistogram(1).record() is None
 
 
-def test_a_trend_stays_small_and_loses_no_step():
-    trend = Trend()
+def test_a_time_series_stays_small_and_loses_no_step():
+    time_series = TimeSeries()
     for step in range(1, 10_001):
-        trend.add(StepWindow("fit", 0.0, step, 1, 1.0, input_wait_s=float(step > 5000)))
-    points = trend.record()
+        time_series.add(StepWindow("fit", 0.0, step, 1, 1.0, input_wait_s=float(step > 5000)))
+    points = time_series.record()
     assert len(points) <= MOST_POINTS
     assert sum(point.steps for point in points) == 10_000
     assert sum(point.wait_s for point in points) == 5000

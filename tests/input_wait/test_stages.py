@@ -12,21 +12,23 @@ import keras_gpukit as gpukit
 from keras_gpukit.input_wait.stages.bottleneck import cut, slowest
 from keras_gpukit.input_wait.stages.completing import complete
 from keras_gpukit.input_wait.stages.measuring import measure
-from keras_gpukit.input_wait.stages.readings import MeasuredNode, Node, Reading
+from keras_gpukit.input_wait.stages.readings import MeasuredNode, ModelReading, Node
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.pipelines import functions, structure
 from keras_gpukit.pipelines import stage as stage_module
 from keras_gpukit.pipelines.functions import work_of
 from keras_gpukit.pipelines.stage import read_stages
-from keras_gpukit.sensors.interpreter import ContentionSensor, contention
+from keras_gpukit.rules import contention
+from keras_gpukit.rules.bottleneck import name_bottleneck
+from keras_gpukit.sensors.interpreter import ContentionSensor
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
 # What tf.data's model says, several times, of pipelines made by hand.
 
 
-def reading(*nodes: Node) -> Reading:
-    return Reading({node.id: node for node in nodes}, nodes[0].id)
+def reading(*nodes: Node) -> ModelReading:
+    return ModelReading({node.id: node for node in nodes}, nodes[0].id)
 
 
 def by_kind(stage: MeasuredNode) -> dict[str, MeasuredNode]:
@@ -47,7 +49,7 @@ def test_filling_the_buffers_at_the_start_does_not_count():
 
 
 def test_epochs_add_up():
-    def epoch(number: int) -> list[Reading]:
+    def epoch(number: int) -> list[ModelReading]:
         ids = 10 * number + 1, 10 * number + 2
         return [
             reading(
@@ -63,7 +65,7 @@ def test_epochs_add_up():
 
 
 def test_nested_pipelines_that_come_and_go_are_sampled():
-    def moment(batches: int, nested: int, work_s: float, elements: int) -> Reading:
+    def moment(batches: int, nested: int, work_s: float, elements: int) -> ModelReading:
         return reading(
             Node(1, "Root", batches, 0.0, inputs=(2,)),
             Node(2, "Batch", batches, 0.0, inputs=(3,)),
@@ -81,7 +83,7 @@ def test_nested_pipelines_that_come_and_go_are_sampled():
 
 
 def test_a_shuffle_that_is_filled_anew_with_each_repetition_hands_on_what_it_took():
-    def moment(batches: int, pass_: int, taken: int) -> Reading:
+    def moment(batches: int, pass_: int, taken: int) -> ModelReading:
         ids = [10 * pass_ + number for number in (1, 2, 3)]
         passed = batches * 8
         return reading(
@@ -308,7 +310,7 @@ class Watching(keras.callbacks.Callback):
 def watched_fit(data, stall_fraction=0.9, wait_s=0.01, **options):
     watching = Watching()
     small_model().fit(data, verbose=0, callbacks=[watching], **options)
-    return watching.watch.record(stall_fraction, wait_s)
+    return name_bottleneck(watching.watch.record(wait_s), stall_fraction, wait_s)
 
 
 @pytest.mark.parametrize(
@@ -409,7 +411,7 @@ def test_time_that_nothing_shows_names_nobody():
 
 
 def test_an_unread_pipeline_is_unknown():
-    assert PipelineWatch().record(0.5, 0.01).unknown_because
+    assert PipelineWatch().record(0.01).unknown_because
 
 
 def test_long_runs_take_no_more_memory_and_keep_the_newest_reading():
@@ -420,7 +422,7 @@ def test_long_runs_take_no_more_memory_and_keep_the_newest_reading():
         next(iterator)
         watch.read(tf.data.experimental.get_model_proto(iterator))
     assert sum(map(len, watch._passes)) <= 20
-    assert watch.record(None, None).batches == 299
+    assert watch.record(None).batches == 299
 
 
 def test_without_names_stages_go_by_their_kinds(monkeypatch, caplog):
@@ -464,7 +466,7 @@ watch.follow(host)
 for _ in range(3):
     next(distributed)
     watch.read(tf.data.experimental.get_model_proto(host))
-print(watch.record(0.5, 0.01).unknown_because)
+print(watch.record(0.01).unknown_because)
 """
     assert "replicas share the pipeline" in run_script(script).stdout
 
@@ -519,11 +521,11 @@ def test_contention_is_told_by_its_cause(late_s, busy, causes):
     record = sensor.record()
     assert record.gil_wait_s == pytest.approx(late_s)
     assert record.cores_busy_fraction == pytest.approx(busy)
-    assert record.causes == causes
+    assert contention.causes(record.gil_wait_s, record.cores_busy_fraction) == causes
 
 
 def test_contention_that_was_not_measured_is_unknown():
-    assert contention(None, None).causes is None
+    assert contention.causes(None, None) is None
 
 
 def test_a_thread_that_keeps_the_lock_is_noticed(run_script):
@@ -533,6 +535,7 @@ from keras_gpukit.pipelines import functions, structure
 from keras_gpukit.pipelines import stage as stage_module
 from keras_gpukit.pipelines.functions import work_of
 from keras_gpukit.pipelines.stage import read_stages
+from keras_gpukit.rules.contention import causes
 from keras_gpukit.sensors.interpreter import ContentionSensor
 stop = False
 def burn():
@@ -546,7 +549,8 @@ for _ in range(20):
     sensor.read()
 stop = True
 thread.join()
-print(sensor.record().causes)
+record = sensor.record()
+print(causes(record.gil_wait_s, record.cores_busy_fraction))
 """
     assert "interpreter lock" in run_script(script).stdout
 

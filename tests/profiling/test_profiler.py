@@ -26,7 +26,7 @@ from keras_gpukit.profiling.capturing.profile_files import profile_name, write_p
 from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
 from keras_gpukit.profiling.capturing.triggers import EveryInterval, RequestFile, StepSchedule
 from keras_gpukit.records.steps import StepWindow
-from keras_gpukit.watching import other_captures
+from keras_gpukit.watching import call_frame
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -896,7 +896,7 @@ def test_the_callback_of_keras_still_tells_what_it_captures(tmp_path):
     assert (callback._start_batch, callback._stop_batch) == (3, 4)
     assert callback._global_train_batch == 0
     told = []
-    look = At(2, lambda: told.append(other_captures.callbacks_of_fit()))
+    look = At(2, lambda: told.append(call_frame.callbacks_of_fit()))
     small_model().fit(fast_dataset(4), callbacks=[look], verbose=0)
     assert look in told[0]
 

@@ -25,7 +25,7 @@ from keras_gpukit.records.steps import (
     InputRecord,
     ThroughputRecord,
     TimeBreakdown,
-    WaitSpread,
+    WaitDistribution,
 )
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_summary
@@ -201,7 +201,7 @@ WATCHED = judged(
         input=replace(
             TROUBLED.input,
             confidence="sampled",
-            spread=WaitSpread(0.018, 0.025, 0.31, 0.9, 40, 3.0, 25.0),
+            distribution=WaitDistribution(0.018, 0.025, 0.31, 0.9, 40, 3.0, 25.0),
             breakdown=TimeBreakdown(200.0, 120.0, 60.0, 4.0, 16.0, 0.1, 0.0, 0.0),
             pipeline=PipelineRecord((DECODE, replace(DECODE, name="read", share=0.0)), DECODE),
         ),

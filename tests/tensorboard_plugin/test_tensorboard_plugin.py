@@ -18,8 +18,8 @@ from tensorboard.backend import application
 from tensorboard.plugins.core import core_plugin
 from werkzeug.test import Client
 
-from keras_gpukit.saved_runs import find
-from keras_gpukit.saved_runs.find import find_run_files
+from keras_gpukit.records import search
+from keras_gpukit.records.search import find_run_files
 from keras_gpukit.tensorboard_plugin import run_folders
 from keras_gpukit.tensorboard_plugin.loader import GPUKitLoader
 
@@ -396,7 +396,7 @@ class TestHugeLogDirectories:
             go_on.wait(DEADLINE_S)
             return scandir(path)
 
-        monkeypatch.setattr(find.os, "scandir", slow_disk)
+        monkeypatch.setattr(search.os, "scandir", slow_disk)
         tab = tab_on(tmp_path)
         assert tab.listing()["enabled"] is False
         assert "gpukit-runs" in {thread.name for thread in threading.enumerate()}, "still looking"

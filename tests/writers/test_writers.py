@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
@@ -23,7 +24,8 @@ from keras_gpukit.records.machine import HostSample
 from keras_gpukit.writers import run_log
 from keras_gpukit.writers.event_file import LAYOUT, EventFile
 from keras_gpukit.writers.json_lines import JsonLines
-from keras_gpukit.writers.run_log import RunLog
+from keras_gpukit.writers.run_log import WRITERS, RunLog
+from keras_gpukit.writers.writer import Writer
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +54,8 @@ def lines(path: Path) -> list[dict]:
 
 def test_tensorboard_reads_scalars_at_their_steps_and_times(tmp_path):
     file = EventFile(tmp_path)
-    file.write([(10.5, 64, {"step/time_ms": 1.25, "input/wait_ms": 0.5})])
-    file.write([(11.5, 128, {"step/time_ms": 1.5})])
+    file.write_values([(10.5, 64, {"step/time_ms": 1.25, "input/wait_ms": 0.5})])
+    file.write_values([(11.5, 128, {"step/time_ms": 1.5})])
     file.close()
     scalars = loaded(tmp_path)
     assert [(e.wall_time, e.step, e.value) for e in scalars.Scalars("step/time_ms")] == [
@@ -65,7 +67,7 @@ def test_tensorboard_reads_scalars_at_their_steps_and_times(tmp_path):
 
 def test_tensorboard_reads_texts(tmp_path):
     file = EventFile(tmp_path)
-    file.write([(1.0, 3, {"findings": "**bold** µs"})])
+    file.write_values([(1.0, 3, {"findings": "**bold** µs"})])
     file.close()
     accumulated = loaded(tmp_path)
     assert accumulated.SummaryMetadata("findings").plugin_data.plugin_name == "text"
@@ -132,7 +134,7 @@ def test_a_line_torn_by_a_crash_spoils_no_line_of_the_next_run(tmp_path):
     path = tmp_path / "run.jsonl"
     path.write_bytes(b'{"kind": "run", "record": {}}\n{"kind": "ho')
     file = JsonLines(path)
-    file.write([(1.0, None, "run", {"schema": SCHEMA})])
+    file.write_records([(1.0, None, "run", {"schema": SCHEMA})])
     file.close()
     whole, torn, after = path.read_text().splitlines()
     assert json.loads(whole)["kind"] == "run"
@@ -211,6 +213,65 @@ def test_writing_is_charged_to_the_cost_of_watching(tmp_path):
     assert log.cpu_s > 0
 
 
+# A writer of one's own
+
+
+class CSVFile(Writer):
+    """A third writer: each figure in a row of a table."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = (folder / "figures.csv").open("w", newline="")
+        self._rows = csv.writer(self._file)
+
+    def write_values(self, values):
+        for _, step, by_tag in values:
+            self._rows.writerows((step, tag, value) for tag, value in by_tag.items())
+
+    def close(self):
+        self._file.close()
+
+
+class Broken(Writer):
+    closed = 0
+
+    def __init__(self, folder: Path) -> None: ...
+
+    def write_records(self, records):
+        raise ConnectionError("the server is gone")
+
+    def close(self):
+        Broken.closed += 1
+
+
+def test_a_third_writer_is_a_class_and_its_name(tmp_path):
+    log = RunLog(tmp_path, (*WRITERS, CSVFile))
+    log.values(1, {"step/time_ms": 1.5, "input/wait_ms": None})
+    log.record("host", HostSample(10.0))
+    log.values(2, {"step/time_ms": 2.5})
+    log.close()
+    table = (log.folder / "figures.csv").read_text().split()
+    assert table == ["1,step/time_ms,1.5", "2,step/time_ms,2.5"]
+    assert [event.value for event in loaded(log.folder).Scalars("step/time_ms")] == [1.5, 2.5]
+    assert [line["kind"] for line in lines(log.folder / "run.jsonl")] == ["run", "host"]
+
+
+def test_a_writer_that_fails_is_reported_once_and_stops_no_other(tmp_path, caplog):
+    def refuses(folder):
+        raise PermissionError("no account")
+
+    log = RunLog(tmp_path, (refuses, Broken, *WRITERS))
+    for _ in range(3_000):
+        if len(caplog.records) == 2:
+            break
+        time.sleep(0.01)
+    log.record("host", HostSample(10.0))
+    log.close()
+    assert [line["kind"] for line in lines(log.folder / "run.jsonl")] == ["run", "host"]
+    assert [reason in caplog.text for reason in ("no account", "the server is gone")] == [True] * 2
+    assert len(caplog.records) == 2
+    assert Broken.closed == 1
+
+
 # Disks that take no more
 
 
@@ -274,10 +335,10 @@ def test_taking_a_failed_write_back_spares_what_others_appended(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY))
         path = Path(sys.argv[1]) / "run.jsonl"
         mine, theirs = JsonLines(path), JsonLines(path)
-        mine.write([(1.0, None, "mine", 1)])
-        theirs.write([(1.0, None, "theirs", 2)])
+        mine.write_records([(1.0, None, "mine", 1)])
+        theirs.write_records([(1.0, None, "theirs", 2)])
         try:
-            mine.write([(1.0, None, "mine", "x" * 2_000)])
+            mine.write_records([(1.0, None, "mine", "x" * 2_000)])
         except OSError:
             print("full")
     """

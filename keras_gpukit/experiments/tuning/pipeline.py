@@ -12,7 +12,7 @@ from keras_gpukit.experiments.tuning.as_code import code
 from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission
 from keras_gpukit.experiments.tuning.reading import Readings, made_anew
-from keras_gpukit.experiments.tuning.trials import THRESHOLD, Attempt, Decide, Trials, small_gain
+from keras_gpukit.experiments.tuning.trials import Attempt, Decide, Trials, small_gain
 from keras_gpukit.measuring.rounds import Read
 from keras_gpukit.measuring.untouched import put_back
 from keras_gpukit.pipelines.functions import variables as variables_of
@@ -21,6 +21,7 @@ from keras_gpukit.pipelines.rebuilding import anew, changeable
 from keras_gpukit.pipelines.remaking import draws_orders
 from keras_gpukit.pipelines.structure import Dataset, cache_file, stages
 from keras_gpukit.records.tuning import Trial
+from keras_gpukit.rules import gains
 
 # The step during which prefetching is tried takes as long as a batch, but no longer than this.
 LONGEST_STEP_S = 0.05
@@ -158,7 +159,7 @@ class PipelineTuning:
                 dataset = change.dataset
                 found.append(change)
                 gain *= brought
-        if gain <= THRESHOLD or trials.ending:
+        if gain <= gains.SMALLEST or trials.ending:
             return
         together = Change(
             "together",

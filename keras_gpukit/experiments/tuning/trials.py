@@ -10,11 +10,8 @@ from keras_gpukit.measuring.intervals import summarize
 from keras_gpukit.measuring.rounds import LEAST, Gain, Read, compare
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.tuning import Ending, Trial
+from keras_gpukit.rules import gains
 
-THRESHOLD = 1.05
-"""The gain below which a change is not worth its line of code."""
-# Reading alone has all cores; next to a training step it is slower than measured.
-FAST_ENOUGH = 1.1
 # One trial's share of what is left, and its longest time.
 SHARE, LONGEST_S = 0.4, 10.0
 # Smallest share reserved for comparing the tuned pipeline with the first.
@@ -86,8 +83,7 @@ class Trials:
     @property
     def ending(self) -> Ending | None:
         """Why no more is tried; None while there is time and reason for more."""
-        compute = self._compute_rate
-        if compute is not None and self.best.median >= FAST_ENOUGH * compute.median:
+        if gains.input_suffices(self.best, self._compute_rate):
             return "the model is no faster"
         return "time ran out" if self._left_s < self._least_left_s else None
 
@@ -99,20 +95,22 @@ class Trials:
         """Tries a change."""
         self._tell(attempt.description)
         seconds = self._left_s if attempt.is_last else min(LONGEST_S, SHARE * self._left_s)
-        found = compare(attempt.before, attempt.after, threshold=THRESHOLD, seconds=seconds)
-        kept, note = False, attempt.note
-        if found.low > 1 and found.gain >= THRESHOLD:
+        found = compare(attempt.before, attempt.after, threshold=gains.SMALLEST, seconds=seconds)
+        reason = gains.rejected_because(found.gain, found.low, found.high)
+        if not reason:
             asked = time.perf_counter()
             reason = attempt.decide(found)
             # The user may take long to answer.
             self._ends += time.perf_counter() - asked
-            kept, note = not reason, reason or note
-        elif found.low > 1:
-            note = "less than 5 % faster"
-        else:
-            note = "no faster" if found.high < THRESHOLD else "no gain outside the noise"
+        kept = not reason
         trial = Trial(
-            attempt.name, attempt.description, found.gain, found.low, found.high, kept, note
+            attempt.name,
+            attempt.description,
+            found.gain,
+            found.low,
+            found.high,
+            kept,
+            reason or attempt.note,
         )
         self.done.append(trial)
         if kept and not attempt.overlaps:
@@ -152,4 +150,4 @@ def small_gain(trial: Trial) -> float:
     """Returns the gain that a rejected change may still have; 1.0 for any other."""
     if trial.kept or trial.gain is None or trial.low is None or trial.high is None:
         return 1.0
-    return trial.gain if trial.low > 1 or trial.high >= THRESHOLD else 1.0
+    return gains.possible(trial.gain, trial.low, trial.high)

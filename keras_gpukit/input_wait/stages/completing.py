@@ -12,14 +12,13 @@ from dataclasses import replace
 
 from keras_gpukit.input_wait.stages.bottleneck import cut, slowest
 from keras_gpukit.input_wait.stages.readings import MeasuredNode
+from keras_gpukit.rules.bottleneck import ACCOUNTED
 
 # Stages that call a function for each element they take, or make where they take none.
 CALLING = {"Map", "ParallelMap", "MapAndBatch", "Filter", "ParallelFilter", "Scan", "Generator"}
 # The most that a call can cost in addition to its operations: on a busy machine of two cores it is
 # 20 to 50 µs (benchmarks/stage_naming.py, "tiny functions").
 LONGEST_CALL_S = 100e-6
-# What must be accounted for of the time that steps wait.
-ACCOUNTED = 0.5
 
 
 def complete(output: MeasuredNode, wait_s: float) -> MeasuredNode | None:

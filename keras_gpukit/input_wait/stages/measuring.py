@@ -17,8 +17,8 @@ from keras_gpukit.input_wait.stages.readings import (
     REPEATING,
     SHUFFLING,
     MeasuredNode,
+    ModelReading,
     Node,
-    Reading,
 )
 
 
@@ -47,7 +47,7 @@ class _Life:
 class _Stretch:
     """Readings of one iterator of the whole pipeline, in order."""
 
-    readings: Sequence[Reading]
+    readings: Sequence[ModelReading]
     lives: dict[int, _Life] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class _Asker:
     shuffles: bool = False
 
 
-def measure(stretches: Sequence[Sequence[Reading]]) -> tuple[MeasuredNode, int] | None:
+def measure(stretches: Sequence[Sequence[ModelReading]]) -> tuple[MeasuredNode, int] | None:
     """Returns what the stages of a pipeline cost.
 
     Args:
@@ -106,7 +106,7 @@ def measure(stretches: Sequence[Sequence[Reading]]) -> tuple[MeasuredNode, int] 
     return _measure(place, batches, _Asker(batches, 1.0, True, None)), batches
 
 
-def _whole(readings: Sequence[Reading]) -> Sequence[Reading]:
+def _whole(readings: Sequence[ModelReading]) -> Sequence[ModelReading]:
     """Leaves out the last readings that lack a lasting iterator.
 
     At the end of its data a pipeline lets the iterators go that have no more, while the batches
@@ -121,7 +121,7 @@ def _whole(readings: Sequence[Reading]) -> Sequence[Reading]:
     return readings[:end]
 
 
-def _lasting(reading: Reading, number: int) -> set[int]:
+def _lasting(reading: ModelReading, number: int) -> set[int]:
     """The iterators from one on that are not rebuilt while the pipeline runs."""
     node = reading.nodes[number]
     # The source of a stage is made with it, and so has the next number.

@@ -50,7 +50,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ModelReading:
     """All iterators of a pipeline at one moment.
 
     Attributes:
@@ -95,7 +95,7 @@ def without_version(kind: str) -> str:
     return stem if mark and version.isdigit() else kind
 
 
-def read_model(model: Any) -> Reading:
+def read_model(model: Any) -> ModelReading:
     """Returns a `ModelProto` as a reading."""
     nodes = {}
     for number, node in model.nodes.items():
@@ -115,7 +115,7 @@ def read_model(model: Any) -> Reading:
             buffered=float(node.buffered_elements) if is_asynchronous else None,
             inputs=tuple(node.inputs),
         )
-    return Reading(nodes, model.output)
+    return ModelReading(nodes, model.output)
 
 
 def _whole(setting: Any) -> int:

@@ -1,9 +1,8 @@
-"""Watches a pipeline from readings of tf.data's model, and says what its stages cost."""
+"""What the stages of a pipeline cost, from readings of tf.data's model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import give_up
@@ -17,8 +16,6 @@ from keras_gpukit.pipelines.stage import Stage, read_stages
 from keras_gpukit.pipelines.structure import dataset_of, is_fed_by_another
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 
-# Below this share of waiting there is no bottleneck worth a name.
-STALLED_FRACTION = 0.05
 # Readings kept of one pass over the pipeline, and passes kept; more are thinned out.
 MOST_READINGS = 16
 MOST_PASSES = 8
@@ -37,7 +34,7 @@ class PipelineWatch:
     watch = PipelineWatch()
     watch.follow(iterator)                                            # at each new iterator
     watch.read(tf.data.experimental.get_model_proto(iterator))        # now and then
-    watch.record(stall_fraction=0.4, wait_s=0.01).bottleneck
+    watch.record(wait_s=0.01).stages
     ```
     """
 
@@ -78,15 +75,14 @@ class PipelineWatch:
             self._every *= 2
         self._until_next = self._every - 1
 
-    def record(self, stall_fraction: float | None, wait_s: float | None) -> PipelineRecord:
-        """Returns what the stages cost, and which one training waits for.
+    def record(self, wait_s: float | None) -> PipelineRecord:
+        """Returns what the stages cost; which one is the bottleneck is for the rules to say.
 
         The first call names the stages, which takes milliseconds.
 
         Args:
-            stall_fraction: Part of the steps' time spent waiting for batches, 0 to 1; None where it
-                is unknown.
-            wait_s: How long a step waits for its batch; None where it is unknown.
+            wait_s: How long a step waits for its batch, so that work of the stages which tf.data
+                does not time can be added; None where it is unknown.
         """
         if self._dataset is not None and self._is_out_of_sight():
             return PipelineRecord(unknown_because=OUT_OF_SIGHT)
@@ -94,31 +90,8 @@ class PipelineWatch:
         if measured is None:
             return PipelineRecord(unknown_because="the pipeline's model was not read twice")
         output, batches = measured
-        record, accounted_s = self._costs(output, batches)
-        if stall_fraction is None or wait_s is None:
-            return replace(record, unknown_because="how long steps wait for batches is unknown")
-        if stall_fraction < STALLED_FRACTION:
-            because = f"steps wait for batches only {stall_fraction:.1%} of their time"
-            return replace(record, balanced_because=because)
-        completed = complete(output, wait_s)
-        if completed is None:
-            because = (
-                f"a step waits {wait_s * 1e3:.1f} ms for its batch, and of that tf.data accounts "
-                f"for {accounted_s * 1e3:.1f} ms"
-            )
-            return replace(record, unknown_because=because)
-        if completed is not output:
-            record, _ = self._costs(completed, batches)
-        return replace(record, bottleneck=max(record.stages, key=lambda stage: stage.share))
-
-    def _is_out_of_sight(self) -> bool:
-        try:
-            return is_fed_by_another(self._dataset)
-        except Exception:  # stages then go by their kinds, of which there are few
-            return False
-
-    def _costs(self, output: MeasuredNode, batches: int) -> tuple[PipelineRecord, float]:
-        """Returns all stages, and the time of the slowest segment for a batch."""
+        if wait_s is not None:
+            output = complete(output, wait_s) or output
         names = self._names(output)
         segments = cut(output)
         critical = slowest(segments)
@@ -127,7 +100,13 @@ class PipelineWatch:
             for segment, member in _in_order(output, segments)
             if member.stage.kind not in SILENT
         )
-        return PipelineRecord(stages, batches=batches, source=SOURCE), critical.time_s
+        return PipelineRecord(stages, slowest_s=critical.time_s, batches=batches, source=SOURCE)
+
+    def _is_out_of_sight(self) -> bool:
+        try:
+            return is_fed_by_another(self._dataset)
+        except Exception:  # stages then go by their kinds, of which there are few
+            return False
 
     def _names(self, output: MeasuredNode) -> Names:
         try:

@@ -17,8 +17,8 @@ from pathlib import Path
 from keras_gpukit.profiling.capturing.marked_profile import amend
 from keras_gpukit.profiling.capturing.preemption import start_function
 from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
-from keras_gpukit.profiling.find import SUFFIX
 from keras_gpukit.records.capture import CaptureRecord, Trigger
+from keras_gpukit.records.names import PROFILE_SUFFIX
 
 # A disk or a driver that hangs must not keep `fit` from returning.
 FINISH_WITHIN_S = 30.0
@@ -161,7 +161,7 @@ class Capture:
 
     def _written(self, folder: Path) -> CaptureRecord:
         record = self._record
-        recorded = next(folder.rglob(f"*{SUFFIX}"), None)
+        recorded = next(folder.rglob(f"*{PROFILE_SUFFIX}"), None)
         if recorded is None:
             return replace(record, failed_because="TensorFlow's profiler wrote no profile")
         if not record.steps:

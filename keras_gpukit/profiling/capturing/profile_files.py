@@ -9,12 +9,8 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from keras_gpukit.profiling.find import SUFFIX
-from keras_gpukit.writers.run_log import FOLDER
-from keras_gpukit.writers.whole_file import replace_file
-
-# Where TensorBoard's Profile tab looks, below any folder of a log directory.
-PROFILES = Path(FOLDER, "plugins", "profile")
+from keras_gpukit.records.names import PROFILE_SUFFIX, PROFILES
+from keras_gpukit.writers.whole_files import replace_file
 
 
 def profile_name(step: int, time_s: float) -> str:
@@ -41,7 +37,7 @@ def profile_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     Yields:
         The file, and what `os.lstat` says of it.
     """
-    for path in folder.glob(f"*/*{SUFFIX}"):
+    for path in folder.glob(f"*/*{PROFILE_SUFFIX}"):
         with suppress(OSError):  # removed meanwhile, perhaps
             status = path.lstat()
             if stat.S_ISREG(status.st_mode):

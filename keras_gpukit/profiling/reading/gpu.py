@@ -80,7 +80,7 @@ def profile_of(gpu: GPU, counted: Spans) -> DeviceProfile:
     """Sums up one GPU over the time of the steps."""
     events = gpu.plane.events
     kernels = gpu.kernels & counted.holds(events.begin_ps)
-    in_tensor_cores = kernels & events.of(uses_tensor_cores)
+    in_tensor_cores = kernels & events.of(lambda name: bool(uses_tensor_cores(name)))
     kernels_ps = events.duration_ps[kernels].astype(float).sum()
     busy = gpu.compute | gpu.collectives | gpu.from_host | gpu.other_copies
     total_ps = counted.total_ps

@@ -16,6 +16,7 @@ STEP = "StatefulPartitionedCall/"
 _XLA_STEP = "CpuExecutable::ExecuteAsyncOnStream"
 _LOOP = "while/body/"
 _LAUNCHES = ("cuLaunch", "cudaLaunch", "cuGraphLaunch", "cudaGraphLaunch")
+_DATA_THREADS = "tf_data"
 _EAGER = "EagerLocalExecute: "
 # "sequential/dense/MatMul:MatMul": the name in the graph, and the type.
 _OPERATION = re.compile(r"^[^:\s]+:_?[A-Z]\w*$")
@@ -34,6 +35,8 @@ class Host:
     Attributes:
         events: All of them.
         waits: Time in which a fetch of the next batch was under way.
+        nested_fetches: Time in which the pipeline fetched from another pipeline, as
+            `prefetch_to_device` does.
         launches: Time in which kernels were being launched.
         operations: Which events are operations of steps.
         computed: Time from a step's first operation to its last, and that of operations which do
@@ -45,6 +48,7 @@ class Host:
 
     events: Events
     waits: Spans
+    nested_fetches: Spans
     launches: Spans
     operations: Mask
     computed: Spans
@@ -55,9 +59,12 @@ class Host:
 def sort_out(events: Events) -> Host:
     """Classifies the host's events."""
     operations, computed = _operations(events), computations(events)
+    fetches = events.of(lambda name: name.startswith("IteratorGetNext"))
+    nested = _nested(events, fetches)
     return Host(
         events,
-        waits=Spans.of(events, events.of(lambda name: name.startswith("IteratorGetNext"))),
+        waits=Spans.of(events, fetches & ~nested),
+        nested_fetches=Spans.of(events, nested),
         launches=Spans.of(events, events.of(lambda name: name.startswith(_LAUNCHES))),
         operations=operations,
         computed=Spans.of(events, operations) | Spans.union(*computed),
@@ -103,6 +110,21 @@ def computations(events: Events) -> tuple[Numbers, Numbers]:
     return begin_ps.min(axis=0), end_ps.max(axis=0)
 
 
+def _nested(events: Events, fetches: Mask) -> Mask:
+    """Returns which fetches a pipeline makes from another one.
+
+    A fetch has the identifier of the function call that it belongs to. A step's function is called
+    by the thread that runs Python; a function called by a thread of tf.data is part of a pipeline.
+    """
+    called = events.of(lambda name: name == "FunctionRun")
+    called &= events.on(lambda name: name.startswith(_DATA_THREADS))
+    calls = {events.stats[index].get("id") for index in np.flatnonzero(called)} - {None}
+    nested = np.zeros(len(fetches), bool)
+    for index in np.flatnonzero(fetches) if calls else ():
+        nested[index] = events.stats[index].get("id") in calls
+    return nested
+
+
 def _operations(events: Events) -> Mask:
     """Chooses the operations of steps.
 
@@ -118,6 +140,6 @@ def _operations(events: Events) -> Mask:
     waiting = events.of(lambda name: bool(_ASYNC_OPERATION.match(name)))
     known: Mask = (steps | compiled | eager) & ~contains
     if not known.any():
-        of_input = events.on(lambda name: name.startswith("tf_data"))
+        of_input = events.on(lambda name: name.startswith(_DATA_THREADS))
         known = events.of(lambda name: bool(_OPERATION.match(name))) & ~of_input & ~contains
     return known | waiting

@@ -19,8 +19,8 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("attention", "attention|flash_?(fwd|bwd)|fmha|mha_"),
     ("normalization", "(batch|layer|group|instance|rms)_?norm|~bn_|~lrn~|softmax"),
     ("optimizer", "apply_?(adam|sgd|momentum|gradient|rms)|assign(add|sub)?variable"),
-    ("convolution", "conv|wgrad|dgrad|fprop|winograd|implicit_gemm|im2col"),
-    ("matmul", "matmul|gemm|gemv|~dot~|cutlass|einsum|splitk|xmma|wgmma"),
+    ("convolution", r"conv|wgrad|dgrad|fprop|winograd|implicit_gemm|im2col|\d{3}cudnn"),
+    ("matmul", "matmul|gemm|gemv|~dot~|cutlass|einsum|splitk|xmma|wgmma|nvjet"),
     ("elementwise", "eigenmetakernel(?!.*reduc)"),
     ("reduction", "reduc|~(sum|mean|max|min|prod|argmax|argmin|biasaddgrad|l2loss|topkv?)~"),
     ("reduction", "(max|avg)_?pool|cumsum|sort"),
@@ -37,8 +37,16 @@ _COMPILED = tuple(
 )
 _COPY = re.compile(r"mem(cpy|set)", re.I)
 _HOST_TO_DEVICE = re.compile(r"memcpy_?h(to|2)d", re.I)
-# Names of matrix instructions, and of the tiles they work on, from Volta to Hopper.
-_TENSOR_CORE = re.compile(r"884|1688|16816|[hi]mma|xmma|wgmma|tensorop|wmma", re.I)
+# Names of matrix instructions and of their tiles ("s884gemm", "tensor16x8x16"), from Volta on;
+# cuBLAS' kernels for Hopper and later ("nvjet_hsh_…"), which all use warp group instructions; and
+# the data types of "xmma" kernels, some of which use CUDA cores ("xmma_gemm_f32f32_f32f32_f32").
+_TENSOR_CORE = re.compile(
+    r"(?<![a-z0-9])[a-z](884|1688|16816|16832|16864)(?!\d)|[hidw]mma|mma_sync|tensor_?op|nvjet"
+    r"|tensor\d+x\d+|xmma.*_(f16f16|bf16bf16|tf32tf32|f16bf16|i8i8|e[45]m[23]e[45]m[23])_",
+    re.I,
+)
+# XLA's Triton writes a kernel for each product, with either, and the name does not say which.
+_GENERATED_PRODUCT = re.compile(r"triton.*(gemm|dot)|gemm_fusion|(^|_)dot_fusion", re.I)
 _MKL = re.compile(r"^_mkl(native|onednn)?(fused)?|^_fused", re.I)
 
 
@@ -62,6 +70,8 @@ def is_host_to_device(kernel: str) -> bool:
     return bool(_HOST_TO_DEVICE.search(kernel))
 
 
-def uses_tensor_cores(kernel: str) -> bool:
-    """Returns whether a kernel uses Tensor Cores; its name is all there is to go by."""
+def uses_tensor_cores(kernel: str) -> bool | None:
+    """Returns whether a kernel uses Tensor Cores, by its name; None where the name does not say."""
+    if _GENERATED_PRODUCT.search(kernel):
+        return None
     return bool(_TENSOR_CORE.search(kernel))

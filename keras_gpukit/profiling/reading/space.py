@@ -20,7 +20,13 @@ _PLANE, _ERROR, _WARNING, _HOSTNAME = 1, 2, 3, 4
 _LINE, _EVENT_METADATA, _STAT_METADATA = 3, 4, 5
 _EVENT = 4
 # Events of the host whose own figures are read; of the others, only their names and times.
-_TELLING = ("Iterator::", "MemoryAllocation", "MemoryDeallocation")
+_TELLING = (
+    "Iterator::",
+    "IteratorGetNext",
+    "FunctionRun",
+    "MemoryAllocation",
+    "MemoryDeallocation",
+)
 # So many different sets of figures are kept once for all events that carry the same.
 _MOST_SHARED = 10_000
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_gpukit.profiling.reading.breakdown import PS
 from keras_gpukit.profiling.reading.events import Events, Numbers, Value
+from keras_gpukit.profiling.reading.host import Host
 from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 from keras_gpukit.records.profile import StageProfile
 
@@ -20,41 +21,45 @@ MOST_STAGES = 1000
 name a million."""
 
 
-def rank_stages(host: Events, waits: Spans, counted: Spans, steps: int) -> tuple[StageProfile, ...]:
+def rank_stages(host: Host, waits: Spans, counted: Spans, steps: int) -> tuple[StageProfile, ...]:
     """Ranks stages by the part of the wait in which they themselves were at work.
 
     Each call of a stage is an event that names its own stage and the one that asks it. A stage is
-    at work itself while it is called and calls no other.
+    at work itself while it is called and calls no other. A generator that fetches from another
+    pipeline is not at work meanwhile: the stages of that pipeline are.
 
     Args:
-        host: Events of the host.
+        host: What the host did.
         waits: Time in which the run waited.
         counted: The time of the steps.
         steps: How many they are.
     """
+    events = host.events
     calls: dict[Value, list[int]] = defaultdict(list)
     inner: dict[Value, list[int]] = defaultdict(list)
-    chosen = host.of(lambda name: name.startswith(_PREFIX) and name != _ROOT)
+    chosen = events.of(lambda name: name.startswith(_PREFIX) and name != _ROOT)
     for index in np.flatnonzero(chosen).tolist():
-        stats = host.stats[index]
+        stats = events.stats[index]
         if "id" in stats:
             calls[stats["id"]].append(index)
             inner[stats.get("parent_id", "")].append(index)
     waits &= counted
     stages = []
     for stage in nlargest(
-        MOST_STAGES, calls, key=lambda stage: int(host.duration_ps[calls[stage]].sum())
+        MOST_STAGES, calls, key=lambda stage: int(events.duration_ps[calls[stage]].sum())
     ):
         indices = calls[stage]
-        below = _spans(host, inner[stage]) if stage in inner else NOTHING
-        own = _spans(host, indices) - below
+        kind = events.names[events.kind[indices[0]]].rsplit("::", 1)[-1].split("[")[0]
+        below = _spans(events, inner[stage]) if stage in inner else NOTHING
+        if kind == "Generator":
+            below |= host.nested_fetches
+        own = _spans(events, indices) - below
         blocked_ps, own_ps = (
             int(spans.covered_ps(own.begin_ps, own.end_ps).sum()) for spans in (waits, counted)
         )
-        kind = host.names[host.kind[indices[0]]].rsplit("::", 1)[-1].split("[")[0]
         stages.append(
             StageProfile(
-                name=str(host.stats[indices[0]].get("name") or kind),
+                name=str(events.stats[indices[0]].get("name") or kind),
                 kind=kind,
                 blocked_s=blocked_ps * PS / steps,
                 share=blocked_ps / waits.total_ps if waits.total_ps else 0.0,

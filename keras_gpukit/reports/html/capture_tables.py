@@ -86,11 +86,14 @@ def _operations(profile: ProfileRecord) -> Table:
     return Table(("operation", "kind", "time", "count", "share"), rows)
 
 
+_TENSOR_CORES = {True: "yes", False: "no", None: "unknown"}
+
+
 def _kernels(profile: ProfileRecord) -> Table:
     rows = tuple(
         (
             shortened(each.name),
-            "yes" if each.tensor_core else "no",
+            _TENSOR_CORES[each.tensor_core],
             units.duration(each.time_s),
             f"{each.count:,}",
             units.percentage(each.share),

@@ -52,3 +52,7 @@ fit(training.small_model(), mapped, "mapped", marked=False)
 looped = training.sleeping_model(0.01, steps_per_execution=4)
 fit(looped, training.slow_dataset(STEPS, 0.002), "looped", marked=False)
 fit(looped, training.slow_dataset(STEPS, 0.016), "looped_marked")
+moved = training.slow_dataset(STEPS, 0.08).apply(
+    tf.data.experimental.prefetch_to_device("/device:CPU:0")
+)
+fit(training.sleeping_model(0.01), moved, "prefetched_to_device")

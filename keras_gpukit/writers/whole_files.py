@@ -1,4 +1,4 @@
-"""A file that only grows, and is whole after every write, also when the disk fills up."""
+"""Files that are whole whenever they are read, also when the disk fills up."""
 
 from __future__ import annotations
 
@@ -6,8 +6,23 @@ import os
 from pathlib import Path
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes a file over what stands there, whole or not at all: others may look at any moment.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        unfinished.write_bytes(content)
+        os.replace(unfinished, path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
 class AppendFile:
-    """Appends bytes; a write that fails half-way is taken back, and is the last one.
+    """A file that only grows. A write that fails half-way is taken back, and is the last one.
 
     Args:
         path: File to append to; its folder is made.

@@ -1,4 +1,4 @@
-"""Looks for files in folders that may be huge."""
+"""Finds runs and profiles under folders that may be huge. Links are not followed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,46 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX, RUN_FILE
+
 MOST_FOLDERS = 20_000
-"""How many are looked into where nothing else is said."""
+"""How many are looked into by default."""
 
 
-class Search:
+def find_run_files(
+    root: Path, *, most_folders: int = MOST_FOLDERS, within_s: float = math.inf
+) -> tuple[list[Path], bool]:
+    """Looks for `gpukit/run.jsonl` at any depth, near the top first.
+
+    Args:
+        root: A log folder, one above, or the folder "gpukit" in one.
+        most_folders: How many folders are looked into.
+        within_s: For how long.
+
+    Returns:
+        The files, and whether every folder was looked into.
+    """
+    search = _Search(root, most_folders=most_folders, within_s=within_s)
+    found = [
+        file for file in search.files(RUN_FILE.__eq__) if file.parent.absolute().name == FOLDER
+    ]
+    return found, search.complete
+
+
+def find_profiles(log_dir: str | os.PathLike[str]) -> list[Path]:
+    """Returns the profiles under a folder, at any depth; those of a run's hosts are neighbours.
+
+    Links are not followed, so nothing outside the folder is ever named. At most 20,000 folders are
+    looked into, those near the top first.
+
+    Args:
+        log_dir: A folder; one that does not exist, yet, has none.
+    """
+    search = _Search(Path(log_dir), most_folders=MOST_FOLDERS)
+    return sorted(search.files(lambda name: name.endswith(PROFILE_SUFFIX)))
+
+
+class _Search:
     """Looks through a folder and those below it, at any depth, near the top first.
 
     Links are not followed: what they lead to may lie elsewhere. Pipes and devices are no files.

@@ -1,4 +1,4 @@
-"""How waits spread over steps, in fixed memory."""
+"""The distribution of waits over steps, in fixed memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from keras_gpukit.input_wait.meters import Times
-from keras_gpukit.records.steps import WaitSpread
+from keras_gpukit.records.steps import WaitDistribution
 from keras_gpukit.rules.input_bound import SHORTEST_WAIT_S, WARNING_FRACTION
 
 # Bounds of the histogram's buckets: from 1 µs to 1000 s, each 5 % above the last.
@@ -19,7 +19,7 @@ _REGULAR = 0.25
 _FEWEST_INTERVALS = 3
 
 
-class Spread:
+class WaitHistogram:
     """Takes in the wait of each call of a step function.
 
     Args:
@@ -80,11 +80,11 @@ class Spread:
         """What comes next does not follow what came before."""
         self._in_burst, self._since_burst = False, None
 
-    def record(self) -> WaitSpread | None:
+    def record(self) -> WaitDistribution | None:
         """Returns the distribution, or None where no call's own wait was known."""
         if self._calls == 0:
             return None
-        return WaitSpread(
+        return WaitDistribution(
             median_s=self._quantile(0.5),
             p95_s=self._quantile(0.95),
             worst_s=self._worst_s,

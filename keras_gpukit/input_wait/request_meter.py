@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from keras_gpukit.input_wait.meters import PipelineStart, Reading, Stretch
+from keras_gpukit.input_wait.meters import PipelineStart, Stretch, WaitReading
 from keras_gpukit.records.steps import Confidence
 
 
@@ -46,7 +46,7 @@ class RequestMeter:
         """Returns the time waited so far, in seconds."""
         return self._waited_s
 
-    def read(self, taken: Sequence[float], stretch: Stretch) -> Reading:
+    def read(self, taken: Sequence[float], stretch: Stretch) -> WaitReading:
         """Says how long a stretch waited."""
         before_s, self._before_s = self._before_s, taken[-1]
-        return Reading(self._before_s - before_s)
+        return WaitReading(self._before_s - before_s)

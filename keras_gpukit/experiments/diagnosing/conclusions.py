@@ -1,0 +1,45 @@
+"""What the rounds come to: rates and ratios with their intervals, which the rules judge."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from keras_gpukit.measuring.intervals import summarize
+from keras_gpukit.records.diagnosis import Diagnosis, Round
+from keras_gpukit.rules.contention import contention
+from keras_gpukit.rules.gains import ceiling_gain
+
+
+def conclude(rounds: Sequence[Round]) -> Diagnosis:
+    """Returns the medians of the rounds with what follows from them.
+
+    Args:
+        rounds: What was measured.
+    """
+    ceiling = summarize([each.compute_only / each.actual for each in rounds], "times")
+    shortfall = summarize(
+        [1 - each.actual / min(each.data_only, each.compute_only) for each in rounds], "share"
+    )
+    in_sequence = statistics.median(
+        each.actual * (1 / each.data_only + 1 / each.compute_only) for each in rounds
+    )
+    return Diagnosis(
+        data_only=summarize([each.data_only for each in rounds]),
+        compute_only=summarize([each.compute_only for each in rounds]),
+        actual=summarize([each.actual for each in rounds]),
+        ceiling_gain=ceiling_gain(ceiling),
+        ceiling_interval=ceiling,
+        contention=contention(
+            shortfall,
+            in_sequence,
+            cores_busy_fraction=_median([each.cores_busy_fraction for each in rounds]),
+            gil_wait_s=_median([each.gil_wait_s for each in rounds]),
+        ),
+        rounds=tuple(rounds),
+    )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None

@@ -1,0 +1,81 @@
+"""Whether threads slow each other down: through the GIL, or through the cores that they share."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.diagnosis import Cause, Contention, Rate
+
+# In benchmarks/results/diagnose_ceiling.json a thread that slept woke up 0.08 to 0.14 ms late, and
+# 0.6 ms where a producer kept the GIL; the line between is our choice.
+GIL_WAIT_S = 0.25e-3
+# Training and making batches in turns leaves cores idle now and then. There, on two cores,
+# pipelines that work kept 72 to 97 % of them busy, those that wait up to 35 %; the line between is
+# our choice.
+CORES_BUSY_FRACTION = 0.70
+# Of the rate of the slower one alone; our choice. A replayed batch is not quite a fetched one.
+SMALLEST_SHORTFALL = 0.10
+# Relative difference up to which two rates count as equal; our choice.
+SAME = 0.10
+
+ADVICE: dict[Cause, str] = {
+    "interpreter lock": (
+        "Python code that makes batches holds the GIL (global interpreter lock), which training "
+        "needs too: use TensorFlow operations, or other processes"
+    ),
+    "all cores busy": "All cores are busy: do less work per example, or use more cores",
+    "nothing ahead": (
+        "No batch is prepared while the model trains: end the pipeline with "
+        "prefetch(tf.data.AUTOTUNE)"
+    ),
+}
+"""What each cause means, and what to change."""
+
+
+def causes(gil_wait_s: float | None, cores_busy_fraction: float | None) -> tuple[Cause, ...] | None:
+    """Returns which of two resources is so scarce that threads wait for it, the GIL first.
+
+    Args:
+        gil_wait_s: How late a Python thread that slept resumes, in the median.
+        cores_busy_fraction: Processor time over what the cores have, 0 to 1.
+
+    Returns:
+        None where neither was measured.
+    """
+    if gil_wait_s is None and cores_busy_fraction is None:
+        return None
+    found: list[Cause] = []
+    if gil_wait_s is not None and gil_wait_s >= GIL_WAIT_S:
+        found.append("interpreter lock")
+    if cores_busy_fraction is not None and cores_busy_fraction >= CORES_BUSY_FRACTION:
+        found.append("all cores busy")
+    return tuple(found)
+
+
+def contention(
+    shortfall: Rate,
+    in_sequence: float,
+    *,
+    cores_busy_fraction: float | None,
+    gil_wait_s: float | None,
+) -> Contention | None:
+    """Returns how far making batches and training slow each other down; None if they do not.
+
+    A shortfall counts if its whole interval is above 0, and its median at least 10 %.
+
+    Args:
+        shortfall: How far the rate of both together is below the lower one of the two alone, as a
+            share of that.
+        in_sequence: The time of a batch plus a step, over the time they take together; 1 if
+            nothing overlaps.
+        cores_busy_fraction: As of `causes`.
+        gil_wait_s: As of `causes`.
+    """
+    if shortfall.low <= 0 or shortfall.median < SMALLEST_SHORTFALL:
+        return None
+    found = causes(gil_wait_s, cores_busy_fraction)
+    if found:
+        cause: Cause | None = found[0]
+    else:
+        # Two tasks that share all cores, or the GIL, take as long together as in sequence. So that
+        # pattern shows that nothing is prepared ahead only where neither is the case.
+        cause = "nothing ahead" if abs(in_sequence - 1) <= SAME else None
+    return Contention(shortfall, cause, cores_busy_fraction, gil_wait_s)

@@ -1,0 +1,54 @@
+"""Whether a measured gain counts: outside the noise, and large enough to matter."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.diagnosis import Rate
+
+SMALLEST = 1.05
+"""The gain below which a change is not worth its line of code; our choice."""
+# Reading alone has all cores; alongside a training step it is slower than measured. Our choice.
+INPUT_MARGIN = 1.1
+
+
+def counts(gain: float, low: float) -> bool:
+    """Whether a gain is real and large enough.
+
+    Args:
+        gain: The ratio of two rates.
+        low: Lower end of its 95 % interval.
+    """
+    return low > 1 and gain >= SMALLEST
+
+
+def ceiling_gain(ratio: Rate) -> float | None:
+    """Returns the speed-up that a model would have if its input were free; None if none counts.
+
+    Args:
+        ratio: Rate of the model alone over that with its input, with its interval.
+    """
+    return ratio.median if counts(ratio.median, ratio.low) else None
+
+
+def rejected_because(gain: float, low: float, high: float) -> str:
+    """Returns why a gain does not count; "" where it does.
+
+    Args:
+        gain: The ratio of two rates.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+    """
+    if counts(gain, low):
+        return ""
+    if low > 1:
+        return "less than 5 % faster"
+    return "no faster" if high < SMALLEST else "no gain outside the noise"
+
+
+def possible(gain: float, low: float, high: float) -> float:
+    """Returns the gain that a rejected change may still have; 1.0 where it has none."""
+    return gain if low > 1 or high >= SMALLEST else 1.0
+
+
+def input_suffices(input_rate: Rate, compute_rate: Rate | None) -> bool:
+    """Whether a model cannot train as fast as its input delivers; False without a model."""
+    return compute_rate is not None and input_rate.median >= INPUT_MARGIN * compute_rate.median

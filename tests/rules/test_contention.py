@@ -1,0 +1,33 @@
+"""Which of two resources threads wait for, each by one threshold."""
+
+from __future__ import annotations
+
+import pytest
+
+from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.rules.contention import causes, contention
+
+
+@pytest.mark.parametrize(
+    ("gil_wait_s", "cores_busy_fraction", "expected"),
+    [
+        (0.00024, 0.69, ()),
+        (0.00025, 0.69, ("interpreter lock",)),
+        (0.00024, 0.70, ("all cores busy",)),
+        (0.00025, 0.70, ("interpreter lock", "all cores busy")),
+        (None, 0.70, ("all cores busy",)),
+        (0.00025, None, ("interpreter lock",)),
+        (None, None, None),
+    ],
+)
+def test_each_resource_has_one_threshold(gil_wait_s, cores_busy_fraction, expected):
+    assert causes(gil_wait_s, cores_busy_fraction) == expected
+
+
+@pytest.mark.parametrize(
+    ("median", "low", "found"), [(0.1, 0.01, True), (0.09, 0.01, False), (0.5, 0.0, False)]
+)
+def test_a_shortfall_counts_if_it_is_real_and_large(median, low, found):
+    rate = Rate(median, low, 0.6, "share")
+    judged = contention(rate, 1.0, cores_busy_fraction=None, gil_wait_s=None)
+    assert (judged is not None) is found

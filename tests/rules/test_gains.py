@@ -1,0 +1,30 @@
+"""Whether a measured gain counts: one threshold for what is reported, and for what is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.rules import gains
+
+
+@pytest.mark.parametrize(
+    ("gain", "low", "high", "because", "possible"),
+    [
+        (1.05, 1.01, 1.2, "", 1.05),
+        (1.04, 1.01, 1.2, "less than 5 % faster", 1.04),
+        (1.5, 0.9, 2.0, "no gain outside the noise", 1.5),
+        (1.01, 0.99, 1.04, "no faster", 1.0),
+    ],
+)
+def test_a_gain_counts_outside_the_noise_from_five_percent(gain, low, high, because, possible):
+    assert gains.rejected_because(gain, low, high) == because
+    assert gains.possible(gain, low, high) == possible
+    reported = gain if because == "" else None
+    assert gains.ceiling_gain(Rate(gain, low, high)) == reported
+
+
+def test_input_suffices_only_with_a_margin_over_a_known_model():
+    assert gains.input_suffices(Rate(111, 1, 1), Rate(100, 1, 1))
+    assert not gains.input_suffices(Rate(109, 1, 1), Rate(100, 1, 1))
+    assert not gains.input_suffices(Rate(111, 1, 1), None)
