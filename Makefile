@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-FAST := $(wildcard $(addprefix tests/,records rules reports writers saved_runs configure tensorboard_plugin cli))
+FAST := $(wildcard $(addprefix tests/,records distribute rules reports writers saved_runs configure tensorboard_plugin cli))
 
 .PHONY: demo test test-fast test-all lint docs screenshots clean
 
@@ -10,7 +10,7 @@ demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
 
 test: $(VENV)/installed
-	$(BIN)/pytest -n 2 -m "not browser"
+	$(BIN)/pytest -n 3 -m "not browser"
 	$(BIN)/pytest -m browser  # they share a fit and a TensorBoard, which need both cores
 
 # The tests that need no TensorFlow: seconds.

@@ -124,13 +124,13 @@ def mark_us() -> float:
     """What marking a step costs where nothing is captured."""
     from pathlib import Path
 
-    from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
-    from keras_gpukit.profiling.capturing.triggers import StepSchedule
+    from keras_gpukit.profiling.capturing.recorder import Recorder
+    from keras_gpukit.profiling.capturing.settings import CaptureSettings
 
     def nothing(batches):
         return None
 
-    marked = Recorder(Path("none"), Limits(), StepSchedule(())).wrap(nothing)
+    marked = Recorder(Path("none"), CaptureSettings()).wrap(nothing)
     times_s = []
     for function in (nothing, marked) * 5:
         began_s = time.perf_counter()

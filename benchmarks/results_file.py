@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pynvml
+
+from keras_gpukit.sensors.nvml import read_driver
 
 
 def save(
@@ -69,22 +70,9 @@ def processor_model() -> str | None:
 
 def nvidia() -> tuple[str | None, list[dict[str, Any]]]:
     """Returns the driver's version and the GPUs; None and no GPU where there is no driver."""
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None, []
-    try:
-        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        gpus = [
-            {
-                "name": pynvml.nvmlDeviceGetName(handle),
-                "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(handle).total,
-            }
-            for handle in handles
-        ]
-        return pynvml.nvmlSystemGetDriverVersion(), gpus
-    finally:
-        pynvml.nvmlShutdown()
+    driver = read_driver()
+    gpus = [{"name": gpu.name, "memory_bytes": gpu.memory_bytes} for gpu in driver.gpus]
+    return driver.version, gpus
 
 
 def installed_versions() -> dict[str, str]:

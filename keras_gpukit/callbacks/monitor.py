@@ -62,17 +62,12 @@ class Monitor(WatchingCallback[RunSummary]):
         self._memory = GPUMemory(None)
         self._utilization = Utilization(None)
         self._placement = DevicePlacement(None)
-        self._parts: tuple[WatchingCallback[Any], ...] = (
-            self._throughput,
-            self._input_stall,
-            self._memory,
-            self._utilization,
-            self._placement,
-        )
+        self._parts: list[WatchingCallback[Any]] = [self._throughput, self._input_stall]
+        self._parts += [self._memory, self._utilization, self._placement]
         self._profiler: Profiler | None = None
         if self._log_dir is not None:
             self._profiler = Profiler.on_demand_only(self._log_dir)
-            self._parts = (*self._parts, self._profiler)
+            self._parts.append(self._profiler)
         self.lifecycle.parts = tuple(part.lifecycle for part in self._parts)
 
     def begin(self, session: Session, phase: Phase) -> None:
@@ -92,9 +87,8 @@ class Monitor(WatchingCallback[RunSummary]):
             part.lifecycle.guard(part.end, session, phase)
         if phase != session.phase:
             return
-        summary = self._sum_up(session)
-        summary = replace(summary, verdict=judge(summary))
-        self._summary = summary
+        measured = self._sum_up(session)
+        self._summary = summary = replace(measured, verdict=judge(measured))
         session.values(session.step, {FINDINGS: markdown(summary)})
         session.record("summary", summary, session.step)
         if summary.ending == "completed" and self._prints(phase):
@@ -120,8 +114,7 @@ class Monitor(WatchingCallback[RunSummary]):
 
     def _prints(self, phase: Phase) -> bool:
         if self.verbose == "auto":
-            params: dict[str, Any] = self.params or {}
-            return phase == "fit" and bool(params.get("verbose", 1))
+            return phase == "fit" and bool((self.params or {}).get("verbose", 1))
         return bool(self.verbose)
 
     def _write_overhead(self, session: Session, phase: Phase) -> None:

@@ -6,58 +6,42 @@ import os
 import signal
 from collections.abc import Collection
 
-from keras_gpukit.arguments import (
-    check_flag,
-    check_number,
-    check_signal,
-    check_steps,
-    check_whole,
-)
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.errors import GPUKitError
-from keras_gpukit.profiling.capturing.recorder import Limits
+from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import put_signals_back
 from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.watching.call_frame import callbacks_of_fit
-from keras_gpukit.watching.captures import CaptureSettings, CaptureWatch
+from keras_gpukit.watching.captures import CaptureWatch
 from keras_gpukit.watching.session import Session
-
-# A capture of more steps takes seconds to gather and says no more.
-MOST_STEPS = 50
-ONLY_IN_FIT = "captures are of training steps, and this was no fit"
 
 
 class Profiler(WatchingCallback[ProfilerRecord]):
     """Captures profiles of a few training steps for TensorBoard's Profile tab.
 
-    It does so at given steps, every so often, when it is asked to, and when something goes wrong:
-    when steps take longer, stall more on their input, or leave GPUs more idle than they did in the
-    last minute of the run, for three seconds in a row. In each profile, also in those that others
-    take meanwhile, the steps are marked. Of several steps in one execution, the execution is what
-    the Profile tab takes for a step.
-
-    Profiles go to `<log_dir>/gpukit/plugins/profile`.
+    It does so at given steps, at intervals, on demand, and on anomalies: when for three seconds
+    in a row steps take longer, stall more on their input, or leave GPUs more idle than in the last
+    minute of the run. In each profile, also in those that other code takes meanwhile, the steps are
+    marked. With several steps per execution, the Profile tab shows each execution as a step.
 
     Args:
-        log_dir: Everything measured is written to `<log_dir>/gpukit`.
+        log_dir: Everything measured is written to `<log_dir>/gpukit`, profiles to `plugins/profile`
+            in that folder.
         steps: Steps of a capture, at most 50. Of several steps in one execution, as many whole
             executions as fit in, and at least one. A capture ends with the epoch.
-        at_steps: Steps of the run, the first one being 1, at which one begins.
-        every_steps: One at each multiple of it.
-        every_minutes: One so often.
-        on_demand: Whether to capture when the file `<log_dir>/gpukit/capture`, as
-            with `touch`. It is looked for about once a second, and removed.
-        signal_number: `signal.SIGUSR1` or `signal.SIGUSR2` has that signal ask for a capture. What
-            handled it before does so again after the run.
-        slower: Times the usual step time that are too long; None does not look at it.
+        at_steps: Steps of the run at which a capture starts; the first step is 1.
+        every_steps: A capture starts at each multiple of it.
+        every_minutes: Minutes from one capture's start to the next one's.
+        on_demand: Whether to capture when the file `<log_dir>/gpukit/capture` appears, as with
+            `touch`. It is looked for about once a second, and removed.
+        signal_number: `signal.SIGUSR1` or `signal.SIGUSR2`: that signal starts a capture. Its
+            handler is restored after the run.
+        slower: How many times the usual step time is too long; None does not look at it.
         stall_rise: By how much the stall fraction may rise, 0 to 1; None does not look at it.
-        utilization_drop: By how much the GPUs' mean utilization may fall, 0 to 1; None does not
-            look at it.
+        utilization_drop: By how much GPUs' mean utilization may fall; None does not look at it.
         max_captures: Captures in a run.
         max_bytes: Disk space of all profiles in the log directory.
-        cooldown_s: For how long after a capture of something that goes wrong nothing that does
-            makes another.
+        cooldown_s: Minimum seconds between two captures triggered by anomalies.
 
     Attributes:
         summary: After the run, a `ProfilerRecord`.
@@ -85,35 +69,22 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         cooldown_s: float = 60.0,
     ) -> None:
         if log_dir is None:
-            raise ValueError(
-                "`log_dir` must be a folder's path: a capture has to be written somewhere. "
-                "Received: log_dir=None"
-            )
+            where = "a folder's path: a capture has to be written somewhere"
+            raise ValueError(f"`log_dir` must be {where}. Received: log_dir=None")
         super().__init__(log_dir)
-        check_whole("steps", steps, most=MOST_STEPS)
-        check_steps("at_steps", at_steps)
-        check_whole("every_steps", every_steps, optional=True)
-        above_0, above_1 = "a number above 0", "a number above 1"
-        check_number("every_minutes", every_minutes, above_0, lambda v: v > 0, optional=True)
-        check_flag("on_demand", on_demand)
-        check_signal("signal_number", signal_number)
-        check_number("slower", slower, above_1, lambda v: v > 1, optional=True)
-        for name, fraction in (("stall_rise", stall_rise), ("utilization_drop", utilization_drop)):
-            within = "a number above 0 and below 1"
-            check_number(name, fraction, within, lambda v: 0 < v < 1, optional=True)
-        check_whole("max_captures", max_captures)
-        check_whole("max_bytes", max_bytes)
-        check_number("cooldown_s", cooldown_s, "a number from 0 on", lambda v: v >= 0)
         self._settings = CaptureSettings(
-            Limits(steps, max_captures, max_bytes, cooldown_s),
-            tuple(at_steps),
+            steps,
+            at_steps,
             every_steps,
             every_minutes,
             on_demand,
-            None if signal_number is None else signal.Signals(signal_number),
+            signal_number,
             slower,
             stall_rise,
             utilization_drop,
+            max_captures,
+            max_bytes,
+            cooldown_s,
         )
         self._yields = False
         self._captures: CaptureWatch | None = None
@@ -138,35 +109,22 @@ class Profiler(WatchingCallback[ProfilerRecord]):
             return
         self._summary = None
         put_signals_back()
-        if phase != "fit":
-            self._summary = ProfilerRecord(unknown_because=ONLY_IN_FIT)
-            return
-        assert self._log_dir is not None
-        if self._yields and any(self._is_rival(each) for each in callbacks_of_fit()):
+        profilers = (each for each in callbacks_of_fit() if isinstance(each, Profiler))
+        if self._yields and any(each._log_dir == self._log_dir for each in profilers):
             return
         epoch_steps = (self.params or {}).get("steps")
-        try:
-            captures = CaptureWatch(session, self._log_dir, self._settings, epoch_steps)
-        except GPUKitError as error:
-            self._summary = ProfilerRecord(unknown_because=str(error))
-            return
-        self._captures = captures
-        captures.start(session, self._log_dir)
+        self._captures = captures = CaptureWatch(session, self._settings, epoch_steps)
+        captures.start(session)
 
     def end(self, session: Session, phase: Phase) -> None:
         """Ends a running capture, waits for it to be written, and makes the summary."""
-        if phase != session.phase or phase != "fit":
+        captures = self._captures
+        if phase != session.phase or captures is None:
             return
         session.end_phase(phase)
-        captures = self._captures
-        if captures is None:
-            return
         try:
             captures.close()
         finally:
             self._summary = captures.record
             self._captures = None  # a callback that watched can be copied
         captures.amend_others()
-
-    def _is_rival(self, callback: object) -> bool:
-        return isinstance(callback, Profiler) and callback._log_dir == self._log_dir

@@ -16,8 +16,8 @@ from keras_gpukit.records.names import (
 )
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.host import HostSensor, summarize_host
-from keras_gpukit.sensors.nvml import GPUStatistics, NVMLSensor
-from keras_gpukit.sensors.statistics import Gauges
+from keras_gpukit.sensors.nvml import NVMLSensor
+from keras_gpukit.sensors.statistics import Gauges, GPUStatistics
 from keras_gpukit.watching.session import SAMPLE_EVERY_S, Session
 
 

@@ -14,15 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from keras_gpukit.cli.quiet import load_tensorflow_quietly
-from keras_gpukit.configure.actions import Plan
-from keras_gpukit.configure.diagnosis import Cause
-from keras_gpukit.configure.driver import read_driver
-from keras_gpukit.configure.gather import read_environment, read_machine
-from keras_gpukit.configure.machine import Machine
-from keras_gpukit.configure.plan import plan
+from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import Settings
-from keras_gpukit.configure.table import actions_table, causes_text, gpu_table
 from keras_gpukit.records.codec import to_dict
+from keras_gpukit.records.installation import Machine
+from keras_gpukit.reports.setup import actions_table, gpu_table, no_gpu_text
+from keras_gpukit.rules.no_gpu import import_fails
+from keras_gpukit.sensors.installation import read_environment, read_machine
+from keras_gpukit.sensors.nvml import read_driver
 
 _PACKAGES = ("keras", "tensorflow", "tensorboard", "xprof", "keras-gpukit")
 
@@ -61,13 +60,8 @@ def examine() -> tuple[Machine, Plan]:
     try:
         machine = read_machine()
     except Exception as error:  # TensorFlow or Keras is broken, which is what a doctor is for
-        cause = Cause(
-            "import_fails",
-            f"TensorFlow and Keras cannot be used: {type(error).__name__}: {error}",
-            "Does `python -c 'import tensorflow, keras'` work? If not, fix that first.",
-        )
         machine = Machine(driver=read_driver(), environment=read_environment())
-        return machine, Plan(causes=(cause,))
+        return machine, Plan(causes=(import_fails(error),))
     return machine, plan(Settings(), machine)
 
 
@@ -115,7 +109,7 @@ def _print(
     console.print(facts)
     console.print()
     if not planned.gpus:
-        console.print(causes_text(planned))
+        console.print(no_gpu_text(planned.causes, planned.not_applied))
         return
     console.print(gpu_table(machine.gpus))
     console.print(Text("\nconfigure_gpus() would set:", style="bold"))

@@ -9,16 +9,15 @@ from typing import Any
 
 from rich.console import Console
 
-from keras_gpukit.configure.actions import Plan
-from keras_gpukit.configure.apply import apply
-from keras_gpukit.configure.gather import read_environment, read_machine, read_state
-from keras_gpukit.configure.machine import Machine
-from keras_gpukit.configure.plan import plan
-from keras_gpukit.configure.read_back import differences
+from keras_gpukit.configure.apply import apply, differences
+from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import check
 from keras_gpukit.configure.setup import GPUSetup
 from keras_gpukit.configure.starters import likely_starter
+from keras_gpukit.distribute import strategies
 from keras_gpukit.errors import AlreadyInitializedError, GPUKitWarning, NoGPUError
+from keras_gpukit.records.installation import Machine
+from keras_gpukit.sensors.installation import read_environment, read_machine, read_state
 
 
 def configure_gpus(
@@ -117,7 +116,7 @@ def configure_gpus(
         require_gpu=require_gpu,
         verbose=verbose,
     )
-    machine = read_machine()
+    machine = replace(read_machine(), mirrored_devices=strategies.mirrored_devices())
     planned = plan(settings, machine)
     if settings.require_gpu and not planned.gpus:
         raise NoGPUError(" ".join(["A GPU is required.", *map(str, planned.causes)]))

@@ -1,4 +1,4 @@
-"""Does what a plan says, by TensorFlow's public calls."""
+"""Does what a plan says, by TensorFlow's public calls, and checks that it was done."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.configure.actions import Action
-from keras_gpukit.configure.machine import Machine
+from keras_gpukit.configure.actions import holds
+from keras_gpukit.configure.plan import Plan
 from keras_gpukit.distribute import strategies
+from keras_gpukit.records.installation import Machine
+from keras_gpukit.records.setup import Action
 
 
 def apply(actions: tuple[Action, ...], machine: Machine) -> Any:
@@ -25,9 +27,36 @@ def apply(actions: tuple[Action, ...], machine: Machine) -> Any:
     for action in actions:
         if action.kind in _STRATEGIES:
             strategy = _STRATEGIES[action.kind](action.value)
-        elif not action.holds(machine):
+        elif not holds(action, machine):
             _SETTERS[action.kind](action)
     return strategy
+
+
+def differences(planned: Plan, now: Machine) -> tuple[str, ...]:
+    """Returns a sentence for each thing that turned out other than planned.
+
+    Args:
+        planned: What was applied.
+        now: The machine as it was read afterwards.
+    """
+    state = now.state
+    differing = [
+        f"TensorFlow does not have {action}, though it took it."
+        for action in planned.actions
+        if holds(action, now) is False
+    ]
+    forced = now.environment.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true"
+    if state.growth_dropped and not forced:
+        differing.append("TensorFlow took memory growth but will not grow memory.")
+    started = state.logical_gpus
+    if started is not None and started < planned.logical_gpus:
+        # It lists GPUs that it then ignores: too old, or with too few multiprocessors.
+        differing.append(
+            f"TensorFlow started {started} of the {planned.logical_gpus} logical GPUs planned; "
+            "what is placed on the others runs on the CPU. Its log says why: look for `Ignoring "
+            "visible gpu device`."
+        )
+    return tuple(differing)
 
 
 def _set_environment(action: Action) -> None:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any, NoReturn
-
-from keras_gpukit.configure.sizes import MIB, parse_size
 
 POLICIES = ("float32", "float64", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
 STRATEGIES = ("auto", "none", "one_device", "mirrored")
 # What TensorFlow compares TF_GPU_ALLOCATOR with; anything else it ignores without a word.
 ALLOCATORS = ("cuda_malloc_async", "cuda_malloc", "memory_guard")
 THREAD_MODES = ("global", "gpu_private", "gpu_shared")
+MIB = 1 << 20
+"""TensorFlow takes memory limits in units of this many bytes."""
+
+_UNITS = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+    "TIB": 1 << 40,
+}
 
 
 def refuse(argument: str, accepted: str, value: Any, error: type[Exception]) -> NoReturn:
@@ -96,10 +110,19 @@ def _split(split: Any, accepted: str, received: Any) -> int | tuple[int, ...]:
 def _size(entry: Any, argument: str, accepted: str, received: Any) -> int:
     if not (_is_int(entry) or isinstance(entry, str)):
         refuse(argument, accepted, received, TypeError)
-    size_bytes = parse_size(entry) if isinstance(entry, str) else int(entry)
+    size_bytes = _parse_size(entry) if isinstance(entry, str) else int(entry)
     if size_bytes is None or size_bytes < MIB:
         refuse(argument, accepted, received, ValueError)
     return size_bytes
+
+
+def _parse_size(text: str) -> int | None:
+    """Returns the bytes that a size such as "8GiB", "512 MB" or "1.5GiB" stands for, else None."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text)
+    if match is None or match[2].upper() not in _UNITS:
+        return None
+    size_bytes = float(match[1]) * _UNITS[match[2].upper()]
+    return int(size_bytes) if math.isfinite(size_bytes) else None
 
 
 def check_gpu_threads(value: Any) -> tuple[str, int | None] | None:

@@ -2,18 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from typing import Any
 
-from keras_gpukit.configure.actions import Draft, Plan
-from keras_gpukit.configure.diagnosis import Cause, diagnose
-from keras_gpukit.configure.machine import Machine
+from keras_gpukit.configure.actions import Draft, holds
 from keras_gpukit.configure.plan_devices import plan_devices
 from keras_gpukit.configure.plan_execution import plan_execution, plan_jit, plan_variables
 from keras_gpukit.configure.plan_memory import plan_memory
 from keras_gpukit.configure.plan_strategy import plan_strategy
 from keras_gpukit.configure.settings import Settings
+from keras_gpukit.records.codec import to_dict
+from keras_gpukit.records.installation import Machine
+from keras_gpukit.records.setup import Action, Cause
+from keras_gpukit.rules.no_gpu import NOT_WANTED, why_no_gpu
 
 _ABOUT_GPUS = ("devices", "memory", "logical_gpus", "allocator", "gpu_threads")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `configure_gpus` will do, in order; pure data.
+
+    Attributes:
+        gpus: Indices of the GPUs that will be used.
+        logical_gpus: How many logical GPUs they make.
+        actions: In the order in which they have to be done.
+        too_late: Those of the actions that TensorFlow can no longer do.
+        warnings: What was resolved, overruled or is likely not meant.
+        not_applied: Arguments that are about GPUs, on a machine without one.
+        causes: Why no GPU is used; empty where one is.
+    """
+
+    gpus: tuple[int, ...] = ()
+    logical_gpus: int = 0
+    actions: tuple[Action, ...] = ()
+    too_late: tuple[Action, ...] = ()
+    warnings: tuple[str, ...] = ()
+    not_applied: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{action} ({action.reason})" for action in self.actions]
+        return "\n".join(
+            [*map(str, self.causes), *lines, *map("Warning: {}".format, self.warnings)]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the plan as plain dicts, lists, strings and numbers, ready for JSON."""
+        return {
+            "gpus": list(self.gpus),
+            "logical_gpus": self.logical_gpus,
+            "actions": [action.to_dict() for action in self.actions],
+            "too_late": [action.to_dict() for action in self.too_late],
+            "warnings": list(self.warnings),
+            "not_applied": list(self.not_applied),
+            "causes": [to_dict(cause) for cause in self.causes],
+        }
+
+    def value_of(self, kind: str) -> Any:
+        """What a kind of action sets; None where the plan leaves it alone."""
+        return next((action.value for action in self.actions if action.kind == kind), None)
 
 
 def plan(settings: Settings, machine: Machine) -> Plan:
@@ -48,7 +96,7 @@ def plan(settings: Settings, machine: Machine) -> Plan:
             "TensorFlow only (KERAS_BACKEND chooses)."
         )
     actions = sorted(draft.actions, key=lambda action: _ORDER.index(action.kind))
-    late = [a for a in actions if a.must_come_first and not a.holds(machine)]
+    late = [a for a in actions if a.must_come_first and not holds(a, machine)]
     return Plan(
         gpus=tuple(gpu.index for gpu in gpus),
         logical_gpus=logical,
@@ -93,5 +141,5 @@ def _not_applied(settings: Settings) -> tuple[str, ...]:
 
 def _causes(settings: Settings, machine: Machine) -> tuple[Cause, ...]:
     if settings.devices == "none" and machine.gpus:
-        return (Cause("not_wanted", 'devices="none" hides every GPU.'),)
-    return diagnose(machine)
+        return (NOT_WANTED,)
+    return why_no_gpu(machine)

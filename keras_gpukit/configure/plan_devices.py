@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from keras_gpukit.configure.actions import Draft
-from keras_gpukit.configure.machine import Machine
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.installation import Machine
 
 
 def plan_devices(draft: Draft, settings: Settings) -> tuple[GPUInfo, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from keras_gpukit.configure.actions import Draft
+from keras_gpukit.configure.checks import MIB
 from keras_gpukit.configure.settings import Settings, Split
-from keras_gpukit.configure.sizes import MIB, format_size
 from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.reports.units import size
 
 # What `logical_gpus=n` shares out; the rest is left to the CUDA context and to libraries, for
 # which TensorFlow itself sets 0.3 to 1.8 GiB aside. Our choice, not a measured one.
@@ -82,8 +83,8 @@ def _limits(gpu: GPUInfo, memory: str | int, split: Split | None) -> tuple[int, 
         sizes = (shared // split,) * split
     if gpu.memory_bytes is not None and sum(sizes) > gpu.memory_bytes:
         raise ValueError(
-            f"GPU {gpu.index} has {format_size(gpu.memory_bytes)}, less than the "
-            f"{format_size(sum(sizes))} asked of it. "
+            f"GPU {gpu.index} has {size(gpu.memory_bytes)}, less than the "
+            f"{size(sum(sizes))} asked of it. "
             f"Received: memory={memory!r}, logical_gpus={split!r}"
         )
     if min(sizes) < MIB:

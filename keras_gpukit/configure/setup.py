@@ -10,12 +10,12 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-from keras_gpukit.configure.actions import Action, Plan
-from keras_gpukit.configure.diagnosis import Cause
-from keras_gpukit.configure.machine import TensorFlowState
-from keras_gpukit.configure.table import setup_table
+from keras_gpukit.configure.plan import Plan
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.installation import TensorFlowState
+from keras_gpukit.records.setup import Action, Cause
+from keras_gpukit.reports.setup import setup_panel
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,15 @@ class GPUSetup:
         }
 
     def __rich__(self) -> RenderableType:
-        return setup_table(
-            self.devices, self.plan, self.warnings, self.state, self.strategy, self.replicas
+        return setup_panel(
+            self.devices,
+            self.state,
+            actions=self.actions,
+            causes=self.causes,
+            not_applied=self.plan.not_applied,
+            warnings=self.warnings,
+            strategy=None if self.strategy is None else type(self.strategy).__name__,
+            replicas=self.replicas,
         )
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How many examples a model has seen, from the counter that Keras keeps for its mean loss.
+"""Keras' counters: how many examples a model has seen, from the one for its mean loss.
 
 Private name, seen on Keras 3.12 to 3.15: `Model._loss_tracker`, a `keras.metrics.Mean` whose
 `count` grows by the batch size. Where it is gone, or a custom `train_step` leaves it alone, the
@@ -7,10 +7,31 @@ number is unknown.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 # The counter is a float32: from here on adding one to it changes nothing.
 COUNTER_END = 2.0**24
+
+
+def reader(variable: Any) -> Callable[[], tuple[float, ...]]:
+    """Returns what reads a number that Keras keeps, in a fifth of the time that Keras takes.
+
+    Args:
+        variable: A `keras.Variable`.
+
+    Returns:
+        A function that returns the number on each replica. Reading them one by one spares a
+        strategy's reduction, which takes a millisecond.
+    """
+    import tensorflow as tf
+
+    value = variable.value
+    places = [(each.handle, each.dtype) for each in getattr(value, "values", None) or (value,)]
+    read = tf.raw_ops.ReadVariableOp
+    return lambda: tuple(
+        float(read(resource=handle, dtype=dtype).numpy()) for handle, dtype in places
+    )
 
 
 class ExampleCounter:
@@ -21,14 +42,8 @@ class ExampleCounter:
     """
 
     def __init__(self, model: Any) -> None:
-        import tensorflow as tf
-
-        self._read_variable = tf.raw_ops.ReadVariableOp
         count = getattr(getattr(model, "_loss_tracker", None), "count", None)
-        value = getattr(count, "value", None)
-        # Under a mirrored strategy each replica counts its own; reading them one by one spares
-        # the strategy's reduction, which takes a millisecond.
-        self._counts = getattr(value, "values", None) or ((value,) if value is not None else ())
+        self._counts = (lambda: ()) if count is None else reader(count)
         self._before = 0.0
 
     def start(self) -> None:
@@ -42,8 +57,5 @@ class ExampleCounter:
         return int(seen) if seen > 0 and self._before < COUNTER_END else None
 
     def _read(self) -> float:
-        return float(sum(self._value(count) for count in self._counts))
-
-    def _value(self, count: Any) -> Any:
-        # A third of what `count.numpy()` takes.
-        return self._read_variable(resource=count.handle, dtype=count.dtype).numpy()
+        # Under a mirrored strategy each replica counts its own.
+        return sum(self._counts())

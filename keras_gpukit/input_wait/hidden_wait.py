@@ -19,6 +19,7 @@ be alike on average: the stall is what remains of the calls' time.
 from __future__ import annotations
 
 import time
+import weakref
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,9 @@ IDLE_S = 0.005
 # With fewer there is no step within a call that shows what its last fetch was like.
 FEWEST_STEPS = 3
 LONGEST_PERIOD = 16
+# The way into a call and out of it, by step function: timing it takes tens of milliseconds, and a
+# model keeps its step function from one `fit` to the next.
+_empty_call_s: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
 
 
 class HiddenWait:
@@ -63,6 +67,8 @@ class HiddenWait:
         Raises:
             Exception: If that cannot be done without a trace, or a call has too few steps.
         """
+        if self._empty_call_s is None:
+            self._empty_call_s = _empty_call_s.get(self._step_function)
         if self._empty_call_s is not None:
             return
         if self._steps_per_execution < FEWEST_STEPS:
@@ -80,6 +86,7 @@ class HiddenWait:
             except StopIteration:
                 durations_s.append(time.perf_counter() - began)
         self._empty_call_s = float(np.median(durations_s))
+        _empty_call_s[self._step_function] = self._empty_call_s
 
     def read(self, stretch: Stretch, gaps_s: Times, buffered: float | None) -> WaitReading:
         """Returns the stall within a stretch.

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from keras_gpukit.errors import logger
+from keras_gpukit.input_wait.tf_private import is_autotuned
 from keras_gpukit.pipelines.measurable import with_model, with_timed_fetches
 
 _MARK = "_gpukit_measurable"
@@ -51,7 +52,7 @@ def _measurable(epoch_iterator: Any) -> Any:
     if is_distributed and not (hasattr(adapter, "py_dataset") or hasattr(adapter, "_dataset")):
         return None  # of arrays it would make a copy, and their autotuning is on
     dataset = adapter.get_tf_dataset() if is_distributed else given
-    if dataset.options().autotune.enabled is not False:
+    if is_autotuned(dataset):
         return None
     if is_distributed:
         strategy = epoch_iterator._distribute_strategy

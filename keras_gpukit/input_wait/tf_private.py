@@ -35,14 +35,17 @@ def host_iterator(iterator: Any) -> Any:
 _is_tuned: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
-def has_model(iterator: Any) -> bool:
-    """Whether tf.data keeps a model of the pipeline: asking for one there is not logs a warning."""
-    dataset = getattr(iterator, "_dataset", None)
-    if dataset is None:
-        return True
+def is_autotuned(dataset: Any) -> bool:
+    """Whether a dataset's autotuning is on, for which tf.data keeps a model of the pipeline."""
     if dataset not in _is_tuned:
         _is_tuned[dataset] = dataset.options().autotune.enabled is not False
     return _is_tuned[dataset]
+
+
+def has_model(iterator: Any) -> bool:
+    """Whether tf.data keeps a model of the pipeline: asking for one there is not logs a warning."""
+    dataset = getattr(iterator, "_dataset", None)
+    return dataset is None or is_autotuned(dataset)
 
 
 class ModelReader:

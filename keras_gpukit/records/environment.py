@@ -25,6 +25,22 @@ class GPUInfo:
 
 
 @dataclass(frozen=True)
+class Worker:
+    """One process of a cluster that trains together. Unknown fields are None.
+
+    Attributes:
+        task_type: As in `TF_CONFIG`: "chief", "worker", "ps" or "evaluator".
+        index: Its number among those that train, from 0, the chief first; None for one that does
+            not train with them, such as an evaluator.
+        count: How many train together.
+    """
+
+    task_type: str | None = None
+    index: int | None = None
+    count: int | None = None
+
+
+@dataclass(frozen=True)
 class Environment:
     """Versions, devices and execution settings of one run.
 
@@ -40,6 +56,7 @@ class Environment:
         strategy: Class name of the distribution strategy, where there is one.
         replicas: Replicas that train in step.
         tf32: Whether float32 matrix products may use TensorFloat-32.
+        worker: Which process of a cluster it is; None outside one.
     """
 
     versions: dict[str, str]
@@ -53,3 +70,4 @@ class Environment:
     strategy: str | None = None
     replicas: int | None = None
     tf32: bool | None = None
+    worker: Worker | None = None

@@ -5,11 +5,16 @@ The unit is the last part of a tag. The x axis of every tag is the global step.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+from keras_gpukit.records.environment import Worker
 
 FOLDER = "gpukit"
 """In the log directory; everything measured is written to it."""
 RUN_FILE = "run.jsonl"
+"""The record of a run by one process; see `record_name` for others."""
+RUN_FILE_OF_ANY = re.compile(r"run(?:-(?P<worker>\d+|evaluator))?(?:\.(?P<process>\d+))?\.jsonl")
 REQUEST_FILE = "capture"
 """In `FOLDER`; asks for a capture."""
 PROFILES = Path(FOLDER, "plugins", "profile")
@@ -32,6 +37,26 @@ GPU_FIGURES = ("utilization_percent", "memory_used_bytes", "power_watts", "tempe
 """Fields of a `GPUSample` that have a tag; "throttled" has one too."""
 MEMORY_FIGURES = ("current_bytes", "peak_bytes")
 """Fields of a `DeviceMemory` that have a tag."""
+
+
+def record_name(worker: Worker | None, process: int = 1) -> str:
+    """Returns the name of a process's record, without its suffix.
+
+    Args:
+        worker: Of several, each has its own: "run-0", "run-1", ..., and "run-evaluator".
+        process: Of processes that share the log directory otherwise, the second writes "run.2".
+    """
+    name = "run"
+    if worker is not None and worker.index is not None and worker.count != 1:
+        name += f"-{worker.index}"
+    elif worker is not None and worker.task_type == "evaluator":
+        name += "-evaluator"
+    return name if process == 1 else f"{name}.{process}"
+
+
+def is_first(name: str) -> bool:
+    """Whether a record is that of a run's only process, or of its first worker."""
+    return name in ("run", "run-0")
 
 
 def gpu_tag(index: int | str, figure: str) -> str:

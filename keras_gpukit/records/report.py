@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from keras_gpukit.records.capture import CaptureRecord
-from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Phase
@@ -92,7 +92,8 @@ class RunReport:
     """One run, read back.
 
     Attributes:
-        name: Its log folder, from the log directory, with a number where a folder has several runs.
+        name: Its log folder, from the log directory; with its worker or process where several wrote
+            to it, and a number from the second run of that process on.
         state: "completed"; "interrupted" by an exception; "running" where the last line is fresh;
             "unfinished" where it ended without a word, or no `Monitor` watched it.
         phase: What was run; None before its first steps.
@@ -107,6 +108,7 @@ class RunReport:
             `throttled`, 0 or 1.
         memory: By device, fields of `DeviceMemory`.
         captures: Profiles, the oldest first.
+        worker: Which process of a cluster wrote it; None outside one.
         has_courses: False where only the summary was kept, the run being one of many.
         notes: What could not be read, in words.
     """
@@ -122,6 +124,7 @@ class RunReport:
     gpus: dict[str, Course] = field(default_factory=dict)
     memory: dict[str, Course] = field(default_factory=dict)
     captures: tuple[CaptureReport, ...] = ()
+    worker: Worker | None = None
     has_courses: bool = True
     notes: tuple[str, ...] = ()
 

@@ -6,13 +6,28 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from keras_gpukit.records.capture import ProfilerRecord
-from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
 
 Ending = Literal["completed", "interrupted"]
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    """The first line of a run's record.
+
+    Attributes:
+        schema: Version of the records' layout.
+        time_s: When the run began, in seconds since the Unix epoch.
+        worker: Which process of a cluster wrote it; None outside one.
+    """
+
+    schema: int
+    time_s: float | None = None
+    worker: Worker | None = None
 
 
 @dataclass(frozen=True)
@@ -34,8 +49,8 @@ class RunSummary:
         overhead_s: What keras_gpukit itself cost, a step: time on the training thread and
             processor time alongside it.
         startup_s: What it cost once, to begin, to read the first step's placement, and to end.
-        ending: "interrupted" when the run ended with an exception or an interrupt; None where the
-            run has not ended, or its process was killed before it could say how.
+        ending: "completed", or "interrupted" by an exception or an interrupt; None where that is
+            unknown: the run goes on, or its process was killed.
         verdict: What the rules conclude.
     """
 
@@ -50,7 +65,7 @@ class RunSummary:
     validation_input: InputRecord | None = None
     overhead_s: float | None = None
     startup_s: float | None = None
-    ending: Ending | None = "completed"
+    ending: Ending | None = None
     verdict: Verdict = field(default_factory=Verdict)
 
     @property

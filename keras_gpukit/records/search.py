@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX, RUN_FILE
+from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX, RUN_FILE_OF_ANY
 
 MOST_FOLDERS = 20_000
 """How many are looked into by default."""
@@ -18,7 +18,9 @@ MOST_FOLDERS = 20_000
 def find_run_files(
     root: Path, *, most_folders: int = MOST_FOLDERS, within_s: float = math.inf
 ) -> tuple[list[Path], bool]:
-    """Looks for `gpukit/run.jsonl` at any depth, near the top first.
+    """Looks for `gpukit/run.jsonl` and the records of other workers and processes next to it.
+
+    At any depth, near the top first.
 
     Args:
         root: A log folder, one above, or the folder "gpukit" in one.
@@ -29,10 +31,8 @@ def find_run_files(
         The files, and whether every folder was looked into.
     """
     search = _Search(root, most_folders=most_folders, within_s=within_s)
-    found = [
-        file for file in search.files(RUN_FILE.__eq__) if file.parent.absolute().name == FOLDER
-    ]
-    return found, search.complete
+    records = search.files(lambda name: RUN_FILE_OF_ANY.fullmatch(name) is not None)
+    return [file for file in records if file.parent.absolute().name == FOLDER], search.complete
 
 
 def find_profiles(log_dir: str | os.PathLike[str]) -> list[Path]:

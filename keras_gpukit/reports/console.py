@@ -8,10 +8,15 @@ from rich.panel import Panel
 from rich.text import Text
 
 from keras_gpukit.records.finding import Finding
-from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports.phrases import captured, conclusion, evidence, headline, time_spent
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+_TITLES: dict[Ending | None, str] = {
+    "completed": "keras_gpukit",
+    "interrupted": "keras_gpukit, run interrupted",
+    None: "keras_gpukit, how the run ended is unknown",
+}
 _INDENT = 2
 _ASCII = str.maketrans({"µ": "u", "×": "x"})
 
@@ -45,8 +50,7 @@ def render(summary: RunSummary) -> RenderableType:
     for position, finding in enumerate(summary.findings):
         advice = finding.advice if position == 0 else finding.advice[:1]
         lines += ["", *_tell(finding, advice)]
-    title = "keras_gpukit" if summary.ending == "completed" else "keras_gpukit, run interrupted"
-    return Panel(Group(*lines), title=title, title_align="left", expand=False)
+    return Panel(Group(*lines), title=_TITLES[summary.ending], title_align="left", expand=False)
 
 
 def _tell(finding: Finding, advice: tuple[str, ...]) -> list[RenderableType]:

@@ -1,13 +1,18 @@
-"""Whether the model computes in float32 on a GPU that is faster at less."""
+"""Which precision a GPU is fast at, and whether the model computes in it."""
 
 from __future__ import annotations
 
+from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import Outcome, Rule
 
-FLOAT16_CAPABILITY = (7, 0)
-BFLOAT16_CAPABILITY = (8, 0)
+# Tensor Cores multiply float16 from compute capability 7.0 on, and bfloat16 and TF32 from 8.0 on:
+# https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (Compute Capabilities), and for Keras
+# https://www.tensorflow.org/guide/mixed_precision (Supported hardware).
+FLOAT16_FROM = (7, 0)
+BFLOAT16_FROM = (8, 0)
+TF32_FROM = (8, 0)
 
 # Peak rates of dense products from NVIDIA's data sheets: V100 float16 125, float32 15.7 TFLOPS;
 # A100 bfloat16 312, TensorFloat-32 156, float32 19.5 TFLOPS.
@@ -39,11 +44,11 @@ class Float32OnTensorCores(Rule):
         if environment.precision is None or not known or len(known) < len(environment.gpus):
             return self.abstain()
         weakest = min(known)
-        if environment.precision != "float32" or weakest < FLOAT16_CAPABILITY:
+        if environment.precision != "float32" or weakest < FLOAT16_FROM:
             return None
         major, minor = weakest
         capability = Figure("compute capability", major + minor / 10)
-        if weakest < BFLOAT16_CAPABILITY:
+        if weakest < BFLOAT16_FROM:
             advice = (MIXED.format(policy="mixed_float16"),)
             return self.find("warning", capability, advice=advice, gain=FLOAT16_GAIN)
         return self._with_bfloat16(capability, environment.tf32)
@@ -55,3 +60,40 @@ class Float32OnTensorCores(Rule):
             return self.find("warning", capability, advice=(mixed, instead), gain=BFLOAT16_GAIN)
         gain = BFLOAT16_OVER_TF32_GAIN if tf32 else None
         return self.find("info", capability, advice=(mixed,), gain=gain)
+
+
+def choose_policy(gpus: tuple[GPUInfo, ...]) -> tuple[str, str]:
+    """Returns the dtype policy that suits all of the GPUs, and why."""
+    if not gpus:
+        return "float32", "no GPU is used, and CPUs gain little from mixed precision"
+    oldest = lowest_capability(gpus)
+    if oldest is None:
+        return "float32", "a GPU's compute capability is unknown"
+    text = f"compute capability {oldest[0]}.{oldest[1]}"
+    if oldest >= BFLOAT16_FROM:
+        return "mixed_bfloat16", f"{text} has bfloat16 Tensor Cores (8.0 and newer)"
+    if oldest >= FLOAT16_FROM:
+        return "mixed_float16", f"{text} has float16 Tensor Cores (7.0 and newer) but no bfloat16"
+    return "float32", f"{text} has no Tensor Cores (they came with 7.0)"
+
+
+def lowest_capability(gpus: tuple[GPUInfo, ...]) -> tuple[int, int] | None:
+    """Returns the least compute capability among the GPUs; None where one is unknown."""
+    known = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
+    return min(known) if known and len(known) == len(gpus) else None
+
+
+def misfit(policy: str, gpus: tuple[GPUInfo, ...]) -> str | None:
+    """Returns what is wrong with a dtype policy on these GPUs; None for nothing."""
+    needed = {"mixed_float16": FLOAT16_FROM, "mixed_bfloat16": BFLOAT16_FROM}.get(policy)
+    if needed is None:
+        return None
+    if not gpus:
+        return f"{policy} is meant for GPUs; on the CPU it is often slower than float32"
+    oldest = lowest_capability(gpus)
+    if oldest is None or oldest >= needed:
+        return None
+    return (
+        f"{policy} is fast from compute capability {needed[0]}.{needed[1]} on; "
+        f"a GPU here has {oldest[0]}.{oldest[1]}"
+    )

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from keras_gpukit.records.names import FOLDER, RUN_FILE
+from keras_gpukit.records.names import FOLDER, RUN_FILE, RUN_FILE_OF_ANY
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.search import MOST_FOLDERS, find_run_files
 from keras_gpukit.saved_runs.captures import Captures
@@ -60,7 +60,7 @@ class LogFolder:
         if not everywhere:
             notes.append(f"Only the first {MOST_FOLDERS:,} folders were looked into.")
         if len(files) > MOST_FILES:
-            notes.append(f"Only the newest {MOST_FILES} of {len(files):,} log folders are shown.")
+            notes.append(f"Only the newest {MOST_FILES} of {len(files):,} records are shown.")
             files = sorted(files, key=_changed_s)[-MOST_FILES:]
         runs = self._runs(files, captures, now_s, notes)
         runs.sort(key=lambda run: run.began_s or 0.0, reverse=True)
@@ -117,10 +117,19 @@ def _with_profiles(run: RunReport, log_dir: Path, profiles: dict[Path, CaptureRe
 
 
 def _run_name(root: Path, file: Path) -> str:
-    """What a run is called: its log folder, as seen from the one that was asked for."""
+    """What a record's runs are called: their log folder, seen from the one that was asked for.
+
+    Where several processes wrote to it, with the worker and the process.
+    """
     log_dir = file.parent.parent
     below = log_dir.relative_to(root) if log_dir.is_relative_to(root) else Path()
     name = below.as_posix() if below.parts else log_dir.resolve().name or str(log_dir)
+    told = RUN_FILE_OF_ANY.fullmatch(file.name)
+    worker, process = told.group("worker", "process") if told else (None, None)
+    if worker is not None:
+        name += ", evaluator" if worker == "evaluator" else f", worker {worker}"
+    if process is not None:
+        name += f", process {process}"
     # A name may hold bytes that are no text.
     return os.fsencode(name).decode("utf-8", "replace")
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import msgspec
 
 from keras_gpukit.records.capture import CaptureRecord
-from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import CaptureReport, Course, RunReport, State
-from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.run import RunHeader, RunSummary
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.saved_runs.bins import LARGEST, Bins
 from keras_gpukit.saved_runs.checked import bounded, checked_record, quick_decoder
@@ -55,6 +55,7 @@ class RunLines:
     def __init__(self, name: str, note: str | None = None) -> None:
         self._name = name
         self._note = note
+        self._worker: Worker | None = None
         self._phase: Phase | None = None
         self._began_s: float | None = None
         self._ended_s: float | None = None
@@ -70,6 +71,7 @@ class RunLines:
         self._unreadable = 0
         self._first_fault = ""
         self._takers: dict[str, Callable[[Line, float], None]] = {
+            "run": self._take_header,
             "environment": self._take_environment,
             "placement": self._take_placement,
             "steps": self._take_steps,
@@ -134,6 +136,7 @@ class RunLines:
             gpus=gpus,
             memory=_courses(self._memory),
             captures=tuple(self._captures),
+            worker=self._worker,
             notes=self._notes(),
         )
 
@@ -149,6 +152,9 @@ class RunLines:
             lines = "1 line" if self._unreadable == 1 else f"{self._unreadable:,} lines"
             notes.append(f"{lines} could not be read; the first is {self._first_fault}.")
         return tuple(notes)
+
+    def _take_header(self, line: Line, time_s: float) -> None:
+        self._worker = checked_record(line.record, RunHeader).worker
 
     def _take_environment(self, line: Line, time_s: float) -> None:
         self._environment = checked_record(line.record, Environment)

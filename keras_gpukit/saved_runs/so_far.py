@@ -49,7 +49,6 @@ def summary_so_far(
         memory=MemoryRecord(tuple(memory.values())) if memory else None,
         operations=operations,
         utilization=_utilization(host, gpus) if host or gpus else None,
-        ending=None,
     )
     # Without its set-up, rules would judge what they take for a machine without GPUs.
     return replace(summary, verdict=judge(summary)) if watched and environment else summary

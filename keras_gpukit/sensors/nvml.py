@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through NVML.
+"""NVIDIA GPUs and their driver through NVML.
 
 Nothing here has run on a GPU yet: it is tested against a stand-in for the NVML library.
 """
@@ -6,16 +6,15 @@ Nothing here has run on a GPU yet: it is tested against a stand-in for the NVML 
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from importlib import import_module
 from typing import Any, TypeVar
 
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.machine import GPUSample, GPUUtilization
-from keras_gpukit.sensors.statistics import Gauges
+from keras_gpukit.records.installation import Driver, DriverGPU
+from keras_gpukit.records.machine import GPUSample
 
 T = TypeVar("T")
 
@@ -31,6 +30,30 @@ THROTTLE_REASONS = {
     0x080: "hardware power brake",
     0x100: "display clock setting",
 }
+
+
+def read_driver(nvml: Any = None) -> Driver:
+    """Asks NVML for the driver and its GPUs; never raises.
+
+    Args:
+        nvml: The `pynvml` module, or a stand-in.
+    """
+    module = os.path.exists("/proc/driver/nvidia/version") if sys.platform == "linux" else None
+    try:
+        nvml = nvml or import_module("pynvml")
+        nvml.nvmlInit()
+        try:
+            cuda = nvml.nvmlSystemGetCudaDriverVersion()
+            return Driver(
+                version=_text(nvml.nvmlSystemGetDriverVersion()),
+                cuda_version=(cuda // 1000, cuda % 1000 // 10),
+                gpus=tuple(_describe(nvml, index) for index in range(nvml.nvmlDeviceGetCount())),
+                kernel_module=module,
+            )
+        finally:
+            nvml.nvmlShutdown()
+    except Exception as error:
+        return Driver(error=type(error).__name__.removeprefix("NVMLError_"), kernel_module=module)
 
 
 class NVMLSensor:
@@ -65,12 +88,6 @@ class NVMLSensor:
         """
         with self._lock:
             return tuple(self._read(index, handle) for index, handle in self._handles.items())
-
-    def describe(self, gpu: GPUInfo) -> GPUInfo:
-        """Adds a GPU's memory to what is known of it."""
-        handle = self._handles.get(gpu.index)
-        memory = handle and self._ask(self._nvml.nvmlDeviceGetMemoryInfo, handle)
-        return replace(gpu, memory_bytes=memory.total) if memory else gpu
 
     def close(self) -> None:
         """Lets NVML go."""
@@ -141,38 +158,29 @@ class NVMLSensor:
             return None
 
 
-class GPUStatistics:
-    """Sums one GPU's readings up."""
+def _describe(nvml: Any, index: int) -> DriverGPU:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
 
-    def __init__(self) -> None:
-        self._gauges = Gauges()
-        self._asked = self._throttled = 0
-        self._reasons: Counter[str] = Counter()
+    def ask(question: str) -> Any:
+        # Not every GPU answers everything: one that shares the host's memory has none of its own.
+        try:
+            return getattr(nvml, question)(handle)
+        except nvml.NVMLError:
+            return None
 
-    def add(self, sample: GPUSample) -> None:
-        """Takes one reading in."""
-        self._gauges.add(sample)
-        if sample.throttle_reasons is not None:
-            self._asked += 1
-            self._throttled += bool(sample.throttle_reasons)
-            self._reasons.update(sample.throttle_reasons)
+    memory = ask("nvmlDeviceGetMemoryInfo")
+    capability = ask("nvmlDeviceGetCudaComputeCapability")
+    bus = ask("nvmlDeviceGetPciInfo")
+    return DriverGPU(
+        index=index,
+        name=_text(ask("nvmlDeviceGetName")),
+        uuid=_text(ask("nvmlDeviceGetUUID")),
+        memory_bytes=None if memory is None else memory.total,
+        compute_capability=None if capability is None else tuple(capability),
+        pci_bus_id=None if bus is None else _text(bus.busId),
+    )
 
-    def summarize(self) -> GPUUtilization:
-        """The GPU over the whole run."""
-        gauges, asked = self._gauges, self._asked
-        return GPUUtilization(
-            index=gauges.last("index"),
-            utilization_percent=gauges.mean("utilization_percent"),
-            memory_used_max_bytes=gauges.highest("memory_used_bytes"),
-            memory_process_max_bytes=gauges.highest("memory_process_bytes"),
-            memory_others_max_bytes=gauges.highest("memory_others_bytes"),
-            memory_total_bytes=gauges.last("memory_total_bytes"),
-            power_watts=gauges.mean("power_watts"),
-            power_limit_watts=gauges.last("power_limit_watts"),
-            temperature_max_celsius=gauges.highest("temperature_celsius"),
-            sm_clock_mhz=gauges.mean("sm_clock_mhz"),
-            throttled_fraction=self._throttled / asked if asked else None,
-            throttle_fractions={reason: n / asked for reason, n in sorted(self._reasons.items())}
-            if asked
-            else None,
-        )
+
+def _text(value: str | bytes | None) -> str | None:
+    # Older bindings give bytes.
+    return value.decode() if isinstance(value, bytes) else value

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
+
+from keras_gpukit.records.machine import GPUSample, GPUUtilization
 
 
 class Gauges:
@@ -46,3 +49,40 @@ class Gauges:
     def last(self, name: str) -> Any:
         """Latest reading that was not None."""
         return self._last.get(name)
+
+
+class GPUStatistics:
+    """Sums one GPU's readings up."""
+
+    def __init__(self) -> None:
+        self._gauges = Gauges()
+        self._asked = self._throttled = 0
+        self._reasons: Counter[str] = Counter()
+
+    def add(self, sample: GPUSample) -> None:
+        """Takes one reading in."""
+        self._gauges.add(sample)
+        if sample.throttle_reasons is not None:
+            self._asked += 1
+            self._throttled += bool(sample.throttle_reasons)
+            self._reasons.update(sample.throttle_reasons)
+
+    def summarize(self) -> GPUUtilization:
+        """The GPU over the whole run."""
+        gauges, asked = self._gauges, self._asked
+        return GPUUtilization(
+            index=gauges.last("index"),
+            utilization_percent=gauges.mean("utilization_percent"),
+            memory_used_max_bytes=gauges.highest("memory_used_bytes"),
+            memory_process_max_bytes=gauges.highest("memory_process_bytes"),
+            memory_others_max_bytes=gauges.highest("memory_others_bytes"),
+            memory_total_bytes=gauges.last("memory_total_bytes"),
+            power_watts=gauges.mean("power_watts"),
+            power_limit_watts=gauges.last("power_limit_watts"),
+            temperature_max_celsius=gauges.highest("temperature_celsius"),
+            sm_clock_mhz=gauges.mean("sm_clock_mhz"),
+            throttled_fraction=self._throttled / asked if asked else None,
+            throttle_fractions={reason: n / asked for reason, n in sorted(self._reasons.items())}
+            if asked
+            else None,
+        )

@@ -130,7 +130,8 @@ class RunFolders:
 def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[RunFolder]:
     """The log directory with all that is in it, then each folder with what is in it."""
     within: dict[Path, list[Path]] = {_log_dir(root, record): [] for record in records}
-    if len(within) > 1:
+    folders = len(within)
+    if folders > 1:
         within[root] = []
     for record in records:
         for folder in record.parents:
@@ -140,7 +141,7 @@ def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[Ru
                 break
     for folder in sorted(within, key=lambda folder: (folder != root, folder)):
         whole = folder == root and len(within) > 1
-        name = f"All {len(records)} folders" if whole else readable(folder.relative_to(root))
+        name = f"All {folders} folders" if whole else readable(folder.relative_to(root))
         yield RunFolder(
             hashlib.sha256(os.fsencode(folder)).hexdigest()[:16],
             f"{readable(root_name)}: {name}" if root_name else name,

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from dataclasses import dataclass
-from pathlib import Path
 
-from keras_gpukit.errors import logger
+from keras_gpukit.errors import GPUKitError, logger
 from keras_gpukit.guard import Guard
 from keras_gpukit.profiling.capturing.anomalies import StepAnomalies, UtilizationAnomalies
-from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
+from keras_gpukit.profiling.capturing.recorder import Recorder
+from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import (
     EveryInterval,
     RequestFile,
     RequestSignal,
-    StepSchedule,
 )
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
@@ -27,45 +24,28 @@ from keras_gpukit.watching.session import Session
 from keras_gpukit.watching.tensorboard_captures import TensorBoardCaptures
 
 
-@dataclass(frozen=True)
-class CaptureSettings:
-    """What captures are limited by, and what asks for them; see `Profiler`."""
-
-    limits: Limits
-    at_steps: tuple[int, ...]
-    every_steps: int | None
-    every_minutes: float | None
-    on_demand: bool
-    signal: signal.Signals | None
-    slower: float | None
-    stall_rise: float | None
-    utilization_drop: float | None
-
-
 class CaptureWatch:
-    """Captures profiles in one `fit`.
+    """Captures profiles in one `fit`, into `<log_dir>/gpukit/plugins/profile`.
 
     Args:
-        session: The `fit`.
-        log_dir: Profiles go to `<log_dir>/gpukit/plugins/profile`.
+        session: The call; one that is no `fit` has no captures.
         settings: When, and within which limits.
         epoch_steps: Steps of an epoch, where that is known.
-
-    Raises:
-        GPUKitError: If the model has no step function that can be wrapped.
     """
 
     def __init__(
-        self, session: Session, log_dir: Path, settings: CaptureSettings, epoch_steps: int | None
+        self, session: Session, settings: CaptureSettings, epoch_steps: int | None
     ) -> None:
+        assert session.log_dir is not None
+        self._folder = session.log_dir / FOLDER
         self._settings = settings
         self._request_signal: RequestSignal | None = None
         self._nvml: NVMLSensor | None = None
+        self._unknown_because: str | None = None
         self._others = TensorBoardCaptures(callbacks_of_fit())
         self._recorder = Recorder(
-            log_dir,
-            settings.limits,
-            StepSchedule(settings.at_steps, settings.every_steps),
+            session.log_dir,
+            settings,
             first_step=session.step,
             steps_per_execution=session.model.steps_per_execution,
             epoch_steps=epoch_steps,
@@ -73,11 +53,18 @@ class CaptureWatch:
             kept_out_by=self._others.within,
             tell=lambda record: _write(session, record),
         )
-        self._watch_steps(session, self._recorder)
 
-    def start(self, session: Session, log_dir: Path) -> None:
-        """Starts to look for what asks for a capture between steps."""
-        self._watch_clock_and_file(session, self._recorder, log_dir)
+    def start(self, session: Session) -> None:
+        """Starts to mark steps, and to look for what asks for a capture between them."""
+        if session.phase != "fit":
+            self._unknown_because = "captures are of training steps, and this was no fit"
+            return
+        try:
+            self._watch_steps(session, self._recorder)
+        except GPUKitError as error:
+            self._unknown_because = str(error)
+            return
+        self._watch_clock_and_file(session, self._recorder)
         self._watch_signal(self._recorder)
         self._watch_gpus(session, self._recorder)
 
@@ -92,6 +79,8 @@ class CaptureWatch:
     @property
     def record(self) -> ProfilerRecord:
         """What became of the captures."""
+        if self._unknown_because is not None:
+            return ProfilerRecord(unknown_because=self._unknown_because)
         return self._recorder.record
 
     def amend_others(self) -> None:
@@ -114,9 +103,9 @@ class CaptureWatch:
         session.on_window("fit", on_window)
         session.around_steps(recorder.wrap, on_pause)
 
-    def _watch_clock_and_file(self, session: Session, recorder: Recorder, log_dir: Path) -> None:
+    def _watch_clock_and_file(self, session: Session, recorder: Recorder) -> None:
         if self._settings.on_demand:
-            request = RequestFile(log_dir / FOLDER / REQUEST_FILE)
+            request = RequestFile(self._folder / REQUEST_FILE)
 
             def look_for_file() -> None:
                 if (reason := request.due()) is not None:
@@ -133,17 +122,18 @@ class CaptureWatch:
             session.every_second("whether the time for a capture has come", look_at_clock)
 
     def _watch_signal(self, recorder: Recorder) -> None:
-        if self._settings.signal is None:
+        requested_by = self._settings.request_signal
+        if requested_by is None:
             return
         if threading.current_thread() is not threading.main_thread():
             logger.warning(
                 "keras_gpukit: %s asks for no capture: this fit is not on the main thread, the "
                 "only one that Python lets handle signals. Training goes on.",
-                self._settings.signal.name,
+                requested_by.name,
             )
             return
         self._request_signal = RequestSignal(
-            self._settings.signal, lambda reason: recorder.want("signal", reason)
+            requested_by, lambda reason: recorder.want("signal", reason)
         )
 
     def _watch_gpus(self, session: Session, recorder: Recorder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from typing import Any
 
+from keras_gpukit.distribute.worker import this_worker
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores
@@ -37,6 +38,7 @@ def read_environment(model: Any) -> Environment:
         steps_per_execution=getattr(model, "steps_per_execution", 1),
         strategy=_strategy_name(strategy),
         replicas=None if strategy is None else strategy.num_replicas_in_sync,
+        worker=this_worker(model),
         tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
     )
 

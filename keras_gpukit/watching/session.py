@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.distribute.worker import this_worker
 from keras_gpukit.guard import Guard
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import WallTime
@@ -71,7 +72,7 @@ class Session:
         """Starts the threads. The session can be found and closed before this."""
         self._callback_list.start()
         if self.log_dir is not None:
-            self._log = RunLog(self.log_dir)
+            self._log = RunLog(self.log_dir, this_worker(self.model))
         self._sampler.start()
 
     @functools.cached_property

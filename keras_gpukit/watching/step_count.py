@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from keras_gpukit.input_wait.examples import reader
+
 
 def updates_so_far(model: Any) -> int:
     """Returns the updates of a model's weights: fewer than steps where gradients accumulate."""
@@ -34,4 +36,6 @@ def _optimizer(model: Any) -> Any:
 def _as_int(counter: Any) -> int:
     import keras
 
+    if isinstance(counter, keras.Variable):
+        return int(reader(counter)()[0])  # each replica counts all steps
     return 0 if counter is None else int(keras.ops.convert_to_numpy(counter))

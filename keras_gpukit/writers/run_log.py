@@ -12,15 +12,22 @@ from typing import Any, TypeVar
 
 from keras_gpukit.errors import give_up
 from keras_gpukit.records.codec import SCHEMA
-from keras_gpukit.records.names import FOLDER, RUN_FILE
+from keras_gpukit.records.environment import Worker
+from keras_gpukit.records.names import FOLDER, is_first
+from keras_gpukit.records.run import RunHeader
 from keras_gpukit.writers.event_file import EventFile
 from keras_gpukit.writers.json_lines import JsonLines
+from keras_gpukit.writers.own_name import own_name
 from keras_gpukit.writers.writer import Record, Values, Writer
 
 T = TypeVar("T")
-OpenWriter = Callable[[Path], Writer]
-"""Makes a writer of the folder that a run is written to."""
-WRITERS: tuple[OpenWriter, ...] = (EventFile, lambda folder: JsonLines(folder / RUN_FILE))
+OpenWriter = Callable[[Path, str], Writer]
+"""Makes a writer from a run's folder, and a name there that is this process's own."""
+WRITERS: tuple[OpenWriter, ...] = (
+    # TensorBoard takes the event files of one folder for one run, and would mix their points.
+    lambda folder, name: EventFile(folder if is_first(name) else folder / name),
+    lambda folder, name: JsonLines(folder / f"{name}.jsonl"),
+)
 FLUSH_EVERY_S = 1.0
 # A network disk that hangs must not keep `fit` from returning.
 CLOSE_WITHIN_S = 10.0
@@ -33,20 +40,27 @@ class RunLog:
 
     Args:
         log_dir: Files go to `<log_dir>/gpukit`.
+        worker: Which process of a cluster this is; None outside one.
         writers: What to write with.
     """
 
-    def __init__(self, log_dir: Path, writers: Sequence[OpenWriter] = WRITERS) -> None:
+    def __init__(
+        self,
+        log_dir: Path,
+        worker: Worker | None = None,
+        writers: Sequence[OpenWriter] = WRITERS,
+    ) -> None:
         self.folder = log_dir / FOLDER
         self.cpu_s = self.opening_cpu_s = 0.0
         """Processor time that writing took: in all, and to open the files."""
+        self._worker = worker
         self._open_writers = writers
         self._values: deque[Values] = deque()
         self._records: deque[Record] = deque()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpukit-writer", daemon=True)
         now_s = time.time()
-        self._records.append(Record(now_s, None, "run", {"schema": SCHEMA, "time_s": now_s}))
+        self._records.append(Record(now_s, None, "run", RunHeader(SCHEMA, now_s, worker)))
         self._thread.start()
 
     def values(
@@ -83,14 +97,18 @@ class RunLog:
                 raise TimeoutError(f"not done after {CLOSE_WITHIN_S:.0f} s")
 
     def _run(self) -> None:
-        writers: list[Writer] = []
         with self._reported():
             self.folder.mkdir(parents=True, exist_ok=True)
-            # Loading what event files need takes a moment, which must not fall into the
-            # interpreter's shutdown: all are opened before there is anything to write.
-            for open_writer in self._open_writers:
-                with self._reported():
-                    writers.append(open_writer(self.folder))
+            with own_name(self.folder, self._worker) as name:
+                self._run_writers(name)
+
+    def _run_writers(self, name: str) -> None:
+        writers: list[Writer] = []
+        # Loading what event files need takes a moment, which must not fall into the
+        # interpreter's shutdown: all are opened before there is anything to write.
+        for open_writer in self._open_writers:
+            with self._reported():
+                writers.append(open_writer(self.folder, name))
         self.opening_cpu_s = self.cpu_s = time.thread_time()
         while writers and not self._closing.wait(FLUSH_EVERY_S):
             writers = self._flush(writers)

@@ -7,10 +7,15 @@ from importlib.metadata import version
 import pytest
 
 from keras_gpukit.cli import doctor
-from keras_gpukit.configure.driver import Driver, DriverGPU
-from keras_gpukit.configure.libraries import CUDALibrary
-from keras_gpukit.configure.machine import Build, Machine, TensorFlowState
 from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.installation import (
+    Build,
+    CUDALibrary,
+    Driver,
+    DriverGPU,
+    Machine,
+    TensorFlowState,
+)
 
 HEALTHY = Machine(
     gpus=(GPUInfo(0, "NVIDIA A100", "GPU-0", 40 << 30, (8, 0)),),
@@ -101,7 +106,7 @@ def test_this_very_machine(run_script):
     done = run_script(
         "import argparse, sys\n"
         "from keras_gpukit.cli import doctor\n"
-        "from keras_gpukit.configure.tf_private import is_initialized\n"
+        "from keras_gpukit.sensors.tf_private import is_initialized\n"
         "code = doctor.run(argparse.Namespace(json=True))\n"
         "assert not is_initialized()\n"
         "sys.exit(code)",

@@ -2,11 +2,11 @@
 
 import pytest
 
-from keras_gpukit.configure.machine import Build, Machine, TensorFlowState
+from keras_gpukit.configure.apply import differences
 from keras_gpukit.configure.plan import plan
-from keras_gpukit.configure.read_back import differences
 from keras_gpukit.configure.settings import check
 from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.installation import Build, Machine, TensorFlowState
 
 GIB = 1 << 30
 

@@ -1,11 +1,11 @@
 """What TensorFlow really has after `configure_gpus`, in processes of their own."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers.processes import environment
 
 pytestmark = pytest.mark.tensorflow
 
@@ -16,7 +16,9 @@ CASES = sorted(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
 def test_tensorflow_has_what_was_asked(case):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("TF_", "CUDA_", "NVIDIA_"))}
+    clean = {
+        k: v for k, v in environment().items() if not k.startswith(("TF_", "CUDA_", "NVIDIA_"))
+    }
     # Where there are real GPUs, the stand-ins are to be the only ones.
     clean["CUDA_VISIBLE_DEVICES"] = ""
     done = subprocess.run(

@@ -24,6 +24,7 @@ class FakeGPU:
     uuid: str
     name: str = "NVIDIA A100-SXM4-80GB"
     memory_total: int = 80 * GIB
+    capability: tuple[int, int] = (8, 0)
     memory_used: int = 20 * GIB
     utilization: int = 90
     power_milliwatts: int = 250_000
@@ -94,12 +95,44 @@ class FakeNVML(ModuleType):
         self._check()
         self.users -= 1
 
+    def nvmlSystemGetDriverVersion(self) -> str:
+        self._check()
+        return "560.35.03"
+
+    def nvmlSystemGetCudaDriverVersion(self) -> int:
+        self._check()
+        return 12060
+
+    def nvmlDeviceGetCount(self) -> int:
+        self._check()
+        return len(self.gpus)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGPU:
+        self._check()
+        return self.gpus[index]
+
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeGPU:
         self._check()
         for gpu in self.gpus:
             if gpu.uuid == uuid:
                 return gpu
         raise self.NVMLError_NotFound("Not Found")
+
+    def nvmlDeviceGetName(self, handle: FakeGPU) -> bytes:
+        self._check(handle, "nvmlDeviceGetName")
+        return handle.name.encode()  # as older bindings give it
+
+    def nvmlDeviceGetUUID(self, handle: FakeGPU) -> str:
+        self._check(handle, "nvmlDeviceGetUUID")
+        return handle.uuid
+
+    def nvmlDeviceGetCudaComputeCapability(self, handle: FakeGPU) -> list[int]:
+        self._check(handle, "nvmlDeviceGetCudaComputeCapability")
+        return list(handle.capability)
+
+    def nvmlDeviceGetPciInfo(self, handle: FakeGPU) -> Any:
+        self._check(handle, "nvmlDeviceGetPciInfo")
+        return SimpleNamespace(busId=f"00000000:{self.gpus.index(handle):02X}:00.0")
 
     def nvmlDeviceGetMemoryInfo(self, handle: FakeGPU) -> Any:
         self._check(handle, "nvmlDeviceGetMemoryInfo")

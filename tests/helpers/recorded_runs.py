@@ -74,6 +74,7 @@ SUMMARY = RunSummary(
     ),
     overhead_s=4e-6,
     startup_s=0.1,
+    ending="completed",
 )
 SUMMARY = replace(SUMMARY, verdict=judge(SUMMARY))
 Line = tuple[float, int | None, str, Any]
@@ -123,9 +124,9 @@ def run_lines(
     return lines
 
 
-def write_lines(log_dir: Path, lines: list[Line]) -> Path:
+def write_lines(log_dir: Path, lines: list[Line], name: str = "run") -> Path:
     """Appends to the record in a log folder."""
-    path = log_dir / "gpukit" / "run.jsonl"
+    path = log_dir / "gpukit" / f"{name}.jsonl"
     file = JsonLines(path)
     file.write_records(lines)
     file.close()

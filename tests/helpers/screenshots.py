@@ -1,4 +1,4 @@
-"""The pictures of the docs, taken in Chromium of two real runs of the demo.
+"""The charts of the docs, taken in Chromium of two real runs of the demo.
 
 make screenshots
 """
@@ -28,14 +28,14 @@ def train(logs: Path, images: Path) -> None:
             time.sleep(FIT_S)
 
 
-def take(logs: Path, pictures: Path) -> None:
-    """Takes all pictures.
+def take(logs: Path, charts: Path) -> None:
+    """Takes all charts.
 
     Args:
         logs: Where the runs are.
-        pictures: Where the pictures go.
+        charts: Where the charts go.
     """
-    pictures.mkdir(parents=True, exist_ok=True)
+    charts.mkdir(parents=True, exist_ok=True)
     report = logs.parent / "report.html"
     command = [sys.executable, "-m", "keras_gpukit", "report", logs / "as_written", "--out", report]
     subprocess.run(command, check=True)
@@ -46,7 +46,7 @@ def take(logs: Path, pictures: Path) -> None:
         page.frame_locator("iframe").get_by_label("Runs in").select_option("as_written")
         wait_until(lambda: "folder=" in report_frame(page).url)
         report_frame(page).locator(".plot .main-svg").first.wait_for()
-        page.screenshot(path=pictures / "gpukit_tab.png")
+        page.screenshot(path=charts / "gpukit_tab.png")
 
         (profile,) = (logs / "as_written").rglob("*.xplane.pb")
         run, host = f"as_written/gpukit/{profile.parent.name}", profile.name.split(".")[0]
@@ -54,7 +54,7 @@ def take(logs: Path, pictures: Path) -> None:
         frame = page.frame_locator("iframe").frame_locator("iframe")
         frame.get_by_text("/host:CPU").locator("visible=true").first.wait_for()
         page.wait_for_timeout(3000)  # the trace is drawn on a canvas, which tells nobody
-        page.screenshot(path=pictures / "profile_tab.png")
+        page.screenshot(path=charts / "profile_tab.png")
         page.close()
 
         for name, size, scheme in (
@@ -64,17 +64,17 @@ def take(logs: Path, pictures: Path) -> None:
             page = browser.new_page(viewport=size, color_scheme=scheme)
             page.goto(report.as_uri())
             page.locator(".plot .main-svg").first.wait_for()
-            page.screenshot(path=pictures / f"{name}.png")
+            page.screenshot(path=charts / f"{name}.png")
             page.close()
 
 
-def main(pictures: Path) -> None:
-    # The pictures show where the runs are, so the folder has no name by chance.
+def main(charts: Path) -> None:
+    # The charts show where the runs are, so the folder has no name by chance.
     folder = Path(tempfile.gettempdir(), "demo")
     folder.mkdir()
     try:
         train(folder / "logs", folder / "images")
-        take(folder / "logs", pictures)
+        take(folder / "logs", charts)
     finally:
         shutil.rmtree(folder)
 

@@ -23,7 +23,7 @@ from keras_gpukit.placement import collectors, tf_private
 from keras_gpukit.placement.graphs import find_step, read_step
 from keras_gpukit.placement.kernels import Kernel, OperationKernels
 from keras_gpukit.placement.names import layer_path, operation_name, short_device
-from keras_gpukit.placement.operation import Operation, OperationKind, Reading
+from keras_gpukit.placement.operation import Operation, OperationKind, StepOperations
 from keras_gpukit.placement.probe import PlacementProbe
 from keras_gpukit.placement.reasons import explain, find_fallbacks
 from keras_gpukit.placement.registry import dtype_name, operation_kernels
@@ -254,7 +254,7 @@ def test_fallbacks_are_grouped_and_cheap_ones_last():
 
 
 def test_without_gpu_kernels_nothing_is_predicted():
-    reading = Reading((Operation(OperationKind("CPUOnly"), "t", "CPU:0"),), 0, "graph")
+    reading = StepOperations((Operation(OperationKind("CPUOnly"), "t", "CPU:0"),), 0, "graph")
     around = Surroundings(has_gpu=False, knows_gpu_kernels=False, has_strategy=False)
     record = make_record(reading, around, REGISTRY.get)
     assert (record.operations, record.fallbacks, record.predicted) == (

@@ -23,7 +23,8 @@ from keras_gpukit.profiling.capturing.anomalies import (
     UtilizationAnomalies,
 )
 from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
-from keras_gpukit.profiling.capturing.recorder import Limits, Recorder
+from keras_gpukit.profiling.capturing.recorder import Recorder
+from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import EveryInterval, RequestFile, StepSchedule
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.watching import call_frame
@@ -557,7 +558,7 @@ def test_disk_space_is_capped_for_all_runs_together(tmp_path):
 def test_what_goes_wrong_again_soon_makes_no_other_capture(tmp_path):
     now_s = 0.0
     recorder = Recorder(
-        tmp_path, Limits(steps=1, cooldown_s=60.0), StepSchedule((1,)), now=lambda: now_s
+        tmp_path, CaptureSettings(steps=1, at_steps=(1,), cooldown_s=60.0), now=lambda: now_s
     )
     step = recorder.wrap(lambda batches: None)
 

@@ -22,6 +22,7 @@ from helpers.recorded_runs import (
     write_lines,
 )
 
+from keras_gpukit.records.capture import MissedCapture, ProfilerRecord
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
@@ -127,7 +128,7 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_gain(page):
     assert places == sorted(places)
 
 
-def test_every_picture_has_words_and_a_table(page):
+def test_every_chart_has_words_and_a_table(page):
     figures = page.all("figure")
     assert len(figures) == 8
     assert len(page.all("figcaption")) == len(figures)
@@ -190,7 +191,7 @@ def test_the_whole_time_the_stages_and_the_placement_are_drawn(page):
     assert "TensorFlow has none." in page.text
 
 
-def test_what_is_not_known_says_why_instead_of_an_empty_picture(tmp_path):
+def test_what_is_not_known_says_why_instead_of_an_empty_chart(tmp_path):
     page = page_of(tmp_path, run_lines(1, summary=None))
     assert "Step time over the run: the run has fewer than two windows" in page.words
     assert "Where the whole run's time went: reported when the run ends." in page.words
@@ -201,7 +202,7 @@ def test_what_is_not_known_says_why_instead_of_an_empty_picture(tmp_path):
 def test_a_run_of_which_nothing_is_known_is_still_a_page(tmp_path):
     page = page_of(tmp_path, run_lines(0, summary=None)[:1])
     assert "Not judged: the run has no figures to judge by." in page.words
-    assert "The run wrote no summary" in page.words
+    assert "How the run ended is unknown. The run wrote no summary" in page.words
 
 
 def test_extremes_of_a_long_run_are_drawn(tmp_path):
@@ -235,7 +236,7 @@ def test_faults_are_told_on_the_page(tmp_path):
 # Several runs
 
 
-def test_runs_stand_side_by_side(tmp_path):
+def test_runs_stand_run_comparison(tmp_path):
     write_lines(tmp_path / "one", run_lines(20))
     page = page_of(tmp_path, run_lines(30, began_s=BEGAN_S + 1000, summary=None))
     assert "2 runs side by side" in page.words
@@ -246,7 +247,7 @@ def test_runs_stand_side_by_side(tmp_path):
     assert {"#runs", "#run-1", "#run-2", "#main"} == links
 
 
-def test_of_many_runs_only_the_newest_have_pictures(tmp_path):
+def test_of_many_runs_only_the_newest_have_charts(tmp_path):
     for number in range(6):
         write_lines(tmp_path / str(number), run_lines(3, began_s=BEGAN_S + 100 * number))
     page = page_of(tmp_path, run_lines(3, began_s=BEGAN_S + 900))
@@ -282,6 +283,16 @@ PROFILE = ProfileRecord(
     stages=(StageProfile("decode", "ParallelMapV2", 0.01, 0.9, 0.01),),
     problems=("Events were dropped.",),
 )
+
+
+def test_captures_that_were_not_started_are_shown_with_the_reason():
+    missed = MissedCapture("stall", "stalls rose", 812, "one of the kind ended shortly before")
+    summary = replace(SUMMARY, captures=ProfilerRecord(missed=(missed,)))
+    for captures in ((), (CaptureReport("one/vm", profile=PROFILE),)):
+        run = RunReport("logs", "completed", summary=summary, captures=captures)
+        page = Page(render(Report("logs", 0.0, "1", (run,))))
+        assert missed.because in page.words
+    assert "812" in page.words
 
 
 def test_captures_are_drawn_and_told():

@@ -45,6 +45,7 @@ HEALTHY = judged(
         throughput=ThroughputRecord("fit", 1200, 1180, 0.0241, 1327.0),
         input=InputRecord("fit", "autotune", "exact", 1180, 0.0002, 0.012, 1.6),
         overhead_s=3e-6,
+        ending="completed",
     )
 )
 PLACEMENT = PlacementRecord(
@@ -136,6 +137,11 @@ def test_an_interrupted_run_and_another_phase_are_named():
     text = printed(replace(HEALTHY, throughput=predicted, ending="interrupted"))
     assert "run interrupted" in text
     assert "predict: 20 steps, 1.5 s per step" in text
+
+
+def test_how_a_run_ended_is_not_guessed():
+    assert "how the run ended is unknown" in printed(replace(HEALTHY, ending=None))
+    assert "ended" not in printed(HEALTHY)
 
 
 def test_the_panel_prints_where_only_ascii_can_be():

@@ -27,9 +27,9 @@ from keras_gpukit.sensors import devices
 from keras_gpukit.sensors.allocator import NO_ALLOCATOR
 from keras_gpukit.sensors.cuda import cuda_uuids
 from keras_gpukit.sensors.host import HostSensor, summarize_host
-from keras_gpukit.sensors.nvml import THROTTLE_REASONS, GPUStatistics, NVMLSensor
+from keras_gpukit.sensors.nvml import THROTTLE_REASONS, NVMLSensor
 from keras_gpukit.sensors.sampling import SamplingThread
-from keras_gpukit.sensors.statistics import Gauges
+from keras_gpukit.sensors.statistics import Gauges, GPUStatistics
 
 FAST, SLOW = "NVIDIA H100 PCIe", "NVIDIA T4"
 A, B, C = (f"GPU-{uuid.UUID(int=number)}" for number in (10, 11, 12))

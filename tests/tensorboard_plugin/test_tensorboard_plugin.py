@@ -140,6 +140,18 @@ class TestWhichRuns:
         assert "adam" not in alone
         assert "rmsprop" not in alone
 
+    def test_several_workers_are_several_runs_of_one_folder(self, tmp_path):
+        for worker in range(2):
+            record = write_lines(tmp_path / "big", run_lines(10), name=f"run-{worker}")
+        write_run(tmp_path / "small")
+        tab = tab_on(tmp_path)
+        big = tab.wait_for("All 2 folders", "big", "small")["big"]
+        page, stamp = tab.report(f"?folder={big}").text, tab.state(f"?folder={big}")["stamp"]
+        assert all(name in page for name in ("big, worker 0", "big, worker 1"))
+        record.write_bytes(record.read_bytes() * 2)
+        assert tab.state(f"?folder={big}")["stamp"] != stamp
+        assert "big, worker 1 #2" in tab.report(f"?folder={big}").text
+
     def test_several_log_directories_keep_their_names(self, tmp_path):
         write_run(tmp_path / "one" / "mine")
         write_run(tmp_path / "two" / "mine")

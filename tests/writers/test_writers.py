@@ -219,8 +219,8 @@ def test_writing_is_charged_to_the_cost_of_watching(tmp_path):
 class CSVFile(Writer):
     """A third writer: each figure in a row of a table."""
 
-    def __init__(self, folder: Path) -> None:
-        self._file = (folder / "figures.csv").open("w", newline="")
+    def __init__(self, folder: Path, name: str) -> None:
+        self._file = (folder / f"{name}.csv").open("w", newline="")
         self._rows = csv.writer(self._file)
 
     def write_values(self, values):
@@ -234,7 +234,7 @@ class CSVFile(Writer):
 class Broken(Writer):
     closed = 0
 
-    def __init__(self, folder: Path) -> None: ...
+    def __init__(self, folder: Path, name: str) -> None: ...
 
     def write_records(self, records):
         raise ConnectionError("the server is gone")
@@ -244,22 +244,22 @@ class Broken(Writer):
 
 
 def test_a_third_writer_is_a_class_and_its_name(tmp_path):
-    log = RunLog(tmp_path, (*WRITERS, CSVFile))
+    log = RunLog(tmp_path, writers=(*WRITERS, CSVFile))
     log.values(1, {"step/time_ms": 1.5, "input/wait_ms": None})
     log.record("host", HostSample(10.0))
     log.values(2, {"step/time_ms": 2.5})
     log.close()
-    table = (log.folder / "figures.csv").read_text().split()
+    table = (log.folder / "run.csv").read_text().split()
     assert table == ["1,step/time_ms,1.5", "2,step/time_ms,2.5"]
     assert [event.value for event in loaded(log.folder).Scalars("step/time_ms")] == [1.5, 2.5]
     assert [line["kind"] for line in lines(log.folder / "run.jsonl")] == ["run", "host"]
 
 
 def test_a_writer_that_fails_is_reported_once_and_stops_no_other(tmp_path, caplog):
-    def refuses(folder):
+    def refuses(folder, name):
         raise PermissionError("no account")
 
-    log = RunLog(tmp_path, (refuses, Broken, *WRITERS))
+    log = RunLog(tmp_path, writers=(refuses, Broken, *WRITERS))
     for _ in range(3_000):
         if len(caplog.records) == 2:
             break

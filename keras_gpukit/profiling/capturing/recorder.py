@@ -6,7 +6,6 @@ import functools
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,15 @@ from typing import Any
 from keras_gpukit.errors import logger
 from keras_gpukit.guard import Guard
 from keras_gpukit.profiling.capturing.capture import Capture
+from keras_gpukit.profiling.capturing.limits import Limits
 from keras_gpukit.profiling.capturing.marked_profile import step_marker
 from keras_gpukit.profiling.capturing.preemption import GivingWay
-from keras_gpukit.profiling.capturing.profile_files import profiles_bytes
+from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import StepSchedule
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
 
 # More would say nothing new, and a run may miss one at every step.
 MOST_MISSED = 20
-# What makes captures by itself, again and again should a run never settle.
-ANOMALIES: tuple[Trigger, ...] = ("step time", "stall", "utilization")
 RUNNING_ELSEWHERE = "another profiler is recording, and TensorFlow records one profile at a time"
 
 StepFunction = Callable[[Any], Any]
@@ -32,30 +30,12 @@ StepFunction = Callable[[Any], Any]
 MARKED_BY = "gpukit_marked_by"
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What captures may take.
-
-    Attributes:
-        steps: Steps of a capture.
-        captures: Captures in a run.
-        profiles_bytes: Disk space of all profiles in the log directory.
-        cooldown_s: Minimum seconds between two captures triggered by anomalies.
-    """
-
-    steps: int = 10
-    captures: int = 10
-    profiles_bytes: int = 500 * 2**20
-    cooldown_s: float = 60.0
-
-
 class Recorder:
     """Marks the steps of a run, and captures a few of them when that is asked for.
 
     Args:
         log_dir: Profiles go to `gpukit/plugins/profile` in it.
-        limits: What captures may take.
-        schedule: At which steps of the run one is wanted.
+        settings: At which steps captures are taken, and what they may take.
         first_step: Global step before the run.
         steps_per_execution: Steps in one call of the step function.
         epoch_steps: Steps of an epoch, where that is known.
@@ -69,8 +49,7 @@ class Recorder:
     def __init__(
         self,
         log_dir: Path,
-        limits: Limits,
-        schedule: StepSchedule,
+        settings: CaptureSettings,
         *,
         first_step: int = 0,
         steps_per_execution: int = 1,
@@ -81,26 +60,23 @@ class Recorder:
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._log_dir = log_dir
-        self._limits = limits
-        self._schedule = schedule
+        self._limits = Limits(log_dir, settings, now)
+        self._schedule = StepSchedule(settings.at_steps, settings.every_steps)
         self._first_step = first_step
         self._steps_per_execution = steps_per_execution
         self._epoch_steps = epoch_steps
         self._global_step = global_step
-        self._calls_of_a_capture = max(1, limits.steps // steps_per_execution)
+        self._calls_of_a_capture = max(1, settings.steps // steps_per_execution)
         self._kept_out_by = kept_out_by
         self._tell = tell
-        self._now = now
         # The global step as it was last told, which is at each epoch's end, and the calls since.
         self._known_step = first_step
         self._calls = 0
-        self._scheduled_step = schedule.next_after(0)
+        self._scheduled_step = self._schedule.next_after(0)
         self._wanted: tuple[Trigger, str] | None = None
         self._capture: Capture | None = None
         self._captured_calls = 0
         self._ended: list[Capture] = []
-        self._cool_from_s = -inf
-        self._room_bytes = limits.profiles_bytes - profiles_bytes(log_dir)
         self._records: list[CaptureRecord] = []
         self._missed: list[MissedCapture] = []
         self._said: set[str] = set()
@@ -218,7 +194,7 @@ class Recorder:
         if self._kept_out_by(self._calls_of_a_capture + 1):
             return  # later, then
         trigger, reason = self._wanted
-        refusal = self._refusal(trigger)
+        refusal = self._limits.refusal(trigger)
         if refusal is not None:
             self._miss(trigger, reason, refusal)
             return
@@ -239,10 +215,9 @@ class Recorder:
         if capture is None:
             return  # it was ended meanwhile, on another thread
         self._ended.append(capture)
-        if capture.trigger in ANOMALIES:
-            self._cool_from_s = self._now()
+        self._limits.note_end(capture.trigger)
         steps = self._step + 1 - capture.first_step
-        capture.end(steps, because, self._room_bytes, self._keep)
+        capture.end(steps, because, self._limits.room_bytes, self._keep)
         self._capture = None
         if self._kept_out_by(2):
             capture.wait()  # or a capture that starts with the next call would be refused
@@ -252,16 +227,6 @@ class Recorder:
         self.interrupt("other code started a profile")
         for capture in self._ended:
             capture.wait()
-
-    def _refusal(self, trigger: Trigger) -> str | None:
-        """Why a capture is one too many."""
-        if len(self._ended) >= self._limits.captures:
-            return f"max_captures={self._limits.captures} were taken"
-        if self._room_bytes <= 0:
-            return f"the profiles take max_bytes={self._limits.profiles_bytes:,}"
-        if trigger in ANOMALIES and self._now() < self._cool_from_s + self._limits.cooldown_s:
-            return f"one of the kind ended less than cooldown_s={self._limits.cooldown_s:g} before"
-        return None
 
     def _fail_to_begin(self, trigger: Trigger, reason: str, error: Exception) -> None:
         import tensorflow as tf
@@ -285,7 +250,7 @@ class Recorder:
         """Takes in what became of a capture; on the thread that wrote it."""
         self._giving_way.put_back()
         self._records.append(record)
-        self._room_bytes -= record.profile_bytes or 0
+        self._limits.note_size(record.profile_bytes)
         if record.failed_because is not None:
             self._say(f"a capture failed: {record.failed_because}")
         if record.incomplete_because is not None:

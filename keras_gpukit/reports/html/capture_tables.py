@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from keras_gpukit.records.capture import MissedCapture
 from keras_gpukit.records.profile import MemoryProfile, ProfileRecord
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.picture import Table, known, shortened
+from keras_gpukit.reports.html.chart import Table, known, shortened
 
 _MOST_ROWS = 10
 
@@ -16,6 +17,12 @@ def captures_table(captures: Sequence[CaptureReport]) -> Table:
     """One capture per row, including those that could not be read."""
     heads = ("capture", "because", "steps", "step time", "stall", "training blocked", "remarks")
     return Table(heads, tuple(_capture_row(each) for each in captures))
+
+
+def missed_table(missed: Sequence[MissedCapture]) -> Table:
+    """One capture per row that was asked for and not started."""
+    rows = tuple((f"{each.step:,}", each.reason, each.because) for each in missed)
+    return Table(("step", "because", "not started because"), rows)
 
 
 def detail_tables(profile: ProfileRecord) -> Iterator[tuple[str, Table]]:

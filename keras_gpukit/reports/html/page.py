@@ -8,19 +8,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keras_gpukit.records.capture import MissedCapture
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.reports.html import words
-from keras_gpukit.reports.html.capture_memory_picture import capture_memory_picture
-from keras_gpukit.reports.html.capture_pictures import captures_picture, each_step_picture
-from keras_gpukit.reports.html.memory_pictures import device_memory_picture, host_memory_picture
-from keras_gpukit.reports.html.picture import Picture, Unknown
-from keras_gpukit.reports.html.placement_picture import placement_picture
-from keras_gpukit.reports.html.side_by_side import runs_table, stalls_picture, step_times_picture
-from keras_gpukit.reports.html.stages_picture import stages_picture
-from keras_gpukit.reports.html.step_pictures import stall_picture, step_time_picture
+from keras_gpukit.reports.html.capture_charts import captures_chart, each_step_chart
+from keras_gpukit.reports.html.capture_memory_chart import capture_memory_chart
+from keras_gpukit.reports.html.chart import Chart, Unknown
+from keras_gpukit.reports.html.memory_charts import device_memory_chart, host_memory_chart
+from keras_gpukit.reports.html.placement_chart import placement_chart
+from keras_gpukit.reports.html.run_comparison import runs_table, stalls_chart, step_times_chart
+from keras_gpukit.reports.html.stages_chart import stages_chart
+from keras_gpukit.reports.html.step_charts import stall_chart, step_time_chart
 from keras_gpukit.reports.html.time_axis import TimeAxis
-from keras_gpukit.reports.html.utilization_picture import utilization_picture
-from keras_gpukit.reports.html.wall_time_picture import wall_time_picture
+from keras_gpukit.reports.html.utilization_chart import utilization_chart
+from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
 from keras_gpukit.reports.phrases import evidence
 
 _FOLDER = "keras_gpukit.reports.html"
@@ -32,7 +33,7 @@ class Shown:
     """A chart with its place in the page."""
 
     id: str
-    picture: Picture
+    chart: Chart
 
 
 @dataclass(frozen=True)
@@ -70,18 +71,18 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
             nothing else.
     """
     sections = [
-        _section(f"run-{place}", run, _run_pictures(run))
+        _section(f"run-{place}", run, _run_charts(run))
         for place, run in enumerate(report.runs, start=1)
         if run.has_courses
     ]
     if report.captures or not report.runs:
-        sections.append(_section("captures", None, _capture_pictures(report.captures)))
+        sections.append(_section("captures", None, _capture_charts(report.captures)))
     beside = _section("runs", None, _beside(report.runs)) if len(report.runs) > 1 else None
     figures = {
-        shown.id: shown.picture.figure
+        shown.id: shown.chart.figure
         for section in (*sections, *([beside] if beside else []))
         for shown in section.shown
-        if shown.picture.figure is not None
+        if shown.chart.figure is not None
     }
     css, javascript = (_packaged(name) for name in _FILES)
     text: str = _template().render(
@@ -100,40 +101,43 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
     return text
 
 
-def _run_pictures(run: RunReport) -> Iterator[Picture | Unknown]:
+def _run_charts(run: RunReport) -> Iterator[Chart | Unknown]:
     began_s = run.began_s or 0.0
     time = TimeAxis(began_s, max((run.ended_s or began_s) - began_s, 0.0))
-    yield wall_time_picture(run)
-    yield step_time_picture(run, time)
-    yield stall_picture(run, time)
-    yield utilization_picture(run, time)
-    yield device_memory_picture(run, time)
-    yield host_memory_picture(run, time)
-    yield stages_picture(run)
-    yield placement_picture(run)
-    yield from _capture_pictures(run.captures)
+    yield wall_time_chart(run)
+    yield step_time_chart(run, time)
+    yield stall_chart(run, time)
+    yield utilization_chart(run, time)
+    yield device_memory_chart(run, time)
+    yield host_memory_chart(run, time)
+    yield stages_chart(run)
+    yield placement_chart(run)
+    profiler = run.summary.captures
+    yield from _capture_charts(run.captures, profiler.missed if profiler else ())
 
 
-def _capture_pictures(captures: Sequence[CaptureReport]) -> Iterator[Picture | Unknown]:
-    yield captures_picture(captures)
+def _capture_charts(
+    captures: Sequence[CaptureReport], missed: Sequence[MissedCapture] = ()
+) -> Iterator[Chart | Unknown]:
+    yield captures_chart(captures, missed)
     if captures:
-        yield each_step_picture(captures)
-        yield capture_memory_picture(captures)
+        yield each_step_chart(captures)
+        yield capture_memory_chart(captures)
 
 
-def _beside(runs: Sequence[RunReport]) -> Iterator[Picture | Unknown]:
-    yield step_times_picture(runs)
-    yield stalls_picture(runs)
+def _beside(runs: Sequence[RunReport]) -> Iterator[Chart | Unknown]:
+    yield step_times_chart(runs)
+    yield stalls_chart(runs)
 
 
-def _section(name: str, run: RunReport | None, pictures: Iterator[Picture | Unknown]) -> Section:
-    all_pictures = tuple(pictures)
-    shown = [picture for picture in all_pictures if isinstance(picture, Picture)]
+def _section(name: str, run: RunReport | None, charts: Iterator[Chart | Unknown]) -> Section:
+    all_charts = tuple(charts)
+    shown = [chart for chart in all_charts if isinstance(chart, Chart)]
     return Section(
         name,
         run,
-        tuple(Shown(f"{name}-{place}", picture) for place, picture in enumerate(shown, start=1)),
-        tuple(picture for picture in all_pictures if isinstance(picture, Unknown)),
+        tuple(Shown(f"{name}-{place}", chart) for place, chart in enumerate(shown, start=1)),
+        tuple(chart for chart in all_charts if isinstance(chart, Unknown)),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.records.report import Band, Course
-from keras_gpukit.reports.html.picture import DASHES, PALETTE, Table, label
+from keras_gpukit.reports.html.chart import DASHES, PALETTE, Table, label
 from keras_gpukit.reports.html.time_axis import TimeAxis
 
 NO_READINGS = "the run was over before two readings, which come about once a second"

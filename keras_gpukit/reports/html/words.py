@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from keras_gpukit.records.environment import Worker
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
@@ -15,7 +16,7 @@ STATES: dict[State, str] = {
     "completed": "completed",
     "interrupted": "interrupted",
     "running": "running",
-    "unfinished": "no summary",
+    "unfinished": "end unknown",
 }
 _STATE_NOTES: dict[State, str] = {
     "completed": "",
@@ -23,8 +24,8 @@ _STATE_NOTES: dict[State, str] = {
     "until then.",
     "running": "The run is in progress. The distribution of waits, the pipeline's stages and the "
     "wall time's breakdown appear when it ends.",
-    "unfinished": "The run wrote no summary: its process was killed, or it had no Monitor. "
-    "The page shows the rest of its record.",
+    "unfinished": "How the run ended is unknown. The run wrote no summary: its process was killed, "
+    "or it had no Monitor. The page shows the rest of its record.",
 }
 
 
@@ -129,6 +130,7 @@ def setup(summary: RunSummary) -> tuple[tuple[str, str], ...]:
         "steps_per_execution": environment.steps_per_execution,
         "strategy": environment.strategy,
         "replicas": environment.replicas,
+        "worker": _worker(environment.worker),
         "TensorFloat-32 allowed": _yes_no(environment.tf32),
     }
     if environment.versions and not environment.gpus:
@@ -142,6 +144,14 @@ def moment(time_s: float | None) -> str:
     if time_s is None:
         return "unknown"
     return datetime.fromtimestamp(time_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _worker(worker: Worker | None) -> str | None:
+    if worker is None or worker.task_type is None:
+        return None
+    index = "" if worker.index is None else f", index {worker.index}"
+    count = "" if worker.count is None else f" of {worker.count:,} that train together"
+    return f"{worker.task_type}{index}{count}"
 
 
 def _yes_no(value: bool | None) -> str | None:

@@ -5,12 +5,12 @@ import sys
 
 import keras
 import tensorflow as tf
-from stand_in import nvml, raises
+from stand_in import FakeNVML, raises
 
 from keras_gpukit import configure_gpus
 from keras_gpukit.errors import NoGPUError
 
-sys.modules["pynvml"] = nvml(fails="LibraryNotFound")
+sys.modules["pynvml"] = FakeNVML(error="LibraryNotFound")
 
 printed = io.StringIO()
 with contextlib.redirect_stdout(printed):

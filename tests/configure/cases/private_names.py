@@ -4,7 +4,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import config
 
-from keras_gpukit.configure import tf_private
+from keras_gpukit.sensors import tf_private
 
 assert context.context()._initialized is False
 assert context.context().config.gpu_options.allow_growth is False

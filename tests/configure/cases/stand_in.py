@@ -5,11 +5,11 @@ good, so each case is a script of its own.
 """
 
 import sys
-from types import SimpleNamespace
 
 import pytest
+from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 
-GIB = 1 << 30
+__all__ = ["GIB", "FakeNVML", "gpu_options", "pretend", "raises", "uuid"]
 
 
 def uuid(index):
@@ -19,7 +19,7 @@ def uuid(index):
 def pretend(count, name="NVIDIA A100", capability=(8, 0), memory_bytes=80 * GIB):
     from tensorflow.python import pywrap_tfe
 
-    from keras_gpukit.sensors import cuda
+    from keras_gpukit.sensors import devices
 
     real = pywrap_tfe.TF_ListPhysicalDevices
     pywrap_tfe.TF_ListPhysicalDevices = lambda: [
@@ -30,32 +30,9 @@ def pretend(count, name="NVIDIA A100", capability=(8, 0), memory_bytes=80 * GIB)
         "device_name": name,
         "compute_capability": "{}.{}".format(*capability),
     }
-    sys.modules["pynvml"] = nvml(count, name, capability, memory_bytes)
-    cuda.cuda_uuids = lambda: tuple(map(uuid, range(count)))
-
-
-def nvml(count=1, name="NVIDIA A100", capability=(8, 0), memory_bytes=80 * GIB, fails=None):
-    """A stand-in for `pynvml`; `fails` names the error that its start raises."""
-    error = type("NVMLError", (Exception,), {})
-
-    def start():
-        if fails:
-            raise type(f"NVMLError_{fails}", (error,), {})
-
-    return SimpleNamespace(
-        NVMLError=error,
-        nvmlInit=start,
-        nvmlShutdown=lambda: None,
-        nvmlSystemGetDriverVersion=lambda: "560.35.03",
-        nvmlSystemGetCudaDriverVersion=lambda: 12060,
-        nvmlDeviceGetCount=lambda: count,
-        nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetName=lambda handle: name.encode(),
-        nvmlDeviceGetUUID=uuid,
-        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(total=memory_bytes),
-        nvmlDeviceGetCudaComputeCapability=lambda handle: list(capability),
-        nvmlDeviceGetPciInfo=lambda handle: SimpleNamespace(busId=f"00000000:{handle:02X}:00.0"),
-    )
+    gpus = [FakeGPU(uuid(index), name, memory_bytes, capability) for index in range(count)]
+    sys.modules["pynvml"] = FakeNVML(gpus)
+    devices.cuda_uuids = lambda: tuple(map(uuid, range(count)))
 
 
 def gpu_options():

@@ -1,0 +1,107 @@
+"""How long the GPU idled while a fit ran: what an input stall is measured against.
+
+Read from the profile's own schema; nothing of keras_gpukit is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import tensorflow as tf
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from benchmarks.xplane_truth import (
+    FETCH,
+    MARK,
+    Capture,
+    Span,
+    read_host_events,
+    subtract,
+    union,
+)
+
+PS = 1e12
+"""Picoseconds in a second."""
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """How a GPU idled, from the second execution's begin to the last one's.
+
+    Attributes:
+        execution_s: Mean time from an execution's begin to the next one's.
+        idle_s: Mean time of an execution in which neither a kernel nor a copy ran; None without a
+            GPU in the profile.
+        idle_while_fetching: Share of the time in which the GPU idled and the host was inside
+            `IteratorGetNext`; None without a GPU in the profile.
+    """
+
+    execution_s: float
+    idle_s: float | None = None
+    idle_while_fetching: float | None = None
+
+
+class GapCapture(Capture):
+    """Profiles a fit, and marks its executions.
+
+    Attributes:
+        gaps: After the fit, how the GPU idled.
+    """
+
+    def on_train_end(self, logs: object = None) -> None:
+        tf.profiler.experimental.stop()
+        [path] = Path(self._folder.name).rglob("*.xplane.pb")
+        self._events = read_host_events(path)
+        self.gaps = gaps_of(self._events, read_gpu_spans(path))
+        self._folder.cleanup()
+
+
+def gaps_of(events: Mapping[str, list[Span]], busy: list[Span]) -> Gaps:
+    """Returns how a GPU idled.
+
+    Args:
+        events: What the host did, by name, with a mark around each execution.
+        busy: When something ran on the GPU, without overlaps.
+    """
+    marks = sorted(events[MARK])
+    executions = len(marks) - 2
+    whole = [(marks[1][0], marks[-1][0])]
+    execution_s = seconds(whole) / executions
+    if not busy:
+        return Gaps(execution_s)
+    idle = subtract(whole, busy)
+    fetching = union(
+        span for name, spans in events.items() if name.startswith(FETCH) for span in spans
+    )
+    idle_s, elsewhere_s = seconds(idle), seconds(subtract(idle, fetching))
+    return Gaps(execution_s, idle_s / executions, (idle_s - elsewhere_s) / seconds(whole))
+
+
+def read_gpu_spans(path: Path) -> list[Span]:
+    """When a kernel or a copy ran on any stream of any GPU, without overlaps."""
+    space = xplane_pb2.XSpace.FromString(path.read_bytes())
+    return union(
+        (begin, begin + event.duration_ps)
+        for plane in space.planes
+        if plane.name.startswith("/device:GPU:")
+        for line in plane.lines
+        if line.name.startswith("Stream")  # other lines are drawn up from these
+        for event in line.events
+        for begin in [line.timestamp_ns * 1000 + event.offset_ps]
+    )
+
+
+def idle_between_kernels(path: Path) -> float | None:
+    """Share of the time in which the GPU idled, from its first kernel to its last.
+
+    None without a GPU in the profile.
+    """
+    busy = read_gpu_spans(path)
+    return 1 - seconds(busy) * PS / (busy[-1][1] - busy[0][0]) if busy else None
+
+
+def seconds(spans: list[Span]) -> float:
+    """Sum of spans that do not overlap."""
+    return sum(end - begin for begin, end in spans) / PS

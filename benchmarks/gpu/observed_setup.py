@@ -1,0 +1,75 @@
+"""What a process shows of its GPUs after `configure_gpus`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from benchmarks.gpu.nvml import added_bytes, read_gpus
+
+
+def observe(arguments: dict[str, Any], unit: int) -> dict[str, Any]:
+    """Sets the GPUs up, computes a little, and reads what is there then.
+
+    Args:
+        arguments: Those of `configure_gpus`.
+        unit: Bytes; tensors of 1, 3/2 and 3 units are tried on each device.
+    """
+    import psutil
+
+    import keras_gpukit as gpukit
+
+    if isinstance(arguments.get("gpu_threads"), list):
+        arguments["gpu_threads"] = tuple(arguments["gpu_threads"])
+    before = read_gpus()
+    setup = gpukit.configure_gpus(**arguments, verbose=False)
+
+    import keras
+    import tensorflow as tf
+
+    values = tf.random.normal((1024, 1024))
+    product = tf.linalg.matmul(values, values)
+    product.numpy()
+    after = read_gpus()
+    logical = tf.config.list_logical_devices("GPU")
+    devices = [device.name for device in logical or tf.config.list_logical_devices("CPU")]
+    threads = psutil.Process().num_threads()
+    sizes = {"1": unit, "1.5": 3 * unit // 2, "3": 3 * unit}
+    return {
+        "warnings": list(setup.warnings),
+        "uuids": [gpu.uuid for gpu in setup.devices],
+        "logical_gpus": len(logical),
+        "device_of_result": product.device,
+        "added_bytes": added_bytes(before, after),
+        "gpus": after,
+        "dtype_policy": keras.config.dtype_policy().name,
+        "threads": threads,
+        "fits": [{name: fits(each, size) for name, size in sizes.items()} for each in devices],
+        "allocator": refusing_allocator(devices[0]),
+        "unit": unit,
+    }
+
+
+def fits(device: str, size: int) -> bool:
+    """Whether a device takes a tensor of some bytes."""
+    import tensorflow as tf
+
+    try:
+        with tf.device(device):
+            tf.zeros([size // 4]).numpy()[0]
+    except tf.errors.ResourceExhaustedError:
+        return False
+    return True
+
+
+def refusing_allocator(device: str) -> str | None:
+    """Returns the name of the allocator that refuses a tensor larger than any memory."""
+    import tensorflow as tf
+
+    try:
+        with tf.device(device):
+            tf.zeros([2**58])
+    except tf.errors.ResourceExhaustedError as error:
+        named = re.search(r"by allocator (\S+)", str(error))
+        return named and named[1]
+    return None

@@ -1,0 +1,1 @@
+"""The parts of the evidence kit; each module has one `PART`."""

@@ -1,0 +1,211 @@
+"""Captures on a GPU: what they cost, what is read from them, and what the Profile tab shows."""
+
+from __future__ import annotations
+
+import gzip
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.judging import judge_each
+from benchmarks.gpu.own_process import try_in_own_process
+from benchmarks.gpu.part import Claim, Measured, Outcome, Part, attempt
+
+WORK_S = 0.005
+STEPS = 10
+COUNTED = STEPS - 2
+"""The first step of a capture is not counted, nor the last."""
+KEPT_STEPS = 4
+ROUNDS = 5
+PRODUCTS = ("float32", "TF32", "bfloat16")
+MODELS = {"convolutional": "convolution", "transformer": "matmul"}
+"""Models, and the kind of kernels that each spends most of its time in."""
+TOOLS = {"overview_page", "input_pipeline_analyzer", "kernel_stats", "memory_profile"}
+
+# Our choices: what a profile is still useful with.
+SUM_DIFFERENCE = 0.01
+WORK_DIFFERENCE = 0.15
+KERNEL_DIFFERENCE = 0.05
+WITH_TENSOR_CORES, WITHOUT = 0.9, 0.05
+LEAST_OF_KIND, MOST_OTHER = 0.3, 0.2
+
+
+def measure(small: bool, folder: Path) -> Iterator[tuple[str, Any]]:
+    """Captures fits, and keeps those of the usual models as data for tests."""
+    from benchmarks.gpu import captures
+    from benchmarks.gpu.models import cases
+    from benchmarks.gpu.precisions import PRECISIONS
+
+    work_s, rounds = (WORK_S / 4, 1) if small else (WORK_S, ROUNDS)
+    yield "cost", attempt(captures.costs, work_s, STEPS, rounds)
+    for name in PRODUCTS[-1:] if small else PRODUCTS:
+        with tempfile.TemporaryDirectory() as logs:
+            found = attempt(captures.capture_products, PRECISIONS[name], work_s, STEPS, logs)
+        yield f"products/{name}", found
+    for name in list(MODELS)[:1] if small else MODELS:
+        with tempfile.TemporaryDirectory() as logs:
+            case, precision = cases(small)[name], PRECISIONS["bfloat16"]
+            yield name, attempt(captures.capture_model, case, precision, KEPT_STEPS, logs)
+            for path in Path(logs).rglob("*.xplane.pb"):
+                kept = folder / f"{name}.xplane.pb.gz"
+                kept.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+            if name == next(iter(MODELS)):
+                from benchmarks.gpu.profile_pages import open_pages
+
+                yield "pages", try_in_own_process(open_pages, logs)
+
+
+def judge_cost(row: dict[str, Any]) -> Outcome:
+    by_hand_ms = statistics.median(sum(each) for each in row["by_hand_ms"])
+    profiler_ms = statistics.median(row["profiler_ms"])
+    return Outcome(
+        profiler_ms <= by_hand_ms,
+        f"A capture with `Profiler` blocks training for {profiler_ms:.1f} ms, by hand for "
+        f"{by_hand_ms:.1f} ms; the first of a process for {sum(row['first_by_hand_ms']):.0f} ms.",
+    )
+
+
+def judge_steps(*rows: dict[str, Any]) -> Outcome:
+    steps = [row["steps"] for row in rows]
+    told = [row["steps_unknown_because"] or row["incomplete_because"] for row in rows]
+    problems = [each for row in rows for each in row["problems"]]
+    wrong = "; ".join([*filter(None, told), *problems])
+    return Outcome(
+        min(steps) == COUNTED and not wrong,
+        f"{', '.join(map(str, steps))} of {COUNTED} steps were found; problems: {wrong or 'none'}.",
+    )
+
+
+def judge_breakdown(*rows: dict[str, Any]) -> Outcome:
+    if not all(row["steps"] for row in rows):
+        return Outcome(False, "A profile has no steps.")
+    sums = [abs(sum(row["parts_ms"].values()) / row["step_ms"] - 1) for row in rows]
+    works = [abs(row["parts_ms"].get("device compute", 0) / row["work_ms"] - 1) for row in rows]
+    return Outcome(
+        max(sums) <= SUM_DIFFERENCE and max(works) <= WORK_DIFFERENCE,
+        f"The parts add up to the step's time within {100 * max(sums):.1f} %, and device compute "
+        f"is the time of the products within {100 * max(works):.1f} %.",
+    )
+
+
+def judge_kernels(*rows: dict[str, Any]) -> Outcome:
+    """The longest kernel takes about all of the products' time."""
+    found = []
+    for row in rows:
+        if not row["kernels"]:
+            return Outcome(False, "A profile has no kernel.")
+        kernel = row["kernels"][0]
+        if (theirs_ms := row["xprof"]["kernels_ms"].get(kernel["name"])) is None:
+            return Outcome(False, f"xprof does not list {kernel['name']}.")
+        found.append(abs(kernel["mean_ms"] / theirs_ms - 1))
+    return Outcome(
+        max(found) <= KERNEL_DIFFERENCE,
+        f"The longest kernel's mean time differs from xprof's by at most {100 * max(found):.1f} %.",
+    )
+
+
+def judge_tensor_cores(without: dict[str, Any], with_them: dict[str, Any]) -> Outcome:
+    shares = [row["tensor_core_fraction"] for row in (without, with_them)]
+    if None in shares or not (without["kernels"] and with_them["kernels"]):
+        return Outcome(None, "the share of Tensor Cores is unknown")
+    names = [row["kernels"][0]["name"] for row in (without, with_them)]
+    theirs = with_them["xprof"]["tensor_core_fraction"] or 0
+    return Outcome(
+        shares[0] <= WITHOUT and shares[1] >= WITH_TENSOR_CORES,
+        f"Of the kernels' time {100 * shares[0]:.0f} % is in Tensor Cores in float32 ({names[0]}), "
+        f"{100 * shares[1]:.0f} % in bfloat16 ({names[1]}; xprof says {100 * theirs:.0f} %).",
+    )
+
+
+def judge_kinds(*rows: dict[str, Any]) -> Outcome:
+    said, holds = [], True
+    for (model, kind), row in zip(MODELS.items(), rows, strict=True):
+        compute_ms = sum(row["kinds_ms"].values())
+        of_kind, other = (
+            row["kinds_ms"].get(each, 0) / compute_ms if compute_ms else 0.0
+            for each in (kind, "other")
+        )
+        said.append(f"{model}: {100 * of_kind:.0f} % {kind}, {100 * other:.0f} % other")
+        holds &= of_kind >= LEAST_OF_KIND and other <= MOST_OTHER
+    return Outcome(holds, f"By their names, the kernels' time is in {'; '.join(said)}.")
+
+
+def judge_pages(tools: dict[str, Any]) -> Outcome:
+    closed = [
+        name for name, page in tools.items() if page.get("status") != 200 or not page["bytes"]
+    ]
+    missing = TOOLS - tools.keys()
+    return Outcome(
+        not closed and not missing,
+        f"{len(tools) - len(closed)} of {len(tools)} pages open; "
+        f"failing: {', '.join(closed) or 'none'}; not offered: {', '.join(missing) or 'none'}.",
+    )
+
+
+def judge(measured: Measured) -> dict[str, Outcome]:
+    """Judges each claim by its captures."""
+    products = tuple(f"products/{name}" for name in PRODUCTS)
+    return judge_each(
+        measured,
+        {
+            "cost": (("cost",), judge_cost),
+            "steps": (products, judge_steps),
+            "breakdown": (products, judge_breakdown),
+            "kernels": (products, judge_kernels),
+            "tensor_cores": (("products/float32", "products/bfloat16"), judge_tensor_cores),
+            "kinds": (tuple(MODELS), judge_kinds),
+            "pages": (("pages",), judge_pages),
+        },
+    )
+
+
+PART = Part(
+    name="profiles",
+    question="Are captures on a GPU complete, cheap and read rightly?",
+    minutes=2.5,
+    claims=(
+        Claim(
+            "cost",
+            "`Profiler` blocks training no longer than TensorFlow's own start and stop",
+            "a longer median of five captures",
+        ),
+        Claim(
+            "steps",
+            "of 10 captured steps 8 are found, without a problem: the first and the last are not "
+            "counted",
+            "fewer steps, or a problem that the profiler reports",
+        ),
+        Claim(
+            "breakdown",
+            "the parts of a step add up to its time, and device compute is the time of the matrix "
+            "products as measured without a profile, within 15 %",
+            "a difference of more than 15 %, or of more than 1 % in the sum",
+        ),
+        Claim(
+            "kernels",
+            "the longest kernel takes as long as xprof says, within 5 %",
+            "another time, or a kernel that xprof does not list",
+        ),
+        Claim(
+            "tensor_cores",
+            "by the kernels' names, at least 90 % of the time of bfloat16 products is in Tensor "
+            "Cores, and at most 5 % of that of float32 ones without TensorFloat-32",
+            "another share",
+        ),
+        Claim(
+            "kinds",
+            "by the kernels' names, at least 30 % of a convolutional model's time is convolution "
+            "and of a transformer's matrix products, and at most 20 % is of an unknown kind",
+            "another share",
+        ),
+        Claim(
+            "pages",
+            "every page that the Profile tab offers opens, those of kernels and memory among them",
+            "a page that is missing, empty or an error",
+        ),
+    ),
+    measure=measure,
+    judge=judge,
+)

@@ -1,0 +1,248 @@
+"""Setup: what TensorFlow and NVML show after `configure_gpus`, each case in its own process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.judging import judge_each
+from benchmarks.gpu.nvml import read_gpus
+from benchmarks.gpu.observed_setup import observe
+from benchmarks.gpu.own_process import ROOT, try_in_own_process
+from benchmarks.gpu.part import Claim, Measured, Outcome, Part
+from benchmarks.results_file import nvidia
+
+GIB = 2**30
+MIB = 2**20
+CONTEXT_BYTES = 3 * GIB
+"""More than the CUDA context and the libraries of one process take."""
+
+CLAIMS = (
+    Claim(
+        "growth",
+        'memory="growth" takes only what is needed: a small product uses less than 10 % of a GPU',
+        "10 % or more of the GPU's memory in use, by NVML",
+    ),
+    Claim(
+        "all",
+        'memory="all" takes at least 90 % of the GPU at the start',
+        "less than 90 % of the GPU's memory in use, by NVML",
+    ),
+    Claim(
+        "limit",
+        "a memory limit takes its size, plus at most 3 GiB outside the allocator; 3/2 of the limit "
+        "are refused",
+        "memory in use outside these bounds, or a larger tensor that fits",
+    ),
+    Claim(
+        "logical",
+        "each logical GPU refuses a tensor larger than its own size and accepts a smaller one",
+        "another number of logical GPUs, or a tensor on the wrong side of a size",
+    ),
+    Claim(
+        "hidden",
+        'devices="none" computes on the CPU and takes none of the GPU\'s memory',
+        "a logical GPU, a result on a GPU, or 64 MiB or more taken on one",
+    ),
+    Claim(
+        "uuid",
+        "a GPU given by its UUID is the one whose memory NVML shows in use",
+        "memory taken on another GPU, or another UUID reported",
+    ),
+    Claim(
+        "allocator",
+        'allocator="cuda_malloc_async" replaces the BFC allocator, as an out-of-memory error says',
+        "the error names the BFC allocator, or no error",
+    ),
+    Claim(
+        "threads",
+        "8 private GPU threads are 6 threads more than 2 for each GPU",
+        "another difference in the process's threads",
+    ),
+    Claim(
+        "precision",
+        'mixed_precision="auto" follows the compute capability: bfloat16 from 8.0, float16 from '
+        "7.0",
+        "another dtype policy",
+    ),
+    Claim(
+        "as_asked",
+        "no case ends with a warning that TensorFlow has something other than asked",
+        "any warning",
+    ),
+    Claim(
+        "doctor",
+        "doctor exits with 0 and names the driver's version that NVML reports",
+        "another exit code or version",
+    ),
+)
+
+
+def cases(unit: int, devices: str | list[str]) -> dict[str, dict[str, Any]]:
+    """Returns the arguments of `configure_gpus` in each case.
+
+    Args:
+        unit: Bytes; every size is a multiple.
+        devices: The UUID of the GPU to choose in a list; without a GPU "all".
+    """
+    return {
+        "growth": {"mixed_precision": "auto", "gpu_threads": ["gpu_private", 2]},
+        "logical": {"memory": "all", "logical_gpus": [unit, 2 * unit], "strategy": "none"},
+        "all": {"memory": "all"},
+        "limit": {"memory": 2 * unit},
+        "hidden": {"devices": "none"},
+        "uuid": {"devices": devices},
+        "async": {"allocator": "cuda_malloc_async"},
+        "threads": {"gpu_threads": ["gpu_private", 8]},
+    }
+
+
+def measure(small: bool, folder: Path) -> Iterator[tuple[str, Any]]:
+    """Runs each case; two of them in small."""
+    unit = 16 * MIB if small else GIB
+    # The last GPU: the first is what a mistake would choose.
+    asked = cases(unit, list(read_gpus())[-1:] or "all")
+    for name in ("growth", "logical") if small else asked:
+        yield name, try_in_own_process(observe, asked[name], unit)
+    yield "doctor", ask_doctor()
+
+
+def ask_doctor() -> dict[str, Any]:
+    """Runs `keras-gpukit doctor --json`."""
+    command = [sys.executable, "-m", "keras_gpukit", "doctor", "--json"]
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    try:
+        said = json.loads(ended.stdout)
+    except ValueError:
+        return {"error": ended.stderr[-3000:] or "no JSON"}
+    version = said["driver"]["version"]
+    return {"exit_code": ended.returncode, "said": version, "driver": nvidia()[0]}
+
+
+def most_added(case: dict[str, Any]) -> tuple[str, int, int]:
+    """Returns the GPU whose memory in use grew most, by how much, and its size."""
+    uuid, added = max(case["added_bytes"].items(), key=lambda each: each[1])
+    return uuid, added, case["gpus"][uuid]["total_bytes"]
+
+
+def judge_growth(case: dict[str, Any]) -> Outcome:
+    _, added, total = most_added(case)
+    return Outcome(added < 0.1 * total, f"{added / GIB:.2f} of {total / GIB:.0f} GiB were taken.")
+
+
+def judge_all(case: dict[str, Any]) -> Outcome:
+    _, added, total = most_added(case)
+    return Outcome(added >= 0.9 * total, f"{added / GIB:.2f} of {total / GIB:.0f} GiB were taken.")
+
+
+def judge_limit(case: dict[str, Any]) -> Outcome:
+    _, added, _ = most_added(case)
+    limit, [device] = 2 * case["unit"], case["fits"]
+    within = limit <= added <= limit + CONTEXT_BYTES
+    return Outcome(
+        within and device["1"] and not device["3"],
+        f"With a limit of {limit / GIB:g} GiB, {added / GIB:.2f} GiB were taken; half of it "
+        f"{'fits' if device['1'] else 'is refused'}, 3/2 of it "
+        f"{'fit' if device['3'] else 'are refused'}.",
+    )
+
+
+def judge_logical(case: dict[str, Any]) -> Outcome:
+    accepted = [device["1.5"] for device in case["fits"]]
+    return Outcome(
+        case["logical_gpus"] == 2 and accepted == [False, True],
+        f"There are {case['logical_gpus']} logical GPUs; a tensor between their sizes fits: "
+        f"{', '.join('yes' if each else 'no' for each in accepted)}.",
+    )
+
+
+def judge_hidden(case: dict[str, Any]) -> Outcome:
+    _, added, _ = most_added(case)
+    on_cpu = "CPU" in case["device_of_result"]
+    return Outcome(
+        on_cpu and not case["logical_gpus"] and added < 64 * MIB,
+        f"The result was on the {'CPU' if on_cpu else 'GPU'}, with {case['logical_gpus']} logical "
+        f"GPUs; {added / MIB:.0f} MiB were taken.",
+    )
+
+
+def judge_uuid(case: dict[str, Any]) -> Outcome:
+    taken, _, _ = most_added(case)
+    asked = list(case["gpus"])[-1]
+    return Outcome(
+        case["uuids"] == [asked] and taken == asked,
+        f"Of {len(case['gpus'])} GPUs, number {list(case['gpus']).index(taken)} was used, and "
+        f"number {len(case['gpus']) - 1} asked for.",
+    )
+
+
+def judge_allocator(asynchronous: dict[str, Any], usual: dict[str, Any]) -> Outcome:
+    names = asynchronous["allocator"], usual["allocator"]
+    return Outcome(
+        names[0] is not None and "bfc" not in names[0].lower() and names[0] != names[1],
+        f"The error names {names[0]}, and {names[1]} without the argument.",
+    )
+
+
+def judge_threads(two: dict[str, Any], eight: dict[str, Any]) -> Outcome:
+    more, gpus = eight["threads"] - two["threads"], two["logical_gpus"]
+    return Outcome(more == 6 * gpus, f"There are {more} threads more on {gpus} GPUs.")
+
+
+def judge_precision(case: dict[str, Any]) -> Outcome:
+    capability = min(tuple(gpu["compute_capability"]) for gpu in case["gpus"].values())
+    wanted = "mixed_bfloat16" if capability >= (8, 0) else "mixed_float16"
+    policy = wanted if capability >= (7, 0) else "float32"
+    version = "{}.{}".format(*capability)
+    return Outcome(
+        case["dtype_policy"] == policy,
+        f"With compute capability {version} the policy is {case['dtype_policy']}.",
+    )
+
+
+def judge_as_asked(*seen: dict[str, Any]) -> Outcome:
+    warnings = [warning for case in seen for warning in case["warnings"]]
+    return Outcome(not warnings, " ".join(warnings) or f"No warning in {len(seen)} cases.")
+
+
+def judge_doctor(case: dict[str, Any]) -> Outcome:
+    return Outcome(
+        case["exit_code"] == 0 and case["said"] == case["driver"],
+        f"Exit code {case['exit_code']}, driver {case['said']}; NVML says {case['driver']}.",
+    )
+
+
+def judge(measured: Measured) -> dict[str, Outcome]:
+    """Judges each claim by its cases."""
+    return judge_each(
+        measured,
+        {
+            "growth": (("growth",), judge_growth),
+            "all": (("all",), judge_all),
+            "limit": (("limit",), judge_limit),
+            "logical": (("logical",), judge_logical),
+            "hidden": (("hidden",), judge_hidden),
+            "uuid": (("uuid",), judge_uuid),
+            "allocator": (("async", "growth"), judge_allocator),
+            "threads": (("growth", "threads"), judge_threads),
+            "precision": (("growth",), judge_precision),
+            "as_asked": (tuple(cases(GIB, "all")), judge_as_asked),
+            "doctor": (("doctor",), judge_doctor),
+        },
+    )
+
+
+PART = Part(
+    "setup",
+    "Do TensorFlow and NVML show what `configure_gpus` was asked for?",
+    2.5,
+    CLAIMS,
+    measure,
+    judge,
+)

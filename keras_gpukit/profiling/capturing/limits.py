@@ -1,0 +1,61 @@
+"""Whether one more capture may be taken."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+
+from keras_gpukit.profiling.capturing.profile_files import profiles_bytes
+from keras_gpukit.profiling.capturing.settings import CaptureSettings
+from keras_gpukit.records.capture import Trigger
+
+# What triggers captures on its own, again and again should a run never settle.
+ANOMALIES: tuple[Trigger, ...] = ("step time", "stall", "utilization")
+
+
+class Limits:
+    """The number of captures in a run, their disk space, and the pause after an anomaly.
+
+    Args:
+        log_dir: Where profiles of earlier runs may lie.
+        settings: The limits.
+        now: The clock, in seconds.
+
+    Attributes:
+        room_bytes: Disk space that is left for profiles.
+    """
+
+    def __init__(
+        self,
+        log_dir: Path,
+        settings: CaptureSettings,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._settings = settings
+        self._now = now
+        self._taken = 0
+        self._cool_from_s = -inf
+        self.room_bytes = settings.max_bytes - profiles_bytes(log_dir)
+
+    def note_end(self, trigger: Trigger) -> None:
+        """A capture has ended."""
+        self._taken += 1
+        if trigger in ANOMALIES:
+            self._cool_from_s = self._now()
+
+    def note_size(self, profile_bytes: int | None) -> None:
+        """A profile was written."""
+        self.room_bytes -= profile_bytes or 0
+
+    def refusal(self, trigger: Trigger) -> str | None:
+        """Returns why a capture may not be taken; None if it may."""
+        settings = self._settings
+        if self._taken >= settings.max_captures:
+            return f"max_captures={settings.max_captures} were taken"
+        if self.room_bytes <= 0:
+            return f"the profiles take max_bytes={settings.max_bytes:,}"
+        if trigger in ANOMALIES and self._now() < self._cool_from_s + settings.cooldown_s:
+            return f"one of the kind ended less than cooldown_s={settings.cooldown_s:g} before"
+        return None

@@ -1,0 +1,62 @@
+"""What asks for captures, and within which limits they are taken."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from keras_gpukit.arguments import (
+    check_flag,
+    check_number,
+    check_signal,
+    check_steps,
+    check_whole,
+)
+
+# A capture of more steps takes seconds to gather and says no more.
+MOST_STEPS = 50
+
+
+@dataclass(frozen=True)
+class CaptureSettings:
+    """The arguments of `Profiler`, which describes them.
+
+    Raises:
+        TypeError: If one is of the wrong type.
+        ValueError: If one is out of range.
+    """
+
+    steps: int = 10
+    at_steps: Collection[int] = ()
+    every_steps: int | None = None
+    every_minutes: float | None = None
+    on_demand: bool = True
+    signal_number: signal.Signals | int | None = None
+    slower: float | None = None
+    stall_rise: float | None = None
+    utilization_drop: float | None = None
+    max_captures: int = 10
+    max_bytes: int = 500 * 2**20
+    cooldown_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        check_whole("steps", self.steps, most=MOST_STEPS)
+        check_steps("at_steps", self.at_steps)
+        check_whole("every_steps", self.every_steps, optional=True)
+        above_0, above_1 = "a number above 0", "a number above 1"
+        check_number("every_minutes", self.every_minutes, above_0, lambda v: v > 0, optional=True)
+        check_flag("on_demand", self.on_demand)
+        check_signal("signal_number", self.signal_number)
+        check_number("slower", self.slower, above_1, lambda v: v > 1, optional=True)
+        for name in ("stall_rise", "utilization_drop"):
+            fraction, within = getattr(self, name), "a number above 0 and below 1"
+            check_number(name, fraction, within, lambda v: 0 < v < 1, optional=True)
+        check_whole("max_captures", self.max_captures)
+        check_whole("max_bytes", self.max_bytes)
+        check_number("cooldown_s", self.cooldown_s, "a number from 0 on", lambda v: v >= 0)
+
+    @property
+    def request_signal(self) -> signal.Signals | None:
+        """The signal that asks for a capture."""
+        return None if self.signal_number is None else signal.Signals(self.signal_number)

@@ -1,0 +1,171 @@
+"""Charts of captured profiles: where a step's time went, and what took it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from keras_gpukit.records.capture import MissedCapture
+from keras_gpukit.records.profile import Part
+from keras_gpukit.records.report import CaptureReport
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html.capture_tables import captures_table, detail_tables, missed_table
+from keras_gpukit.reports.html.chart import (
+    COLORS,
+    PATTERNS,
+    Chart,
+    Table,
+    Unknown,
+    axis,
+    draw,
+    known,
+    label,
+    names_axis,
+)
+
+_CAPTURES = "Captured steps"
+_EACH_STEP = "Each captured step"
+_MOST_DRAWN = 12
+_PARTS: dict[Part, str] = {
+    "device compute": COLORS["compute"],
+    "host compute": COLORS["first step"],
+    "input wait": COLORS["input"],
+    "collectives": COLORS["callbacks"],
+    "host to device": COLORS["validation"],
+    "other copies": "#5fa3a3",
+    "kernel launch": COLORS["epoch starts"],
+    "between steps": "#a58b6f",
+    "idle": COLORS["other"],
+}
+
+
+def captures_chart(
+    captures: Sequence[CaptureReport], missed: Sequence[MissedCapture] = ()
+) -> Chart | Unknown:
+    """The mean step of each capture by where its time went.
+
+    Args:
+        captures: What was captured.
+        missed: What was to be captured too.
+    """
+    if not captures and missed:
+        return Unknown(_CAPTURES, f"no capture was started: {missed[0].because}")
+    if not captures:
+        return Unknown(
+            _CAPTURES, "nothing was captured; keras_gpukit.Profiler takes profiles of a few steps"
+        )
+    drawn = [each for each in captures if each.profile and each.profile.parts_s][-_MOST_DRAWN:]
+    figure = _bars(drawn) if drawn else None
+    newest = drawn[-1] if drawn else None
+    return Chart(
+        _CAPTURES,
+        _words(captures, newest),
+        figure,
+        captures_table(captures),
+        (
+            *((("Captures that were not started", missed_table(missed)),) if missed else ()),
+            *(detail_tables(newest.profile) if newest and newest.profile else ()),
+        ),
+    )
+
+
+def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
+    """The steps of the newest capture that has several, one bar each."""
+    several = [each for each in captures if each.profile and len(each.profile.each_step) > 1]
+    if not several or several[-1].profile is None:
+        return Unknown(_EACH_STEP, "no capture has several distinguishable steps")
+    name, profile = several[-1].name, several[-1].profile
+    numbers = [step.number for step in profile.each_step]
+    names = [f"{place if number is None else number}" for place, number in enumerate(numbers, 1)]
+    present = [part for part in _PARTS if any(step.parts_s.get(part) for step in profile.each_step)]
+    traces = [
+        _bar(
+            part,
+            place,
+            x=list(range(len(names))),
+            y=[_ms(step.parts_s.get(part)) for step in profile.each_step],
+            hovertemplate="%{y:.3~f} ms",
+        )
+        for place, part in enumerate(present)
+    ]
+    ticks = {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": names}
+    figure = draw(
+        traces,
+        barmode="stack",
+        xaxis=axis("step", **(ticks if len(names) <= _MOST_DRAWN else {"showticklabels": False})),
+        yaxis=axis("ms", rangemode="tozero"),
+    )
+    rows = tuple(
+        (
+            name,
+            units.duration(step.duration_s),
+            *(known(step.parts_s.get(part), units.duration) for part in present),
+        )
+        for number, step in zip(names, profile.each_step, strict=True)
+    )
+    slowest = max(step.duration_s for step in profile.each_step)
+    fastest = min(step.duration_s for step in profile.each_step)
+    newest = several[-1].capture
+    told = newest.reason if newest else name
+    words = f"From {units.duration(fastest)} to {units.duration(slowest)} a step ({told})."
+    return Chart(_EACH_STEP, words, figure, Table(("step", "time", *present), rows))
+
+
+def _bars(captures: Sequence[CaptureReport]) -> str:
+    profiles = [each.profile for each in captures if each.profile]
+    present = [part for part in _PARTS if any(profile.parts_s.get(part) for profile in profiles)]
+    traces = [
+        _bar(
+            part,
+            place,
+            x=[_ms(profile.parts_s.get(part)) for profile in profiles],
+            y=list(range(len(profiles))),
+            orientation="h",
+            hovertemplate="%{x:.3~f} ms",
+        )
+        for place, part in enumerate(present)
+    ]
+    return draw(
+        traces,
+        height=150 + 36 * len(profiles),
+        barmode="stack",
+        hovermode="y unified",
+        xaxis=axis("ms a step", rangemode="tozero"),
+        yaxis=names_axis([_short(each) for each in captures]),
+    )
+
+
+def _short(each: CaptureReport) -> str:
+    """A capture's name next to its bar: its first step identifies it."""
+    if each.capture:
+        return f"step {each.capture.first_step:,}"
+    return label(each.name.split("/")[0], 26)
+
+
+def _bar(part: Part, place: int, **data: Any) -> Any:
+    from plotly import graph_objects as go
+
+    pattern = {"shape": PATTERNS[place % len(PATTERNS)], "solidity": 0.2}
+    return go.Bar(name=part, marker={"color": _PARTS[part], "pattern": pattern}, **data)
+
+
+def _words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> str:
+    count = "One profile" if len(captures) == 1 else f"{len(captures):,} profiles"
+    if newest is None or newest.profile is None:
+        return f"{count}, none with steps that could be read."
+    profile = newest.profile
+    parts = sorted(profile.parts_s.items(), key=lambda part: -part[1])[:3]
+    told = ", ".join(f"{name} {units.duration(spent_s)}" for name, spent_s in parts)
+    because = f" ({newest.capture.reason})" if newest.capture else ""
+    words = f"{count}. In the newest{because} a step went to: {told}."
+    if profile.stall_fraction is not None:
+        words += f" {units.percentage(profile.stall_fraction)} of its time was input stall."
+    busy = [
+        f"{each.device} was busy {units.percentage(each.busy_fraction)} of the time"
+        for each in profile.devices
+    ]
+    return " ".join([words, *(f"{', '.join(busy)}." for _ in busy[:1])])
+
+
+def _ms(spent_s: float | None) -> float | None:
+    return None if spent_s is None else round(spent_s * 1e3, 5)

@@ -1,0 +1,148 @@
+"""A chart: a caption, the figure for Plotly, and the numbers as a table."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# Each stands out from white and from near black by 3 to 1 at least, and black text on it by 4.5.
+COLORS = {
+    "input": "#d9772b",
+    "compute": "#2a8f86",
+    "callbacks": "#9a82cc",
+    "epoch starts": "#cf6690",
+    "first step": "#8c8c3a",
+    "validation": "#4a7fc1",
+    "other": "#7d8790",
+}
+PALETTE = ("#2a8f86", "#d9772b", "#4a7fc1", "#cf6690", "#9a82cc", "#8c8c3a", "#7d8790")
+# So that lines and areas differ by more than their colour.
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+PATTERNS = ("", "/", ".", "x", "\\", "-", "|", "+")
+_LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numbers of a chart, formatted.
+
+    Attributes:
+        columns: Headings.
+        rows: Cells; the first one of each row is its heading.
+        note: What the rows are, where that is not plain.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One figure of the report.
+
+    Attributes:
+        title: Its heading.
+        caption: What it shows, in words.
+        figure: JSON as Plotly takes it; None where there is only the table.
+        table: Its numbers.
+        more: Further tables, by heading.
+    """
+
+    title: str
+    caption: str
+    figure: str | None
+    table: Table
+    more: tuple[tuple[str, Table], ...] = ()
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A chart that is not there.
+
+    Attributes:
+        title: Its heading.
+        because: Why it is missing.
+    """
+
+    title: str
+    because: str
+
+
+def shortened(text: str, longest: int = _LONGEST) -> str:
+    """Keeps both ends of a long name: paths differ at the end, kernels at the begin."""
+    if len(text) <= longest:
+        return text
+    half = (longest - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+def label(text: str, longest: int = _LONGEST) -> str:
+    """A name for Plotly, which takes some markup in what it writes, links among it."""
+    return html.escape(shortened(text, longest), quote=False)
+
+
+def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
+    """Returns a figure's JSON, without colours for text and lines: those are the page's.
+
+    Args:
+        traces: Plotly's own.
+        height: In pixels.
+        **layout: Beyond what all charts have.
+    """
+    from plotly import graph_objects as go
+
+    common = {
+        "height": height,
+        "template": None,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 56, "r": 16, "t": 12, "b": 48},
+        "font": {"family": "system-ui, sans-serif", "size": 12},
+        "hovermode": "x unified",
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 1.02,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
+        "showlegend": len(traces) > 1,
+    }
+    text: str = go.Figure(data=list(traces), layout={**common, **layout}).to_json()
+    return text
+
+
+def known(value: float | None, text: Callable[[float], str]) -> str:
+    """A figure as text, or that it is unknown."""
+    return "unknown" if value is None else text(value)
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """An axis with a title."""
+    font = {"size": 13}
+    return {
+        "title": {"text": title, "font": font, "standoff": 8},
+        "automargin": True,
+        "zeroline": False,
+        **more,
+    }
+
+
+def names_axis(names: Sequence[str]) -> dict[str, Any]:
+    """Names down the side, the first on top; those of bars at 0, 1, 2 and so on.
+
+    Names themselves would do only if no two were the same.
+    """
+    return {
+        "tickmode": "array",
+        "tickvals": list(range(len(names))),
+        "ticktext": list(names),
+        "range": [len(names) - 0.4, -0.6],
+        "automargin": True,
+        "fixedrange": True,
+        "zeroline": False,
+        "showgrid": False,
+    }

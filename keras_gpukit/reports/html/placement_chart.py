@@ -1,0 +1,94 @@
+"""A chart of where operations ran."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.reports.html.chart import (
+    PALETTE,
+    PATTERNS,
+    Chart,
+    Table,
+    Unknown,
+    axis,
+    draw,
+    label,
+    names_axis,
+)
+
+_PLACEMENT = "Where operations ran"
+_MOST_DEVICES = 7
+_MOST_TYPES = 12
+_MOST_FALLBACKS = 30
+
+
+def placement_chart(run: RunReport) -> Chart | Unknown:
+    """The commonest operations by device, and those that are not where they could be."""
+    record = run.summary.operations
+    if record is None or not record.operations:
+        because = record.unknown_because if record else None
+        return Unknown(_PLACEMENT, because or "placement is read from the first step of fit")
+    from plotly import graph_objects as go
+
+    totals: dict[str, int] = {}
+    for counts in record.operations.values():
+        for kind, count in counts.items():
+            totals[kind] = totals.get(kind, 0) + count
+    commonest = sorted(totals, key=lambda kind: -totals[kind])[:_MOST_TYPES]
+    traces = [
+        go.Bar(
+            y=list(range(len(commonest))),
+            x=[counts.get(kind, 0) for kind in commonest],
+            name=label(device),
+            orientation="h",
+            marker={
+                "color": PALETTE[place % len(PALETTE)],
+                "pattern": {"shape": PATTERNS[place % len(PATTERNS)], "solidity": 0.2},
+            },
+            hovertemplate="%{x:,}",
+        )
+        for place, (device, counts) in enumerate(list(record.operations.items())[:_MOST_DEVICES])
+    ]
+    figure = draw(
+        traces,
+        height=100 + 24 * len(commonest),
+        barmode="stack",
+        hovermode="y unified",
+        xaxis=axis("operations", rangemode="tozero"),
+        yaxis=names_axis([label(kind, 24) for kind in commonest]),
+    )
+    rows = tuple(
+        (kind, *(f"{counts.get(kind, 0):,}" for counts in record.operations.values()))
+        for kind in commonest
+    )
+    others = len(totals) - len(commonest)
+    note = f"And {others:,} rarer types." if others else ""
+    table = Table(("operation", *record.operations), rows, note)
+    return Chart(_PLACEMENT, _placement_words(record), figure, table, _fallbacks(record))
+
+
+def _placement_words(record: PlacementRecord) -> str:
+    total = ", ".join(f"{count:,} on {device}" for device, count in record.by_device.items())
+    words = f"Operations of the training step: {total}."
+    if record.transfers is not None:
+        words += f" Copies between devices in each step: {record.transfers:,}."
+    if record.fallbacks:
+        count = sum(fallback.count for fallback in record.fallbacks)
+        would = (
+            "would be on the CPU even with a GPU" if record.predicted else "fell back to the CPU"
+        )
+        words += f" {count:,} {would}."
+    return words
+
+
+def _fallbacks(record: PlacementRecord) -> tuple[tuple[str, Table], ...]:
+    if not record.fallbacks:
+        return ()
+    rows = tuple(
+        (each.operation, f"{each.count:,}", each.reason, ", ".join(each.names))
+        for each in record.fallbacks[:_MOST_FALLBACKS]
+    )
+    others = len(record.fallbacks) - len(rows)
+    title = "Would be on the CPU" if record.predicted else "Not on the GPU, and why"
+    note = f"And {others:,} other types." if others else ""
+    return ((title, Table(("operation", "count", "reason", "such as"), rows, note)),)

@@ -1,0 +1,83 @@
+"""A chart of the input pipeline's stages."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.pipeline import PipelineRecord
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html.chart import (
+    COLORS,
+    Chart,
+    Table,
+    Unknown,
+    axis,
+    draw,
+    known,
+    label,
+    names_axis,
+)
+from keras_gpukit.reports.html.words import not_told
+
+_STAGES = "Stages of the input pipeline"
+_MOST_STAGES = 30
+
+
+def stages_chart(run: RunReport) -> Chart | Unknown:
+    """The time of each stage per batch, starting with the one nearest to training."""
+    record = run.summary.input.pipeline if run.summary.input else None
+    if record is None or not record.stages:
+        because = record.unknown_because if record else None
+        usual = not_told(run, "the time per stage is known only for tf.data pipelines")
+        return Unknown(_STAGES, because or usual)
+    from plotly import graph_objects as go
+
+    stages = record.stages[:_MOST_STAGES]
+    is_to_blame = [stage == record.bottleneck for stage in stages]
+
+    def bars(name: str, blamed: bool, color: str, pattern: str) -> go.Bar:
+        places = [place for place, each in enumerate(is_to_blame) if each is blamed]
+        return go.Bar(
+            # Two stages may have one name, and must not share a bar.
+            y=places,
+            x=[(stages[place].cost_per_batch_s or 0.0) * 1e3 for place in places],
+            name=name,
+            orientation="h",
+            marker={"color": color, "pattern": {"shape": pattern, "solidity": 0.2}},
+            hovertemplate="%{x:.3~f} ms per batch<extra></extra>",
+        )
+
+    traces = [bars("keeps up", False, COLORS["compute"], "")]
+    if any(is_to_blame):
+        traces.append(bars("bottleneck", True, COLORS["input"], "/"))
+    names = [label(stage.name, 24) for stage in stages]
+    figure = draw(
+        traces,
+        height=110 + 30 * len(stages),
+        barmode="overlay",
+        hovermode="closest",
+        xaxis=axis("ms per batch", rangemode="tozero"),
+        yaxis=names_axis(names),
+    )
+    rows = tuple(
+        (
+            stage.name,
+            stage.location or "",
+            stage.work,
+            known(stage.cost_per_batch_s, units.duration),
+            f"{stage.parallelism:,}",
+            "" if stage.buffered_after is None else units.number(stage.buffered_after),
+            "bottleneck" if blamed else "",
+        )
+        for stage, blamed in zip(stages, is_to_blame, strict=True)
+    )
+    heads = ("stage", "where", "work", "time per batch", "parallel", "buffered after", "")
+    return Chart(_STAGES, _stage_words(record), figure, Table(heads, rows))
+
+
+def _stage_words(record: PipelineRecord) -> str:
+    words = "Time of each stage per batch, from the one nearest to training back to the sources. "
+    if record.bottleneck is not None:
+        where = f" ({record.bottleneck.location})" if record.bottleneck.location else ""
+        return f"{words}{record.bottleneck.name}{where} is the bottleneck."
+    unnamed = record.balanced_because or record.unknown_because
+    return f"{words}No single stage is the bottleneck: {unnamed}." if unnamed else words.strip()

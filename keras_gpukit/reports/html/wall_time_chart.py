@@ -1,0 +1,87 @@
+"""A chart of where the whole run's time went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html.chart import (
+    COLORS,
+    PATTERNS,
+    Chart,
+    Table,
+    Unknown,
+    axis,
+    draw,
+    known,
+)
+from keras_gpukit.reports.html.words import not_told
+from keras_gpukit.reports.phrases import time_spent
+
+_WALL_TIME = "Where the whole run's time went"
+_LEAST_LABELLED = 0.06
+
+
+def wall_time_chart(run: RunReport) -> Chart | Unknown:
+    """One bar for the whole run."""
+    parts = run.summary.breakdown
+    if parts is None or parts.wall_s <= 0:
+        return Unknown(_WALL_TIME, not_told(run, "it was not measured for every step"))
+    named = (
+        ("compute", parts.compute_s, COLORS["compute"], "the step's own work"),
+        ("input", parts.input_s, COLORS["input"], "steps waiting for their batches"),
+        ("first step", parts.first_step_s, COLORS["first step"], "tracing, compiling, first batch"),
+        ("epoch starts", parts.epoch_start_s, COLORS["epoch starts"], "epochs' first batches"),
+        ("validation", parts.validation_s, COLORS["validation"], "validation within fit"),
+        ("callbacks", parts.callbacks_s, COLORS["callbacks"], "callbacks, and Keras' own loop"),
+        ("other", parts.other_s, COLORS["other"], "Keras at the end of epochs"),
+    )
+    present = [part for part in named if part[1]]
+    traces = [
+        _segment(name, spent_s or 0.0, parts.wall_s, color, PATTERNS[place])
+        for place, (name, spent_s, color, _) in enumerate(present)
+    ]
+    rows = tuple(
+        (
+            name,
+            what,
+            known(spent_s, units.duration),
+            "" if spent_s is None else units.percentage(spent_s / parts.wall_s),
+        )
+        for name, spent_s, _, what in named
+    )
+    figure = draw(
+        traces,
+        height=170,
+        barmode="stack",
+        hovermode="closest",
+        xaxis=axis("seconds", range=[0, parts.wall_s]),
+        yaxis={"visible": False, "fixedrange": True},
+        margin={"l": 8, "r": 16, "t": 12, "b": 48},
+    )
+    words = f"{time_spent(run.summary) or ''}."
+    return Chart(_WALL_TIME, words, figure, Table(("part", "what it is", "time", "share"), rows))
+
+
+def _segment(name: str, spent_s: float, wall_s: float, color: str, pattern: str) -> Any:
+    from plotly import graph_objects as go
+
+    share = spent_s / wall_s
+    is_labelled = share > _LEAST_LABELLED
+    return go.Bar(
+        x=[spent_s],
+        y=[0],
+        name=name,
+        orientation="h",
+        # A labelled segment needs no pattern.
+        marker={
+            "color": color,
+            "pattern": {"shape": "" if is_labelled else pattern, "solidity": 0.2},
+        },
+        text=[f"{name} {units.percentage(share)}" if is_labelled else ""],
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        hovertemplate=f"{name}: %{{x:.3~f}} s, {units.percentage(share)}<extra></extra>",
+    )

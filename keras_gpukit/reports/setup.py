@@ -1,0 +1,103 @@
+"""How the GPUs are set up, or would be, as people read it in a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.installation import TensorFlowState
+from keras_gpukit.records.setup import Action, Cause
+from keras_gpukit.reports import units
+
+
+def setup_panel(
+    devices: tuple[GPUInfo, ...],
+    state: TensorFlowState,
+    *,
+    actions: tuple[Action, ...],
+    causes: tuple[Cause, ...],
+    not_applied: tuple[str, ...],
+    warnings: tuple[str, ...],
+    strategy: str | None,
+    replicas: int,
+) -> RenderableType:
+    """Lays a setup out: the GPUs or why there are no GPUs, what was set and why, the warnings.
+
+    Args:
+        devices: The GPUs that are used.
+        state: TensorFlow's settings afterwards.
+        actions: What was set.
+        causes: Why no GPU is used.
+        not_applied: Arguments that are about GPUs, on a machine without one.
+        warnings: What was resolved, overruled, or turned out other than asked.
+        strategy: Class name of the distribution strategy; None without one.
+        replicas: Copies of the model that train in step.
+    """
+    parts: list[RenderableType] = []
+    if devices:
+        parts.append(gpu_table(devices, state))
+    else:
+        parts.append(no_gpu_text(causes, not_applied))
+    if actions:
+        parts.append(actions_table(actions))
+    name = strategy or "No distribution strategy"
+    count = f"{replicas} replica{'s' if replicas > 1 else ''}"
+    parts.append(Text(f"{name}, {count}; dtype policy {state.dtype_policy}."))
+    parts += [Text(f"Warning: {warning}", style="yellow") for warning in warnings]
+    return Panel(Group(*parts), title="GPU setup", title_align="left")
+
+
+def gpu_table(devices: tuple[GPUInfo, ...], state: TensorFlowState | None = None) -> Table:
+    """One row for each GPU; with a state, how its memory is used."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("GPU", "Name", "Capability", "Memory", "UUID"):
+        table.add_column(heading)
+    if state is not None:
+        table.add_column("Use")
+    for gpu in devices:
+        capability = gpu.compute_capability
+        row = [
+            str(gpu.index),
+            gpu.name or "unknown",
+            "unknown" if capability is None else f"{capability[0]}.{capability[1]}",
+            "unknown" if gpu.memory_bytes is None else units.size(gpu.memory_bytes),
+            gpu.uuid or "unknown",
+        ]
+        table.add_row(*row, *([] if state is None else [_use(gpu.index, state)]))
+    return table
+
+
+def actions_table(actions: tuple[Action, ...]) -> Table:
+    """One row for each action, in order."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for action in actions:
+        target = action.name or action.kind.replace("_", " ")
+        if action.gpus:
+            target += f" of GPU {', '.join(map(str, action.gpus))}"
+        value = action.shown
+        if isinstance(value, tuple):
+            value = ", ".join(map(str, value)) or "none"
+        table.add_row(target, Text(str(value)), Text(action.reason, style="dim"))
+    return table
+
+
+def no_gpu_text(causes: tuple[Cause, ...], not_applied: tuple[str, ...]) -> Text:
+    """Why no GPU is used, and what to do."""
+    text = Text("No GPU is used; training runs on the CPU.", style="bold")
+    for cause in causes:
+        text.append(f"\n{cause}", style="not bold")
+    if not_applied:
+        text.append(
+            f"\nWithout a GPU these do nothing: {', '.join(not_applied)}.", style="not bold"
+        )
+    return text
+
+
+def _use(index: int, state: TensorFlowState) -> str:
+    limits = state.memory_limit_mib[index]
+    if limits:
+        return " + ".join(units.size(limit * 2**20) for limit in limits)
+    return "grows" if state.growth[index] else "whole"

@@ -1,0 +1,60 @@
+"""The parts' judges, with made-up measurements of a GPU: good ones, and ones that falsify."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from benchmarks.gpu.part import load_part
+
+PARTS = ("stall", "overhead", "profiles", "precision")
+FIGURES = {name: import_module(f"gpu_kit.figures.{name}") for name in PARTS}
+
+
+def verdicts(name: str, measured: dict) -> dict[str, bool | None]:
+    outcomes = load_part(name).judge(measured)
+    assert all(outcome.evidence for outcome in outcomes.values())
+    return {claim: outcome.holds for claim, outcome in outcomes.items()}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_claim_holds_for_a_good_gpu(name):
+    claims = [claim.name for claim in load_part(name).claims]
+
+    assert verdicts(name, FIGURES[name].GOOD) == dict.fromkeys(claims, True)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_claim_can_be_falsified(name):
+    assert FIGURES[name].FALSIFIED.keys() == {claim.name for claim in load_part(name).claims}
+
+
+@pytest.mark.parametrize(
+    ("name", "claim", "changes"),
+    [
+        pytest.param(name, claim, changes, id=f"{name}-{claim}-{number}")
+        for name in PARTS
+        for claim, bad in FIGURES[name].FALSIFIED.items()
+        for number, changes in enumerate(bad)
+    ],
+)
+def test_a_bad_measurement_falsifies_its_claim(name, claim, changes):
+    assert verdicts(name, FIGURES[name].GOOD | changes)[claim] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "claim", "changes"),
+    [
+        pytest.param(name, claim, changes, id=f"{name}-{claim}")
+        for name in PARTS
+        for claim, changes in FIGURES[name].UNJUDGED.items()
+    ],
+)
+def test_a_measurement_that_is_missing_or_noisy_judges_nothing(name, claim, changes):
+    assert verdicts(name, FIGURES[name].GOOD | changes)[claim] is None
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_that_was_killed_at_once_claims_nothing(name):
+    assert set(verdicts(name, {}).values()) == {None}
