@@ -12,6 +12,7 @@ has rounds to itself, so that it slows no other variant down.
 
 from __future__ import annotations
 
+import functools
 import os
 import statistics
 import sys
@@ -30,6 +31,7 @@ import keras_gpukit as gpukit
 from keras_gpukit.measuring.intervals import median_interval
 
 BATCH = 32
+SHORT_STEPS, FURTHER_EPOCHS = 20, 20
 KERAS = "keras TensorBoard(update_freq='batch')"
 
 
@@ -93,6 +95,38 @@ def compare(times: dict[str, list[float]], steps: int, known: dict) -> dict[str,
     return rows
 
 
+def around_steps(model: keras.Model, rounds: int) -> dict[str, float]:
+    """What a fit and an epoch cost beyond their steps, from short fits in turns.
+
+    Returns:
+        Medians over pairs, in milliseconds of wall time and of the training thread's processor
+        time: added to a fit of one epoch, and by each further epoch.
+    """
+    dataset, folder = build_dataset(SHORT_STEPS), tempfile.mkdtemp()
+
+    def fit(epochs: int, *, monitored: bool) -> np.ndarray:
+        callbacks = [gpukit.Monitor(folder, verbose=0)] if monitored else []
+        began_s = time.perf_counter(), time.thread_time()
+        model.fit(dataset, epochs=epochs, verbose=0, callbacks=callbacks)
+        return np.array([time.perf_counter(), time.thread_time()]) - began_s
+
+    variants = {
+        (epochs, monitored): functools.partial(fit, epochs, monitored=monitored)
+        for epochs in (1, 1 + FURTHER_EPOCHS)
+        for monitored in (False, True)
+    }
+    times = {key: np.array(each) for key, each in in_turns(variants, rounds).items()}
+    added_s = {n: times[n, True] - times[n, False] for n in (1, 1 + FURTHER_EPOCHS)}
+    fit_ms = np.median(added_s[1], axis=0) * 1e3
+    epoch_ms = np.median(added_s[1 + FURTHER_EPOCHS] - added_s[1], axis=0) / FURTHER_EPOCHS * 1e3
+    return {
+        "fit_wall_ms": fit_ms[0],
+        "fit_thread_ms": fit_ms[1],
+        "epoch_wall_ms": epoch_ms[0],
+        "epoch_thread_ms": epoch_ms[1],
+    }
+
+
 def main() -> int:
     parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=70)
@@ -141,6 +175,7 @@ def main() -> int:
         "variants": rows,
         "own_account_us": statistics.median(own_s) * 1e6,
         "once_ms": statistics.median(once_s) * 1e3,
+        "around_steps": (around := around_steps(model, arguments.rounds)),
     }
 
     print_table(
@@ -159,6 +194,10 @@ def main() -> int:
         ],
         f"Monitor's own account: {result['own_account_us']:.1f} µs a step and "
         f"{result['once_ms']:.0f} ms once",
+        f"Added to a fit of {SHORT_STEPS} steps: {around['fit_wall_ms']:.1f} ms, of which the "
+        f"training thread computes {around['fit_thread_ms']:.1f}",
+        f"Added by a further epoch: {around['epoch_wall_ms']:.2f} ms, of which the training thread "
+        f"computes {around['epoch_thread_ms']:.2f}",
     )
     if arguments.json:
         save(arguments.json, __file__, **result)
