@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import time
 import weakref
 from pathlib import Path
 
@@ -104,3 +105,54 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
     data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(3)
     small_model().fit(data, verbose=0, callbacks=[Listens(tmp_path)])
     assert errors == []  # the end of the data is none
+
+
+class RaisesIn(keras.callbacks.Callback):
+    """Raises in one of its hooks."""
+
+    def __init__(self, hook, error):
+        super().__init__()
+        setattr(self, hook, self.fail)
+        self.error = error
+
+    def fail(self, *args, **kwargs):
+        raise self.error
+
+
+@pytest.mark.parametrize("hook", ["on_epoch_begin", "on_train_batch_end", "on_test_batch_end"])
+@pytest.mark.parametrize("position", [0, 1])
+def test_an_error_of_another_callback_reaches_those_that_listen(tmp_path, hook, position):
+    errors = []
+
+    class Listens(gpukit.Throughput):
+        def begin(self, session, phase):
+            super().begin(session, phase)
+            if phase == session.phase:
+                session.on_error(errors.append)
+
+    error = RuntimeError("theirs")
+    callbacks = [Listens(tmp_path)]
+    callbacks.insert(position, RaisesIn(hook, error))
+    data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(3)
+    with pytest.raises(RuntimeError):
+        small_model().fit(data, validation_data=data, verbose=0, callbacks=callbacks)
+    assert errors == [error]
+
+
+@pytest.mark.parametrize("hook", ["on_epoch_begin", "on_epoch_end"])
+@pytest.mark.parametrize("position", [0, 1])
+def test_what_other_callbacks_do_around_epochs_is_time_of_callbacks(hook, position):
+    spent_s = []
+
+    def work(*args, **kwargs):
+        began_s = time.perf_counter()
+        time.sleep(0.2)
+        spent_s.append(time.perf_counter() - began_s)
+
+    stall = gpukit.InputStall(None)
+    callbacks = [stall]
+    callbacks.insert(position, keras.callbacks.LambdaCallback(**{hook: work}))
+    data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(4)
+    small_model().fit(data, epochs=3, verbose=0, callbacks=callbacks)
+    # No less, however slow the machine is: it is the same clock.
+    assert stall.summary.breakdown.callbacks_s >= sum(spent_s)
