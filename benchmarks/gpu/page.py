@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from benchmarks.gpu.own_process import ROOT
-from benchmarks.gpu.part import ORDER, Part, load_part
-from benchmarks.gpu.results import FOLDER, Result, load, outcomes
+from benchmarks.gpu.part import ORDER, Outcome, Part, load_part
+from benchmarks.gpu.results import FOLDER, NOT_RUN, Result, load, outcomes
 
 PAGE = "docs/gpu-evidence.md"
 LINKS = {"README.md": "docs/gpu-evidence.md", "docs/index.md": "gpu-evidence.md"}
@@ -57,7 +58,7 @@ def box(folder: Path, link: str) -> str:
         folder: Where the results are.
         link: The page, as seen from there.
     """
-    return f"> **On real GPUs:** {_summary(folder)} See [the evidence]({link}).\n"
+    return f"> **Seen on real GPUs?** {_summary(folder)} See [the evidence]({link}).\n"
 
 
 def with_box(text: str, new: str) -> str:
@@ -83,36 +84,35 @@ def documents(root: Path = ROOT, folder: Path = FOLDER) -> dict[Path, str]:
 def _summary(folder: Path) -> str:
     parts = [(load_part(name), load(folder, name)) for name in ORDER]
     verdicts = [each.holds for part in parts for each in outcomes(*part).values()]
-    if not any(verdict is not None for verdict in verdicts):
+    run = [part.name for part, result in parts if _counts(result)]
+    if not run:
         return (
-            f"Nothing has run on a GPU yet; all {len(verdicts)} claims about GPUs are unproven, "
-            "and were only tested on CPUs."
+            f"Nothing has run on a GPU yet. All {len(verdicts)} claims about GPUs are unproven; "
+            "their checks were only tried on a CPU."
         )
-    gpus = sorted({gpu["name"] for _, result in parts for gpu in _gpus(result)})
-    run = [part.name for part, result in parts if _gpus(result)]
-    missing = [name for name in ORDER if name not in run]
-    counts = (verdicts.count(True), verdicts.count(False), verdicts.count(None))
+    devices = sorted({_name(result["device"]) for _, result in parts if _counts(result)})
+    missing = ", ".join(name for name in ORDER if name not in run) or "nothing"
     return (
-        "On {}, {} claims hold, {} are falsified and {} are unproven. ".format(
-            ", ".join(gpus), *counts
-        )
-        + f"Run on a GPU: {', '.join(run)}; not yet: {', '.join(missing) or 'nothing'}."
+        f"On {' and '.join(devices)}, {verdicts.count(True)} claims hold, "
+        f"{verdicts.count(False)} are falsified, and {verdicts.count(None)} are still unproven. "
+        f"Run on a GPU: {', '.join(run)}. Not yet: {missing}."
     )
 
 
-def _gpus(result: Result | None) -> list[dict[str, str]]:
-    if result is None or result["device"]["kind"] != "gpu":
-        return []
-    return list(result["device"]["gpus"])
+def _counts(result: Result | None) -> bool:
+    return result is not None and result["device"]["kind"] == "gpu" and not result["small"]
+
+
+def _name(device: dict[str, Any]) -> str:
+    return ", ".join(gpu["name"] for gpu in device["gpus"]) or "a GPU that NVML does not show"
 
 
 def _section(part: Part, result: Result | None) -> str:
     judged = outcomes(part, result)
-    rows = [
-        f"| {_cell(claim.expected)} | {_cell(claim.falsified_by)} "
-        f"| {VERDICTS[judged[claim.name].holds]}: {_cell(judged[claim.name].evidence)} |"
-        for claim in part.claims
-    ]
+    rows = []
+    for claim in part.claims:
+        expected, falsified_by = _cell(claim.expected), _cell(claim.falsified_by)
+        rows.append(f"| {expected} | {falsified_by} | {_verdict(judged[claim.name])} |")
     return "\n".join(
         [
             f"## {part.name.capitalize()}",
@@ -127,15 +127,20 @@ def _section(part: Part, result: Result | None) -> str:
     )
 
 
+def _verdict(outcome: Outcome) -> str:
+    if outcome.holds is None and outcome.evidence in NOT_RUN:
+        return VERDICTS[None]  # the section says why
+    return f"{VERDICTS[outcome.holds]}: {_cell(outcome.evidence)}"
+
+
 def _circumstances(result: Result | None) -> str:
-    if not _gpus(result):
+    if not _counts(result):
         return "Not run on a GPU yet."
     assert result is not None
     device = result["device"]
     return (
-        f"Run on {result['date'][:10]} on {', '.join(gpu['name'] for gpu in device['gpus'])}, "
-        f"driver {device['driver']}, CUDA {device['cuda']}, "
-        f"TensorFlow {device['versions']['tensorflow']}, "
+        f"Run on {result['date'][:10]} on {_name(device)}, driver {device['driver']}, "
+        f"CUDA {device['cuda']}, TensorFlow {device['versions']['tensorflow']}, "
         f"Keras {device['versions']['keras']}; {result['status']} "
         f"after {result.get('took_s', 0):.0f} s (code {result['code']})."
     )

@@ -15,6 +15,13 @@ from benchmarks.results_file import installed_versions, machine
 
 FOLDER = ROOT / "benchmarks" / "results" / "gpu"
 
+NOT_RUN = (
+    "it has not run on a GPU",
+    "it ran on a CPU, which proves nothing about a GPU",
+    "it ran in small, which is too short to judge",
+)
+"""Why a part's claims are not judged at all."""
+
 Result = dict[str, Any]
 """`part`, `status` ("complete", "killed", "failed", or "running" if the machine was cut off),
 `date`, `took_s`, `small`, `device`, `code`, `measured`, `outcomes` and, if it failed,
@@ -68,12 +75,13 @@ def save(folder: Path, result: Result) -> None:
 
 def outcomes(part: Part, result: Result | None) -> dict[str, Outcome]:
     """Judges a result with the judge of today."""
+    absent, on_cpu, in_small = NOT_RUN
     if result is None:
-        return part.unjudged("it has not run on a GPU")
+        return part.unjudged(absent)
     if result["device"]["kind"] != "gpu":
-        return part.unjudged("it ran on a CPU, which proves nothing about a GPU")
+        return part.unjudged(on_cpu)
     if result["small"]:
-        return part.unjudged("it ran in small, which is too short to judge")
+        return part.unjudged(in_small)
     return part.unjudged("it was not measured") | part.judge(result["measured"])
 
 

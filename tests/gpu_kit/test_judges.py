@@ -6,9 +6,9 @@ from importlib import import_module
 
 import pytest
 
-from benchmarks.gpu.part import load_part
+from benchmarks.gpu.part import ORDER, load_part
 
-PARTS = ("stall", "overhead", "profiles", "precision")
+PARTS = ORDER
 FIGURES = {name: import_module(f"gpu_kit.figures.{name}") for name in PARTS}
 
 

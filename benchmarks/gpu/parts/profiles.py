@@ -62,7 +62,7 @@ def judge_cost(row: dict[str, Any]) -> Outcome:
     profiler_ms = statistics.median(row["profiler_ms"])
     return Outcome(
         profiler_ms <= by_hand_ms,
-        f"A capture with `Profiler` blocks training for {profiler_ms:.1f} ms, by hand for "
+        f"A capture with `Profiler` delays training by {profiler_ms:.1f} ms, by hand by "
         f"{by_hand_ms:.1f} ms; the first of a process for {sum(row['first_by_hand_ms']):.0f} ms.",
     )
 
@@ -168,7 +168,7 @@ PART = Part(
     claims=(
         Claim(
             "cost",
-            "`Profiler` blocks training no longer than TensorFlow's own start and stop",
+            "`Profiler` delays training no longer than TensorFlow's own start and stop",
             "a longer median of five captures",
         ),
         Claim(

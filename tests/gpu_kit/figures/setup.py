@@ -1,0 +1,59 @@
+"""Cases on one GPU of 16 GiB, with sizes in units of 1 GiB; made up."""
+
+GIB = 2**30
+GPU = {"name": "GPU", "compute_capability": [8, 0], "total_bytes": 16 * GIB}
+SMALLER = {"1": True, "1.5": True, "3": True}
+
+
+def case(added: float, **changes) -> dict:
+    return {
+        "warnings": [],
+        "uuids": ["GPU-1"],
+        "logical_gpus": 1,
+        "device_of_result": "/device:GPU:0",
+        "added_bytes": {"GPU-1": int(added * GIB)},
+        "gpus": {"GPU-1": GPU},
+        "dtype_policy": "mixed_bfloat16",
+        "threads": 20,
+        "fits": [SMALLER],
+        "allocator": "GPU_0_bfc",
+        "unit": GIB,
+    } | changes
+
+
+def limit(added: float = 2.8, *, larger: bool = False) -> dict:
+    return case(added, fits=[{"1": True, "1.5": True, "3": larger}])
+
+
+def logical(*fits: bool) -> dict:
+    return case(3.8, logical_gpus=len(fits), fits=[{"1": True, "1.5": each} for each in fits])
+
+
+HIDDEN = {"uuids": [], "logical_gpus": 0, "device_of_result": "/device:CPU:0"}
+DOCTOR = {"exit_code": 0, "said": "550.1", "driver": "550.1"}
+TWO_GPUS = {"gpus": {"GPU-0": GPU, "GPU-1": GPU}, "added_bytes": {"GPU-0": GIB, "GPU-1": 0}}
+GOOD = {
+    "growth": case(0.8),
+    "logical": logical(False, True),
+    "all": case(15.5),
+    "limit": limit(),
+    "hidden": case(0, **HIDDEN),
+    "uuid": case(0.8),
+    "async": case(0.8, allocator="gpu_async_0"),
+    "threads": case(0.8, threads=26),
+    "doctor": DOCTOR,
+}
+FALSIFIED = {
+    "growth": [{"growth": case(15.5)}],
+    "all": [{"all": case(0.8)}],
+    "limit": [{"limit": limit(15.5)}, {"limit": limit(1.0)}, {"limit": limit(larger=True)}],
+    "logical": [{"logical": logical(True)}, {"logical": logical(True, True)}],
+    "hidden": [{"hidden": case(0.5, **HIDDEN)}, {"hidden": case(0)}],
+    "uuid": [{"uuid": case(0.8, **TWO_GPUS)}, {"uuid": case(0.8, uuids=["GPU-2"])}],
+    "allocator": [{"async": case(0.8)}, {"async": case(0.8, allocator=None)}],
+    "threads": [{"threads": case(0.8)}],
+    "precision": [{"growth": case(0.8, dtype_policy="float32")}],
+    "as_asked": [{"all": case(15.5, warnings=["TensorFlow does not have it."])}],
+    "doctor": [{"doctor": DOCTOR | {"exit_code": 1}}, {"doctor": DOCTOR | {"said": "1.0"}}],
+}
+UNJUDGED = {"growth": {"growth": {"error": "it failed"}}}

@@ -1,0 +1,82 @@
+"""The page of the evidence, and the boxes that sum it up."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.gpu.page import box, documents, page, with_box
+from benchmarks.gpu.part import load_part
+from benchmarks.gpu.results import save
+
+
+def result(part, measured, kind="gpu", small=False):
+    return {
+        "part": part,
+        "status": "killed",
+        "date": "2026-01-31T10:00:00+00:00",
+        "took_s": 60.0,
+        "small": small,
+        "code": "abc",
+        "device": {
+            "kind": kind,
+            "gpus": [{"name": "NVIDIA Test"}] if kind == "gpu" else [],
+            "driver": "550.1",
+            "cuda": "12.5.1",
+            "versions": {"tensorflow": "2.21.0", "keras": "3.15.1"},
+        },
+        "measured": measured,
+    }
+
+
+DOCTOR = {"doctor": {"exit_code": 0, "said": "550.1", "driver": "550.1"}}
+
+
+def test_page_and_boxes_are_up_to_date():
+    stale = [path.name for path, text in documents().items() if path.read_text() != text]
+
+    assert not stale, "run: python -m benchmarks.gpu.page"
+
+
+@pytest.mark.parametrize("circumstances", [{"kind": "cpu"}, {"small": True}])
+def test_without_a_run_on_a_gpu_everything_is_unproven(tmp_path, circumstances):
+    save(tmp_path, result("setup", DOCTOR, **circumstances))
+
+    assert "Nothing has run on a GPU yet" in box(tmp_path, "there.md")
+    written = page(tmp_path)
+    assert "| holds" not in written
+    for claim in load_part("setup").claims:
+        assert f"| {claim.expected} | {claim.falsified_by} | unproven |" in written
+
+
+def test_a_run_on_a_gpu_says_on_what_and_what_is_still_unproven(tmp_path):
+    wrong = DOCTOR["doctor"] | {"exit_code": 1}
+    save(tmp_path, result("setup", {"doctor": wrong}))
+    assert "0 claims hold, 1 are falsified" in box(tmp_path, "there.md")
+    assert "| **falsified**: Exit code 1" in page(tmp_path)
+
+    save(tmp_path, result("setup", DOCTOR))
+    summary, written = box(tmp_path, "there.md"), page(tmp_path)
+    assert "On NVIDIA Test, 1 claims hold, 0 are falsified" in summary
+    assert "Run on a GPU: setup. Not yet: stall," in summary
+    assert "[the evidence](there.md)" in summary
+    assert "Run on 2026-01-31 on NVIDIA Test, driver 550.1, CUDA 12.5.1" in written
+    assert "killed after 60 s" in written
+    assert "| holds: Exit code 0" in written
+    assert "| unproven: growth was not measured |" in written
+
+
+def test_old_measurements_are_judged_by_the_judge_of_today(tmp_path):
+    old = result("setup", DOCTOR) | {"outcomes": {"doctor": {"holds": False, "evidence": "old"}}}
+    (tmp_path / "setup.json").write_text(json.dumps(old))
+
+    assert "| holds: Exit code 0" in page(tmp_path)
+
+
+def test_a_box_replaces_what_is_between_its_markers():
+    text = "before\n<!-- GPU evidence -->\nold\n<!-- /GPU evidence -->\nafter\n"
+
+    assert with_box(text, "new\n") == text.replace("old", "new")
+    with pytest.raises(ValueError, match=r"one pair of markers. Received: 0 pairs"):
+        with_box("no markers", "new")
