@@ -47,7 +47,7 @@ def replace(dataset: Dataset, changes: Mapping[int, Change]) -> Dataset:
     return _rebuilt(dataset, made)
 
 
-def anew(dataset: Dataset) -> Dataset:
+def rebuilt(dataset: Dataset) -> Dataset:
     """The same pipeline as another object, so that reading it moves no shuffle of the first on."""
 
     def made(stage: Dataset, before: list[Dataset], after: list[Dataset]) -> Dataset:

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from keras_gpukit.records.report import Band, Course
+from keras_gpukit.records.report import Band, TimeSeries
 
 MOST_POINTS = 800
 """About what a screen is wide."""
@@ -58,12 +58,12 @@ class Bins:
         if self._readings % self._per_point == 0 or len(self._waiting) == _MOST_WAITING:
             self._fold()
 
-    def course(self) -> Course | None:
+    def series(self) -> TimeSeries | None:
         """Returns the points, in order; None where there are none."""
         self._fold()
         if not self._points:
             return None
-        return Course(
+        return TimeSeries(
             time_s=tuple(round(point.time_s, 3) for point in self._points),
             step=tuple(point.step for point in self._points),
             readings=self._readings,

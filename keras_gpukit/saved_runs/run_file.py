@@ -35,7 +35,7 @@ class RunFile:
     def __init__(self, path: Path, name: str) -> None:
         self._path = path
         self._name = name
-        self._begin_anew()
+        self._restart()
 
     def runs(self, now_s: float) -> tuple[RunReport, ...]:
         """Reads what was added since the last call, and returns all runs, the oldest first.
@@ -51,7 +51,7 @@ class RunFile:
         running = [self._current.report(now_s)] if self._current else []
         return (*self._ended, *running)
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         self._head = b""
         self._offset = self._lines = self._begun = 0
         self._ended: deque[RunReport] = deque(maxlen=MOST_LISTED)
@@ -60,7 +60,7 @@ class RunFile:
     def _read_on(self, file: Any) -> None:
         head = file.read(_HEAD_BYTES)
         if not head.startswith(self._head) or os.fstat(file.fileno()).st_size < self._offset:
-            self._begin_anew()  # another record took its place
+            self._restart()  # another record took its place
         self._head = head
         file.seek(self._offset)
         for line, length in whole_lines(file):
@@ -108,13 +108,13 @@ class RunFile:
         self._ended.append(run)
         if len(self._ended) > MOST_DETAILED:
             older = -1 - MOST_DETAILED
-            self._ended[older] = without_courses(self._ended[older])
+            self._ended[older] = without_time_series(self._ended[older])
 
 
 class _Head(msgspec.Struct):
     schema: int
 
 
-def without_courses(run: RunReport) -> RunReport:
+def without_time_series(run: RunReport) -> RunReport:
     """What is kept of a run that is one of many."""
-    return replace(run, steps=None, host=None, gpus={}, memory={}, has_courses=False)
+    return replace(run, steps=None, host=None, gpus={}, memory={}, has_time_series=False)

@@ -10,7 +10,7 @@ from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
 from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.report import CaptureReport, Course, RunReport, State
+from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
 from keras_gpukit.records.run import RunHeader, RunSummary
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.saved_runs.bins import LARGEST, Bins
@@ -113,7 +113,7 @@ class RunLines:
         Args:
             now_s: The time, in seconds since the Unix epoch; None for a run that another followed.
         """
-        steps, host = self._steps.course(), self._host.course()
+        steps, host = self._steps.series(), self._host.series()
         gpus = _courses(self._gpus)
         return RunReport(
             name=self._name,
@@ -227,6 +227,6 @@ def _bins_of(devices: dict[str, Bins], device: str, figures: tuple[str, ...]) ->
     return devices.setdefault(device, Bins(figures))
 
 
-def _courses(devices: dict[str, Bins]) -> dict[str, Course]:
-    courses = {device: bins.course() for device, bins in devices.items()}
-    return {device: course for device, course in courses.items() if course is not None}
+def _courses(devices: dict[str, Bins]) -> dict[str, TimeSeries]:
+    series = {device: bins.series() for device, bins in devices.items()}
+    return {device: series for device, series in series.items() if series is not None}

@@ -27,7 +27,7 @@ from keras_gpukit.pipelines import functions, randomness, remaking, structure
 from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.operations import OPERATIONS
 from keras_gpukit.pipelines.randomness import impurities, varies
-from keras_gpukit.pipelines.rebuilding import anew, changeable
+from keras_gpukit.pipelines.rebuilding import changeable, rebuilt
 from keras_gpukit.pipelines.remaking import is_known
 from keras_gpukit.pipelines.structure import stages
 from keras_gpukit.records.codec import from_dict, to_dict
@@ -227,14 +227,14 @@ def changed_in_every_way(dataset, allowed, tmp_path, place):
             if kind(stage) == "Cache":
                 permission.make_room(stage)
     assert change is not None or reason
-    return anew(dataset), names
+    return rebuilt(dataset), names
 
 
 class TestSameElements:
     @pytest.mark.parametrize("name", PIPELINES)
     def test_a_pipeline_made_anew_gives_the_same_in_every_epoch(self, name):
         dataset = PIPELINES[name]()
-        assert epochs(anew(dataset)) == epochs(dataset)
+        assert epochs(rebuilt(dataset)) == epochs(dataset)
 
     @pytest.mark.parametrize("name", PIPELINES)
     def test_all_changes_together_give_the_same_in_every_epoch(self, name, tmp_path):
@@ -262,7 +262,7 @@ class TestSameElements:
     )
     def test_reading_a_copy_moves_no_order_on(self, make, tmp_path):
         dataset, same = (make().map(double).batch(4) for _ in range(2))
-        epochs(anew(dataset), 2)
+        epochs(rebuilt(dataset), 2)
         Readings(str(tmp_path), 0.01).of(dataset)()
         assert epochs(dataset) == epochs(same)
 
@@ -473,7 +473,7 @@ class TestCode:
     def test_options_of_the_users_own_keep_their_name(self):
         dataset = reordering_options()
         change = changes.more_threads(changes.parallel_maps(dataset, Allowed()).dataset, Allowed())
-        lines = code(dataset, anew(change.dataset))
+        lines = code(dataset, rebuilt(change.dataset))
         assert ".with_options(options)\n" in lines
         assert ".with_options(tuning_options)" in lines
         assert all(line.startswith("tuning_options") for line in change.lines)

@@ -183,7 +183,7 @@ def test_epochs_over_one_endless_pipeline_go_on_being_measured():
 
 
 def test_an_endless_python_pipeline_without_autotuning_is_not_begun_anew():
-    # Made anew in the second epoch, it would give its first elements again.
+    # Made rebuilt in the second epoch, it would give its first elements again.
     seen = []
 
     class Counts(SlowPyDataset):

@@ -80,7 +80,7 @@ def spent(wall_s=100.0, steps=1000, start=None, **parts):
     return run(input=record, throughput=throughput(0.01, steps))
 
 
-def course(*stalls):
+def series(*stalls):
     return run(
         input=InputRecord("fit", time_series=tuple(TimeSeriesPoint(1, 10, 1.0, s) for s in stalls))
     )
@@ -91,7 +91,7 @@ def changed(summary, **record):
 
 
 def replaced_waits(summary, wait_s):
-    """A course whose stalls are of tiny waits."""
+    """A series whose stalls are of tiny waits."""
     points = (
         replace(p, wait_s=wait_s * p.wait_s, duration_s=1.0) for p in summary.input.time_series
     )
@@ -175,7 +175,7 @@ FIRES = [
     (
         "input-slows-down",
         "warning",
-        course(*[0.1] * 8, *[0.31] * 2),
+        series(*[0.1] * 8, *[0.31] * 2),
         Figure("in the end", 31.0, "%"),
     ),
     (
@@ -304,9 +304,9 @@ QUIET = [
     ("input-bound", run(input=replace(stall(0.5), wait_s=0.00024))),
     ("input-bound", run(input=stall(0.099, "upper bound"))),
     ("input-bound", run(input=stall(0.149, "sampled"))),
-    ("input-slows-down", course(*[0.1] * 8, *[0.29] * 2)),
+    ("input-slows-down", series(*[0.1] * 8, *[0.29] * 2)),
     ("slow-epoch-start", spent(epoch_start_s=90.0, start=QUICKER)),
-    ("input-slows-down", replaced_waits(course(*[0.0] * 8, *[1.0] * 2), 0.0024)),
+    ("input-slows-down", replaced_waits(series(*[0.0] * 8, *[1.0] * 2), 0.0024)),
     ("slow-callbacks", spent(callbacks_s=10.24)),
     ("long-validation", spent(validation_s=29.9)),
     ("cpu-fallback", run((A100,), operations=placed("host memory"))),
@@ -338,9 +338,9 @@ ABSTAINS = [
     ("input-bound", run(input=stall(0.9, steps=9)), "at least 10 steps"),
     ("input-bound", run(input=stall(0.9, "upper bound")), "upper bound"),
     ("input-bound", run(input=stall(0.9, "upper bound", buffered_batches=1.5)), "upper bound"),
-    ("input-slows-down", course(*[0.0] * 5, *[1.0] * 4), "10 samples"),
-    ("input-slows-down", of_steps(course(*[0.0] * 8, *[1.0] * 2), 4), "10 steps"),
-    ("input-slows-down", bounded(course(*[0.0] * 8, *[1.0] * 2)), "known input wait"),
+    ("input-slows-down", series(*[0.0] * 5, *[1.0] * 4), "10 samples"),
+    ("input-slows-down", of_steps(series(*[0.0] * 8, *[1.0] * 2), 4), "10 steps"),
+    ("input-slows-down", bounded(series(*[0.0] * 8, *[1.0] * 2)), "known input wait"),
     ("slow-epoch-start", spent(epoch_start_s=90.0), "after the first"),
     ("slow-epoch-start", spent(4.9, epoch_start_s=4.0, start=SHUFFLES), "5 s"),
     ("slow-callbacks", spent(4.9, callbacks_s=4.0), "5 s"),

@@ -11,13 +11,13 @@ from keras_gpukit.experiments.tuning.advice import advice
 from keras_gpukit.experiments.tuning.as_code import code
 from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission
-from keras_gpukit.experiments.tuning.reading import Readings, made_anew
+from keras_gpukit.experiments.tuning.reading import Readings, rebuilt_stages
 from keras_gpukit.experiments.tuning.trials import Attempt, Decide, Trials, small_gain
 from keras_gpukit.measuring.rounds import Read
 from keras_gpukit.measuring.untouched import put_back
 from keras_gpukit.pipelines.functions import variables as variables_of
 from keras_gpukit.pipelines.kinds import kind
-from keras_gpukit.pipelines.rebuilding import anew, changeable
+from keras_gpukit.pipelines.rebuilding import changeable, rebuilt
 from keras_gpukit.pipelines.remaking import draws_orders
 from keras_gpukit.pipelines.structure import Dataset, cache_file, stages
 from keras_gpukit.records.tuning import Trial
@@ -107,7 +107,7 @@ class PipelineTuning:
         self._try_together(trials)
         if self._best is self._dataset:
             return self._dataset
-        tuned = anew(self._best)
+        tuned = rebuilt(self._best)
         for name, value in vars(self._dataset).items():
             if not name.startswith("_"):  # such as Keras' `class_names`
                 setattr(tuned, name, value)
@@ -131,7 +131,7 @@ class PipelineTuning:
     def advice(self, tuned: Dataset) -> list[str]:
         """What to change by hand, and what reading could not leave as it was."""
         lines = advice(tuned, trust_python=self._allowed.trust_python)
-        copied = {id(stage) for stage in made_anew(self._dataset)}
+        copied = {id(stage) for stage in rebuilt_stages(self._dataset)}
         if any(id(stage) not in copied and draws_orders(stage) for stage in stages(self._dataset)):
             lines.append(
                 "A seeded shuffle or random numbers come before a stage of unknown kind: tuning "

@@ -133,13 +133,13 @@ class Readings:
         return self._caches[id(stage)][1]
 
 
-def made_anew(dataset: Dataset) -> Iterator[Dataset]:
+def rebuilt_stages(dataset: Dataset) -> Iterator[Dataset]:
     """The stages of which reading uses a copy, so that they stay where they are."""
     for stage in changeable(dataset):
         yield stage
         if kind(stage) == "Cache":
             for below in inputs(stage):
-                yield from made_anew(below)
+                yield from rebuilt_stages(below)
 
 
 def rate(fetch: Callable[[], Any], read_s: float, consumer_s: float = 0.0) -> float:
