@@ -1,6 +1,6 @@
-"""Interrupts a watched `fit` at many lines of this package, and checks that the next is as new.
+"""Interrupts a monitored `fit` at many lines of this package, and checks that the next is as new.
 
-Usage: python benchmarks/interrupts.py [--every 7] [--first 0]
+    python benchmarks/interrupts.py --json benchmarks/results/interrupts.json
 
 Each trial raises `KeyboardInterrupt` at one executed line of the package on the training thread,
 as Ctrl-C does, and then runs the same model and callbacks again. Prints what was left behind: a
@@ -10,7 +10,6 @@ is 1 if there was any.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import sys
@@ -25,6 +24,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+from harness import argument_parser
+from results_file import save
 
 import keras_gpukit as gpukit
 from keras_gpukit.watching import open_session
@@ -143,21 +144,22 @@ class Trials:
 
 def main() -> int:
     """Runs the trials."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--every", type=int, default=7, help="one trial at so many lines")
     parser.add_argument("--first", type=int, default=0, help="the first line")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as log_dir:
         trials = Trials(Path(log_dir))
         lines = range(arguments.first, trials.lines, arguments.every)
-        bad = 0
+        bad: dict[int, list[str]] = {}
         for line in lines:
-            left = list(trials.left_behind(line))
-            bad += bool(left)
-            for each in left:
-                print(f"line {line} of {trials.lines}, {each}", flush=True)
-    print(f"{bad} of {len(lines)} interrupts left something behind")
-    return int(bad > 0)
+            if left := list(trials.left_behind(line)):
+                bad[line] = left
+                print(f"line {line} of {trials.lines}: {'; '.join(left)}", flush=True)
+    print(f"{len(bad)} of {len(lines)} interrupts left something behind")
+    if arguments.json:
+        save(arguments.json, __file__, lines=trials.lines, interrupts=len(lines), left_behind=bad)
+    return int(bool(bad))
 
 
 if __name__ == "__main__":

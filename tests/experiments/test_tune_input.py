@@ -588,7 +588,7 @@ class TestTuneInput:
         assert max(most) == 1
 
     def test_without_a_terminal_nothing_is_cached(self):
-        tuned = tune_input(slow_dataset(), seconds=6, trust_python=True, **QUIETLY)
+        tuned = tune_input(slow_dataset(), seconds=15, trust_python=True, **QUIETLY)
         trial = next(each for each in tuned.trials if each.change == "cache-memory")
         assert trial.gain > 2
         assert not trial.kept
@@ -597,7 +597,7 @@ class TestTuneInput:
 
     def test_a_cache_on_disk_goes_with_its_dataset(self, tmp_path, monkeypatch):
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        tuned = tune_input(slow_dataset(), seconds=6, cache="disk", trust_python=True, **QUIETLY)
+        tuned = tune_input(slow_dataset(), seconds=15, cache="disk", trust_python=True, **QUIETLY)
         assert any(trial.change == "cache-disk" and trial.kept for trial in tuned.trials)
         assert [len(epoch) for epoch in epochs(tuned.dataset, 2)] == [100, 100]
         assert len(list(tmp_path.glob("keras_gpukit-cache-*/*"))) > 0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import time
 import weakref
-from pathlib import Path
 
+import interrupts
 import keras
 import numpy as np
 import pytest
@@ -17,23 +16,14 @@ import keras_gpukit as gpukit
 from keras_gpukit.watching.step_count import steps_so_far, updates_so_far
 
 
-def _interrupts():
-    path = Path(__file__).parents[2] / "benchmarks" / "interrupts.py"
-    specification = importlib.util.spec_from_file_location("interrupts", path)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
 def test_after_an_interrupt_at_any_line_the_next_fit_is_as_new(tmp_path):
-    trials = _interrupts().Trials(tmp_path)
-    lines = range(5, trials.lines, trials.lines // 24)
+    trials = interrupts.Trials(tmp_path)
+    lines = range(5, trials.lines, trials.lines // 12)
     assert [left for line in lines for left in trials.left_behind(line)] == []
 
 
 def test_an_interrupt_between_wrapping_and_noting_it_is_undone(tmp_path):
     # The lines in which a step function is wrapped and restored, each of them.
-    interrupts = _interrupts()
     trials = interrupts.Trials(tmp_path)
     lines = trials.lines_in("replaced_attribute.py", ("replace", "restore"))
     assert len(lines) > 10
