@@ -16,7 +16,7 @@ State = Literal["completed", "interrupted", "running", "unfinished"]
 
 @dataclass(frozen=True)
 class Band:
-    """One figure over the points of a course. A point without a reading of it has None.
+    """One figure over the points of a series. A point without a reading of it has None.
 
     Attributes:
         mean: Of the readings in each point.
@@ -52,7 +52,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Course:
+class ReadingSeries:
     """Readings of one kind over a run; where there are many, neighbours make one point.
 
     Attributes:
@@ -109,7 +109,7 @@ class RunReport:
         memory: By device, fields of `DeviceMemory`.
         captures: Profiles, the oldest first.
         worker: Which process of a cluster wrote it; None outside one.
-        has_courses: False where only the summary was kept, the run being one of many.
+        has_time_series: False where only the summary was kept, the run being one of many.
         notes: What could not be read, in words.
     """
 
@@ -119,13 +119,13 @@ class RunReport:
     began_s: float | None = None
     ended_s: float | None = None
     summary: RunSummary = field(default_factory=lambda: RunSummary(Environment({})))
-    steps: Course | None = None
-    host: Course | None = None
-    gpus: dict[str, Course] = field(default_factory=dict)
-    memory: dict[str, Course] = field(default_factory=dict)
+    steps: ReadingSeries | None = None
+    host: ReadingSeries | None = None
+    gpus: dict[str, ReadingSeries] = field(default_factory=dict)
+    memory: dict[str, ReadingSeries] = field(default_factory=dict)
     captures: tuple[CaptureReport, ...] = ()
     worker: Worker | None = None
-    has_courses: bool = True
+    has_time_series: bool = True
     notes: tuple[str, ...] = ()
 
 

@@ -12,7 +12,12 @@ from keras_gpukit.records.names import FOLDER, RUN_FILE, RUN_FILE_OF_ANY
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.search import MOST_FOLDERS, find_run_files
 from keras_gpukit.saved_runs.captures import Captures
-from keras_gpukit.saved_runs.run_file import MOST_DETAILED, MOST_LISTED, RunFile, without_courses
+from keras_gpukit.saved_runs.run_file import (
+    MOST_DETAILED,
+    MOST_LISTED,
+    RunFile,
+    without_time_series,
+)
 from keras_gpukit.version import __version__
 
 MOST_FILES = 50
@@ -71,7 +76,7 @@ class LogFolder:
             made_s=now_s,
             version=__version__,
             runs=tuple(
-                run if position < MOST_DETAILED else without_courses(run)
+                run if position < MOST_DETAILED else without_time_series(run)
                 for position, run in enumerate(runs[:MOST_LISTED])
             ),
             captures=tuple(captures.values()),

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
 from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.report import RunReport
-from keras_gpukit.saved_runs.lines import whole_lines
 from keras_gpukit.saved_runs.run_lines import Line, RunLines
 
 MOST_DETAILED = 4
 """Runs of which everything is kept; of those before them, the summary."""
 MOST_LISTED = 100
+LONGEST_BYTES = 4 * 2**20
+"""A longer line is none of ours: a summary of a large model has a hundredth of it."""
 _HEAD_BYTES = 64
 """A record starts with its time, within these."""
 
@@ -63,7 +65,7 @@ class RunFile:
             self._begin_anew()  # another record took its place
         self._head = head
         file.seek(self._offset)
-        for line, length in whole_lines(file):
+        for line, length in _whole_lines(file):
             self._offset += length
             self._lines += 1
             self._take(line)
@@ -108,13 +110,34 @@ class RunFile:
         self._ended.append(run)
         if len(self._ended) > MOST_DETAILED:
             older = -1 - MOST_DETAILED
-            self._ended[older] = without_courses(self._ended[older])
+            self._ended[older] = without_time_series(self._ended[older])
 
 
 class _Head(msgspec.Struct):
     schema: int
 
 
-def without_courses(run: RunReport) -> RunReport:
+def without_time_series(run: RunReport) -> RunReport:
     """What is kept of a run that is one of many."""
-    return replace(run, steps=None, host=None, gpus={}, memory={}, has_courses=False)
+    return replace(run, steps=None, host=None, gpus={}, memory={}, has_time_series=False)
+
+
+def _whole_lines(file: BinaryIO) -> Iterator[tuple[bytes | None, int]]:
+    """Reads on to the last line that is complete.
+
+    Args:
+        file: Open for reading.
+
+    Yields:
+        A line, or None for one that is too long to be one of ours; and its length in bytes.
+    """
+    while line := file.readline(LONGEST_BYTES):
+        if line.endswith(b"\n"):
+            yield line, len(line)
+            continue
+        length = len(line)
+        while line and not line.endswith(b"\n"):
+            line = file.readline(LONGEST_BYTES)
+            length += len(line)
+        if line:
+            yield None, length

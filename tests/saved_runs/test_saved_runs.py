@@ -18,9 +18,8 @@ from keras_gpukit.records.report import Report
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports.html import render
 from keras_gpukit.saved_runs import LogFolder, load_report
-from keras_gpukit.saved_runs.bins import MOST_POINTS, Bins
-from keras_gpukit.saved_runs.lines import LONGEST_BYTES
-from keras_gpukit.saved_runs.run_file import MOST_DETAILED, MOST_LISTED, RunFile
+from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
+from keras_gpukit.saved_runs.run_file import LONGEST_BYTES, MOST_DETAILED, MOST_LISTED, RunFile
 
 
 def only_run(path):
@@ -100,15 +99,15 @@ def test_where_there_is_no_run_that_is_said(tmp_path):
 def test_each_point_of_a_long_run_has_the_lowest_and_highest_in_it():
     luck = random.Random(7)
     values = [luck.random() for _ in range(100_000)]
-    bins = Bins(("value",))
+    points = Downsampler(("value",))
     for number, value in enumerate(values, start=1):
-        bins.add(float(number), number, (value,))
-    course = bins.course()
-    band, size = course.figures["value"], course.readings_per_point
+        points.add(float(number), number, (value,))
+    series = points.time_series()
+    band, size = series.figures["value"], series.readings_per_point
     stretches = [values[begin : begin + size] for begin in range(0, len(values), size)]
     assert MOST_POINTS / 2 <= len(stretches) <= MOST_POINTS
-    assert (course.readings, course.time_s[-1], course.step[-1]) == (100_000, 100_000.0, 100_000)
-    assert course.step[0] == size
+    assert (series.readings, series.time_s[-1], series.step[-1]) == (100_000, 100_000.0, 100_000)
+    assert series.step[0] == size
     assert band.low == pytest.approx([min(stretch) for stretch in stretches], rel=1e-5)
     assert band.high == pytest.approx([max(stretch) for stretch in stretches], rel=1e-5)
     means = [sum(stretch) / len(stretch) for stretch in stretches]
@@ -118,21 +117,21 @@ def test_each_point_of_a_long_run_has_the_lowest_and_highest_in_it():
 
 
 def test_means_are_weighted_and_gaps_stay_gaps():
-    bins = Bins(("value",), most_points=2)
+    points = Downsampler(("value",), most_points=2)
     for value, weight in ((1.0, 1.0), (4.0, 3.0), (None, 5.0), (None, 5.0)):
-        bins.add(1.0, None, (value,), (weight,))
-    band = bins.course().figures["value"]
+        points.add(1.0, None, (value,), (weight,))
+    band = points.time_series().figures["value"]
     assert band.mean == (3.25, None)
     assert (band.low, band.high, band.weight) == ((1.0, None), (4.0, None), (4.0, 0.0))
-    assert bins.course() == bins.course()
+    assert points.time_series() == points.time_series()
 
 
 def test_memory_does_not_grow_with_the_run(tmp_path):
     def peak_bytes(windows: int) -> int:
-        bins = Bins(("one", "other"))
+        points = Downsampler(("one", "other"))
         tracemalloc.start()
         for number in range(windows):
-            bins.add(float(number), number, (0.5, 2.0))
+            points.add(float(number), number, (0.5, 2.0))
         highest = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return highest
@@ -162,10 +161,10 @@ def test_of_many_runs_the_newest_are_told_in_full(tmp_path):
     for number in range(total):
         write_lines(tmp_path, run_lines(2, began_s=BEGAN_S + 100 * number))
     in_file = RunFile(tmp_path / "gpukit" / "run.jsonl", "logs").runs(time.time())
-    assert sum(run.has_courses for run in in_file) <= MOST_DETAILED + 1
+    assert sum(run.has_time_series for run in in_file) <= MOST_DETAILED + 1
     report = load_report(tmp_path)
     assert len(report.runs) == MOST_LISTED
-    detailed = [run for run in report.runs if run.has_courses]
+    detailed = [run for run in report.runs if run.has_time_series]
     assert detailed == list(report.runs[:MOST_DETAILED])
     assert all(run.steps for run in detailed)
     assert report.runs[-1].steps is None

@@ -27,19 +27,19 @@ def device_memory_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
     """What TensorFlow's allocators hold, what whole GPUs hold, and the limits."""
     lines: list[Line] = []
     limits: list[Line] = []
-    for device, course in run.memory.items():
-        lines.append(Line(f"{device} in use", course, "current_bytes"))
-        lines.append(Line(f"{device} peak so far", course, "peak_bytes"))
-        limits.append(Line(f"{device} limit", course, "limit_bytes"))
-    for index, course in run.gpus.items():
-        lines.append(Line(f"GPU {index}, all processes", course, "memory_used_bytes"))
-        limits.append(Line(f"GPU {index}, total", course, "memory_total_bytes"))
+    for device, series in run.memory.items():
+        lines.append(Line(f"{device} in use", series, "current_bytes"))
+        lines.append(Line(f"{device} peak so far", series, "peak_bytes"))
+        limits.append(Line(f"{device} limit", series, "limit_bytes"))
+    for index, series in run.gpus.items():
+        lines.append(Line(f"GPU {index}, all processes", series, "memory_used_bytes"))
+        limits.append(Line(f"GPU {index}, total", series, "memory_total_bytes"))
     record = run.summary.memory
     because = (record and record.unknown_because) or NO_READINGS
     words = [
-        f"{device}: at most {units.size(course.figures['peak_bytes'].highest or 0)}"
-        f"{_of_limit(course.figures['limit_bytes'])} in use"
-        for device, course in run.memory.items()
+        f"{device}: at most {units.size(series.figures['peak_bytes'].highest or 0)}"
+        f"{_of_limit(series.figures['limit_bytes'])} in use"
+        for device, series in run.memory.items()
     ]
     return _memory(_DEVICES, lines, limits, time, "; ".join(words), because)
 
@@ -84,7 +84,7 @@ def _memory(
 def _limit(line: Line, time: TimeAxis, size: float, unit: str) -> Any:
     from plotly import graph_objects as go
 
-    places = time.places(line.course)
+    places = time.places(line.series)
     return go.Scatter(
         x=[places[0], places[-1]],
         y=scaled([line.band.highest] * 2, size),

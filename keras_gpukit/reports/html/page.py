@@ -72,7 +72,7 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
     sections = [
         _section(f"run-{place}", run, _run_pictures(run))
         for place, run in enumerate(report.runs, start=1)
-        if run.has_courses
+        if run.has_time_series
     ]
     if report.captures or not report.runs:
         sections.append(_section("captures", None, _capture_pictures(report.captures)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keras_gpukit.records.report import Band, Course
+from keras_gpukit.records.report import Band, ReadingSeries
 from keras_gpukit.reports.html.picture import DASHES, PALETTE, Table, label
 from keras_gpukit.reports.html.time_axis import TimeAxis
 
@@ -18,13 +18,13 @@ class Line:
     """One line of a chart: a figure over time."""
 
     name: str
-    course: Course
+    series: ReadingSeries
     figure: str
 
     @property
     def band(self) -> Band:
         """Its values."""
-        return self.course.figures[self.figure]
+        return self.series.figures[self.figure]
 
     @property
     def is_known(self) -> bool:
@@ -34,16 +34,16 @@ class Line:
 
 def are_enough(lines: Sequence[Line]) -> bool:
     """Whether any of them has two points or more."""
-    return any(len(line.course.time_s) > 1 for line in lines)
+    return any(len(line.series.time_s) > 1 for line in lines)
 
 
 def traces_of(line: Line, place: int, time: TimeAxis, size: float, unit: str) -> Iterator[Any]:
     """The mean as a line, with a band from lowest to highest where they differ."""
     from plotly import graph_objects as go
 
-    name, band, places = line.name, line.band, time.places(line.course)
+    name, band, places = line.name, line.band, time.places(line.series)
     color, dash = PALETTE[place % len(PALETTE)], DASHES[place % len(DASHES)]
-    if line.course.readings_per_point > 1:
+    if line.series.readings_per_point > 1:
         edge = {"width": 0, "color": color}
         common = {
             "x": places,
@@ -74,18 +74,18 @@ def traces_of(line: Line, place: int, time: TimeAxis, size: float, unit: str) ->
 
 def table_of(lines: Sequence[Line], time: TimeAxis, size: float, unit: str) -> Table:
     """The figures with the first line's times."""
-    course = lines[0].course
+    series = lines[0].series
     figures = [
-        (f"{line.name} ({unit})", line.figure, 1 / size) for line in lines if line.course is course
+        (f"{line.name} ({unit})", line.figure, 1 / size) for line in lines if line.series is series
     ]
-    return time.table(course, figures)
+    return time.table(series, figures)
 
 
 def tables_of_others(
     lines: Sequence[Line], time: TimeAxis, size: float, unit: str
 ) -> tuple[tuple[str, Table], ...]:
     """The figures that were read at other times."""
-    others = [line for line in lines if line.course is not lines[0].course]
+    others = [line for line in lines if line.series is not lines[0].series]
     if not others:
         return ()
     table = table_of(others, time, size, unit)

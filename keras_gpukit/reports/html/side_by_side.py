@@ -93,14 +93,14 @@ def _overlaid(
     ]
     if len(drawn) < 2:
         return Unknown(title, "fewer than two of the newest runs have it over time")
-    longest_s = max(course.time_s[-1] - (run.began_s or 0.0) for run, course in drawn)
+    longest_s = max(series.time_s[-1] - (run.began_s or 0.0) for run, series in drawn)
     traces, rows, means = [], [], []
-    for place, (run, course) in enumerate(drawn):
-        time = TimeAxis(run.began_s or course.time_s[0], longest_s)
-        band = course.figures[figure]
+    for place, (run, series) in enumerate(drawn):
+        time = TimeAxis(run.began_s or series.time_s[0], longest_s)
+        band = series.figures[figure]
         traces.append(
             go.Scatter(
-                x=time.places(course),
+                x=time.places(series),
                 y=[None if value is None else round(value * factor, 5) for value in band.mean],
                 name=label(run.name, 40),
                 mode="lines",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keras_gpukit.records.report import Band, Course
+from keras_gpukit.records.report import Band, ReadingSeries
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.picture import Table, axis
 
@@ -31,10 +31,10 @@ class TimeAxis:
         fitting = ((size, name) for least, size, name in _UNITS if self.lasted_s >= least)
         return next(fitting, (1.0, "seconds"))
 
-    def places(self, course: Course) -> list[float]:
-        """Where the points of a course are."""
+    def places(self, series: ReadingSeries) -> list[float]:
+        """Where the points of a series are."""
         size_s, _ = self._unit
-        return [round((time_s - self.began_s) / size_s, 4) for time_s in course.time_s]
+        return [round((time_s - self.began_s) / size_s, 4) for time_s in series.time_s]
 
     def layout(self) -> dict[str, Any]:
         """Plotly's axis."""
@@ -47,14 +47,14 @@ class TimeAxis:
         """What its numbers are."""
         return f"until ({self._unit[1]})"
 
-    def table(self, course: Course, figures: Sequence[tuple[str, str, float]]) -> Table:
+    def table(self, series: ReadingSeries, figures: Sequence[tuple[str, str, float]]) -> Table:
         """The time series in at most twenty rows: mean, and lowest to highest.
 
         Args:
-            course: The time series.
+            series: The time series.
             figures: Heading, the figure's name, and the factor to its heading's unit.
         """
-        places = self.places(course)
+        places = self.places(series)
         size = -(-len(places) // _MOST_ROWS)
         spans = [
             range(begin, min(begin + size, len(places))) for begin in range(0, len(places), size)
@@ -62,12 +62,12 @@ class TimeAxis:
         rows = tuple(
             (
                 units.number(places[span[-1]]),
-                "" if course.step[span[-1]] is None else f"{course.step[span[-1]]:,}",
-                *(_cell(course.figures[name], span, factor) for _, name, factor in figures),
+                "" if series.step[span[-1]] is None else f"{series.step[span[-1]]:,}",
+                *(_cell(series.figures[name], span, factor) for _, name, factor in figures),
             )
             for span in spans
         )
-        readings = f"{course.readings:,} readings" if course.readings > 1 else "One reading"
+        readings = f"{series.readings:,} readings" if series.readings > 1 else "One reading"
         return Table(
             (self.title(), "step", *(heading for heading, _, _ in figures)),
             rows,

@@ -21,7 +21,7 @@ _BUSY = "How busy GPUs and host were"
 def utilization_picture(run: RunReport, time: TimeAxis) -> Picture | Unknown:
     """Each GPU's utilization, and that of the host's processors."""
     lines = [
-        Line(f"GPU {index}", course, "utilization_percent") for index, course in run.gpus.items()
+        Line(f"GPU {index}", series, "utilization_percent") for index, series in run.gpus.items()
     ]
     if run.host:
         lines.append(Line("all cores", run.host, "cpu_percent"))

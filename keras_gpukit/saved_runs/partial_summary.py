@@ -14,21 +14,21 @@ from keras_gpukit.records.machine import (
     UtilizationRecord,
 )
 from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.report import Band, Course
+from keras_gpukit.records.report import Band, ReadingSeries
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, Phase, ThroughputRecord
 from keras_gpukit.rules import judge
 
 
-def summary_so_far(
+def partial_summary(
     *,
     environment: Environment | None,
     operations: PlacementRecord | None,
     memory: Mapping[str, DeviceMemory],
     phase: Phase | None,
-    steps: Course | None,
-    host: Course | None,
-    gpus: Mapping[str, Course],
+    steps: ReadingSeries | None,
+    host: ReadingSeries | None,
+    gpus: Mapping[str, ReadingSeries],
 ) -> RunSummary:
     """Sums up and judges.
 
@@ -54,7 +54,7 @@ def summary_so_far(
     return replace(summary, verdict=judge(summary)) if watched and environment else summary
 
 
-def _throughput(phase: Phase, steps: Course) -> ThroughputRecord:
+def _throughput(phase: Phase, steps: ReadingSeries) -> ThroughputRecord:
     times = steps.figures["step_time_s"]
     measured = round(sum(times.weight))
     return ThroughputRecord(
@@ -66,7 +66,7 @@ def _throughput(phase: Phase, steps: Course) -> ThroughputRecord:
     )
 
 
-def _input(phase: Phase, steps: Course) -> InputRecord:
+def _input(phase: Phase, steps: ReadingSeries) -> InputRecord:
     waits = steps.figures["wait_s"]
     return InputRecord(
         phase=phase,
@@ -78,11 +78,13 @@ def _input(phase: Phase, steps: Course) -> InputRecord:
     )
 
 
-def _utilization(host: Course | None, gpus: Mapping[str, Course]) -> UtilizationRecord:
+def _utilization(
+    host: ReadingSeries | None, gpus: Mapping[str, ReadingSeries]
+) -> UtilizationRecord:
     return UtilizationRecord(
         samples=host.readings if host else 0,
         interval_s=1.0,
-        gpus=tuple(_gpu(int(index), course.figures) for index, course in gpus.items()),
+        gpus=tuple(_gpu(int(index), series.figures) for index, series in gpus.items()),
         host=_host(host.figures) if host else None,
     )
 

@@ -6,18 +6,17 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from keras_gpukit.records.report import Band, Course
+from keras_gpukit.records.codec import LARGEST
+from keras_gpukit.records.report import Band, ReadingSeries
 
 MOST_POINTS = 800
 """About what a screen is wide."""
-LARGEST = 1e18
-"""More than any clock, disk or memory tells: such a number comes from a damaged file."""
 _DIGITS = 6
 _MOST_WAITING = 1024
 _Reading = tuple[float, int | None, Sequence[float | None], Sequence[float]]
 
 
-class Bins:
+class Downsampler:
     """Takes readings in; when there are too many points, neighbours become one.
 
     A point keeps mean, lowest and highest of what it is made from, so that a single outlier among a
@@ -58,12 +57,12 @@ class Bins:
         if self._readings % self._per_point == 0 or len(self._waiting) == _MOST_WAITING:
             self._fold()
 
-    def course(self) -> Course | None:
+    def time_series(self) -> ReadingSeries | None:
         """Returns the points, in order; None where there are none."""
         self._fold()
         if not self._points:
             return None
-        return Course(
+        return ReadingSeries(
             time_s=tuple(round(point.time_s, 3) for point in self._points),
             step=tuple(point.step for point in self._points),
             readings=self._readings,
