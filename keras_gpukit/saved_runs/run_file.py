@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
 from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.report import RunReport
-from keras_gpukit.saved_runs.lines import whole_lines
 from keras_gpukit.saved_runs.run_lines import Line, RunLines
 
 MOST_DETAILED = 4
 """Runs of which everything is kept; of those before them, the summary."""
 MOST_LISTED = 100
+LONGEST_BYTES = 4 * 2**20
+"""A longer line is none of ours: a summary of a large model has a hundredth of it."""
 _HEAD_BYTES = 64
 """A record starts with its time, within these."""
 
@@ -63,7 +65,7 @@ class RunFile:
             self._restart()  # another record took its place
         self._head = head
         file.seek(self._offset)
-        for line, length in whole_lines(file):
+        for line, length in _whole_lines(file):
             self._offset += length
             self._lines += 1
             self._take(line)

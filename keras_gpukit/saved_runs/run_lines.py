@@ -7,15 +7,15 @@ from collections.abc import Callable
 import msgspec
 
 from keras_gpukit.records.capture import CaptureRecord
+from keras_gpukit.records.codec import LARGEST, bounded, checked_record, quick_decoder
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
 from keras_gpukit.records.run import RunHeader, RunSummary
 from keras_gpukit.records.steps import Phase, StepWindow
-from keras_gpukit.saved_runs.bins import LARGEST, Bins
-from keras_gpukit.saved_runs.checked import bounded, checked_record, quick_decoder
-from keras_gpukit.saved_runs.so_far import summary_so_far
+from keras_gpukit.saved_runs.downsampling import Downsampler
+from keras_gpukit.saved_runs.partial_summary import partial_summary
 
 FRESH_S = 30.0
 """Lines come about once a second; a run that has written none for so long has ended."""
@@ -63,10 +63,10 @@ class RunLines:
         self._placement: PlacementRecord | None = None
         self._summary: RunSummary | None = None
         self._captures: list[CaptureReport] = []
-        self._steps = Bins(_STEPS)
-        self._host = Bins(_HOST)
-        self._gpus: dict[str, Bins] = {}
-        self._memory: dict[str, Bins] = {}
+        self._steps = Downsampler(_STEPS)
+        self._host = Downsampler(_HOST)
+        self._gpus: dict[str, Downsampler] = {}
+        self._memory: dict[str, Downsampler] = {}
         self._latest_memory: dict[str, DeviceMemory] = {}
         self._unreadable = 0
         self._first_fault = ""
@@ -122,7 +122,7 @@ class RunLines:
             began_s=self._began_s,
             ended_s=self._ended_s,
             summary=self._summary
-            or summary_so_far(
+            or partial_summary(
                 environment=self._environment,
                 operations=self._placement,
                 memory=self._latest_memory,
@@ -134,7 +134,7 @@ class RunLines:
             steps=steps,
             host=host,
             gpus=gpus,
-            memory=_courses(self._memory),
+            memory=_time_series(self._memory),
             captures=tuple(self._captures),
             worker=self._worker,
             notes=self._notes(),
@@ -202,13 +202,13 @@ class RunLines:
         sample = _decode_gpu(line.record)
         reasons = sample.throttle_reasons
         throttled = None if reasons is None else float(bool(reasons))
-        bins = _bins_of(self._gpus, str(sample.index), (*_GPU, "throttled"))
-        bins.add(time_s, line.step, (*_values(sample, _GPU), throttled))
+        points = _readings_of(self._gpus, str(sample.index), (*_GPU, "throttled"))
+        points.add(time_s, line.step, (*_values(sample, _GPU), throttled))
 
     def _take_memory(self, line: Line, time_s: float) -> None:
         reading = checked_record(line.record, DeviceMemory)
-        bins = _bins_of(self._memory, reading.device, _MEMORY)
-        bins.add(time_s, line.step, _values(reading, _MEMORY))
+        points = _readings_of(self._memory, reading.device, _MEMORY)
+        points.add(time_s, line.step, _values(reading, _MEMORY))
         self._latest_memory[reading.device] = reading
 
 
@@ -221,10 +221,12 @@ def _values(sample: object, names: tuple[str, ...]) -> tuple[float | None, ...]:
     return bounded(*(getattr(sample, name) for name in names))
 
 
-def _bins_of(devices: dict[str, Bins], device: str, figures: tuple[str, ...]) -> Bins:
+def _readings_of(
+    devices: dict[str, Downsampler], device: str, figures: tuple[str, ...]
+) -> Downsampler:
     if device not in devices and len(devices) == MOST_DEVICES:
         raise ValueError(f"more than {MOST_DEVICES} devices")
-    return devices.setdefault(device, Bins(figures))
+    return devices.setdefault(device, Downsampler(figures))
 
 
 def _courses(devices: dict[str, Bins]) -> dict[str, TimeSeries]:

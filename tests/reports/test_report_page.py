@@ -42,7 +42,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports.html import plotly_js, render
 from keras_gpukit.rules import judge
 from keras_gpukit.saved_runs import load_report
-from keras_gpukit.saved_runs.bins import MOST_POINTS
+from keras_gpukit.saved_runs.downsampling import MOST_POINTS
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 HOSTILE = '</script><img src=x onerror="alert(1)"><a href="javascript:alert(2)">{{7*7}} %{x}'

@@ -18,9 +18,8 @@ from keras_gpukit.records.report import Report
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports.html import render
 from keras_gpukit.saved_runs import LogFolder, load_report
-from keras_gpukit.saved_runs.bins import MOST_POINTS, Bins
-from keras_gpukit.saved_runs.lines import LONGEST_BYTES
-from keras_gpukit.saved_runs.run_file import MOST_DETAILED, MOST_LISTED, RunFile
+from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
+from keras_gpukit.saved_runs.run_file import LONGEST_BYTES, MOST_DETAILED, MOST_LISTED, RunFile
 
 
 def only_run(path):
@@ -100,7 +99,7 @@ def test_where_there_is_no_run_that_is_said(tmp_path):
 def test_each_point_of_a_long_run_has_the_lowest_and_highest_in_it():
     luck = random.Random(7)
     values = [luck.random() for _ in range(100_000)]
-    bins = Bins(("value",))
+    points = Downsampler(("value",))
     for number, value in enumerate(values, start=1):
         bins.add(float(number), number, (value,))
     series = bins.series()
@@ -118,7 +117,7 @@ def test_each_point_of_a_long_run_has_the_lowest_and_highest_in_it():
 
 
 def test_means_are_weighted_and_gaps_stay_gaps():
-    bins = Bins(("value",), most_points=2)
+    points = Downsampler(("value",), most_points=2)
     for value, weight in ((1.0, 1.0), (4.0, 3.0), (None, 5.0), (None, 5.0)):
         bins.add(1.0, None, (value,), (weight,))
     band = bins.series().figures["value"]
@@ -129,10 +128,10 @@ def test_means_are_weighted_and_gaps_stay_gaps():
 
 def test_memory_does_not_grow_with_the_run(tmp_path):
     def peak_bytes(windows: int) -> int:
-        bins = Bins(("one", "other"))
+        points = Downsampler(("one", "other"))
         tracemalloc.start()
         for number in range(windows):
-            bins.add(float(number), number, (0.5, 2.0))
+            points.add(float(number), number, (0.5, 2.0))
         highest = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return highest

@@ -10,14 +10,12 @@ from keras_gpukit.records.report import Band, TimeSeries
 
 MOST_POINTS = 800
 """About what a screen is wide."""
-LARGEST = 1e18
-"""More than any clock, disk or memory tells: such a number comes from a damaged file."""
 _DIGITS = 6
 _MOST_WAITING = 1024
 _Reading = tuple[float, int | None, Sequence[float | None], Sequence[float]]
 
 
-class Bins:
+class Downsampler:
     """Takes readings in; when there are too many points, neighbours become one.
 
     A point keeps mean, lowest and highest of what it is made from, so that a single outlier among a

@@ -20,7 +20,7 @@ from keras_gpukit.records.steps import InputRecord, Phase, ThroughputRecord
 from keras_gpukit.rules import judge
 
 
-def summary_so_far(
+def partial_summary(
     *,
     environment: Environment | None,
     operations: PlacementRecord | None,
