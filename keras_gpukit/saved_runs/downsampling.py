@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
+from keras_gpukit.records.codec import LARGEST
 from keras_gpukit.records.report import Band, TimeSeries
 
 MOST_POINTS = 800

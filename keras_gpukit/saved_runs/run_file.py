@@ -120,3 +120,24 @@ class _Head(msgspec.Struct):
 def without_time_series(run: RunReport) -> RunReport:
     """What is kept of a run that is one of many."""
     return replace(run, steps=None, host=None, gpus={}, memory={}, has_time_series=False)
+
+
+def _whole_lines(file: BinaryIO) -> Iterator[tuple[bytes | None, int]]:
+    """Reads on to the last line that is complete.
+
+    Args:
+        file: Open for reading.
+
+    Yields:
+        A line, or None for one that is too long to be one of ours; and its length in bytes.
+    """
+    while line := file.readline(LONGEST_BYTES):
+        if line.endswith(b"\n"):
+            yield line, len(line)
+            continue
+        length = len(line)
+        while line and not line.endswith(b"\n"):
+            line = file.readline(LONGEST_BYTES)
+            length += len(line)
+        if line:
+            yield None, length

@@ -114,7 +114,7 @@ class RunLines:
             now_s: The time, in seconds since the Unix epoch; None for a run that another followed.
         """
         steps, host = self._steps.series(), self._host.series()
-        gpus = _courses(self._gpus)
+        gpus = _series_of(self._gpus)
         return RunReport(
             name=self._name,
             state=self._state(now_s),
@@ -134,7 +134,7 @@ class RunLines:
             steps=steps,
             host=host,
             gpus=gpus,
-            memory=_time_series(self._memory),
+            memory=_series_of(self._memory),
             captures=tuple(self._captures),
             worker=self._worker,
             notes=self._notes(),
@@ -229,6 +229,6 @@ def _readings_of(
     return devices.setdefault(device, Downsampler(figures))
 
 
-def _courses(devices: dict[str, Bins]) -> dict[str, TimeSeries]:
-    series = {device: bins.series() for device, bins in devices.items()}
-    return {device: series for device, series in series.items() if series is not None}
+def _series_of(devices: dict[str, Downsampler]) -> dict[str, TimeSeries]:
+    by_device = {device: points.series() for device, points in devices.items()}
+    return {device: series for device, series in by_device.items() if series is not None}

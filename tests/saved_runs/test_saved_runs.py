@@ -101,8 +101,8 @@ def test_each_point_of_a_long_run_has_the_lowest_and_highest_in_it():
     values = [luck.random() for _ in range(100_000)]
     points = Downsampler(("value",))
     for number, value in enumerate(values, start=1):
-        bins.add(float(number), number, (value,))
-    series = bins.series()
+        points.add(float(number), number, (value,))
+    series = points.series()
     band, size = series.figures["value"], series.readings_per_point
     stretches = [values[begin : begin + size] for begin in range(0, len(values), size)]
     assert MOST_POINTS / 2 <= len(stretches) <= MOST_POINTS
@@ -119,11 +119,11 @@ def test_each_point_of_a_long_run_has_the_lowest_and_highest_in_it():
 def test_means_are_weighted_and_gaps_stay_gaps():
     points = Downsampler(("value",), most_points=2)
     for value, weight in ((1.0, 1.0), (4.0, 3.0), (None, 5.0), (None, 5.0)):
-        bins.add(1.0, None, (value,), (weight,))
-    band = bins.series().figures["value"]
+        points.add(1.0, None, (value,), (weight,))
+    band = points.series().figures["value"]
     assert band.mean == (3.25, None)
     assert (band.low, band.high, band.weight) == ((1.0, None), (4.0, None), (4.0, 0.0))
-    assert bins.series() == bins.series()
+    assert points.series() == points.series()
 
 
 def test_memory_does_not_grow_with_the_run(tmp_path):
