@@ -7,7 +7,7 @@ from keras_gpukit.records.steps import StepWindow, TimeSeriesPoint
 MOST_POINTS = 64
 
 
-class TimeSeries:
+class WaitSeries:
     """Takes windows in; when there are too many points, neighbours become one."""
 
     def __init__(self) -> None:

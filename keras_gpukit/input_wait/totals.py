@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.input_wait.meters import PipelineStart
-from keras_gpukit.input_wait.time_series import TimeSeries
+from keras_gpukit.input_wait.time_series import WaitSeries
 from keras_gpukit.input_wait.wait_distribution import WaitHistogram
 from keras_gpukit.records.steps import (
     Confidence,
@@ -76,7 +76,7 @@ class StepTotals:
         self._wait_s = 0.0
         self._readings = 0
         self._buffered = 0.0
-        self._time_series = TimeSeries()
+        self._time_series = WaitSeries()
 
     def begin_epoch(self) -> None:
         """Steps start, over another pipeline or after a pause."""

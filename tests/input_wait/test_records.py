@@ -19,7 +19,7 @@ from helpers.training import (
 )
 
 import keras_gpukit as gpukit
-from keras_gpukit.input_wait.time_series import MOST_POINTS, TimeSeries
+from keras_gpukit.input_wait.time_series import MOST_POINTS, WaitSeries
 from keras_gpukit.input_wait.wait_distribution import WaitHistogram
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.steps import StepWindow, WaitDistribution
@@ -228,7 +228,7 @@ def test_no_step_means_no_distribution():
 
 
 def test_a_time_series_stays_small_and_loses_no_step():
-    time_series = TimeSeries()
+    time_series = WaitSeries()
     for step in range(1, 10_001):
         time_series.add(StepWindow("fit", 0.0, step, 1, 1.0, input_wait_s=float(step > 5000)))
     points = time_series.record()
