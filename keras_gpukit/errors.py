@@ -1,4 +1,4 @@
-"""Errors, warnings and the logger that are keras_gpukit's own.
+"""Errors, warnings and the logger that are keras_gpukit's own, and what keeps failures from `fit`.
 
 Wrong arguments raise the built-in `ValueError` and `TypeError`; these are for what no argument
 check can see.
@@ -7,6 +7,7 @@ check can see.
 from __future__ import annotations
 
 import logging
+from types import TracebackType
 
 
 class GPUKitError(Exception):
@@ -30,11 +31,11 @@ class GPUKitWarning(UserWarning):
 
 
 logger = logging.getLogger("keras_gpukit")
-"""Where a watched run says what it gave up on; never an exception, which would end training."""
+"""Where a monitored run logs what failed; never an exception, which would end training."""
 
 
 def give_up(what: str, error: BaseException, consequence: str) -> None:
-    """Says once that a part of the watching failed and what is lost by it."""
+    """Logs that a part of the monitoring failed, and what is lost by it."""
     logger.warning(
         "keras_gpukit: %s failed (%s: %s). %s Training goes on as if it were not watched.",
         what,
@@ -42,3 +43,49 @@ def give_up(what: str, error: BaseException, consequence: str) -> None:
         error,
         consequence,
     )
+
+
+class Guard:
+    """Entered around a part of the monitoring: an exception ends there, and is logged once.
+
+    Only `Exception` is caught: Ctrl-C passes through.
+
+    ```python
+    guard = Guard("Reading the host", "It is not read again in this run.")
+    with guard:
+        sensor.read()
+    if guard.failed_because: ...
+    ```
+
+    Args:
+        part: What may fail, as the warning's subject.
+        consequence: What is lost by it, in a sentence.
+
+    Attributes:
+        failed_because: The first failure in words; None without one. The exception itself would
+            keep the frames it passed through alive, and with them the run's data.
+        logs: Whether a failure is logged.
+    """
+
+    def __init__(self, part: str, consequence: str) -> None:
+        self.failed_because: str | None = None
+        self.logs = True
+        self._part = part
+        self._consequence = consequence
+
+    def __enter__(self) -> Guard:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if self.failed_because is None:
+            self.failed_because = f"{type(error).__name__}: {error}"
+            if self.logs:
+                give_up(self._part, error, self._consequence)
+        return True

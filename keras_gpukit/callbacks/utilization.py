@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.guard import Guard
+from keras_gpukit.errors import Guard
 from keras_gpukit.records.machine import GPUSample, UtilizationRecord
 from keras_gpukit.records.names import (
     GPU_FIGURES,

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from keras_gpukit.guard import Guard
+from keras_gpukit.errors import Guard
 
 Task = Callable[[], None]
 # A driver that hangs must not keep `fit` from returning.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from keras_gpukit.errors import GPUKitError, logger
-from keras_gpukit.guard import Guard
+from keras_gpukit.errors import GPUKitError, Guard, logger
 from keras_gpukit.profiling.capturing.anomalies import StepAnomalies, UtilizationAnomalies
 from keras_gpukit.profiling.capturing.recorder import Recorder
 from keras_gpukit.profiling.capturing.settings import CaptureSettings

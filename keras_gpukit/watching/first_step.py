@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from keras_gpukit.guard import Guard
+from keras_gpukit.errors import Guard
 
 
 class FirstStepHooks:

@@ -7,8 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from keras_gpukit.errors import GPUKitError
-from keras_gpukit.guard import Guard
+from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.watching.open_session import OpenSession, open_session
 from keras_gpukit.watching.session import Session

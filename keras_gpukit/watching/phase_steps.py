@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from keras_gpukit.errors import GPUKitError
-from keras_gpukit.guard import Guard
+from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input_wait.examples import ExampleCounter

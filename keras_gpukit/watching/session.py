@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.distribute.worker import this_worker
-from keras_gpukit.guard import Guard
+from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.guard import Guard
+from keras_gpukit.errors import Guard
 from keras_gpukit.profiling.capturing.marked_profile import LARGEST_AMENDED_BYTES, amend
 from keras_gpukit.profiling.capturing.profile_files import profile_files
 from keras_gpukit.writers.whole_files import replace_file

@@ -10,8 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.errors import logger
-from keras_gpukit.guard import Guard
+from keras_gpukit.errors import Guard, logger
 from keras_gpukit.profiling.capturing.capture import Capture
 from keras_gpukit.profiling.capturing.limits import Limits
 from keras_gpukit.profiling.capturing.marked_profile import step_marker
