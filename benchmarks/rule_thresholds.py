@@ -1,4 +1,4 @@
-"""The figures behind thresholds of rules: buffers of stalled runs, ready batches, tiny steps.
+"""The figures behind thresholds of rules: buffers, ready batches, sampled stalls, tiny steps.
 
 python benchmarks/rule_thresholds.py --json benchmarks/results/rule_thresholds.json
 """
@@ -14,6 +14,7 @@ from results_file import save
 STEPS = 300
 STEP_S, SLOW_S, QUICK_S = 0.01, 0.03, 0.002
 TINY_STEPS = 3200
+SEVERAL = 8
 
 
 def model(step_s: float = 0.0, **options: Any) -> Any:
@@ -41,6 +42,22 @@ def fit(built: Any, dataset: Any) -> Any:
     return monitor.summary
 
 
+def sampled_stall(step_s: float, batch_s: float) -> dict[str, float]:
+    """Returns the stall with several steps per execution, as reported and from step times.
+
+    A starved step takes as long as its batch; what it computes takes as long as with ready batches.
+    """
+    built = model(step_s, steps_per_execution=SEVERAL)
+    ready_s = fit(built, ready(SEVERAL).cache().repeat(STEPS // SEVERAL)).step_time_s
+    starved = fit(built, serial(STEPS, batch_s))
+    return {
+        "step_ms": ready_s * 1e3,
+        "starved_step_ms": starved.step_time_s * 1e3,
+        "from_step_times": 1 - ready_s / starved.step_time_s,
+        "reported": starved.input.stall_fraction,
+    }
+
+
 def main() -> None:
     arguments = argument_parser(__doc__).parse_args()
     runs = {
@@ -59,6 +76,11 @@ def main() -> None:
             "wait_ms": measured.wait_s * 1e3,
             "stall_fraction": measured.stall_fraction,
         }
+    sampled = [
+        sampled_stall(step_s, times * step_s)
+        for step_s in (0.0015, 0.003, 0.006, 0.015)
+        for times in (3, 5, 8)
+    ]
     tiny = {}
     for steps_per_execution in (1, 32):
         built = model(steps_per_execution=steps_per_execution)
@@ -78,10 +100,15 @@ def main() -> None:
             ]
             for name, row in rows.items()
         ),
+        *(
+            f"{SEVERAL} steps of {row['step_ms']:.1f} ms per execution: stall "
+            f"{row['reported']:.1%}, by step times {row['from_step_times']:.1%}"
+            for row in sampled
+        ),
         *(f"{spe} steps per execution: {step_ms:.2f} ms a step" for spe, step_ms in tiny.items()),
     )
     if arguments.json:
-        save(arguments.json, __file__, pipelines=rows, tiny_step_ms=tiny)
+        save(arguments.json, __file__, pipelines=rows, sampled=sampled, tiny_step_ms=tiny)
 
 
 if __name__ == "__main__":
