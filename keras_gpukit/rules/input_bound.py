@@ -36,7 +36,7 @@ class InputBound(Rule):
     steps, without which the first batch, which always takes longer, would decide. A sampled stall
     must pass the thresholds by five percentage points, which is how far it may be off.
 
-    A fetch of a batch that is ready was measured to take at most 0.05 ms there, and more on busy
+    A fetch of a batch that is ready was measured to take at most 0.06 ms there, and more on busy
     machines. Waits of under 0.25 ms a step are therefore none, whatever share of a tiny step they
     are.
 
