@@ -21,7 +21,7 @@ ADVICE: dict[Cause, str] = {
         "Python code that makes batches holds the GIL (global interpreter lock), which training "
         "needs too: use TensorFlow operations, or other processes"
     ),
-    "all cores busy": "All cores are busy: do less work per example, or use more cores",
+    "all cores busy": "The cores are mostly busy: do less work per example, or use more cores",
     "nothing ahead": (
         "No batch is prepared while the model trains: end the pipeline with "
         "prefetch(tf.data.AUTOTUNE)"

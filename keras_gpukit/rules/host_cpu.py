@@ -14,7 +14,7 @@ OTHERS_SHARE = 0.5
 
 
 class HostCPUSaturated(Rule):
-    """All cores of the host busy, while steps wait for input or a GPU depends on the host.
+    """The cores of the host mostly busy, while steps wait for input or a GPU depends on the host.
 
     From 70 % on average over all cores: where making batches and training share the cores, neither
     uses them all of the time. A run that trains on the CPU keeps the cores busy when all is well,
@@ -22,7 +22,7 @@ class HostCPUSaturated(Rule):
     """
 
     code = "host-cpu-saturated"
-    title = "The host's cores are all busy"
+    title = "The host's cores are mostly busy"
     requires = "readings of the host's cores"
 
     def judge(self, summary: RunSummary) -> Outcome:
@@ -34,7 +34,7 @@ class HostCPUSaturated(Rule):
             return None
         waits = is_input_bound(summary)
         if not waits and not summary.environment.gpus:
-            return self.abstain("training on the CPU keeps all cores busy")
+            return self.abstain("training on the CPU keeps the cores busy")
         return self.find(
             "warning" if waits else "info",
             *_evidence(host, host.cpu_percent),
@@ -55,7 +55,7 @@ def _advice(host: HostUtilization, cpu_percent: float) -> tuple[str, ...]:
 
 
 def _evidence(host: HostUtilization, cpu_percent: float) -> tuple[Figure, ...]:
-    busy = Figure("all cores busy", cpu_percent, "%")
+    busy = Figure("cores busy", cpu_percent, "%")
     if host.process_cpu_percent is None:
         return (busy,)
     return busy, Figure("this process", host.process_cpu_percent, "%")

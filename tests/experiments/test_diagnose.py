@@ -516,7 +516,7 @@ def test_says_in_words_what_there_is_to_gain():
     ceiling, contention = conclusions(diagnosis)
     assert ceiling.startswith("Fixing input gives at most x1.41")
     assert "29 % slower" in contention
-    assert "All cores are busy" in contention
+    assert "The cores are mostly busy" in contention
     assert conclusions(conclude(rounds(410, 130, 130)))[0].startswith("Fixing input gains nothing")
     console = Console(record=True, width=100)
     print_diagnosis(diagnosis, console)

@@ -214,7 +214,7 @@ FIRES = [
         "host-cpu-saturated",
         "warning",
         run(input=stall(0.5), utilization=BUSY_HOST),
-        Figure("all cores busy", 70.0, "%"),
+        Figure("cores busy", 70.0, "%"),
     ),
     (
         "host-cpu-saturated",
