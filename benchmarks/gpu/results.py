@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from benchmarks.gpu.own_process import ROOT
 from benchmarks.gpu.part import Outcome, Part
 from benchmarks.results_file import installed_versions, machine
+from keras_gpukit.writers.whole_files import replace_file
 
 FOLDER = ROOT / "benchmarks" / "results" / "gpu"
 
@@ -67,10 +67,8 @@ def load(folder: Path, part: str) -> Result | None:
 
 def save(folder: Path, result: Result) -> None:
     """Writes a result whole or not at all: the machine may be taken away at any time."""
-    path = path_of(folder, result["part"])
-    temporary = path.with_suffix(".unfinished")
-    temporary.write_text(json.dumps(result, indent=2) + "\n")
-    os.replace(temporary, path)
+    text = json.dumps(result, indent=2) + "\n"
+    replace_file(path_of(folder, result["part"]), text.encode())
 
 
 def outcomes(part: Part, result: Result | None) -> dict[str, Outcome]:

@@ -182,7 +182,7 @@ class PhaseSteps:
         self._clock.release()
         for actions in (self._on_window, self._watchers, self._on_pause):
             actions.clear()
-        self._pipeline = None
+        self._pipeline = self._reporter = None
 
     @property
     def steps(self) -> int:

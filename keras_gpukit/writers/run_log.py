@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from keras_gpukit.errors import give_up
+from keras_gpukit.errors import Guard
 from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.environment import Worker
 from keras_gpukit.records.names import FOLDER, is_first
@@ -92,12 +92,12 @@ class RunLog:
         """Writes what is left and closes the files; waits for a slow disk, but not for ever."""
         self._closing.set()
         self._thread.join(CLOSE_WITHIN_S)
-        with self._reported():
+        with self._guard():
             if self._thread.is_alive():
                 raise TimeoutError(f"not done after {CLOSE_WITHIN_S:.0f} s")
 
     def _run(self) -> None:
-        with self._reported():
+        with self._guard():
             self.folder.mkdir(parents=True, exist_ok=True)
             with own_name(self.folder, self._worker) as name:
                 self._run_writers(name)
@@ -107,13 +107,13 @@ class RunLog:
         # Loading what event files need takes a moment, which must not fall into the
         # interpreter's shutdown: all are opened before there is anything to write.
         for open_writer in self._open_writers:
-            with self._reported():
+            with self._guard():
                 writers.append(open_writer(self.folder, name))
         self.opening_cpu_s = self.cpu_s = time.thread_time()
         while writers and not self._closing.wait(FLUSH_EVERY_S):
             writers = self._flush(writers)
         for writer in self._flush(writers):
-            with self._reported():
+            with self._guard():
                 writer.close()
 
     def _flush(self, writers: list[Writer]) -> list[Writer]:
@@ -121,7 +121,7 @@ class RunLog:
         records, values = _taken(self._records), _taken(self._values)
         able: list[Writer] = []
         for writer in writers:
-            with self._reported(), ExitStack() as on_failure:
+            with self._guard(), ExitStack() as on_failure:
                 on_failure.callback(writer.close)
                 if records:
                     writer.write_records(records)
@@ -132,13 +132,8 @@ class RunLog:
         self.cpu_s = time.thread_time()
         return able
 
-    @contextmanager
-    def _reported(self) -> Iterator[None]:
-        """Logs an exception in place of raising it."""
-        try:
-            yield
-        except Exception as error:
-            give_up(f"Writing to {self.folder}", error, "What comes after is not written.")
+    def _guard(self) -> Guard:
+        return Guard(f"Writing to {self.folder}", "What comes after is not written.")
 
 
 def _taken(waiting: deque[T]) -> list[T]:

@@ -1,4 +1,4 @@
-"""Has others start TensorFlow's profiler while it records for us: our capture ends first.
+"""Lets other code start TensorFlow's profiler while it records for us: our capture ends first.
 
 TensorFlow records one profile at a time, and raises an error when a second one is started, which
 in a user's callback would end the training. So while we record, something stands in for
@@ -15,24 +15,24 @@ from collections.abc import Callable
 from typing import Any
 
 
-class GivingWay:
+class StartReplacement:
     """Stands in for TensorFlow's function that starts its profiler.
 
     Args:
-        give_way: Called when other code starts one, before TensorFlow does; on any thread.
+        preempted: Called when other code starts one, before TensorFlow does; on any thread.
     """
 
-    def __init__(self, give_way: Callable[[], None]) -> None:
-        self._give_way = give_way
+    def __init__(self, preempted: Callable[[], None]) -> None:
+        self._preempted = preempted
         self._instead: Any = None
 
-    def stand_in(self) -> None:
-        """From now on others have us give way."""
+    def put_in_place(self) -> None:
+        """From now on, other code that starts a profile ends our capture first."""
         original = start_function()
 
         @functools.wraps(original)
         def start(*args: Any, **kwargs: Any) -> Any:
-            self._give_way()
+            self._preempted()
             return original(*args, **kwargs)
 
         start.gpukit_original = original  # type: ignore[attr-defined]

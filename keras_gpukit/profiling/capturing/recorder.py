@@ -14,7 +14,7 @@ from keras_gpukit.errors import Guard, logger
 from keras_gpukit.profiling.capturing.capture import Capture
 from keras_gpukit.profiling.capturing.limits import Limits
 from keras_gpukit.profiling.capturing.marked_profile import step_marker
-from keras_gpukit.profiling.capturing.preemption import GivingWay
+from keras_gpukit.profiling.capturing.preemption import StartReplacement
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import StepSchedule
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
@@ -81,7 +81,7 @@ class Recorder:
         self._said: set[str] = set()
         self._guard = Guard("Capturing profiles", "No more are captured in this run.")
         self._closed = False
-        self._giving_way = GivingWay(self._give_way)
+        self._start_replacement = StartReplacement(self._preempted)
 
     @property
     def is_capturing(self) -> bool:
@@ -154,7 +154,7 @@ class Recorder:
             self._miss(*self._wanted, because)
         for capture in self._ended:
             capture.wait()
-        self._giving_way.put_back()
+        self._start_replacement.put_back()
 
     @property
     def _step(self) -> int:
@@ -207,7 +207,7 @@ class Recorder:
             self._capture = None
             self._fail_to_begin(trigger, reason, error)
         else:
-            self._giving_way.stand_in()
+            self._start_replacement.put_in_place()
 
     def _end(self, because: str | None) -> None:
         capture = self._capture
@@ -221,7 +221,7 @@ class Recorder:
         if self._kept_out_by(2):
             capture.wait()  # or a capture that starts with the next call would be refused
 
-    def _give_way(self) -> None:
+    def _preempted(self) -> None:
         """Other code starts a profile."""
         self.interrupt("other code started a profile")
         for capture in self._ended:
@@ -247,7 +247,7 @@ class Recorder:
 
     def _keep(self, record: CaptureRecord) -> None:
         """Takes in what became of a capture; on the thread that wrote it."""
-        self._giving_way.put_back()
+        self._start_replacement.put_back()
         self._records.append(record)
         self._limits.note_size(record.profile_bytes)
         if record.failed_because is not None:
