@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -107,6 +105,11 @@ class PhaseSteps:
         return self._clock.step
 
     @property
+    def follows_device(self) -> bool:
+        """Whether `note_finished` is of use."""
+        return self._device is not None
+
+    @property
     def recurring_s(self) -> float:
         """What timing costs again and again, so far."""
         return self._clock.recurring_s
@@ -141,9 +144,9 @@ class PhaseSteps:
         """
         if not self._function.is_ours:
             raise GPUKitError("the step function is not Keras' own, or other code replaced it")
-        inside = self._function.current.__wrapped__
+        surrounded = around(self._function.current.__wrapped__)
         self._on_pause.append(on_pause)
-        self._function.replace(self._clock.wrap(self._if_accepted(around(inside), inside)))
+        self._function.replace(self._clock.wrap(surrounded, self._function.original))
 
     def requested(self) -> None:
         """`predict` asks for a batch, which it fetches outside its step function."""
@@ -190,6 +193,8 @@ class PhaseSteps:
         # The last execution over a pipeline may have been a shorter one: the optimizer knows,
         # unless it counts something else.
         clock = self._clock
+        if clock.steps_per_execution == 1:
+            return clock.steps
         counted = steps_so_far(self._model) - self._first_step
         spare_steps = (clock.steps_per_execution - 1) * clock.pipelines
         fits = self._phase == "fit" and 0 <= clock.steps - counted <= spare_steps
@@ -265,21 +270,6 @@ class PhaseSteps:
     def _take(self, window: StepWindow) -> None:
         for action in (*self._on_window, *self._watchers):
             action(window)
-
-    def _if_accepted(self, surrounded: StepFunction, inside: StepFunction) -> StepFunction:
-        """Has the steps of accepted iterators surrounded; each iterator is looked at once."""
-        latest: weakref.ref[Any] | None = None
-
-        @functools.wraps(surrounded)
-        def choose(iterator: Any) -> Any:
-            nonlocal latest
-            if latest is None or iterator is not latest():
-                if not self._accepts(iterator):
-                    return inside(iterator)
-                latest = weakref.ref(iterator)
-            return surrounded(iterator)
-
-        return choose
 
     def _accepts(self, source: Any) -> bool:
         # `train_on_batch` in a callback calls the step function too, from a plain iterator; and
