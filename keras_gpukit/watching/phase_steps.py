@@ -14,7 +14,7 @@ from keras_gpukit.input_wait.measurable_input import make_measurable
 from keras_gpukit.input_wait.meter_choice import MeterChoice
 from keras_gpukit.input_wait.meters import Meter
 from keras_gpukit.input_wait.request_meter import RequestMeter
-from keras_gpukit.input_wait.self_cost import StepFunction
+from keras_gpukit.input_wait.self_cost import StepFunction, cost_of_a_call_s
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.input_wait.tf_private import host_iterator
 from keras_gpukit.input_wait.wall_time import WallTime
@@ -28,6 +28,7 @@ from keras_gpukit.records.steps import (
 )
 from keras_gpukit.rules.bottleneck import name_bottleneck
 from keras_gpukit.watching.call_frame import epoch_iterator
+from keras_gpukit.watching.callback_list import hooks_alone
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 from keras_gpukit.watching.step_count import steps_so_far
@@ -78,6 +79,7 @@ class PhaseSteps:
         self._on_window: list[OnWindow] = [on_window]
         self._watchers: list[OnWindow] = []
         self._on_pause: list[Callable[[], None]] = []
+        self._around_alone: list[Callable[[StepFunction], StepFunction]] = [hooks_alone]
         self._function = ReplacedAttribute(model, ATTRIBUTES[phase])
         self._requests = RequestMeter()
         self._pipeline: PipelineWatch | None = None
@@ -111,8 +113,9 @@ class PhaseSteps:
 
     @property
     def recurring_s(self) -> float:
-        """What timing costs again and again, so far."""
-        return self._clock.recurring_s
+        """What timing costs again and again, so far, and what else is around each step."""
+        around_s = sum(cost_of_a_call_s(each) for each in self._around_alone)
+        return self._clock.recurring_s + self._clock.calls * around_s
 
     @property
     def startup_s(self) -> float:
@@ -130,13 +133,17 @@ class PhaseSteps:
             self._wrap()
 
     def surround(
-        self, around: Callable[[StepFunction], StepFunction], on_pause: Callable[[], None]
+        self,
+        around: Callable[[StepFunction], StepFunction],
+        alone: Callable[[StepFunction], StepFunction],
+        on_pause: Callable[[], None],
     ) -> None:
         """Puts something around each step, within its clock; not for `predict`.
 
         Args:
             around: Makes, from what runs a step, what runs instead, by `functools.wraps`. Steps
                 that others run, on data of their own, go without it.
+            alone: Does the same outside a run, so that its cost can be measured.
             on_pause: Called when the steps are interrupted or over.
 
         Raises:
@@ -146,6 +153,7 @@ class PhaseSteps:
             raise GPUKitError("the step function is not Keras' own, or other code replaced it")
         surrounded = around(self._function.current.__wrapped__)
         self._on_pause.append(on_pause)
+        self._around_alone.append(alone)
         self._function.replace(self._clock.wrap(surrounded, self._function.original))
 
     def requested(self) -> None:

@@ -134,10 +134,13 @@ class Session:
         self._steps_of(phase).watch(action)
 
     def around_steps(
-        self, around: Callable[[StepFunction], StepFunction], on_pause: Callable[[], None]
+        self,
+        around: Callable[[StepFunction], StepFunction],
+        alone: Callable[[StepFunction], StepFunction],
+        on_pause: Callable[[], None],
     ) -> None:
         """Puts something around each step of the call; see `PhaseSteps.surround`."""
-        self._steps_of(self.phase).surround(around, on_pause)
+        self._steps_of(self.phase).surround(around, alone, on_pause)
 
     def on_first_step(self, before: Callable[[], None], after: Callable[[], None]) -> None:
         """Calls right before and after the first step of the call, also if the step raises."""
