@@ -49,9 +49,27 @@ def test_steps_are_counted_apart_from_updates_over_several_fits(tmp_path):
         )
         model.fit(data, verbose=0, callbacks=[throughput, note])
         assert first_steps == list(range(12 * fit - 11, 12 * fit + 1))
-        assert throughput.summary.steps == 12
+        counted = throughput.summary
+        assert (counted.steps, counted.updates, counted.executions) == (12, 2, 12)
     assert steps_so_far(model) == 24
     assert updates_so_far(model) == 4
+
+
+@pytest.mark.parametrize(
+    ("per_execution", "accumulated", "counted"),
+    [(1, None, (5, 5, 5)), (2, None, (5, 5, 3)), (1, 2, (5, None, 5)), (2, 2, (5, 2, 3))],
+)
+def test_data_of_unknown_length_are_counted_without_the_look_for_their_end(
+    per_execution, accumulated, counted
+):
+    # With one step per execution Keras' optimizer counts one more, which may look like an update.
+    model = small_model(gradient_accumulation_steps=accumulated)
+    model.steps_per_execution, model.jit_compile = per_execution, False
+    data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(5)
+    throughput = gpukit.Throughput(None)
+    model.fit(data.filter(lambda *_: True), verbose=0, callbacks=[throughput])
+    record = throughput.summary
+    assert (record.steps, record.updates, record.executions) == counted
 
 
 @pytest.mark.parametrize("callback", [gpukit.Monitor, gpukit.InputStall, gpukit.Profiler])
