@@ -92,6 +92,30 @@ def test_nothing_keeps_a_finished_run_s_data_alive(tmp_path, callback):
     assert kept() is None
 
 
+ENDS_WITH_A_GENERATOR = """
+import keras, numpy as np, tensorflow as tf
+import keras_gpukit as gpukit
+
+def generate():
+    while True:
+        yield np.zeros((2, 4), "float32"), np.zeros((2, 1), "float32")
+
+spec = (tf.TensorSpec((2, 4)), tf.TensorSpec((2, 1)))
+data = tf.data.Dataset.from_generator(generate, output_signature=spec)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse", jit_compile=False)
+monitor = gpukit.Monitor(None)
+model.fit(data, steps_per_epoch=4, epochs=2, verbose=0, callbacks=[monitor])
+"""
+
+
+def test_a_script_with_a_generator_exits_without_a_complaint_of_tensorflow(run_script):
+    # An iterator kept until the interpreter is gone cannot end its generator any more.
+    printed = run_script(ENDS_WITH_A_GENERATOR, TF_CPP_MIN_LOG_LEVEL="0").stderr
+    assert "pyfunc_" not in printed
+    assert "finalizing GeneratorDataset" not in printed
+
+
 def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
     errors = []
 
