@@ -28,7 +28,9 @@ _MARK = "_gpukit_measurable"
 MOST_CALLS_OF_SHORT_EPOCH = 2
 
 
-def make_measurable(epoch_iterator: Any, *, has_short_epochs: bool = False) -> None:
+def make_measurable(
+    epoch_iterator: Any, *, has_one_epoch: bool = False, has_short_epochs: bool = False
+) -> None:
     """Gives a pipeline what its wait can be read from: if epochs are short or autotuning is off.
 
     Keras itself turns it off for a `PyDataset` with several workers. How long fetches take is all
@@ -38,12 +40,17 @@ def make_measurable(epoch_iterator: Any, *, has_short_epochs: bool = False) -> N
 
     Args:
         epoch_iterator: What Keras' `fit` or `evaluate` takes its iterators from.
+        has_one_epoch: Whether the call has no other one.
         has_short_epochs: Whether that was seen, where the data do not say it.
     """
     if hasattr(epoch_iterator, _MARK):
         return  # validation data come again each epoch
     try:
-        dataset = _measurable(epoch_iterator, has_short_epochs)
+        batches = epoch_iterator.num_batches or 0  # unknown, or endless, is none
+        # A single first step also traces: nothing can be said of its wait.
+        fewest = 2 if has_one_epoch else 1
+        is_short = has_short_epochs or fewest <= batches <= MOST_CALLS_OF_SHORT_EPOCH
+        dataset = _measurable(epoch_iterator, is_short)
         if dataset is not None:
             epoch_iterator._distributed_dataset = dataset
             setattr(epoch_iterator, _MARK, True)
@@ -52,7 +59,7 @@ def make_measurable(epoch_iterator: Any, *, has_short_epochs: bool = False) -> N
         logger.debug("keras_gpukit: a pipeline stays as it is: %s", error)
 
 
-def _measurable(epoch_iterator: Any, has_short_epochs: bool) -> Any:
+def _measurable(epoch_iterator: Any, is_short: bool) -> Any:
     """The dataset to take instead, or None."""
     import tensorflow as tf
 
@@ -61,8 +68,6 @@ def _measurable(epoch_iterator: Any, has_short_epochs: bool) -> Any:
     if is_distributed and not (hasattr(adapter, "py_dataset") or hasattr(adapter, "_dataset")):
         return None  # of arrays it would make a copy, and their autotuning is on
     dataset = adapter.get_tf_dataset() if is_distributed else given
-    batches = epoch_iterator.num_batches or 0  # unknown, or endless, is none
-    is_short = has_short_epochs or 0 < batches <= MOST_CALLS_OF_SHORT_EPOCH
     if is_short and not is_distributed and epoch_iterator.steps_per_execution == 1:
         return with_timed_fetches(dataset)
     if is_autotuned(dataset):

@@ -29,7 +29,7 @@ from keras_gpukit.records.steps import (
     TimeBreakdown,
 )
 from keras_gpukit.rules.bottleneck import name_bottleneck
-from keras_gpukit.watching.call_frame import epoch_iterator
+from keras_gpukit.watching.call_frame import epoch_iterator, has_one_epoch
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 from keras_gpukit.watching.step_count import FitCount
@@ -246,7 +246,7 @@ class PhaseSteps:
     def _wrap(self) -> None:
         step_function = self._function.current
         if self._phase != "predict":
-            make_measurable(epoch_iterator(self._phase))
+            make_measurable(epoch_iterator(self._phase), has_one_epoch=has_one_epoch(self._phase))
         if step_function is None:
             # A loop in user code drives the callbacks. Wrapped, it would look made to Keras.
             self._clock.windows.unknown_because = (

@@ -175,6 +175,9 @@ def test_the_planted_wait_of_short_epochs_is_accounted_for():
         assert waited_s >= steps * PIPELINE_S
         assert record.breakdown.input_s + record.breakdown.epoch_start_s >= steps * PIPELINE_S
         assert record.breakdown.compute_s > 0
+    callback = gpukit.InputStall(None)
+    model.fit(one, verbose=0, callbacks=[callback])
+    assert callback.summary.mechanism == "pipeline model"  # a single step only traces
     fast = measured(fast_dataset(2)).breakdown
     assert fast.input_s < fast.compute_s
 
