@@ -15,13 +15,19 @@ LONG_VALIDATION_FRACTION = 0.30
 LOOP_S = 0.25e-3
 MOSTLY = 0.5
 
-_REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
+REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
+TOO_SHORT = f"the run took less than {MINIMUM_WALL_S:g} s"
 
 
 def long_enough(summary: RunSummary) -> TimeBreakdown | None:
     """The breakdown of a run that is long enough to judge; shorter ones mostly begin and end."""
     parts = summary.breakdown
     return parts if parts is not None and parts.wall_s >= MINIMUM_WALL_S else None
+
+
+def is_too_short(summary: RunSummary) -> bool:
+    """Whether a run's time is known, and too short to judge."""
+    return summary.breakdown is not None and long_enough(summary) is None
 
 
 class SlowEpochStart(Rule):
@@ -34,14 +40,16 @@ class SlowEpochStart(Rule):
 
     code = "slow-epoch-start"
     title = "Each epoch begins with a wait for its first batch"
-    requires = f"{_REQUIRES}, and the start of an epoch after the first"
+    requires = f"{REQUIRES}, and the start of an epoch after the first"
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the share with the threshold."""
         parts = long_enough(summary)
         start = summary.input.pipeline_start if summary.input else None
-        if parts is None or start is None:
-            return self.abstain()
+        if parts is None:
+            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
+        if start is None:
+            return self.abstain("no epoch after the first began, or its start was not measured")
         share = start.epochs * start.mean_s / parts.wall_s
         if share < NOTABLE_FRACTION:
             return None
@@ -83,13 +91,13 @@ class SlowCallbacks(Rule):
 
     code = "slow-callbacks"
     title = "Callbacks slow training down"
-    requires = _REQUIRES
+    requires = REQUIRES
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the share with the threshold."""
         parts = long_enough(summary)
         if parts is None or summary.steps is None:
-            return self.abstain()
+            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
         spent_s = parts.callbacks_s - LOOP_S * summary.steps
         share = spent_s / parts.wall_s
         if share < NOTABLE_FRACTION:
@@ -111,24 +119,24 @@ class SlowCallbacks(Rule):
 class LongValidation(Rule):
     """The share of the time that goes on validation within `fit`.
 
-    Three tenths is our choice. A remark up to half of the time: how often to validate is a question
-    of its own. What its steps wait for input is saved without validating less.
+    Three tenths is our choice. A remark while compute takes half of the time: how often to validate
+    is a question of its own. What its steps wait for input is saved without validating less.
     """
 
     code = "long-validation"
     title = "Validation takes a large part of the time"
-    requires = _REQUIRES
+    requires = REQUIRES
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the share with the threshold."""
         parts = long_enough(summary)
         if parts is None:
-            return self.abstain()
+            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
         share = parts.validation_s / parts.wall_s
         if share < LONG_VALIDATION_FRACTION:
             return None
         return self.find(
-            "warning" if share >= MOSTLY else "info",
+            "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning",
             percent("of the time", share),
             saving=of_run(
                 summary,

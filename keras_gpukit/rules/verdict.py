@@ -10,6 +10,7 @@ from keras_gpukit.rules.input_bound import InputBound
 from keras_gpukit.rules.input_slows_down import InputSlowsDown
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.no_gpu import NoGPU
+from keras_gpukit.rules.not_compute import MostlyNotCompute
 from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.precision import Float32OnTensorCores
 from keras_gpukit.rules.rule import NotApplicable, Rule
@@ -34,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     Throttled(),
     OtherProcessesOnGPU(),
     LongValidation(),
+    MostlyNotCompute(),
     NoGPU(),
 )
 """In the order in which findings of equal weight are shown."""
