@@ -117,6 +117,8 @@ class StepWindows:
         # anything was fetched.
         self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
         self._is_new = True
+        self.has_traced = True
+        """Whether the first call over the current pipeline traced, so that its wait is unknown."""
         # The current window.
         self._started_s: float | None = None
         self._taken: list[Any] = []
@@ -184,9 +186,8 @@ class StepWindows:
             self._set_due()
 
     def _start(self, first: Stretch) -> None:
-        is_first_of_run = self._calls.count == 2
         start = None if self.meter is None else self.meter.start(first)
-        if start is not None and self._is_new and not is_first_of_run:
+        if start is not None and self._is_new and not self.has_traced:
             self.totals.starts.add(start)
             if self._wall is not None:
                 self._wall.add_epoch_wait(start.wait_s)

@@ -136,7 +136,9 @@ class TimeBreakdown:
         validation_s: Validation within `fit`.
         other_s: What Keras does at an epoch's end, and what callbacks do there that stand before
             the one that shows this.
-        tracing_s: Step functions that were made again in later epochs: tracing and compiling them.
+        tracing_s: First steps of later epochs, with their batch, whose step function was made
+            again: traced and compiled.
+        tracings: How many of those there were.
         by_callback: Part of `callbacks_s` by the callback's class, as far as it was seen.
     """
 
@@ -149,6 +151,7 @@ class TimeBreakdown:
     validation_s: float
     other_s: float
     tracing_s: float = 0.0
+    tracings: int = 0
     by_callback: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -13,6 +13,7 @@ from keras_gpukit.rules.time_parts import (
     LongValidation,
     SlowCallbacks,
     SlowEpochStart,
+    TracingAgain,
     is_too_short,
     long_enough,
 )
@@ -24,6 +25,7 @@ SHORT_RUN_S = 60.0
 COVERED_BY: dict[str, tuple[Rule, ...]] = {
     "input": (InputBound(),),
     "epoch starts": (SlowEpochStart(),),
+    "tracing again": (TracingAgain(),),
     "callbacks": (SlowCallbacks(), TinySteps()),
     "validation": (LongValidation(),),
 }
@@ -35,9 +37,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
         "It traces and compiles the model, once: over a longer run it matters less",
         "Where it takes minutes: a smaller graph, without unrolled loops",
     ),
-    "tracing again": (
-        "Make the step function once: no model.compile or make_train_function between epochs",
-    ),
+    "tracing again": ("Make the step function once",),
     "validation": ("fit(validation_freq=...), validation_steps, or a larger batch there",),
     "callbacks": ("Your own callbacks: work every hundredth batch, not in each",),
     "other": ("Longer epochs: Keras' work at each epoch's end is then rarer",),

@@ -31,11 +31,11 @@ def is_too_short(summary: RunSummary) -> bool:
 
 
 class SlowEpochStart(Rule):
-    """The share of the time that goes on waiting for epochs' first batches.
+    """The share of the time that goes on starting epochs, until their first batches are there.
 
-    Keras makes a new iterator each epoch: buffers are filled again, and steps wait meanwhile. A
-    tenth is our choice, as for other waits. The first epoch cannot be separated from tracing, so at
-    least one more must have been seen.
+    Keras makes a new iterator each epoch: pipelines begin and buffers are filled again, and steps
+    wait meanwhile. A tenth is our choice, as for other waits. The first epoch cannot be separated
+    from tracing, so at least one more must have been seen.
     """
 
     code = "slow-epoch-start"
@@ -50,7 +50,10 @@ class SlowEpochStart(Rule):
             return self.abstain(TOO_SHORT if is_too_short(summary) else None)
         if start is None:
             return self.abstain("no epoch after the first began, or its start was not measured")
-        share = start.epochs * start.mean_s / parts.wall_s
+        # The first epoch's pipeline starts in any case; its wait is within the first step.
+        lasting_s = parts.epoch_start_s * start.epochs / (start.epochs + 1)
+        waited_s = max(start.epochs * start.mean_s, lasting_s)
+        share = waited_s / parts.wall_s
         if share < NOTABLE_FRACTION:
             return None
         figures = [
@@ -66,8 +69,6 @@ class SlowEpochStart(Rule):
                 "a smaller shuffle buffer, or shuffle file names instead of examples",
                 *advice,
             )
-        waited_s = start.epochs * start.mean_s
-        # The first epoch's own wait is within the first step.
         saving = of_run(
             summary,
             waited_s,
@@ -82,11 +83,46 @@ class SlowEpochStart(Rule):
         )
 
 
+class TracingAgain(Rule):
+    """The share of the time that goes on step functions that are made again during a run.
+
+    TensorFlow then traces the model again, and compiles it where it is compiled. A tenth is our
+    choice, as for other waits. Seen at the start of epochs only.
+    """
+
+    code = "tracing-again"
+    title = "The step function is made and traced again"
+    requires = REQUIRES
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the share with the threshold."""
+        parts = long_enough(summary)
+        if parts is None:
+            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
+        share = parts.tracing_s / parts.wall_s
+        if share < NOTABLE_FRACTION:
+            return None
+        # Such a step also does a step's work.
+        work_s = parts.tracings * (summary.step_time_s or 0.0)
+        saving = of_run(summary, parts.tracing_s - work_s, parts.tracing_s, basis="traced steps")
+        return self.find(
+            "warning" if saving is None else severity(saving, summary),
+            percent("of the time", share),
+            Figure("traced again", parts.tracings, "times"),
+            advice=(
+                "no model.compile or make_train_function between epochs: a value that changes "
+                "belongs into a keras.Variable, which is read at each step",
+            ),
+            saving=saving,
+        )
+
+
 class SlowCallbacks(Rule):
     """The share of the time that goes on callbacks, checkpoints among them.
 
     Keras' own loop is in what is measured between steps: 0.25 ms a step, more than it was measured
-    to take, is left out. A tenth of the time is our choice.
+    to take, is left out. A tenth of the time is our choice. A callback is named if it took half of
+    the time in callbacks, our choice too.
     """
 
     code = "slow-callbacks"
@@ -103,17 +139,28 @@ class SlowCallbacks(Rule):
         if share < NOTABLE_FRACTION:
             return None
         saving = of_run(summary, spent_s, parts.callbacks_s, basis="callbacks", upper_bound=True)
+        name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))
+        is_named = longest_s >= MOSTLY * spent_s
+        figures = [percent("of the time", share), Figure("in callbacks", parts.callbacks_s, "s")]
+        if is_named:
+            figures.append(Figure(f"in {name}", longest_s, "s"))
         return self.find(
             "warning" if saving is None else severity(saving, summary),
-            percent("of the time", share),
-            Figure("in callbacks", parts.callbacks_s, "s"),
-            advice=(
-                'keras.callbacks.TensorBoard(update_freq="epoch")',
-                "keras.callbacks.ModelCheckpoint: save less often, or only the weights",
-                "your own callbacks: work every hundredth batch, not in each",
-            ),
+            *figures,
+            advice=_callback_advice(name if is_named else None),
             saving=saving,
+            title=f"{self.title}, most of all {name}" if is_named else None,
         )
+
+
+def _callback_advice(name: str | None) -> tuple[str, ...]:
+    known = {
+        "TensorBoard": 'keras.callbacks.TensorBoard(update_freq="epoch")',
+        "ModelCheckpoint": "keras.callbacks.ModelCheckpoint: save less often, or only the weights",
+    }
+    if name is None:
+        return (*known.values(), "your own callbacks: work every hundredth batch, not in each")
+    return (known.get(name, f"{name}: work less often, as every hundredth batch or tenth epoch"),)
 
 
 class LongValidation(Rule):

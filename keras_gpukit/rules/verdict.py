@@ -16,7 +16,12 @@ from keras_gpukit.rules.precision import Float32OnTensorCores
 from keras_gpukit.rules.rule import NotApplicable, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 from keras_gpukit.rules.throttling import Throttled
-from keras_gpukit.rules.time_parts import LongValidation, SlowCallbacks, SlowEpochStart
+from keras_gpukit.rules.time_parts import (
+    LongValidation,
+    SlowCallbacks,
+    SlowEpochStart,
+    TracingAgain,
+)
 from keras_gpukit.rules.tiny_steps import TinySteps
 from keras_gpukit.rules.utilization import LowUtilization
 
@@ -24,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     InputBound(),
     InputSlowsDown(),
     SlowEpochStart(),
+    TracingAgain(),
     SlowCallbacks(),
     CPUFallback(),
     LowUtilization(),

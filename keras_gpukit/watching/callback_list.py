@@ -7,10 +7,12 @@ which one of them ends the call, are visible in the list alone.
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+from keras_gpukit.watching.callback_times import CallbackTimes
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 # `on_train_begin` and its like are under way when ours is called.
@@ -38,9 +40,11 @@ class CallbackListWatch:
         callback_list: A `keras.callbacks.CallbackList`; None where it cannot be known.
         on_error: Called with an exception that any callback raises.
         on_epoch_began: Called when the last callback has returned from `on_epoch_begin`.
+        on_epoch_ends: Called before the first callback's `on_epoch_end`.
 
     Attributes:
         sees_epochs: Whether epochs are seen.
+        times: How long each callback takes.
         epoch_ended_s: When the first callback was called at the latest epoch's end; None before.
     """
 
@@ -49,11 +53,14 @@ class CallbackListWatch:
         callback_list: Any,
         on_error: Callable[[BaseException], None],
         on_epoch_began: Callable[[], None],
+        on_epoch_ends: Callable[[], None],
     ) -> None:
         self.sees_epochs = callback_list is not None
         self.epoch_ended_s: float | None = None
         self._on_error = on_error
         self._on_epoch_began = on_epoch_began
+        self._on_epoch_ends = on_epoch_ends
+        self.times = CallbackTimes(callback_list, threading.get_ident())
         self._hooks = (
             {name: ReplacedAttribute(callback_list, name) for name in _HOOKS}
             if self.sees_epochs
@@ -71,6 +78,9 @@ class CallbackListWatch:
             hook.restore()
 
     def _watched(self, name: str, hook: Hook) -> Hook:
+        if name in ("on_epoch_begin", "on_epoch_end"):
+            hook = self.times.timed(hook)
+
         @functools.wraps(hook)
         def call(*args: Any, **kwargs: Any) -> None:
             try:
@@ -87,6 +97,7 @@ class CallbackListWatch:
         @functools.wraps(hook)
         def epoch_ends(*args: Any, **kwargs: Any) -> None:
             self.epoch_ended_s = time.perf_counter()
+            self._on_epoch_ends()
             call(*args, **kwargs)
 
         if name == "on_epoch_begin":

@@ -75,7 +75,8 @@ def spent(wall_s=100.0, steps=1000, start=None, **parts):
         "other_s": 0.0,
         **parts,
     }
-    breakdown = TimeBreakdown(wall_s, compute_s=wall_s - sum(known.values()), **known)
+    others_s = sum(value for name, value in known.items() if name.endswith("_s"))
+    breakdown = TimeBreakdown(wall_s, compute_s=wall_s - others_s, **known)
     record = InputRecord("fit", breakdown=breakdown, pipeline_start=start)
     return run(input=record, throughput=throughput(0.01, steps))
 
@@ -183,6 +184,18 @@ FIRES = [
         "warning",
         spent(epoch_start_s=10.1, start=SHUFFLES),
         Figure("of it filling the shuffle buffer", 2.0, "s"),
+    ),
+    (
+        "slow-epoch-start",
+        "warning",
+        spent(epoch_start_s=12.6, start=QUICKER),
+        Figure("of the time", 10.08, "%"),
+    ),
+    (
+        "tracing-again",
+        "warning",
+        spent(tracing_s=10.1, tracings=4),
+        Figure("traced again", 4, "times"),
     ),
     ("slow-callbacks", "warning", spent(callbacks_s=10.26), Figure("in callbacks", 10.26, "s")),
     ("long-validation", "warning", spent(validation_s=50.1), Figure("of the time", 50.1, "%")),
@@ -332,14 +345,16 @@ QUIET = [
     ("input-bound", run(input=stall(0.099, "upper bound"))),
     ("input-bound", run(input=stall(0.149, "sampled"))),
     ("input-slows-down", series(*[0.1] * 8, *[0.29] * 2)),
-    ("slow-epoch-start", spent(epoch_start_s=90.0, start=QUICKER)),
+    ("slow-epoch-start", spent(epoch_start_s=12.4, start=QUICKER)),
     ("input-slows-down", replaced_waits(series(*[0.0] * 8, *[1.0] * 2), 0.0024)),
+    ("tracing-again", spent(tracing_s=9.9, tracings=4)),
     ("slow-callbacks", spent(callbacks_s=10.24)),
     ("long-validation", spent(validation_s=29.9)),
     ("mostly-not-compute", spent(other_s=49.9)),
     ("mostly-not-compute", spent(callbacks_s=51.0)),
     ("mostly-not-compute", spent(epoch_start_s=51.0, start=SHUFFLES)),
     ("mostly-not-compute", spent(validation_s=51.0)),
+    ("mostly-not-compute", spent(tracing_s=51.0)),
     ("mostly-not-compute", spent(first_step_s=40.0, callbacks_s=20.0)),
     ("cpu-fallback", run((A100,), operations=placed("host memory"))),
     ("cpu-fallback", run((A100,), operations=placed("requested"))),
@@ -375,6 +390,7 @@ ABSTAINS = [
     ("input-slows-down", bounded(series(*[0.0] * 8, *[1.0] * 2)), "known input wait"),
     ("slow-epoch-start", spent(epoch_start_s=90.0), "after the first"),
     ("slow-epoch-start", spent(4.9, epoch_start_s=4.0, start=SHUFFLES), "5 s"),
+    ("tracing-again", spent(4.9, tracing_s=4.0), "5 s"),
     ("slow-callbacks", spent(4.9, callbacks_s=4.0), "5 s"),
     ("long-validation", spent(4.9, validation_s=4.0), "5 s"),
     ("mostly-not-compute", spent(4.9, other_s=4.0), "5 s"),
@@ -460,6 +476,19 @@ def test_a_slow_epoch_start_is_blamed_on_the_shuffle_buffer_only_if_it_was():
     assert "shuffle buffer" in shuffled.advice[0]
     assert not any("shuffle" in line for line in opened.advice)
     assert (opened.saving.low_s, opened.saving.of_s) == (20.0, 100.0)
+
+
+def test_the_callback_that_takes_most_is_named_with_its_own_advice():
+    def found(**by_callback):
+        return finding("slow-callbacks", spent(callbacks_s=20.0, by_callback=by_callback))
+
+    saves = found(ModelCheckpoint=18.0, Monitor=0.1)
+    assert saves.title == "Callbacks slow training down, most of all ModelCheckpoint"
+    assert Figure("in ModelCheckpoint", 18.0, "s") in saves.evidence
+    assert len(saves.advice) == 1
+    assert "save less often" in saves.advice[0]
+    assert found(Plotter=15.0).advice[0].startswith("Plotter: work less often")
+    assert found(Plotter=9.0, Logger=8.0).title == "Callbacks slow training down"
 
 
 def test_the_largest_part_of_the_run_comes_first_and_remarks_last():
