@@ -17,6 +17,7 @@ from keras_gpukit.records.machine import (
     GPUUtilization,
     HostUtilization,
     MemoryRecord,
+    ProcessUse,
     UtilizationRecord,
 )
 from keras_gpukit.records.pipeline import (
@@ -133,8 +134,8 @@ def others(used, total=100 * GIB):
     return gpu(memory_others_max_bytes=used, memory_total_bytes=total)
 
 
-def host(cpu_percent, samples=100):
-    return UtilizationRecord(samples, 1.0, host=HostUtilization(cpu_percent, 50.0))
+def host(cpu_percent, samples=100, own=50.0, **more):
+    return UtilizationRecord(samples, 1.0, host=HostUtilization(cpu_percent, own, **more))
 
 
 def placed(cause, predicted=False):
@@ -262,6 +263,18 @@ FIRES = [
         Figure("this process", 50.0, "%"),
     ),
     (
+        "host-cpu-saturated",
+        "warning",
+        run(input=QUICK, utilization=host(90.0, own=32.0)),
+        Figure("other processes", 58.0, "%"),
+    ),
+    (
+        "host-cpu-saturated",
+        "info",
+        run((A100,), input=QUICK, utilization=host(90.0, own=32.0)),
+        Figure("this process", 32.0, "%"),
+    ),
+    (
         "tiny-steps",
         "warning",
         run(settings={"steps_per_execution": 1}, throughput=throughput(0.0019)),
@@ -360,6 +373,7 @@ QUIET = [
     ("cpu-fallback", run((A100,), operations=placed("requested"))),
     ("low-utilization", run((A100,), input=QUICK, utilization=gpu(utilization_percent=50.0))),
     ("host-cpu-saturated", run((A100,), input=stall(0.5), utilization=host(69.9))),
+    ("host-cpu-saturated", run(input=QUICK, utilization=host(32.0, own=30.0))),
     ("tiny-steps", run(settings={"steps_per_execution": 1}, throughput=throughput(0.002))),
     ("tiny-steps", run(settings={"steps_per_execution": 2}, throughput=throughput(0.001))),
     ("float32-on-tensor-cores", run((P100,), {"precision": "float32"})),
@@ -409,8 +423,17 @@ ABSTAINS = [
         run((A100,), utilization=UtilizationRecord(9, 1.0, gpus_unknown_because="no driver")),
         "no driver",
     ),
-    ("host-cpu-saturated", run(input=QUICK, utilization=BUSY_HOST), "training on the CPU"),
-    ("host-cpu-saturated", run(input=stall(0.5), utilization=host(99.0, samples=4)), "readings"),
+    ("host-cpu-saturated", run(input=QUICK, utilization=BUSY_HOST), "this run trains on the CPU"),
+    (
+        "host-cpu-saturated",
+        run(input=stall(0.5), utilization=host(99.0, samples=4)),
+        "read 4 times",
+    ),
+    (
+        "host-cpu-saturated",
+        run(input=QUICK, utilization=host(90.0, own=30.0, children_cpu_percent=40.0)),
+        "this run trains on the CPU",
+    ),
     ("tiny-steps", run(throughput=throughput(0.001)), "one execution"),
     (
         "tiny-steps",
@@ -476,6 +499,16 @@ def test_a_slow_epoch_start_is_blamed_on_the_shuffle_buffer_only_if_it_was():
     assert "shuffle buffer" in shuffled.advice[0]
     assert not any("shuffle" in line for line in opened.advice)
     assert (opened.saving.low_s, opened.saving.of_s) == (20.0, 100.0)
+
+
+def test_other_processes_that_keep_the_cores_busy_are_named_with_what_they_cost_at_most():
+    others = (ProcessUse("blender", 12, 40.0), ProcessUse("make", 7, 8.0))
+    busy = host(98.0, own=45.0, others=others)
+    found = finding("host-cpu-saturated", replace(spent(first_step_s=5.0), utilization=busy))
+    assert found.title == ("Other processes keep the cores busy: blender (pid 12), make (pid 7)")
+    assert Figure("blender (pid 12)", 40.0, "%") in found.evidence
+    # All of the run's work on all cores takes 45 s of its 100 s.
+    assert (found.saving.low_s, found.saving.high_s) == (0.0, pytest.approx(55.0))
 
 
 def test_the_callback_that_takes_most_is_named_with_its_own_advice():
