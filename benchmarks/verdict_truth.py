@@ -1,13 +1,13 @@
 """Whether the verdict names the largest cause, and promises what removing it really saves.
 
-Each run has a cause whose part of the time is known, or none (`benchmarks/planted/causes.py`).
-It is repeated without the cause, before and after, which shows the machine's own noise.
-The first finding must be of that cause, healthy runs must get none but remarks, and the wall time that was
-really saved must lie in the range that the finding gives. The range is widened by a twentieth of the run,
-and by as much as the two runs without the cause differ.
+Each run has a cause whose part of the time is known, or none (`benchmarks/planted/causes.py`). It
+is repeated without the cause, before and after, which shows the machine's own noise. The first
+finding must be of that cause, healthy runs must get none but remarks, and the wall time that was
+really saved must lie in the range that the finding gives. The range is widened by a twentieth of
+the run, and by as much as the two runs without the cause differ.
 
-Other processes on the machine are a cause too: each run waits until they leave the cores alone, for
-`--patience` seconds at most.
+Other processes on the machine are a cause too: each run waits until they leave the cores alone,
+for `--patience` seconds at most.
 """
 
 from __future__ import annotations
