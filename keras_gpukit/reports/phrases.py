@@ -155,8 +155,8 @@ def input_share(summary: RunSummary) -> str | None:
     if starts <= _LEAST_SHARE:
         return whole
     return (
-        f"{whole}: {units.percentage(within)} within steps, {units.percentage(starts)} waiting for "
-        "each epoch's first batch"
+        f"{whole}: {units.percentage(within)} within steps, {units.percentage(starts)} until each "
+        "epoch's first batch"
     )
 
 

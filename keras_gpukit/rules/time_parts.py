@@ -39,7 +39,7 @@ class SlowEpochStart(Rule):
     """
 
     code = "slow-epoch-start"
-    title = "Each epoch begins with a wait for its first batch"
+    title = "Each epoch takes long to start"
     requires = f"{REQUIRES}, and the start of an epoch after the first"
 
     def judge(self, summary: RunSummary) -> Outcome:
@@ -51,19 +51,21 @@ class SlowEpochStart(Rule):
         if start is None:
             return self.abstain("no epoch after the first began, or its start was not measured")
         # The first epoch's pipeline starts in any case; its wait is within the first step.
-        lasting_s = parts.epoch_start_s * start.epochs / (start.epochs + 1)
-        waited_s = max(start.epochs * start.mean_s, lasting_s)
-        share = waited_s / parts.wall_s
+        lasting_s = max(
+            start.epochs * start.mean_s, parts.epoch_start_s * start.epochs / (start.epochs + 1)
+        )
+        share, each_s = lasting_s / parts.wall_s, lasting_s / start.epochs
         if share < NOTABLE_FRACTION:
             return None
         figures = [
             percent("of the time", share),
-            Figure("wait for an epoch's first batch", start.mean_s, "s"),
+            Figure("start of an epoch", each_s, "s"),
+            Figure("of it waiting for the first batch", start.mean_s, "s"),
         ]
         advice: tuple[str, ...] = (
             "ds.repeat() and fit(steps_per_epoch=...): one pipeline for all epochs",
         )
-        if start.shuffle_s is not None and start.shuffle_s >= MOSTLY * start.mean_s:
+        if start.shuffle_s is not None and start.shuffle_s >= MOSTLY * each_s:
             figures.append(Figure("of it filling the shuffle buffer", start.shuffle_s, "s"))
             advice = (
                 "a smaller shuffle buffer, or shuffle file names instead of examples",
@@ -71,8 +73,8 @@ class SlowEpochStart(Rule):
             )
         saving = of_run(
             summary,
-            waited_s,
-            max(parts.epoch_start_s, waited_s) + start.mean_s,
+            lasting_s,
+            max(parts.epoch_start_s, lasting_s) + start.mean_s,
             basis="epoch starts",
         )
         return self.find(

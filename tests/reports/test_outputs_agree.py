@@ -36,7 +36,7 @@ PLANTED = replace(
 PLANTED = replace(PLANTED, verdict=judge(PLANTED))
 FIRST = PLANTED.findings[0]
 SAVED = "24 s to 42 s of 64 s, 1.6× to 2.9× faster (by the wait and freed cores)"
-INPUT = "input 39 % of the run: 38 % within steps, 1.6 % waiting for each epoch's first batch"
+INPUT = "input 39 % of the run: 38 % within steps, 1.6 % until each epoch's first batch"
 
 
 @pytest.fixture(scope="module")

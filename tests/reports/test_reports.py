@@ -218,7 +218,7 @@ WATCHED = judged(
 def test_a_sampled_stall_is_told_as_about():
     text = " ".join(printed(WATCHED).replace("│", " ").split())
     assert (
-        "input about 68 % of the run: 60 % within steps, 8.0 % waiting for each epoch's first batch"
+        "input about 68 % of the run: 60 % within steps, 8.0 % until each epoch's first batch"
         in text
     )
 
