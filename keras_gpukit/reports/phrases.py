@@ -139,18 +139,27 @@ def _speed(throughput: ThroughputRecord) -> list[str]:
     return parts
 
 
+def input_fractions(summary: RunSummary) -> tuple[float, float] | None:
+    """The shares of the run that went to input: within steps, and until epochs' first batches."""
+    parts = summary.breakdown
+    if parts is None or parts.input_s is None or not parts.wall_s:
+        return None
+    return parts.input_s / parts.wall_s, parts.epoch_start_s / parts.wall_s
+
+
 def input_share(summary: RunSummary) -> str | None:
     """The share of the run that went to waiting for input, also for epochs' first batches.
 
     Where only the steps' time is known, their stall; None where that is unknown too.
     """
-    record, parts = summary.input, summary.breakdown
+    record = summary.input
     if record is None or record.stall_fraction is None:
         return None
     hedge = _HEDGES.get(record.confidence or "", "")
-    if parts is None or parts.input_s is None or not parts.wall_s:
+    fractions = input_fractions(summary)
+    if fractions is None:
         return f"input stall {hedge}{units.percentage(record.stall_fraction)}"
-    within, starts = parts.input_s / parts.wall_s, parts.epoch_start_s / parts.wall_s
+    within, starts = fractions
     whole = f"input {hedge}{units.percentage(within + starts)} of the run"
     if starts <= _LEAST_SHARE:
         return whole

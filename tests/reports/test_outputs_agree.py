@@ -76,6 +76,13 @@ def test_waits_for_first_batches_count_as_input_apart_and_together(shown, output
     assert INPUT in " ".join(shown[output].split())
 
 
+@pytest.mark.parametrize("output", ["report", "tab"])
+def test_the_page_has_the_same_shares_of_input(shown, output):
+    assert "input, of the run 39 % of it until epochs' first batches 1.6 %" in " ".join(
+        shown[output].split()
+    )
+
+
 def test_the_json_has_the_seconds_that_the_others_are_made_of(shown):
     (run,) = json.loads(shown["JSON"])["runs"]
     written = run["summary"]["verdict"]["findings"][0]

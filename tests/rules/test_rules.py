@@ -396,7 +396,7 @@ def test_a_rule_is_quiet_under_its_threshold(code, summary):
 
 ABSTAINS = [
     ("input-bound", run(input=InputRecord("fit", unknown_because="no iterator")), "no iterator"),
-    ("input-bound", run(input=stall(0.9, steps=9)), "at least 10 steps"),
+    ("input-bound", run(input=stall(0.9, steps=9)), "the wait of 9 steps"),
     ("input-bound", run(input=stall(0.9, "upper bound")), "upper bound"),
     ("input-bound", run(input=stall(0.9, "upper bound", buffered_batches=1.5)), "upper bound"),
     ("input-slows-down", series(*[0.0] * 5, *[1.0] * 4), "10 samples"),
