@@ -46,7 +46,7 @@ class Slowdown:
 class SlowerOverTime(Rule):
     """Steps that take 1.25 times as long from some step on, or come to do so gradually.
 
-    Optimal partitioning tells changes of level from noise, see `change_points`. The ratio is
+    Optimal partitioning separates changes of level from noise, see `change_points`. The ratio is
     our choice; so is the least share of the steps' time, 5 %, that must have been lost by it.
 
     What comes in the first ten seconds, or in a shorter run in the first fifth, is warm-up: steps
