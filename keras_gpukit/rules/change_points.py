@@ -24,8 +24,8 @@ PENALTY = 6.0
 """Of a cut, in units of the noise."""
 CLEAR = 2.75
 """Least distance of two levels, in units of the noise."""
-CHANCE = 0.005
-"""Of a cut that is none: that scattered points beyond the middle come in a row by themselves."""
+CHANCE = 0.01
+"""The chance that points which are scattered at random lie as the two levels of a cut do."""
 # Noise of which neighbours have much in common shows at larger distances.
 _LAGS = (1, 2, 4, 8)
 # Where points further apart are compared, each cut spoils so many comparisons.
@@ -131,20 +131,26 @@ def _joined(values: Sequence[float], begins: list[int], least: float) -> tuple[S
 
 
 def _is_no_chance(values: Sequence[float], one: Segment, later: Segment) -> bool:
-    """Whether the shorter of two segments is more than scattered points that came in a row.
+    """Whether points beyond the middle between two levels come in rows, and are not scattered.
 
-    Pauses and other processes lift single points. Where a share of all the other points lies beyond
-    the middle between the two levels, some of them are neighbours now and then.
+    Pauses and other processes lift single points, some of which are neighbours by chance. The more
+    such points there are, the longer a row of them must be: Wald and Wolfowitz' test of runs.
     """
-    short, long = sorted((one, later), key=lambda segment: segment.end - segment.begin)
-    middle, is_above = (one.level + later.level) / 2, short.level > long.level
-    others = [*values[: short.begin], *values[short.end :]]
-    beyond = sum((value > middle) == is_above for value in others)
-    share = (beyond + 0.5) / (len(others) + 1)
-    length = short.end - short.begin
-    own = sum((value > middle) == is_above for value in values[short.begin : short.end])
-    chance = sum(
-        math.comb(length, count) * share**count * (1 - share) ** (length - count)
-        for count in range(own, length + 1)
-    )
-    return len(values) * chance < CHANCE
+    middle = (one.level + later.level) / 2
+    is_above = [value > middle for value in values]
+    runs = 1 + sum(before != after for before, after in itertools.pairwise(is_above))
+    above = sum(is_above)
+    return _chance_of_runs(runs, above, len(values) - above) < CHANCE
+
+
+def _chance_of_runs(most: int, count: int, others: int) -> float:
+    """How likely so many points and others, in any order, form at most so many rows of a kind."""
+    ways = 0
+    for runs in range(2, most + 1):
+        half = runs // 2
+        if runs % 2:
+            ways += math.comb(count - 1, half) * math.comb(others - 1, half - 1)
+            ways += math.comb(count - 1, half - 1) * math.comb(others - 1, half)
+        else:
+            ways += 2 * math.comb(count - 1, half - 1) * math.comb(others - 1, half - 1)
+    return ways / math.comb(count + others, count)

@@ -50,10 +50,13 @@ class Spans:
 
 def _spans(shift: Shift, begin_s: float) -> Spans:
     """The stretches on both sides of a shift."""
-    if shift.kind == "level":
-        return Spans((begin_s, shift.elapsed_s), (shift.elapsed_s, shift.end_s))
-    end_s = _END_OF_DRIFT * (shift.end_s - shift.elapsed_s)
-    return Spans((shift.elapsed_s, shift.elapsed_s + end_s), (shift.end_s - end_s, shift.end_s))
+    before_s, after_s = (begin_s, shift.elapsed_s), (shift.elapsed_s, shift.end_s)
+    if shift.kind == "drift":
+        end_s = _END_OF_DRIFT * (shift.end_s - shift.elapsed_s)
+        after_s = (shift.end_s - end_s, shift.end_s)
+        if shift.elapsed_s <= begin_s:
+            before_s = (shift.elapsed_s, shift.elapsed_s + end_s)
+    return Spans(before_s, after_s)
 
 
 def cause_of(summary: RunSummary, shift: Shift, begin_s: float = 0.0) -> Cause:

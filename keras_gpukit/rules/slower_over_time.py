@@ -133,15 +133,18 @@ def _steps_s(series: Series) -> float:
 def _title(slowdown: Slowdown, cause: Cause) -> str:
     shift, back = slowdown.shift, slowdown.back
     times = f"{shift.after / shift.before:.3g}× slower"
-    since = f"step {shift.step:,}, {_spoken(shift.elapsed_s)} in"
     when = f", when {cause.words}" if cause.words else ""
     if shift.kind == "drift":
-        until = f"step {shift.end_step:,}, {_spoken(shift.end_s)} in"
-        started = "" if shift.elapsed_s == 0 else f" from {since}"
-        return f"Steps became {times} gradually{started} until {until}{when}"
+        begin = "the start" if shift.elapsed_s == 0 else _moment(shift.step, shift.elapsed_s)
+        return f"Steps became {times} from {begin} to {_moment(shift.end_step, shift.end_s)}{when}"
+    since = f"step {shift.step:,}, {_spoken(shift.elapsed_s)} in"
     if back is not None:
         return f"Steps were {times} from {since}, until step {back.step - 1:,}{when}"
     return f"Steps are {times} from {since}{when}"
+
+
+def _moment(step: int, elapsed_s: float) -> str:
+    return f"step {step:,} ({_spoken(elapsed_s)} in)"
 
 
 def _spoken(elapsed_s: float) -> str:

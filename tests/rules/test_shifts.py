@@ -46,6 +46,13 @@ def test_there_and_back_again_are_two_shifts():
     assert there.end_step == pytest.approx(back.step - 1) == pytest.approx(350, abs=10)
 
 
+def test_a_short_run_on_a_busy_machine_has_both_too():
+    levels = [12.2, 11.1, 12.0, 11.0, 10.9, 15.6, 41.3, 40.8, 40.9, 40.9, 40.9, 43.5, 41.1, 41.0]
+    levels += [41.3, 42.0, 43.9, 32.4, 12.9, 11.4, 10.1, 10.2, 13.8, 14.0, 13.7, 11.3, 10.4]
+    there, back = shifts_of(changing_run({"step/time_ms": levels}))
+    assert (there.step, back.step) == (61, 181)
+
+
 @pytest.mark.parametrize(
     ("drift", "begin", "before", "after"),
     [

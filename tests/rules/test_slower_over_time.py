@@ -166,10 +166,26 @@ def test_steps_that_are_fast_again_have_an_end():
     assert finding.saving.low_s == pytest.approx(20 * 10 * 0.08)
 
 
-def test_a_drift_is_gradual():
+def test_a_drift_has_a_begin_and_an_end():
     levels = [40.0 * math.exp(math.log(3) * point / 63) for point in range(64)]
-    title = slower(run({"step/time_ms": levels})).title
-    assert title.startswith("Steps became 3× slower gradually until step 640, 2.1 min in")
+    rising = {"step/time_ms": levels, "input/wait_ms": [level - 39.0 for level in levels]}
+    finding = slower(run(rising, input=fed_by()))
+    assert finding.title == (
+        "Steps became 3× slower from the start to step 640 (2.1 min in), when the input pipeline "
+        "slowed down"
+    )
+    before, after = finding.evidence[2:4]
+    assert before.value < 10
+    assert after.value > 60
+
+
+def test_a_drift_after_a_level_is_compared_with_that():
+    levels = [40.0] * 30 + [40.0 + 3 * point for point in range(34)]
+    rising = {"step/time_ms": levels, "input/wait_ms": [level - 39.0 for level in levels]}
+    finding = slower(run(rising, input=fed_by()))
+    assert finding.title.startswith("Steps became 3.4")
+    assert " from step 3" in finding.title
+    assert finding.evidence[2].value == pytest.approx(1.0, abs=2.0)
 
 
 HEALTHY = {
