@@ -124,11 +124,18 @@ class StepClock:
         """Why the wait is unknown."""
         return self.windows.unknown_because
 
-    def wrap(self, step_function: StepFunction) -> StepFunction:
+    def wrap(
+        self, step_function: StepFunction, not_accepted: StepFunction | None = None
+    ) -> StepFunction:
         """Returns the step function, which is given an iterator, with its calls noted.
 
         It is called the same way with the same iterator, and what it raises passes through.
+
+        Args:
+            step_function: What runs a step.
+            not_accepted: What runs steps from sources that are not accepted, if something else.
         """
+        run_other = not_accepted or step_function
         # Every step runs through this, on caches that the step before has emptied: each further
         # function, and each further object, costs a large part of a microsecond.
         now, calls, turn = self._now, self._calls, self.windows.turn
@@ -137,7 +144,9 @@ class StepClock:
         def timed(iterator: Any) -> Any:
             entry_s = now()
             if iterator is not calls.source:
-                return self._first_call(step_function, iterator, entry_s)
+                if self._accepts(iterator):
+                    return self._first_call(step_function, iterator, entry_s)
+                return run_other(iterator)
             try:
                 outputs = step_function(iterator)
             except BaseException as error:
@@ -203,9 +212,9 @@ class StepClock:
 
     def _first_call(self, step_function: StepFunction, source: Any, entry_s: float) -> Any:
         """The first step over a pipeline, or over one that was paused."""
-        if self._given_up or not self._accepts(source):
+        if self._given_up:
             outputs = step_function(source)
-            self._calls.before += self._accepts(source)
+            self._calls.before += 1
             return outputs
         self.windows.drop()
         self._raised = False

@@ -62,7 +62,7 @@ class PipelineModelMeter:
         self._gaps_us: list[int] = []
         self._buffer: int | None = None
         self._reader = ModelReader()
-        self._reader.read(host)
+        self._reader.check(host)
 
     def start(self, first: Stretch) -> PipelineStart | None:
         """Begins a stretch."""
