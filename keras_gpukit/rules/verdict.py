@@ -8,6 +8,7 @@ from keras_gpukit.rules.cpu_fallback import CPUFallback
 from keras_gpukit.rules.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.input_bound import InputBound
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
+from keras_gpukit.rules.memory_grows import MemoryGrows
 from keras_gpukit.rules.no_gpu import NoGPU
 from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.precision import Float32OnTensorCores
@@ -32,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     Float32OnTensorCores(),
     MemoryNearlyFull(),
     MemoryMostlyUnused(),
+    MemoryGrows(),
     Throttled(),
     OtherProcessesOnGPU(),
     LongValidation(),
