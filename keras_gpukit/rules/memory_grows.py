@@ -75,7 +75,7 @@ class MemoryGrows(Rule):
             *figures,
             advice=(
                 "look for what is kept: lists of losses or batches, tensors in callbacks, metrics",
-                "ds.cache() without a file grows in the first epoch, until it holds all of the data",
+                "ds.cache() without a file grows in the first epoch, until it holds all data",
                 "a new tf.function, dataset or model in each step or epoch is kept too",
             ),
             title=f"Memory of {worst.where} grows as the run goes on",

@@ -231,6 +231,12 @@ FIRES = [
         Figure("peak use of GPU:0", 30.0, "%"),
     ),
     (
+        "memory-grows",
+        "info",
+        changing_run({"host/memory_bytes": [GIB * point for point in range(10, 40)]}),
+        Figure("per 1,000 steps", pytest.approx(100 * GIB, rel=0.1), "B"),
+    ),
+    (
         "throttled",
         "warning",
         run((A100,), utilization=throttled({HOT: 0.1})),
@@ -292,6 +298,7 @@ QUIET = [
     ("float32-on-tensor-cores", run((A100,), {"precision": "mixed_bfloat16"})),
     ("memory-nearly-full", run((A100,), memory=memory(89 * GIB))),
     ("memory-mostly-unused", run((A100,), memory=memory(31 * GIB))),
+    ("memory-grows", changing_run({"host/memory_bytes": [GIB] * 30})),
     ("throttled", run((A100,), utilization=throttled({HOT: 0.09}))),
     ("throttled", run((A100,), utilization=throttled({SET: 1.0, HOT: 0.09}))),
     ("throttled", run((A100,), utilization=throttled({}))),
@@ -341,6 +348,7 @@ ABSTAINS = [
     ("float32-on-tensor-cores", run((A100,)), "precision"),
     ("memory-nearly-full", run(memory=memory(99 * GIB, "CPU:0")), "on a GPU"),
     ("memory-mostly-unused", run(memory=memory(1, limit_bytes=None)), "limit"),
+    ("memory-grows", changing_run({"host/memory_bytes": [GIB] * 9}), "10 readings"),
     ("throttled", run((A100,), utilization=gpu()), "throttle reasons"),
     ("other-processes-on-gpu", run((A100,), utilization=others(None)), "by process"),
 ]
