@@ -10,12 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from keras_gpukit.errors import give_up
+from keras_gpukit.input_wait.calls import NOTHING, Calls
 from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import Meter
 from keras_gpukit.input_wait.request_meter import RequestMeter
 from keras_gpukit.input_wait.self_cost import StepFunction, cost_of_a_call_s
-from keras_gpukit.input_wait.step_windows import NOTHING, Calls, StepWindows
+from keras_gpukit.input_wait.step_windows import StepWindows
 from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
@@ -203,7 +204,7 @@ class StepClock:
         times_s = self._calls.times_s
         if len(times_s) % 2:
             times_s.pop()  # an interrupt came between the two of a call
-        if self.windows.has_calls:
+        if times_s:
             self._guarded(self.windows.end)
         if self._calls.times_s and self._wall is not None and not self._raised:
             self._wall.end_steps(self._calls.times_s[-1])
@@ -236,6 +237,7 @@ class StepClock:
             self._wall.turn("steps", exit_s)
             self._wall.add_inside(entry_s - exit_s)  # it will be counted with the others
         self._calls.times_s = [entry_s, exit_s]
+        self._guarded(self.windows.note_first_call)
         if not self._given_up:
             # Not before: a first call that raises is followed by another first one.
             self._calls.source = source

@@ -64,6 +64,9 @@ class PipelineModelMeter:
         self._reader = ModelReader()
         self._reader.check(host)
 
+    def waited_s(self) -> None:
+        """Unknown until the next fetch."""
+
     def start(self, first: Stretch) -> PipelineStart | None:
         """Begins a stretch."""
         if self._hidden is not None:

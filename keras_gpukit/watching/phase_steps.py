@@ -27,11 +27,11 @@ from keras_gpukit.records.steps import (
     TimeBreakdown,
 )
 from keras_gpukit.rules.bottleneck import name_bottleneck
-from keras_gpukit.watching.call_frame import epoch_iterator
+from keras_gpukit.watching.call_frame import epoch_iterator, has_one_epoch
 from keras_gpukit.watching.callback_list import hooks_alone
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
-from keras_gpukit.watching.step_count import steps_so_far
+from keras_gpukit.watching.step_count import FitCount
 
 OnWindow = Callable[[StepWindow], None]
 
@@ -73,7 +73,7 @@ class PhaseSteps:
     ) -> None:
         self._model = model
         self._phase = phase
-        self._first_step = first_step
+        self._counted = FitCount(model) if phase == "fit" else None
         self._is_over = is_over
         self._wall = wall
         self._on_window: list[OnWindow] = [on_window]
@@ -83,6 +83,7 @@ class PhaseSteps:
         self._function = ReplacedAttribute(model, ATTRIBUTES[phase])
         self._requests = RequestMeter()
         self._pipeline: PipelineWatch | None = None
+        self._times_fetches = False
         self._device = DeviceWork(model.steps_per_execution) if runs_behind(model) else None
         # Of several callbacks one reports the ends of steps.
         self._reporter: object = None
@@ -177,6 +178,9 @@ class PhaseSteps:
         for on_pause in self._on_pause:
             on_pause()
         self._clock.pause()
+        if self._clock.windows.had_short_epoch and not self._times_fetches:
+            self._times_fetches = True
+            make_measurable(epoch_iterator(self._phase), has_short_epochs=True)
 
     def restore(self) -> None:
         """The phase is over: its step function is restored."""
@@ -198,15 +202,10 @@ class PhaseSteps:
     @property
     def steps(self) -> int:
         """Steps that ran."""
-        # The last execution over a pipeline may have been a shorter one: the optimizer knows,
-        # unless it counts something else.
         clock = self._clock
-        if clock.steps_per_execution == 1:
+        if self._counted is None or clock.steps_per_execution == 1:
             return clock.steps
-        counted = steps_so_far(self._model) - self._first_step
-        spare_steps = (clock.steps_per_execution - 1) * clock.pipelines
-        fits = self._phase == "fit" and 0 <= clock.steps - counted <= spare_steps
-        return counted if fits else clock.steps
+        return self._counted.steps(clock.calls, clock.steps_per_execution, clock.pipelines)
 
     @property
     def step_time_s(self) -> float | None:
@@ -215,7 +214,10 @@ class PhaseSteps:
 
     def throughput(self) -> ThroughputRecord:
         """Step times and rates."""
-        return self._clock.totals.throughput(self.steps, self._wall.total_s if self._wall else None)
+        clock, steps = self._clock, self.steps
+        record = clock.totals.throughput(steps, self._wall.total_s if self._wall else None)
+        updates = self._counted.updates(steps, clock.pipelines) if self._counted else None
+        return replace(record, updates=updates, executions=clock.calls)
 
     def input(self) -> InputRecord:
         """The input wait, what its pipeline's stages cost, and where the call's time went."""
@@ -239,6 +241,8 @@ class PhaseSteps:
         # The first step of the run, and those whose wait is known to be their epoch's start.
         executions_apart = 1 + clock.totals.starts.epochs
         waiting_steps = max(self.steps - executions_apart * clock.steps_per_execution, 0)
+        if waiting_steps == 0:
+            wait_s = 0.0
         return self._wall.breakdown(None if wait_s is None else wait_s * waiting_steps)
 
     def _stages(self, record: InputRecord) -> PipelineRecord | None:
@@ -253,7 +257,7 @@ class PhaseSteps:
     def _wrap(self) -> None:
         step_function = self._function.current
         if self._phase != "predict":
-            make_measurable(epoch_iterator(self._phase))
+            make_measurable(epoch_iterator(self._phase), has_one_epoch=has_one_epoch(self._phase))
         if step_function is None:
             # A loop in user code drives the callbacks. Wrapped, it would look made to Keras.
             self._clock.windows.unknown_because = (

@@ -17,6 +17,7 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, ThroughputRecord
 from keras_gpukit.sensors.heartbeat import Heartbeat
@@ -144,7 +145,7 @@ class Session:
         if self._log is not None:
             self._log.values(step, values, time_s)
 
-    def record(self, kind: str, record: Any, step: int | None = None) -> None:
+    def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
         """Writes a record to the run's file, if the run is written."""
         if self._log is not None:
             self._log.record(kind, record, step)
