@@ -27,11 +27,12 @@ def costs_over_time(
         output: The pipeline over the whole run.
     """
     kinds = [member.stage.kind for _, member in in_order(output, cut(output))]
-    most = max(1, MOST_PARTS // max(len(passes), 1)) + 1
+    most = max(1, MOST_PARTS // max(len(passes), 1))
     parts = []
     for readings in passes:
-        every = -(-len(readings) // most) or 1
-        for (begin_s, first), (end_s, last) in pairwise(readings[::every]):
+        every = max(1, -(-(len(readings) - 1) // most))
+        chosen = [*readings[:-1:every], *readings[-1:]]
+        for (begin_s, first), (end_s, last) in pairwise(chosen):
             measured = measure([[first, last]])
             if measured is None:
                 continue
