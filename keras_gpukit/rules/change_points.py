@@ -138,6 +138,10 @@ def _is_no_chance(values: Sequence[float], one: Segment, later: Segment) -> bool
     """
     middle = (one.level + later.level) / 2
     is_above = [value > middle for value in values]
+    for each in (one, later):
+        own = is_above[each.begin : each.end].count(each.level > middle)
+        if own < SHORTEST:
+            return False
     runs = 1 + sum(before != after for before, after in itertools.pairwise(is_above))
     above = sum(is_above)
     return _chance_of_runs(runs, above, len(values) - above) < CHANCE
