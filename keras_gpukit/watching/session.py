@@ -25,8 +25,8 @@ from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import read_environment
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
-from keras_gpukit.watching.step_count import steps_so_far
 from keras_gpukit.watching.run_events import RunEventNotes
+from keras_gpukit.watching.step_count import steps_so_far
 from keras_gpukit.writers.run_log import RunLog
 
 SAMPLE_EVERY_S = 1.0
