@@ -121,6 +121,7 @@ def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
         "margin": {"l": 56, "r": 16, "t": 12, "b": 48},
         "font": {"family": "system-ui, sans-serif", "size": 12},
         "hovermode": "x unified",
+        "hoversubplots": "axis",
         "legend": {
             "orientation": "h",
             "x": 0,

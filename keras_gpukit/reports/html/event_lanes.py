@@ -105,9 +105,10 @@ def draw_lane(lane: Lane, place: int, time: TimeAxis) -> Iterator[Any]:
         width=0.7,
         yaxis="y2",
         marker={
+            "line": {"width": 0},
             "color": [(lane.color, second)[number % 2] for number in range(len(lane.marks))]
             if lane.second_color
-            else lane.color
+            else lane.color,
         },
         text=[mark.text for mark in lane.marks] if any(mark.text for mark in lane.marks) else None,
         textposition="inside",
@@ -123,7 +124,7 @@ def draw_lane(lane: Lane, place: int, time: TimeAxis) -> Iterator[Any]:
         text=[mark.says for mark, _ in points],
         yaxis="y2",
         mode="markers",
-        marker={"opacity": 0, "color": lane.color},
+        marker={"symbol": "square", "size": 10, "color": lane.color},
         showlegend=False,
         name=lane.name,
         hovertemplate="%{text}<extra></extra>",

@@ -17,6 +17,7 @@ from keras_gpukit.reports.html.capture_memory_chart import capture_memory_chart
 from keras_gpukit.reports.html.chart import Chart, Flat, Unknown
 from keras_gpukit.reports.html.code_words import code_in
 from keras_gpukit.reports.html.disk_chart import disk_chart
+from keras_gpukit.reports.html.evidence import evidence_sentences
 from keras_gpukit.reports.html.input_chart import input_chart
 from keras_gpukit.reports.html.links import Link, captures_of, chart_links, stage_names
 from keras_gpukit.reports.html.memory_charts import device_memory_chart, host_memory_chart
@@ -28,7 +29,6 @@ from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.timeline_chart import timeline_chart
 from keras_gpukit.reports.html.utilization_chart import utilization_chart
 from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
-from keras_gpukit.reports.phrases import evidence
 
 _FOLDER = "keras_gpukit.reports.html"
 _STYLES = ("report.css", "charts.css", "printing.css")
@@ -126,7 +126,7 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
         beside=beside,
         runs_table=runs_table(report.runs),
         words=words,
-        evidence=evidence,
+        evidence=evidence_sentences,
         chart_links=chart_links,
         captures_of=captures_of,
         code_in=code_in,

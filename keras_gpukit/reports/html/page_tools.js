@@ -4,10 +4,10 @@
   // The width of A4 and Letter between their margins.
   const PAPER_PX = 680;
 
-  function button(text, label, action) {
-    const made = Object.assign(document.createElement("button"), { type: "button", textContent: text });
+  function button(label, action) {
+    const made = Object.assign(document.createElement("button"), { type: "button", className: "copy", title: "Copy" });
     made.setAttribute("aria-label", label);
-    made.addEventListener("click", () => action(made));
+    made.addEventListener("click", action);
     return made;
   }
 
@@ -22,13 +22,12 @@
       document.execCommand("copy");
       field.remove();
     }
-    place.textContent = "Copied";
-    setTimeout(() => (place.textContent = "Copy"), 1500);
+    place.classList.add("done");
+    setTimeout(() => place.classList.remove("done"), 1500);
   }
 
   for (const code of document.querySelectorAll("code.copied")) {
-    const made = button("Copy", `Copy ${code.textContent}`, () => copy(code.textContent, made));
-    made.className = "copy";
+    const made = button(`Copy ${code.textContent}`, () => copy(code.textContent, made));
     code.after(made);
   }
 

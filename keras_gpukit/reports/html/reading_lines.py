@@ -73,8 +73,8 @@ def traces_of(line: Line, place: int, time: TimeAxis, size: float, unit: str) ->
         y=_joined(mean[piece] for piece in pieces),
         customdata=_joined(bounds[piece] for piece in pieces) if has_band else None,
         line={"width": 2, "color": color, "dash": dash},
-        hovertemplate=f"%{{y:.3~f}} {unit}"
-        + (" (%{customdata[0]:.3~f} to %{customdata[1]:.3~f})" if has_band else ""),
+        hovertemplate=f"%{{y:.4~g}} {unit}"
+        + (" (%{customdata[0]:.4~g} to %{customdata[1]:.4~g})" if has_band else ""),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.step_times import BIN_GROWTH, StepTimes
 from keras_gpukit.reports import units
@@ -20,6 +22,7 @@ from keras_gpukit.reports.html.words import not_told
 
 _TITLE = "Distribution of step times"
 _MOST_BARS = 60
+_MOST_TICKS = 8
 
 
 def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
@@ -52,9 +55,7 @@ def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
         [trace],
         hovermode="x",
         height=260,
-        xaxis=axis(
-            f"{unit} per step", type="log", tickformat="~r", nticks=8, minor={"showgrid": False}
-        ),
+        xaxis=axis(f"{unit} per step", type="log", tickmode="array", tickvals=_ticks(edges)),
         yaxis=axis("steps, %", rangemode="tozero", nticks=5),
         shapes=[
             {
@@ -102,6 +103,16 @@ def _bars(record: StepTimes) -> list[tuple[float, float, int]]:
     ]
 
 
+def _ticks(edges: list[float]) -> list[float]:
+    """Round numbers within the chart, not too many."""
+    lowest = math.floor(math.log10(edges[0]))
+    decades = range(lowest, math.ceil(math.log10(edges[-1])) + 1)
+    every = [mantissa * 10.0**decade for decade in decades for mantissa in (1, 1.5, 2, 3, 5, 7)]
+    within = [tick for tick in every if edges[0] <= tick <= edges[-1]]
+    few = [tick for tick in within if f"{tick:e}"[:3] in ("1.0", "2.0", "5.0")]
+    return [float(f"{tick:.3g}") for tick in (within if len(within) <= _MOST_TICKS else few)]
+
+
 def _slowest(record: StepTimes, time: TimeAxis) -> Table:
     median_s = record.quantile_s(0.5)
     rows = tuple(
@@ -115,7 +126,7 @@ def _slowest(record: StepTimes, time: TimeAxis) -> Table:
         )
         for slow in record.slowest
     )
-    heads = ("step", "epoch", time.begin_title(), "took", "of the median", "waited for input")
+    heads = ("step", "epoch", time.begin_title(), "took", "× median", "input wait")
     return Table(heads, rows, "The first of each epoch is not among them.")
 
 

@@ -83,7 +83,7 @@ class TimeAxis:
                 for (_, step), epoch in zip(known, epochs, strict=True)
             ],
             mode="markers",
-            marker={"opacity": 0},
+            marker={"color": "rgba(0,0,0,0)"},
             showlegend=False,
             hovertemplate="step %{customdata[0]:,}"
             + (", epoch %{customdata[1]}" if has_epochs else "")

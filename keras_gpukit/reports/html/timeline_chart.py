@@ -70,7 +70,7 @@ def timeline_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
 
 def _areas(series: TimeSeries, time: TimeAxis, size_s: float, unit: str) -> Iterator[Any]:
     times, waits = series.figures["step_time_s"], series.figures["wait_s"]
-    areas, hover = WindowAreas(series, time), f"%{{y:.3~f}} {unit}"
+    areas, hover = WindowAreas(series, time), f"%{{y:.4~g}} {unit}"
     is_split = [wait is not None for wait in waits.mean]
     steps = _scaled(times.mean, size_s)
     whole = [None if split else step for split, step in zip(is_split, steps, strict=True)]
@@ -100,7 +100,7 @@ def _validation(series: TimeSeries, time: TimeAxis, size_s: float, unit: str) ->
     areas, name, color = WindowAreas(series, time), "validation step", COLORS["validation"]
     values = _scaled(series.figures["step_time_s"].mean, size_s)
     yield areas.area(values, name, color)
-    yield areas.reading(values, name, color, f"%{{y:.3~f}} {unit}")
+    yield areas.reading(values, name, color, f"%{{y:.4~g}} {unit}")
 
 
 def _events_table(found: Sequence[Any], time: TimeAxis) -> tuple[tuple[str, Table], ...]:

@@ -65,7 +65,7 @@ class WindowAreas:
             yaxis=self._yaxis,
             showlegend=False,
             mode="markers",
-            marker={"opacity": 0, "color": color},
+            marker={"symbol": "square", "size": 10, "color": color},
             hovertemplate=hover,
         )
 
