@@ -42,6 +42,7 @@ from keras_gpukit.records.profile import (
 from keras_gpukit.records.report import Band, CaptureReport, Report, RunReport, TimeSeries
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports.html import plotly_js, render
+from keras_gpukit.reports.html.chart import COLORS
 from keras_gpukit.rules import judge
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS
@@ -57,6 +58,7 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
+        self.style = ""
         self.scripts: list[str] = []
         self.texts: list[tuple[str, str | None, str]] = []
         self._open: list[str] = []
@@ -76,7 +78,9 @@ class Page(HTMLParser):
         inside = self._open[-1] if self._open else ""
         if inside == "script":
             self.scripts.append(data)
-        elif inside != "style":
+        elif inside == "style":
+            self.style += data
+        else:
             self.text += data
             if self._open:
                 self.texts.append((inside, self.tags[-1][1].get("class"), data))
@@ -544,6 +548,40 @@ def test_names_stay_text_wherever_they_stand():
     drawn = json.dumps(page.figures)
     assert "&lt;img" in drawn
     assert not [tag for tag in ("<img", "<a", "</script") if tag in drawn]
+
+
+# How it looks
+
+
+def luminance(color: str) -> float:
+    digits = color.lstrip("#")
+    digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_every_word_stands_out_from_what_is_behind_it_on_screen_and_on_paper(page):
+    palettes = [
+        dict(re.findall(r"--(\w+): (#\w+)", block))
+        for block in re.findall(r":root[^{]*\{([^}]*)\}", page.style)
+        if "--ink" in block
+    ]
+    assert len(palettes) >= 3  # light, dark and print
+    words = ("ink", "soft", "accent", "critical", "warning", "info", "good")
+    for palette in palettes:
+        for behind in ("page", "card"):
+            for word in words:
+                assert contrast(palette[word], palette[behind]) >= 4.5, (word, behind, palette)
+    # Words stand on bars, too.
+    assert all(contrast("#0d1214", color) >= 4.5 for color in COLORS.values())
 
 
 def test_the_page_asks_for_nothing_but_what_it_was_told(page):

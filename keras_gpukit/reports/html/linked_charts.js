@@ -15,11 +15,15 @@
     return [...all].filter((each) => each !== plot && each.layout);
   }
 
+  // Plotly says the end of one hover and the begin of the next in one go: what is done at once is
+  // over at once, and only zooming takes a while.
   function follow(action) {
     return (event) => {
       if (following) return;
       following = true;
-      Promise.resolve(action(event)).finally(() => (following = false));
+      const doing = action(event);
+      if (doing) doing.finally(() => (following = false));
+      else following = false;
     };
   }
 
