@@ -67,7 +67,12 @@ def test_a_real_run_is_read_back_as_the_callback_has_it(tmp_path):
     run = only_run(tmp_path)
     assert run.name == "logs"
     assert run.summary == monitor.summary
-    assert sum(run.steps.figures["step_time_s"].weight) == monitor.summary.throughput.measured_steps
+    measured = monitor.summary.throughput.measured_steps
+    assert sum(run.steps.figures["step_time_s"].weight) == measured
+    assert monitor.summary.throughput.step_times.steps == measured
+    # The first epoch traces, which takes longer than an event must.
+    assert {event.kind for event in run.events} >= {"first step", "epoch"}
+    assert run.events[-1].ended_s <= run.ended_s
     assert run.notes == ()
 
 
