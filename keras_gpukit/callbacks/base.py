@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -37,6 +38,11 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
         self._log_dir = check_log_dir(log_dir)
         self.lifecycle = Lifecycle(type(self).__name__, self._log_dir, self.begin, self.end)
         self._summary: R | None = None
+
+    @property
+    def log_dir(self) -> Path | None:
+        """Where it writes; None if nowhere."""
+        return self._log_dir
 
     @property
     def summary(self) -> R | None:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from keras_gpukit.cli.folder_argument import folder
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -36,13 +38,13 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--log-dir",
-        type=_folder,
+        type=folder,
         default=Path("logs", "demo"),
         help="where TensorBoard finds the runs (default: %(default)s)",
     )
     parser.add_argument(
         "--data-dir",
-        type=_folder,
+        type=folder,
         default=Path("~", ".cache", "keras-gpukit"),
         help="where the images are written, once (default: %(default)s)",
     )
@@ -117,16 +119,6 @@ def _train(
     console.print(f"\nTraining for {EPOCHS} epochs ...")
     dataset = pipeline(files, setup.global_batch_size(BATCH_SIZE))
     return train(dataset, setup, logs / pipeline.__name__)
-
-
-def _folder(text: str) -> Path:
-    """A folder's path; the folder need not exist."""
-    if not text:
-        raise argparse.ArgumentTypeError("the folder's name is empty")
-    path = Path(text)
-    if path.expanduser().exists() and not path.expanduser().is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is not a folder")
-    return path
 
 
 def _fail(message: str) -> int:
