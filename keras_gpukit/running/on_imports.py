@@ -32,11 +32,6 @@ class OnImports:
         """Begins to look at imports."""
         self._hook.install()
 
-    @property
-    def unused(self) -> bool:
-        """Whether there are settings for GPUs that were not made."""
-        return bool(self._gpu_settings)
-
     def _tensorflow(self) -> None:
         if not self._hook.is_under_way("keras"):  # else Keras is not ready for settings yet
             self._set_gpus_up()

@@ -47,7 +47,8 @@ def test_importing_the_package_loads_no_framework():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["demo", "--help"], ["doctor", "--help"], ["report", "--help"]]
+    "arguments",
+    [["--help"], ["run", "--help"], ["demo", "--help"], ["doctor", "--help"], ["report", "--help"]],
 )
 def test_help_loads_no_framework(arguments):
     code = f"from keras_gpukit.cli.main import main; main({arguments!r})"
