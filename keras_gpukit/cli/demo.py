@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import inspect
 import os
 import sys
 import time
@@ -109,13 +108,11 @@ def _train(
     console: Console,
 ) -> RunSummary:
     """Shows a pipeline's code, and trains with it."""
-    from rich.syntax import Syntax
-
+    from keras_gpukit.cli.demo_report import print_code
     from keras_gpukit.cli.demo_training import EPOCHS, train
 
     console.print(f"\n{title}", style="bold")
-    # The code that runs, so that what is shown cannot differ from it.
-    console.print(Syntax(inspect.getsource(pipeline).rstrip(), "python", theme="ansi_dark"))
+    print_code(pipeline, console)
     console.print(f"\nTraining for {EPOCHS} epochs ...")
     dataset = pipeline(files, setup.global_batch_size(BATCH_SIZE))
     return train(dataset, setup, logs / pipeline.__name__)

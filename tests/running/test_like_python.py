@@ -24,6 +24,7 @@ SCRIPTS = {
         print(sys.argv, sys.path, __file__, __name__, __package__, __spec__, type(__loader__))
         print(list(globals()), type(__builtins__), sys.modules["__main__"].__dict__ is globals())
         print(sys.stdin.read())
+        print({"rich", "msgspec", "numpy", "keras"} & sys.modules.keys())
         atexit.register(lambda: print("exit handler of", __name__))
         """,
     ),
