@@ -1,7 +1,7 @@
 """Records that notebooks show as HTML, by a view that lies on a floor above.
 
-A record knows that it can be shown, not how: the module with its view says so when it is loaded, which
-what makes the record does.
+A record knows that it can be shown, not how: the module of its view says so when it is loaded.
+Whatever makes such a record loads it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What terminals show, as HTML for notebooks: text that wraps, and tables.
 
-Colours of text are left to the notebook, whose theme may be light or dark; what a terminal shows in a
-colour has a bar of that colour.
+Colours of text are left to the notebook, whose theme may be light or dark; what a terminal shows
+in a colour has a bar of that colour.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+_CONSOLE = Console(color_system=None)
+"""Knows the styles by name; nothing is printed."""
 _BARS = {
     "red": "#d1242f",
     "yellow": "#bf8700",
@@ -54,19 +56,29 @@ def as_html(shown: RenderableType) -> str:
     raise TypeError(f"no HTML for a {type(shown).__name__}")
 
 
+def code_as_html(code: str) -> str:
+    """Returns lines of code as HTML; "" for none."""
+    css = "white-space:pre;overflow-x:auto;padding:.6em 0;margin:0;background:none"
+    return f'<pre style="{css}">{escape(code)}</pre>' if code else ""
+
+
 def _paragraph(text: Text) -> str:
     if not text.plain.strip():
         return '<div style="height:.7em"></div>'
-    style = _style(text.style)
-    bar = _BARS.get(style.color.name.removeprefix("bright_"), "") if style.color else ""
-    css = ["white-space:pre-wrap"]
-    if style.bold or style.color:
-        css.append("font-weight:600")
-    if style.dim:
-        css.append("opacity:.75")
-    if bar:
-        css.append(f"border-left:4px solid {bar};padding-left:.5em")
-    return f'<div style="{";".join(css)}">{escape(text.plain)}</div>'
+    color = _style(text.style).color
+    bar = _BARS.get(color.name, "") if color else ""
+    edge = f";border-left:4px solid {bar};padding-left:.5em" if bar else ""
+    return f'<div style="white-space:pre-wrap{edge}">{_line(text)}</div>'
+
+
+def _line(text: Text) -> str:
+    """Text with its bold and its dim parts; what has a colour is bold."""
+    parts = []
+    for part, style, _ in text.render(_CONSOLE):
+        css = "font-weight:600" if style and (style.bold or style.color) else ""
+        css += ";opacity:.75" if style and style.dim else ""
+        parts.append(f'<span style="{css}">{escape(part)}</span>' if css else escape(part))
+    return "".join(parts)
 
 
 def _table(table: Table) -> str:
@@ -85,9 +97,9 @@ def _table(table: Table) -> str:
 
 def _row(tag: str, cells: Iterable[RenderableType], alignments: list[str]) -> str:
     # A cell that is a string is markup, as in a terminal.
-    texts = [Text.from_markup(cell) if isinstance(cell, str) else cell for cell in cells]
+    texts = [Text.from_markup(str(each)) if not isinstance(each, Text) else each for each in cells]
     row = (
-        f'<{tag} style="{css}">{escape(str(text))}</{tag}>'
+        f'<{tag} style="{css}">{_line(text)}</{tag}>'
         for text, css in zip(texts, alignments, strict=True)
     )
     return f"<tr>{''.join(row)}</tr>"

@@ -99,13 +99,15 @@ def _print_verdicts(runs: tuple[RunReport, ...]) -> None:
     """The whole verdict on the longest run, and a line for each of some others."""
     from rich.console import Console
 
+    from keras_gpukit.records.capture import ProfilerRecord
     from keras_gpukit.reports.console import print_summary
     from keras_gpukit.reports.html.words import verdict_line
 
     longest = max(runs, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
     if len(runs) > 1:
         print(f"{len(runs)} fits were monitored; the longest is {longest.name}:", file=sys.stderr)
-    print_summary(longest.summary, Console(stderr=True))
+    captures = tuple(each.capture for each in longest.captures if each.capture is not None)
+    print_summary(replace(longest.summary, captures=ProfilerRecord(captures)), Console(stderr=True))
     others = [run for run in runs if run is not longest]
     for run in others[:_OTHERS_LISTED]:
         print(f"{run.name}: {verdict_line(run)}", file=sys.stderr)
