@@ -26,7 +26,7 @@ from keras_gpukit.measuring.intervals import summarize
 from keras_gpukit.measuring.rates import compute_rate
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.records.tuning import Trial, TuningRecord
-from keras_gpukit.reports.notebook import as_html, code_as_html
+from keras_gpukit.reports.notebook import as_html, card, code_as_html
 from keras_gpukit.reports.tuning import render
 
 # Largest share and time of one reading, and of measuring the model.
@@ -58,7 +58,7 @@ class TunedInput:
 
     def _repr_html_(self) -> str:
         """The same for notebooks."""
-        return as_html(render(self.record)) + code_as_html(self.code)
+        return card(as_html(render(self.record)) + code_as_html(self.code))
 
     def __str__(self) -> str:
         console = Console(width=100)

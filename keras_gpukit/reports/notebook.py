@@ -28,7 +28,7 @@ _CARD = (
     "border:1px solid rgba(128,128,128,.5);border-radius:6px;padding:.6em 1em;margin:.3em 0;"
     "max-width:60em;line-height:1.45;overflow-x:auto"
 )
-_CELL = "padding:.15em 1.2em .15em 0;background:none;border:none;vertical-align:top"
+_CELL = "color:inherit;padding:.15em 1.2em .15em 0;background:none;border:none;vertical-align:top"
 
 
 def as_html(shown: RenderableType) -> str:
@@ -41,8 +41,7 @@ def as_html(shown: RenderableType) -> str:
         TypeError: If it has a part of another kind.
     """
     if isinstance(shown, Panel):
-        title = f"<div><b>{escape(str(shown.title or ''))}</b></div>"
-        return f'<div style="{_CARD}">{title}{as_html(shown.renderable)}</div>'
+        return card(as_html(shown.renderable), str(shown.title or ""))
     if isinstance(shown, Group):
         return "".join(map(as_html, shown.renderables))
     if isinstance(shown, Padding):
@@ -54,6 +53,11 @@ def as_html(shown: RenderableType) -> str:
     if hasattr(shown, "__rich__"):
         return as_html(shown.__rich__())
     raise TypeError(f"no HTML for a {type(shown).__name__}")
+
+
+def card(html: str, title: str = "keras_gpukit") -> str:
+    """Returns HTML with a frame and a title around it."""
+    return f'<div style="{_CARD}"><div><b>{escape(title)}</b></div>{html}</div>'
 
 
 def code_as_html(code: str) -> str:

@@ -11,7 +11,7 @@ from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_anywhere
-from keras_gpukit.reports.notebook import as_html
+from keras_gpukit.reports.notebook import as_html, card
 
 
 def print_tuning(record: TuningRecord, code: str = "", console: Console | None = None) -> None:
@@ -83,4 +83,4 @@ def _interval(trial: Trial) -> str:
     return f"{trial.low:.2f} to {trial.high:.2f}"
 
 
-show_by(TuningRecord, lambda record: as_html(render(record)))
+show_by(TuningRecord, lambda record: card(as_html(render(record))))
