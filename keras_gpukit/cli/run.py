@@ -79,7 +79,12 @@ def run(args: argparse.Namespace) -> int:
     """
     from keras_gpukit.configure.settings import check
     from keras_gpukit.running.conclusion import Conclusion
-    from keras_gpukit.running.main_module import CannotOpenError, run_module, run_script
+    from keras_gpukit.running.main_module import (
+        CannotOpenError,
+        keep_interrupted,
+        run_module,
+        run_script,
+    )
     from keras_gpukit.running.on_imports import OnImports
     from keras_gpukit.running.run_folder import RunFolder
     from keras_gpukit.running.watched_fits import WatchedFits
@@ -94,7 +99,8 @@ def run(args: argparse.Namespace) -> int:
     log_dir = args.log_dir.expanduser().absolute()
     run_folder = RunFolder(log_dir, args.module or Path(args.script).stem)
     fits = WatchedFits(run_folder, profile=args.profile)
-    # Registered first, so that it is called last: what the script registers may still train.
+    # Registered first, so that they are called last: what the script registers may still train.
+    atexit.register(keep_interrupted)
     atexit.register(Conclusion(fits, run_folder, opens=args.open).tell)
     OnImports(fits, gpu_settings).install()
     try:

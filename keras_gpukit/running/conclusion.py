@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import time
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from keras_gpukit.running.watched_fits import WatchedFits
 if TYPE_CHECKING:
     from keras_gpukit.records.report import Report, RunReport
 
-_OTHERS_LISTED = 5
+_VERDICTS_LISTED = 5
 REPORT = "report.html"
 
 
@@ -96,7 +97,7 @@ class Conclusion:
 
 
 def _print_verdicts(runs: tuple[RunReport, ...]) -> None:
-    """The whole verdict on the longest run, and a line for each of some others."""
+    """The whole verdict on the longest run, and a line for each other verdict."""
     from rich.console import Console
 
     from keras_gpukit.records.capture import ProfilerRecord
@@ -107,12 +108,17 @@ def _print_verdicts(runs: tuple[RunReport, ...]) -> None:
     if len(runs) > 1:
         print(f"{len(runs)} fits were monitored; the longest is {longest.name}:", file=sys.stderr)
     captures = tuple(each.capture for each in longest.captures if each.capture is not None)
-    print_summary(replace(longest.summary, captures=ProfilerRecord(captures)), Console(stderr=True))
-    others = [run for run in runs if run is not longest]
-    for run in others[:_OTHERS_LISTED]:
-        print(f"{run.name}: {verdict_line(run)}", file=sys.stderr)
-    if len(others) > _OTHERS_LISTED:
-        print(f"and {len(others) - _OTHERS_LISTED} more", file=sys.stderr)
+    summary = replace(longest.summary, captures=ProfilerRecord(captures))
+    print_summary(summary, Console(stderr=True))
+    names = defaultdict(list)
+    for run in runs:
+        if run is not longest:
+            names[verdict_line(run)].append(run.name)
+    for verdict, those in list(names.items())[:_VERDICTS_LISTED]:
+        more = f" and {len(those) - 1} more" if len(those) > 1 else ""
+        print(f"{those[-1]}{more}: {verdict}", file=sys.stderr)
+    if len(names) > _VERDICTS_LISTED:
+        print(f"and {len(names) - _VERDICTS_LISTED} other verdicts", file=sys.stderr)
 
 
 def _write(report: Report, path: Path) -> None:

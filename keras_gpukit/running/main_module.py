@@ -8,6 +8,7 @@ exit handlers that still use it.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import io
 import os
 import pkgutil
@@ -19,6 +20,9 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from keras_gpukit.running.tracebacks import hide_own_frames
+
+_ended_by: list[type[BaseException]] = []
+"""The exception by which the script ended."""
 
 
 class CannotOpenError(Exception):
@@ -61,6 +65,17 @@ def run_module(name: str, arguments: Sequence[str]) -> None:
     _replace_main()
     _first_on_path(os.getcwd())
     _leaving_no_frames(_run_module_as_main, name, True)
+
+
+def keep_interrupted() -> None:
+    """Has Python end the process by SIGINT still, where Ctrl-C ended the script; an exit handler.
+
+    CPython notes that it is to do so, and forgets it if an exit handler runs source code, as making
+    a dataclass does. Source code that raises the exception again reminds it.
+    """
+    if _ended_by == [KeyboardInterrupt]:
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")
 
 
 def _read(path: str) -> tuple[bytes, CodeType | None]:
@@ -111,6 +126,7 @@ def _leaving_no_frames(run: Callable[..., None], *arguments: Any) -> None:
         run(*arguments)
     except SystemExit:
         raise
-    except BaseException:
+    except BaseException as error:
+        _ended_by.append(type(error))
         sys.excepthook = hide_own_frames(sys.excepthook)
         raise

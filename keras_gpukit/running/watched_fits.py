@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.running import keras_private
 from keras_gpukit.running.run_folder import RunFolder
 
+MOST_FITS_OF_A_MODEL = 100
+
 
 class WatchedFits:
     """Adds callbacks to each `fit` of this process.
 
-    Not to one that has a `Monitor` or a part of it already, and not to a `fit` within a `fit` of
-    the same model, whose figures it would mix.
+    Not to one that has a `Monitor` or a part of it already, not to a `fit` within a `fit` of the
+    same model, whose figures it would mix, and of one model only to the first 100: a script that
+    calls `fit` for every few steps would have thousands of records.
 
     Args:
         folder: Where they write.
@@ -35,6 +39,7 @@ class WatchedFits:
         self._folder = folder
         self._profile = profile
         self._guard = Guard("Adding a Monitor", "The fits that follow are not watched.")
+        self._fits_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def install(self) -> Callable[[], None]:
@@ -66,6 +71,10 @@ class WatchedFits:
             model = callback_list.model
             if model is None or is_watched(model):
                 return []
+            number = self._fits_of.get(model, 0) + 1
+            if number > MOST_FITS_OF_A_MODEL:
+                return []
+            self._fits_of[model] = number
             log_dir = log_dirs[0] if log_dirs else self._folder.of_model(model)
             wanted: list[Any] = []
             if self._profile and not any(isinstance(each, Profiler) for each in own):

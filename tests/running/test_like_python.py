@@ -125,6 +125,17 @@ def test_modules_and_folders_run_as_under_python(tmp_path, arguments):
     assert ended(RUN, tmp_path, *arguments) == ended((sys.executable,), tmp_path, *arguments)
 
 
+def test_the_verdict_leaves_an_interrupt_an_interrupt(tmp_path):
+    (tmp_path / "script.py").write_text("raise KeyboardInterrupt")
+    command = f"""if True:
+        import atexit
+        from keras_gpukit.running import main_module
+        atexit.register(main_module.keep_interrupted)
+        atexit.register(lambda: exec("1"))  # as modules do that the report imports
+        main_module.run_script({str(tmp_path / "script.py")!r}, [])"""
+    assert ended((sys.executable, "-c", command), tmp_path)[0] == -signal.SIGINT
+
+
 def test_a_script_that_is_not_there(tmp_path):
     code, _, error = ended(RUN, tmp_path, "nowhere.py")
     assert code == 2
