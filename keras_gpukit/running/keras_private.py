@@ -1,7 +1,8 @@
 """What running an unchanged script needs to know of Keras beyond its documented interface.
 
-Seen on Keras 3.12 to 3.15: `fit`, and nothing else, makes a `keras.callbacks.CallbackList` with
-`add_history=True`; without that, no `fit` is found. `keras.src.utils.traceback_utils
+Seen on Keras 3.12 to 3.15: `fit` itself makes a `keras.callbacks.CallbackList` with
+`add_history=True`, which `evaluate` and `predict` do without; if it no longer does, no `fit` is
+found. `keras.src.utils.traceback_utils
 ._EXCLUDED_PATHS` lists the folders whose frames Keras removes from tracebacks; without it, an
 exception that the script catches has frames of this package.
 """
@@ -9,6 +10,7 @@ exception that the script catches has frames of this package.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +39,8 @@ def on_each_fit(action: Callable[[Any, int], None]) -> Callable[[], None]:
         self: Any, callbacks: Any = None, add_history: bool = False, *args: Any, **kwargs: Any
     ) -> None:
         original(self, callbacks, add_history, *args, **kwargs)
-        if add_history:
+        # A loop of the script's own may make such a list too, and drive it as it likes.
+        if add_history and sys._getframe(1).f_code.co_name == "fit":
             action(self, len(keras.tree.flatten(callbacks)) if callbacks else 0)
 
     keras.callbacks.CallbackList.__init__ = made

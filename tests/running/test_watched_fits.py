@@ -94,6 +94,8 @@ def test_every_fit_is_watched_once_and_each_model_has_a_folder(watched, tmp_path
     thread.join()
     first.evaluate(*arrays(1), verbose=0)
     first.predict(arrays(1)[0], verbose=0)
+    for_a_loop = keras.callbacks.CallbackList(add_history=True, model=first)
+    assert [type(each) for each in for_a_loop.callbacks] == [keras.callbacks.History]
     assert fits.count == 5
     assert list(outer) == ["loss"]
     assert steps_by_folder(tmp_path) == {
