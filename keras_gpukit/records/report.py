@@ -109,6 +109,7 @@ class RunReport:
         memory: By device, fields of `DeviceMemory`.
         captures: Profiles, the oldest first.
         worker: Which process of a cluster wrote it; None outside one.
+        folder: Its log folder, from the report's, as "sweep/lr-0.1"; "" where it is the same.
         has_time_series: False where only the summary was kept, the run being one of many.
         notes: What could not be read, in words.
     """
@@ -125,6 +126,7 @@ class RunReport:
     memory: dict[str, TimeSeries] = field(default_factory=dict)
     captures: tuple[CaptureReport, ...] = ()
     worker: Worker | None = None
+    folder: str = ""
     has_time_series: bool = True
     notes: tuple[str, ...] = ()
 

@@ -14,7 +14,7 @@ from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
 from keras_gpukit.records.run import RunHeader, RunSummary
 from keras_gpukit.records.steps import Phase, StepWindow
-from keras_gpukit.saved_runs.downsampling import Downsampler
+from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.partial_summary import partial_summary
 
 FRESH_S = 30.0
@@ -50,11 +50,22 @@ class RunLines:
     Args:
         name: Of the run.
         note: What is wrong with it from the start, in words.
+        folder: Its log folder, from the one that the report is of.
+        most_points: How many points its time series have at most; even.
     """
 
-    def __init__(self, name: str, note: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        note: str | None = None,
+        *,
+        folder: str = "",
+        most_points: int = MOST_POINTS,
+    ) -> None:
         self._name = name
         self._note = note
+        self._folder = folder
+        self._most_points = most_points
         self._worker: Worker | None = None
         self._phase: Phase | None = None
         self._began_s: float | None = None
@@ -63,8 +74,8 @@ class RunLines:
         self._placement: PlacementRecord | None = None
         self._summary: RunSummary | None = None
         self._captures: list[CaptureReport] = []
-        self._steps = Downsampler(_STEPS)
-        self._host = Downsampler(_HOST)
+        self._steps = Downsampler(_STEPS, most_points)
+        self._host = Downsampler(_HOST, most_points)
         self._gpus: dict[str, Downsampler] = {}
         self._memory: dict[str, Downsampler] = {}
         self._latest_memory: dict[str, DeviceMemory] = {}
@@ -107,6 +118,11 @@ class RunLines:
         self._unreadable += 1
         self._first_fault = self._first_fault or f"line {number:,}: {fault}"
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run's summary says how it ended."""
+        return self._summary is not None and self._summary.ending is not None
+
     def report(self, now_s: float | None) -> RunReport:
         """Returns the run as far as it was read.
 
@@ -114,11 +130,12 @@ class RunLines:
             now_s: The time, in seconds since the Unix epoch; None for a run that another followed.
         """
         steps, host = self._steps.series(), self._host.series()
+        throughput = self._summary.throughput if self._summary else None
         gpus = _series_of(self._gpus)
         return RunReport(
             name=self._name,
             state=self._state(now_s),
-            phase=self._phase,
+            phase=self._phase or (throughput.phase if throughput else None),
             began_s=self._began_s,
             ended_s=self._ended_s,
             summary=self._summary
@@ -137,6 +154,7 @@ class RunLines:
             memory=_series_of(self._memory),
             captures=tuple(self._captures),
             worker=self._worker,
+            folder=self._folder,
             notes=self._notes(),
         )
 
@@ -202,14 +220,21 @@ class RunLines:
         sample = _decode_gpu(line.record)
         reasons = sample.throttle_reasons
         throttled = None if reasons is None else float(bool(reasons))
-        points = _readings_of(self._gpus, str(sample.index), (*_GPU, "throttled"))
+        points = self._device(self._gpus, str(sample.index), (*_GPU, "throttled"))
         points.add(time_s, line.step, (*_values(sample, _GPU), throttled))
 
     def _take_memory(self, line: Line, time_s: float) -> None:
         reading = checked_record(line.record, DeviceMemory)
-        points = _readings_of(self._memory, reading.device, _MEMORY)
+        points = self._device(self._memory, reading.device, _MEMORY)
         points.add(time_s, line.step, _values(reading, _MEMORY))
         self._latest_memory[reading.device] = reading
+
+    def _device(
+        self, devices: dict[str, Downsampler], device: str, figures: tuple[str, ...]
+    ) -> Downsampler:
+        if device not in devices and len(devices) == MOST_DEVICES:
+            raise ValueError(f"more than {MOST_DEVICES} devices")
+        return devices.setdefault(device, Downsampler(figures, self._most_points))
 
 
 _decode_window = quick_decoder(StepWindow)
@@ -219,14 +244,6 @@ _decode_gpu = quick_decoder(GPUSample)
 
 def _values(sample: object, names: tuple[str, ...]) -> tuple[float | None, ...]:
     return bounded(*(getattr(sample, name) for name in names))
-
-
-def _readings_of(
-    devices: dict[str, Downsampler], device: str, figures: tuple[str, ...]
-) -> Downsampler:
-    if device not in devices and len(devices) == MOST_DEVICES:
-        raise ValueError(f"more than {MOST_DEVICES} devices")
-    return devices.setdefault(device, Downsampler(figures))
 
 
 def _series_of(devices: dict[str, Downsampler]) -> dict[str, TimeSeries]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,9 @@ from keras_gpukit.reports.html.capture_memory_chart import capture_memory_chart
 from keras_gpukit.reports.html.chart import Chart, Unknown
 from keras_gpukit.reports.html.memory_charts import device_memory_chart, host_memory_chart
 from keras_gpukit.reports.html.placement_chart import placement_chart
-from keras_gpukit.reports.html.run_comparison import runs_table, stalls_chart, step_times_chart
+from keras_gpukit.reports.html.run_comparison import stalls_chart, step_times_chart
+from keras_gpukit.reports.html.run_names import run_ids
+from keras_gpukit.reports.html.runs_table import runs_table
 from keras_gpukit.reports.html.stages_chart import stages_chart
 from keras_gpukit.reports.html.step_charts import stall_chart, step_time_chart
 from keras_gpukit.reports.html.time_axis import TimeAxis
@@ -25,7 +27,8 @@ from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
 from keras_gpukit.reports.phrases import evidence
 
 _FOLDER = "keras_gpukit.reports.html"
-_FILES = ("report.css", "report.js")
+_STYLES = ("report.css", "runs_table.css")
+_SCRIPTS = ("report.js", "runs_table.js")
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,21 @@ class Shown:
 
 @dataclass(frozen=True)
 class Section:
-    """The charts of one run, or of captures without a run."""
+    """The charts of one run, or of captures without a run.
+
+    Attributes:
+        id: For links.
+        run: The run.
+        shown: Its charts.
+        unknown: Those that cannot be drawn.
+        brief: Whether it has no charts, the run being one of many; shown when it is linked to.
+    """
 
     id: str
     run: RunReport | None
     shown: tuple[Shown, ...]
     unknown: tuple[Unknown, ...]
+    brief: bool = False
 
 
 def plotly_js() -> str:
@@ -56,10 +68,15 @@ def plotly_js() -> str:
 
 def drawing_js() -> str:
     """The page's own script, the only one in it apart from Plotly."""
-    return _packaged("report.js")
+    return "\n".join(map(_packaged, _SCRIPTS))
 
 
-def render(report: Report, *, plotly_src: str | None = None) -> str:
+def render(
+    report: Report,
+    *,
+    plotly_src: str | None = None,
+    href: Callable[[RunReport], str | None] = lambda run: None,
+) -> str:
     """Returns the report as one HTML document.
 
     Names of runs, operations and files may be anything: the template escapes them, and what goes
@@ -69,11 +86,15 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
         report: Its data.
         plotly_src: Where the page finds `plotly_js()`; None puts it into the page, which then needs
             nothing else.
+        href: Where one of many runs is shown; None for its place in this page.
     """
+    ids = run_ids(report.runs)
     sections = [
-        _section(f"run-{place}", run, _run_charts(run))
-        for place, run in enumerate(report.runs, start=1)
+        _section(name, run, _run_charts(run))
         if run.has_time_series
+        else Section(name, run, (), (), brief=True)
+        for name, run in zip(ids, report.runs, strict=True)
+        if run.has_time_series or href(run) is None
     ]
     if report.captures or not report.runs:
         sections.append(_section("captures", None, _capture_charts(report.captures)))
@@ -84,17 +105,18 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
         for shown in section.shown
         if shown.chart.figure is not None
     }
-    css, javascript = (_packaged(name) for name in _FILES)
+    runs = runs_table(report.runs, href) if beside else None
     text: str = _template().render(
         report=report,
         sections=sections,
         beside=beside,
-        runs_table=runs_table(report.runs),
+        runs=runs,
+        runs_data=_in_script(runs.data) if runs else None,
         words=words,
         evidence=evidence,
-        css=css,
-        javascript=javascript,
-        figures=_in_script(figures),
+        css="\n".join(map(_packaged, _STYLES)),
+        javascript=drawing_js(),
+        figures=_in_script(_as_json(figures)),
         plotly_js=plotly_js() if plotly_src is None else None,
         plotly_src=plotly_src,
     )
@@ -141,9 +163,13 @@ def _section(name: str, run: RunReport | None, charts: Iterator[Chart | Unknown]
     )
 
 
-def _in_script(figures: dict[str, str]) -> str:
+def _as_json(figures: dict[str, str]) -> str:
+    """One JSON of figures that are JSON already."""
+    return "{" + ",".join(f"{json.dumps(name)}:{each}" for name, each in figures.items()) + "}"
+
+
+def _in_script(text: str) -> str:
     """JSON that cannot end the script it stands in, whatever names are in it."""
-    text = "{" + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in figures.items()) + "}"
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
@@ -154,7 +180,9 @@ def _template() -> Any:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.DictLoader({"page": _packaged("report.html.j2")}),
+        loader=jinja2.DictLoader(
+            {"page": _packaged("report.html.j2"), "runs": _packaged("runs_table.html.j2")}
+        ),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
