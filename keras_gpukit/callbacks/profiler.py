@@ -73,18 +73,18 @@ class Profiler(WatchingCallback[ProfilerRecord]):
             raise ValueError(f"`log_dir` must be {where}. Received: log_dir=None")
         super().__init__(log_dir)
         self._settings = CaptureSettings(
-            steps,
-            at_steps,
-            every_steps,
-            every_minutes,
-            on_demand,
-            signal_number,
-            slower,
-            stall_rise,
-            utilization_drop,
-            max_captures,
-            max_bytes,
-            cooldown_s,
+            steps=steps,
+            at_steps=at_steps,
+            every_steps=every_steps,
+            every_minutes=every_minutes,
+            on_demand=on_demand,
+            signal_number=signal_number,
+            slower=slower,
+            stall_rise=stall_rise,
+            utilization_drop=utilization_drop,
+            max_captures=max_captures,
+            max_bytes=max_bytes,
+            cooldown_s=cooldown_s,
         )
         self._yields = False
         self._captures: CaptureWatch | None = None

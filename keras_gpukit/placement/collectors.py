@@ -7,14 +7,12 @@ from typing import Any
 
 from keras_gpukit.placement import graphs, tf_private
 from keras_gpukit.placement.names import short_device
-from keras_gpukit.placement.operation import (
-    BOOKKEEPING,
-    Operation,
-    OperationKind,
-    PlacementUnknownError,
-    StepOperations,
-)
 from keras_gpukit.placement.registry import dtype_name
+from keras_gpukit.records.operations import Operation, OperationKind, StepOperations
+
+
+class PlacementUnknownError(Exception):
+    """Placement cannot be read here; the message says why. It never leaves this folder."""
 
 
 class GraphCollector:
@@ -62,7 +60,7 @@ class EagerCollector:
         op_name: str | None = None,
         graph: Any = None,
     ) -> None:
-        if graph is not None or type_ in BOOKKEEPING:  # in a graph it is traced, not run
+        if graph is not None or type_ in graphs.BOOKKEEPING:  # in a graph it is traced, not run
             return
         try:
             self._operations.append(_operation(type_, inputs, attributes, outputs))

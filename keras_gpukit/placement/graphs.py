@@ -10,8 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.placement.names import operation_name, short_device
-from keras_gpukit.placement.operation import BOOKKEEPING, Operation, OperationKind, StepOperations
+from keras_gpukit.records.operations import Operation, OperationKind, StepOperations
 
+# Types that compute nothing in a step: they hand a value on, steer, or hold a constant. They are
+# not counted.
+BOOKKEEPING = frozenset(
+    {"_Arg", "_DeviceArg", "_Retval", "_DeviceRetval", "_XlaRun", "_XlaMerge"}
+    | {"_Send", "_HostSend", "_Recv", "_HostRecv"}
+    | {"NoOp", "Const", "_HostConst", "Identity", "IdentityN", "ControlTrigger"}
+    | {"Enter", "Exit", "Switch", "Merge", "NextIteration", "LoopCond"}
+)
 # One side of each copy between two devices, so that a pair counts once.
 _SENDS = frozenset({"_Send", "_HostSend"})
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})

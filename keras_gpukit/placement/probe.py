@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from keras_gpukit.placement.collectors import EagerCollector, GraphCollector
-from keras_gpukit.placement.operation import PlacementUnknownError
+from keras_gpukit.placement.collectors import (
+    EagerCollector,
+    GraphCollector,
+    PlacementUnknownError,
+)
 from keras_gpukit.placement.registry import operation_kernels
 from keras_gpukit.placement.summing_up import Surroundings, make_record
 from keras_gpukit.records.placement import PlacementRecord

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from keras_gpukit.placement.names import layer_path
-from keras_gpukit.placement.operation import Operation, StepOperations
-from keras_gpukit.placement.reasons import Registry, find_fallbacks, original_type
+from keras_gpukit.records.operations import Operation, StepOperations
 from keras_gpukit.records.placement import Fallback, PlacementRecord
+from keras_gpukit.rules.cpu_causes import Registry, find_fallbacks, original_type
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,12 @@ from keras_gpukit.profiling.reading.spans import NOTHING
 from keras_gpukit.profiling.reading.stages import rank_stages
 from keras_gpukit.profiling.reading.steps import Steps, find_steps
 from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.rules.profiler_errors import remedy
 
 LARGEST_BYTES = 256 << 20
 """Fifty steps of a large model are a tenth of that."""
 HOST = "/host:CPU"
 MOST_PROBLEMS = 20
-_PRIVILEGES = (
-    "The driver lets only administrators profile GPUs, so what ran on them is not in the profile. "
-    "Set the driver's option NVreg_RestrictProfilingToAdminUsers=0, or start the container with "
-    "--cap-add=SYS_ADMIN."
-)
 _ENVIRONMENT = "Task Environment"
 _PLANES = ("/host:", "/device:", _ENVIRONMENT)
 _FOREIGN = {
@@ -170,5 +166,5 @@ def _problems(space: Space) -> tuple[str, ...]:
             said.append(
                 f"The profiler dropped events of {device} ({dropped}): capture fewer steps."
             )
-    said += [_PRIVILEGES if "INSUFFICIENT_PRIVILEGES" in text else text for text in space.problems]
+    said += [remedy(text) or text for text in space.problems]
     return tuple(dict.fromkeys(said))[:MOST_PROBLEMS]

@@ -34,6 +34,33 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class StageTraits:
+    """What advice on a stage of a `tf.data` pipeline depends on.
+
+    Attributes:
+        function: Name of the function that it calls; None if it calls none.
+        function_below: That of the stage below, if that is a map whose results depend on its
+            arguments alone.
+        is_generator: Whether it is what `from_generator` returns.
+        is_python: Whether it calls Python code.
+        gives_single_elements: Whether its function makes a dataset of one element each time.
+        batch_size: Elements in a batch; None if it makes no batches.
+        shuffle_buffer: Elements that it shuffles among; None if it does not shuffle.
+        caches_what_varies: Why what it caches should differ between epochs; None if it should not,
+            or there is no cache.
+    """
+
+    function: str | None
+    function_below: str | None
+    is_generator: bool
+    is_python: bool
+    gives_single_elements: bool
+    batch_size: int | None
+    shuffle_buffer: int | None
+    caches_what_varies: str | None
+
+
+@dataclass(frozen=True)
 class TuningRecord:
     """What tuning an input pipeline found.
 

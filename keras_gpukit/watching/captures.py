@@ -6,7 +6,6 @@ import threading
 import time
 
 from keras_gpukit.errors import GPUKitError, Guard, logger
-from keras_gpukit.profiling.capturing.anomalies import StepAnomalies, UtilizationAnomalies
 from keras_gpukit.profiling.capturing.recorder import Recorder
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import (
@@ -17,6 +16,7 @@ from keras_gpukit.profiling.capturing.triggers import (
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
 from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.rules.anomalies import StepAnomalies, UtilizationAnomalies
 from keras_gpukit.sensors.nvml import NVMLSensor
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.session import Session

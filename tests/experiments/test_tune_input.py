@@ -14,13 +14,13 @@ import tensorflow as tf
 
 from keras_gpukit.experiments.tune_input import tune_input
 from keras_gpukit.experiments.tuning import caching, changes
-from keras_gpukit.experiments.tuning.advice import advice
 from keras_gpukit.experiments.tuning.as_code import code
 from keras_gpukit.experiments.tuning.changes import Allowed
 from keras_gpukit.experiments.tuning.permission import CachePermission
 from keras_gpukit.experiments.tuning.pipeline import PipelineTuning
 from keras_gpukit.experiments.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.experiments.tuning.reading import Readings
+from keras_gpukit.experiments.tuning.traits import traits
 from keras_gpukit.experiments.tuning.trials import Attempt, Trials
 from keras_gpukit.measuring import rounds as rounds_module
 from keras_gpukit.pipelines import functions, randomness, remaking, structure
@@ -32,6 +32,7 @@ from keras_gpukit.pipelines.remaking import is_known
 from keras_gpukit.pipelines.structure import stages
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.tuning import Trial, TuningRecord
+from keras_gpukit.rules.tuning_advice import advise
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -511,13 +512,17 @@ class TestCode:
         assert "flat_map_fn" not in written
 
 
+def advice_on(dataset):
+    return advise(traits(dataset, trust_python=False))
+
+
 class TestAdvice:
     def test_a_cache_that_freezes_what_should_vary(self):
         dataset = numbers().map(at_random).cache().batch(32)
-        assert "cache before" in advice(dataset, trust_python=False)[0]
+        assert "cache before" in advice_on(dataset)[0]
 
     def test_small_batches_and_calls_for_each_element(self):
-        lines = advice(numbers().map(double).batch(2), trust_python=False)
+        lines = advice_on(numbers().map(double).batch(2))
         assert "Batches of 2" in lines[0]
         assert "double" in lines[1]
 
@@ -528,12 +533,22 @@ class TestAdvice:
         def several(x):
             return tf.data.Dataset.from_tensors(x).map(double).repeat(2)
 
-        assert "one makes a dataset" in advice(numbers().flat_map(one), trust_python=False)[0]
-        assert advice(numbers().flat_map(several), trust_python=False) == []
+        assert "one makes a dataset" in advice_on(numbers().flat_map(one))[0]
+        assert advice_on(numbers().flat_map(several)) == []
 
     def test_shuffling_what_a_map_makes(self):
-        lines = advice(numbers().map(double).shuffle(30).batch(32), trust_python=False)
+        lines = advice_on(numbers().map(double).shuffle(30).batch(32))
         assert "Shuffle before double" in lines[0]
+
+    def test_what_python_makes(self):
+        def ones():
+            yield 1
+
+        spec = tf.TensorSpec((), tf.int64)
+        [line] = advice_on(tf.data.Dataset.from_generator(ones, output_signature=spec).batch(32))
+        assert "The generator runs in Python" in line
+        [line] = advice_on(numbers().map(slow_in_python).prefetch(2))
+        assert "slow_in_python runs in Python" in line
 
 
 def slow_in_python(x):

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from functools import partial
 
 from keras_gpukit.experiments.tuning import caching, changes
-from keras_gpukit.experiments.tuning.advice import advice
 from keras_gpukit.experiments.tuning.as_code import code
 from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission
 from keras_gpukit.experiments.tuning.reading import Readings, rebuilt_stages
+from keras_gpukit.experiments.tuning.traits import traits
 from keras_gpukit.experiments.tuning.trials import Attempt, Decide, Trials, small_gain
 from keras_gpukit.measuring.rounds import Read
 from keras_gpukit.measuring.untouched import put_back
@@ -22,6 +22,7 @@ from keras_gpukit.pipelines.remaking import draws_orders
 from keras_gpukit.pipelines.structure import Dataset, cache_file, stages
 from keras_gpukit.records.tuning import Trial
 from keras_gpukit.rules import gains
+from keras_gpukit.rules.tuning_advice import advise
 
 # The step during which prefetching is tried takes as long as a batch, but no longer than this.
 LONGEST_STEP_S = 0.05
@@ -130,7 +131,7 @@ class PipelineTuning:
 
     def advice(self, tuned: Dataset) -> list[str]:
         """What to change by hand, and what reading could not leave as it was."""
-        lines = advice(tuned, trust_python=self._allowed.trust_python)
+        lines = advise(traits(tuned, trust_python=self._allowed.trust_python))
         copied = {id(stage) for stage in rebuilt_stages(self._dataset)}
         if any(id(stage) not in copied and draws_orders(stage) for stage in stages(self._dataset)):
             lines.append(

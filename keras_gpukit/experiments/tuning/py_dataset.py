@@ -12,6 +12,7 @@ from keras_gpukit.experiments.tuning.reading import rate
 from keras_gpukit.experiments.tuning.trials import Attempt, Trials
 from keras_gpukit.measuring.inside_fit import within_fit
 from keras_gpukit.measuring.rounds import Read
+from keras_gpukit.rules.tuning_advice import PROCESSES
 
 _THREADS_NOTE = "several threads call __getitem__, which must be safe in threads"
 _PROCESSES_NOTE = "several processes call __getitem__, each with a copy of the dataset"
@@ -82,12 +83,7 @@ class PyDatasetTuning:
 
     def advice(self, tuned: Any) -> list[str]:
         """What to change by hand."""
-        if tuned.use_multiprocessing or self._processes:
-            return []
-        return [
-            "Where __getitem__ computes in Python or NumPy, threads share one interpreter: "
-            "processes (use_multiprocessing=True, tried with try_processes=True) do not."
-        ]
+        return [] if tuned.use_multiprocessing or self._processes else [PROCESSES]
 
     def _try(self, settings: dict[str, Any], trials: Trials, description: str, note: str) -> bool:
         if trials.ending:

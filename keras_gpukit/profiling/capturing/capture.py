@@ -19,22 +19,10 @@ from keras_gpukit.profiling.capturing.preemption import start_function
 from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
 from keras_gpukit.records.capture import CaptureRecord, Trigger
 from keras_gpukit.records.names import PROFILE_SUFFIX
+from keras_gpukit.rules.profiler_errors import remedy
 
 # A disk or a driver that hangs must not keep `fit` from returning.
 FINISH_WITHIN_S = 30.0
-
-# What TensorFlow's profiler says of CUPTI, NVIDIA's library for it, and what helps.
-REMEDIES = {
-    "privilege": (
-        "NVIDIA's driver lets only administrators profile GPUs. Start the container with "
-        "--cap-add=SYS_ADMIN, or have an administrator set the driver's option "
-        "NVreg_RestrictProfilingToAdminUsers=0 and restart the machine"
-    ),
-    "load libcupti": (
-        'CUPTI is not installed: pip install "tensorflow[and-cuda]" brings it, and elsewhere the '
-        "folder extras/CUPTI/lib64 of CUDA belongs in LD_LIBRARY_PATH"
-    ),
-}
 
 
 class Capture:
@@ -178,14 +166,5 @@ class Capture:
             run=path.parent.name,
             path=path.relative_to(self._log_dir).as_posix(),
             profile_bytes=len(content),
-            incomplete_because=_incomplete_because(errors),
+            incomplete_because=next((said for each in errors if (said := remedy(each))), None),
         )
-
-
-def _incomplete_because(errors: tuple[str, ...]) -> str | None:
-    """What could not be recorded, with the remedy where one is known."""
-    for error in errors:
-        for sign, remedy in REMEDIES.items():
-            if sign in error:
-                return f"{error.rstrip('.')}. {remedy}."
-    return None

@@ -18,27 +18,27 @@ from keras_gpukit.arguments import (
 MOST_STEPS = 50
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CaptureSettings:
-    """The arguments of `Profiler`, which describes them.
+    """The arguments of `Profiler`, which describes them and has their defaults.
 
     Raises:
         TypeError: If one is of the wrong type.
         ValueError: If one is out of range.
     """
 
-    steps: int = 10
-    at_steps: Collection[int] = ()
-    every_steps: int | None = None
-    every_minutes: float | None = None
-    on_demand: bool = True
-    signal_number: signal.Signals | int | None = None
-    slower: float | None = None
-    stall_rise: float | None = None
-    utilization_drop: float | None = None
-    max_captures: int = 10
-    max_bytes: int = 500 * 2**20
-    cooldown_s: float = 60.0
+    steps: int
+    at_steps: Collection[int]
+    every_steps: int | None
+    every_minutes: float | None
+    on_demand: bool
+    signal_number: signal.Signals | int | None
+    slower: float | None
+    stall_rise: float | None
+    utilization_drop: float | None
+    max_captures: int
+    max_bytes: int
+    cooldown_s: float
 
     def __post_init__(self) -> None:
         check_whole("steps", self.steps, most=MOST_STEPS)

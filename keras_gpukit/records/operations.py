@@ -1,7 +1,8 @@
-"""One operation of a training step, as the graphs or the eager runtime gave it."""
+"""The operations of a training step, and the kernels that TensorFlow has for them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -52,15 +53,33 @@ class StepOperations:
     mechanism: str
 
 
-# Types that compute nothing in a step: they hand a value on, steer, or hold a constant. They are
-# not counted.
-BOOKKEEPING = frozenset(
-    {"_Arg", "_DeviceArg", "_Retval", "_DeviceRetval", "_XlaRun", "_XlaMerge"}
-    | {"_Send", "_HostSend", "_Recv", "_HostRecv"}
-    | {"NoOp", "Const", "_HostConst", "Identity", "IdentityN", "ControlTrigger"}
-    | {"Enter", "Exit", "Switch", "Merge", "NextIteration", "LoopCond"}
-)
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that a GPU can be given.
+
+    Attributes:
+        allowed: The dtypes it takes, by type attribute; one not named takes any.
+        host_arguments: Arguments that it keeps in host memory.
+    """
+
+    allowed: Mapping[str, frozenset[str]]
+    host_arguments: frozenset[str]
 
 
-class PlacementUnknownError(Exception):
-    """Placement cannot be read here; the message says why. It never leaves this folder."""
+@dataclass(frozen=True)
+class OperationKernels:
+    """An operation's arguments, and its kernels for a GPU.
+
+    Resource handles are left out of the arguments: they always live in host memory.
+
+    Attributes:
+        inputs: Names of its inputs.
+        outputs: Names of its outputs.
+        uses_resource: Whether it takes a variable, a table or the like.
+        gpu: Its kernels for a GPU, those TensorFlow prefers first.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    uses_resource: bool
+    gpu: tuple[Kernel, ...]

@@ -1,12 +1,11 @@
-"""Why an operation is on the CPU. Pure: what is registered comes in as data."""
+"""Why an operation is on the CPU, and what to do about it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from keras_gpukit.placement.kernels import Kernel, OperationKernels
-from keras_gpukit.placement.operation import Operation, OperationKind
+from keras_gpukit.records.operations import Kernel, Operation, OperationKernels, OperationKind
 from keras_gpukit.records.placement import Fallback, FallbackCause
 
 Registry = Callable[[str], OperationKernels | None]

@@ -1,0 +1,62 @@
+"""What would make a pipeline faster, but only its author can change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from keras_gpukit.records.tuning import StageTraits
+
+SMALL_BATCH = 16
+"""Fetching a batch and starting a step cost the same for one example as for a hundred.
+
+The number is our choice.
+"""
+PROCESSES = (
+    "Where __getitem__ computes in Python or NumPy, threads share one interpreter: "
+    "processes (use_multiprocessing=True, tried with try_processes=True) do not."
+)
+"""For a `keras.utils.PyDataset` whose workers are threads."""
+
+
+def advise(stages: Iterable[StageTraits]) -> list[str]:
+    """Returns what to change by hand, one thing a line.
+
+    Args:
+        stages: Those of the tuned pipeline.
+    """
+    return list(dict.fromkeys(line for stage in stages for line in _about(stage)))
+
+
+def _about(stage: StageTraits) -> Iterator[str]:
+    name, below = stage.function, stage.function_below
+    if stage.caches_what_varies:
+        yield (
+            "The cache holds what should differ from epoch to epoch "
+            f"({stage.caches_what_varies}): cache before that stage."
+        )
+    if stage.batch_size is not None and stage.batch_size < SMALL_BATCH:
+        yield (
+            f"Batches of {stage.batch_size}: a larger batch costs little more to fetch and to "
+            "train on; adapt the learning rate."
+        )
+    if stage.batch_size is not None and below:
+        yield (
+            f"If {below} can take whole batches, call it after batch(): one call for each batch "
+            "in place of one for each element."
+        )
+    if stage.gives_single_elements:
+        yield (
+            f"{name} makes a dataset of a single element each time: call what it does in map() "
+            "with num_parallel_calls instead."
+        )
+    if stage.shuffle_buffer is not None and below:
+        yield (
+            f"Shuffle before {below}: the order is the same, and the buffer of "
+            f"{stage.shuffle_buffer} elements holds what {below} is given, not what it makes."
+        )
+    if stage.is_python:
+        yield (
+            f"{'The generator' if stage.is_generator else name} runs in Python, one call at a "
+            "time: write it with TensorFlow's operations, or make it a keras.utils.PyDataset with "
+            "several workers."
+        )
