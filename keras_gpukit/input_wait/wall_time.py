@@ -79,14 +79,19 @@ class WallTime:
             self._ended_s = self._now()
             self._close(self._ended_s)
 
-    def breakdown(self, wait_s: float | None) -> TimeBreakdown:
+    def breakdown(self, wait_s: float | None, until_s: float | None = None) -> TimeBreakdown:
         """Returns the parts.
 
         Args:
             wait_s: Part of the time inside the step function that was spent waiting for input;
                 None if unknown.
+            until_s: In the steps: until when their time inside the step function was counted. None
+                if the call is over.
         """
-        spent = self._spent_s
+        spent, total_s = dict(self._spent_s), self.total_s
+        if until_s is not None:
+            total_s = until_s - self._began_s
+            spent["steps"] = spent.get("steps", 0.0) + until_s - self._since_s
         between_s = max(spent.get("steps", 0.0) - self._inside_s, 0.0)
         wait_s = None if wait_s is None else min(wait_s, self._inside_s)
         parts = {
@@ -96,10 +101,10 @@ class WallTime:
             "validation_s": spent.get("validation", 0.0),
         }
         return TimeBreakdown(
-            wall_s=self.total_s,
+            wall_s=total_s,
             input_s=wait_s,
             compute_s=None if wait_s is None else self._inside_s - wait_s,
-            other_s=max(self.total_s - self._inside_s - sum(parts.values()), 0.0),
+            other_s=max(total_s - self._inside_s - sum(parts.values()), 0.0),
             **parts,
         )
 

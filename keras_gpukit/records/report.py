@@ -8,6 +8,7 @@ from typing import Literal
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records.progress import Progress
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Phase
 
@@ -109,6 +110,7 @@ class RunReport:
         memory: By device, fields of `DeviceMemory`.
         captures: Profiles, the oldest first.
         worker: Which process of a cluster wrote it; None outside one.
+        progress: What it was doing last; None where that was not noted.
         folder: Its log folder, from the report's, as "sweep/lr-0.1"; "" where it is the same.
         has_time_series: False where only the summary was kept, the run being one of many.
         notes: What could not be read, in words.
@@ -126,6 +128,7 @@ class RunReport:
     memory: dict[str, TimeSeries] = field(default_factory=dict)
     captures: tuple[CaptureReport, ...] = ()
     worker: Worker | None = None
+    progress: Progress | None = None
     folder: str = ""
     has_time_series: bool = True
     notes: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 
@@ -11,9 +12,10 @@ from keras_gpukit.records.codec import LARGEST, bounded, checked_record, quick_d
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
 from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.progress import Progress
 from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
 from keras_gpukit.records.run import RunHeader, RunSummary
-from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.partial_summary import partial_summary
 
@@ -72,6 +74,9 @@ class RunLines:
         self._ended_s: float | None = None
         self._environment: Environment | None = None
         self._placement: PlacementRecord | None = None
+        self._progress: Progress | None = None
+        self._step = 0
+        self._input: InputRecord | None = None
         self._summary: RunSummary | None = None
         self._captures: list[CaptureReport] = []
         self._steps = Downsampler(_STEPS, most_points)
@@ -90,6 +95,8 @@ class RunLines:
             "gpu": self._take_gpu,
             "memory": self._take_memory,
             "capture": self._take_capture,
+            "progress": self._take_progress,
+            "input": self._take_input,
             "summary": self._take_summary,
         }
 
@@ -107,6 +114,7 @@ class RunLines:
         if self._began_s is None:
             self._began_s = time_s
         self._ended_s = time_s
+        self._step = max(self._step, line.step or 0)
 
     def unreadable(self, number: int, fault: str) -> None:
         """Counts a line that could not be taken in.
@@ -130,12 +138,12 @@ class RunLines:
             now_s: The time, in seconds since the Unix epoch; None for a run that another followed.
         """
         steps, host = self._steps.series(), self._host.series()
-        throughput = self._summary.throughput if self._summary else None
+        phase = self._phase_of_run()
         gpus = _series_of(self._gpus)
         return RunReport(
             name=self._name,
             state=self._state(now_s),
-            phase=self._phase or (throughput.phase if throughput else None),
+            phase=phase,
             began_s=self._began_s,
             ended_s=self._ended_s,
             summary=self._summary
@@ -143,7 +151,9 @@ class RunLines:
                 environment=self._environment,
                 operations=self._placement,
                 memory=self._latest_memory,
-                phase=self._phase,
+                phase=phase,
+                input_so_far=self._input,
+                wall_s=None if self._began_s is None else (self._ended_s or 0.0) - self._began_s,
                 steps=steps,
                 host=host,
                 gpus=gpus,
@@ -154,6 +164,7 @@ class RunLines:
             memory=_series_of(self._memory),
             captures=tuple(self._captures),
             worker=self._worker,
+            progress=self._progress_so_far(),
             folder=self._folder,
             notes=self._notes(),
         )
@@ -182,6 +193,23 @@ class RunLines:
 
     def _take_summary(self, line: Line, time_s: float) -> None:
         self._summary = checked_record(line.record, RunSummary)
+
+    def _phase_of_run(self) -> Phase | None:
+        if self._phase is None and self._summary is not None and self._summary.throughput:
+            return self._summary.throughput.phase
+        return self._phase
+
+    def _progress_so_far(self) -> Progress | None:
+        """With the latest step, which other lines tell more often."""
+        latest = self._progress
+        return latest and replace(latest, step=max(latest.step, self._step))
+
+    def _take_progress(self, line: Line, time_s: float) -> None:
+        self._progress = progress = checked_record(line.record, Progress)
+        self._phase = self._phase or progress.phase
+
+    def _take_input(self, line: Line, time_s: float) -> None:
+        self._input = checked_record(line.record, InputRecord)
 
     def _take_capture(self, line: Line, time_s: float) -> None:
         if len(self._captures) == MOST_CAPTURES:

@@ -25,6 +25,7 @@ from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import read_environment
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
+from keras_gpukit.watching.progress import ProgressNotes
 from keras_gpukit.watching.step_count import steps_so_far
 from keras_gpukit.writers.run_log import RunLog
 
@@ -51,6 +52,8 @@ class Session:
         self.phase = phase
         self.ending: Ending = "completed"
         self.first_step = steps_so_far(model)
+        self.epoch: int | None = None
+        """The epoch under way, counted from 1; None before the first, and outside `fit`."""
         self.wall = WallTime("callbacks" if phase == "fit" else "epoch start")
         self._frame = CallFrame(phase)
         self._callback_list = CallbackListWatch(
@@ -67,6 +70,8 @@ class Session:
         # The call's own now: the sampling thread asks for its step.
         self._phases = {phase: self._make_steps(phase)}
         self.every_second("whether the process stood still", self._heartbeat.beat)
+        params = getattr(callback_list(phase), "params", None)
+        self.every_second("what the run is doing", ProgressNotes(self, params).note)
 
     def start(self) -> None:
         """Starts the threads. The session can be found and closed before this."""
@@ -179,8 +184,13 @@ class Session:
         if phase in self._phases:
             self._phases[phase].note_finished(by)
 
-    def epoch_begins(self) -> None:
-        """A callback is called at the begin of an epoch; others may follow."""
+    def epoch_begins(self, epoch: int) -> None:
+        """A callback is called at the begin of an epoch; others may follow.
+
+        Args:
+            epoch: Keras' number of the epoch, which counts from 0.
+        """
+        self.epoch = epoch + 1
         if not self._callback_list.sees_epochs:
             self.wall.turn("epoch start")
 
@@ -228,6 +238,14 @@ class Session:
     def input(self, phase: Phase) -> InputRecord:
         """The input wait of a phase."""
         return self._steps_of(phase).input()
+
+    def input_so_far(self) -> InputRecord:
+        """The input wait of the call until its latest window, without what takes long to find."""
+        return self._steps_of(self.phase).input_so_far()
+
+    def with_stages(self, record: InputRecord) -> InputRecord:
+        """Adds what the stages of the call's pipeline cost so far; on any thread."""
+        return self._steps_of(self.phase).with_stages(record)
 
     def close(self) -> None:
         """Restores the model, ends the threads, and forgets the call; may be called again."""

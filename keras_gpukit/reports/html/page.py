@@ -20,6 +20,7 @@ from keras_gpukit.reports.html.run_comparison import stalls_chart, step_times_ch
 from keras_gpukit.reports.html.run_names import run_ids
 from keras_gpukit.reports.html.runs_table import runs_table
 from keras_gpukit.reports.html.stages_chart import stages_chart
+from keras_gpukit.reports.html.state_notes import state_note
 from keras_gpukit.reports.html.step_charts import stall_chart, step_time_chart
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.utilization_chart import utilization_chart
@@ -113,6 +114,7 @@ def render(
         runs=runs,
         runs_data=_in_script(runs.data) if runs else None,
         words=words,
+        state_note=state_note,
         evidence=evidence,
         css="\n".join(map(_packaged, _STYLES)),
         javascript=drawing_js(),
