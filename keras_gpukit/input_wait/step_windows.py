@@ -251,6 +251,13 @@ class StepWindows:
             buffered_batches=reading.buffered_batches,
         )
         self.totals.add(window)
+        self.totals.step_times.add(
+            stretch.durations_s,
+            reading.waits_s,
+            # The window was read after one more call.
+            last_step=window.step - self._steps_per_execution,
+            ended_s=window.time_s - (stretch.next_exit_s - float(stretch.entries_s[-1])),
+        )
         self._begin()
         self._on_window(window)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, PythonSourceRecord
+from keras_gpukit.records.step_times import StepTimes
 
 Phase = Literal["fit", "evaluate", "predict"]
 Confidence = Literal["exact", "sampled", "upper bound"]
@@ -48,6 +49,7 @@ class ThroughputRecord:
         examples_per_s: Mean rate.
         wall_s: From the phase's begin to its end, everything included.
         examples_unknown_because: Why the rate is None, where steps were measured.
+        step_times: The distribution of the step times.
     """
 
     phase: Phase
@@ -57,6 +59,7 @@ class ThroughputRecord:
     examples_per_s: float | None
     wall_s: float | None = None
     examples_unknown_because: str | None = None
+    step_times: StepTimes | None = None
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,9 @@ class CallbackListWatch:
     Args:
         callback_list: A `keras.callbacks.CallbackList`; None where it cannot be known.
         on_error: Called with an exception that any callback raises.
-        on_epoch_began: Called when the last callback has returned from `on_epoch_begin`.
+        on_epoch_began: Called when the last callback has returned from `on_epoch_begin`, with
+            Keras' number of the epoch, which counts from 0.
+        on_epoch_ended: Called when the last callback has returned from `on_epoch_end`.
 
     Attributes:
         sees_epochs: Whether epochs are seen.
@@ -48,12 +50,14 @@ class CallbackListWatch:
         self,
         callback_list: Any,
         on_error: Callable[[BaseException], None],
-        on_epoch_began: Callable[[], None],
+        on_epoch_began: Callable[[int], None],
+        on_epoch_ended: Callable[[], None],
     ) -> None:
         self.sees_epochs = callback_list is not None
         self.epoch_ended_s: float | None = None
         self._on_error = on_error
         self._on_epoch_began = on_epoch_began
+        self._on_epoch_ended = on_epoch_ended
         self._hooks = (
             {name: ReplacedAttribute(callback_list, name) for name in _HOOKS}
             if self.sees_epochs
@@ -80,14 +84,15 @@ class CallbackListWatch:
                 raise
 
         @functools.wraps(hook)
-        def epoch_begins(*args: Any, **kwargs: Any) -> None:
-            call(*args, **kwargs)
-            self._on_epoch_began()
+        def epoch_begins(epoch: int, *args: Any, **kwargs: Any) -> None:
+            call(epoch, *args, **kwargs)
+            self._on_epoch_began(epoch)
 
         @functools.wraps(hook)
         def epoch_ends(*args: Any, **kwargs: Any) -> None:
             self.epoch_ended_s = time.perf_counter()
             call(*args, **kwargs)
+            self._on_epoch_ended()
 
         if name == "on_epoch_begin":
             return epoch_begins

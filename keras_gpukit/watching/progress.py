@@ -93,13 +93,13 @@ class InputSoFar:
             return
         pause_s = (INPUT_EVERY - 1) * (now_s - self._began_s)
         self._due_s = now_s + min(max(pause_s, LEAST_PAUSE_S), MOST_PAUSE_S)
-        self._taken = self._session.input_so_far()
+        self._taken = self._session.own_steps.input_so_far()
 
     def write(self) -> None:
         """Writes what was taken, on the sampling thread."""
         taken, self._taken = self._taken, None
         if taken is not None:
-            record = self._complete(self._session.with_stages(taken))
+            record = self._complete(self._session.own_steps.with_stages(taken))
             self._session.record("input", record, self._session.step)
 
 

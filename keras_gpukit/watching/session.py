@@ -26,6 +26,7 @@ from keras_gpukit.watching.environment import read_environment
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
 from keras_gpukit.watching.progress import ProgressNotes
+from keras_gpukit.watching.run_events import RunEventNotes
 from keras_gpukit.watching.step_count import steps_so_far
 from keras_gpukit.writers.run_log import RunLog
 
@@ -44,6 +45,7 @@ class Session:
         wall: Where the call's time goes.
         ending: How the call ended.
         first_step: Global step before the call.
+        epoch: The epoch under way, counted from 1; None before the first, and outside `fit`.
     """
 
     def __init__(self, model: Any, log_dir: Path | None, phase: Phase) -> None:
@@ -53,15 +55,21 @@ class Session:
         self.ending: Ending = "completed"
         self.first_step = steps_so_far(model)
         self.epoch: int | None = None
-        """The epoch under way, counted from 1; None before the first, and outside `fit`."""
-        self.wall = WallTime("callbacks" if phase == "fit" else "epoch start")
+        self._events = RunEventNotes(
+            model,
+            record=lambda event: self.record("event", event, event.step),
+            step=lambda: self.step,
+        )
+        self.wall = WallTime(
+            "callbacks" if phase == "fit" else "epoch start", on_part=self._events.part
+        )
         self._frame = CallFrame(phase)
         self._callback_list = CallbackListWatch(
-            callback_list(phase), self._tell_error, lambda: self.wall.turn("epoch start")
+            callback_list(phase), self._tell_error, self._epoch_began, self._events.epoch_ends
         )
         self._log: RunLog | None = None
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
-        self._heartbeat = Heartbeat(SAMPLE_EVERY_S)
+        self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self._events.stood_still)
         self._first_step_hooks = FirstStepHooks()
         self._on_error: list[Callable[[BaseException], None]] = []
         self._error: BaseException | None = None
@@ -76,6 +84,7 @@ class Session:
     def start(self) -> None:
         """Starts the threads. The session can be found and closed before this."""
         self._callback_list.start()
+        self._events.start()
         if self.log_dir is not None:
             self._log = RunLog(self.log_dir, this_worker(self.model))
         self._sampler.start()
@@ -235,23 +244,21 @@ class Session:
         """Step times and rates of a phase."""
         return self._steps_of(phase).throughput()
 
+    @property
+    def own_steps(self) -> PhaseSteps:
+        """The steps of the call itself."""
+        return self._steps_of(self.phase)
+
     def input(self, phase: Phase) -> InputRecord:
         """The input wait of a phase."""
         return self._steps_of(phase).input()
-
-    def input_so_far(self) -> InputRecord:
-        """The input wait of the call until its latest window, without what takes long to find."""
-        return self._steps_of(self.phase).input_so_far()
-
-    def with_stages(self, record: InputRecord) -> InputRecord:
-        """Adds what the stages of the call's pipeline cost so far; on any thread."""
-        return self._steps_of(self.phase).with_stages(record)
 
     def close(self) -> None:
         """Restores the model, ends the threads, and forgets the call; may be called again."""
         for steps in self._phases.values():
             steps.restore()
         self._callback_list.close()
+        self._events.close()
         self._first_step_hooks.close()
         with contextlib.suppress(RuntimeError):  # an interrupt came before the thread started
             self._sampler.stop()
@@ -282,6 +289,10 @@ class Session:
             wall=self.wall if own else None,
             first_call=self._first_step_hooks if own else None,
         )
+
+    def _epoch_began(self, epoch: int) -> None:
+        self.wall.turn("epoch start")
+        self._events.epoch_begins(epoch + 1)
 
     def _pause(self, batch_ended_s: float) -> None:
         self.wall.batch_ended_s = batch_ended_s
