@@ -35,7 +35,7 @@ from keras_gpukit.reports.phrases import evidence
 
 _FOLDER = "keras_gpukit.reports.html"
 _STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")
-_SCRIPTS = ("report.js", "linked_charts.js", "page_tools.js", "runs_table.js")
+_SCRIPTS = ("report.js", "linked_charts.js", "page_tools.js", "runs_table.js", "refresh.js")
 Keyed = tuple[str, Chart | Flat | Unknown]
 """A chart with the key that its id ends in."""
 

@@ -26,11 +26,17 @@
     setTimeout(() => (place.textContent = "Copy"), 1500);
   }
 
-  for (const code of document.querySelectorAll("code.copied")) {
-    const made = button("Copy", `Copy ${code.textContent}`, () => copy(code.textContent, made));
-    made.className = "copy";
-    code.after(made);
+  function addCopyButtons() {
+    for (const code of document.querySelectorAll("code.copied")) {
+      if (code.nextElementSibling?.matches(".copy")) continue;
+      const made = button("Copy", `Copy ${code.textContent}`, () => copy(code.textContent, made));
+      made.className = "copy";
+      made.dataset.live = "";
+      code.after(made);
+    }
   }
+  addCopyButtons();
+  document.addEventListener("gpukit:updated", addCopyButtons);
 
   let closed = [];
   const plots = () => [...document.querySelectorAll(".plot")].filter((plot) => plot.layout);
