@@ -125,7 +125,7 @@ def test_a_healthy_run_is_told_so():
 
 def test_what_was_not_judged_is_not_called_healthy():
     text = " ".join(printed(judged(replace(HEALTHY, input=None))).replace("│", " ").split())
-    assert "Nothing found. 16 of 17 rules could not judge (the wait for input: needs" in text
+    assert "Nothing found. 17 of 18 rules could not judge (the wait for input: needs" in text
 
 
 def test_an_upper_bound_is_told_as_one():
