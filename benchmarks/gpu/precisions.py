@@ -17,6 +17,7 @@ import tensorflow as tf
 import keras_gpukit as gpukit
 from benchmarks.gpu.models import Case, least_work
 from benchmarks.gpu.work import copy_s, product_s
+from keras_gpukit.rules.precision import PEAK_RATIO
 
 EPOCHS, STEPS, EACH = 8, 16, 8
 """Epochs of a training, steps of an epoch, and of an execution: Keras' loop then costs little."""
@@ -83,13 +84,14 @@ def ceiling(precision: Precision, *, small: bool) -> dict[str, float]:
 
 
 def promise(case: Case, precision: Precision) -> dict[str, Any]:
-    """Returns the gain that the finding about float32 promises; None without that finding."""
+    """Returns the ratio that the finding about float32 rests on; None without that finding."""
     with precision.set(), tempfile.TemporaryDirectory() as logs:
         monitor = gpukit.Monitor(logs, verbose=0)
         model = case.compiled(jit_compile=False)
         model.fit(case.data(), steps_per_epoch=4, verbose=0, callbacks=[monitor])
     found = (each for each in monitor.summary.findings if each.code == "float32-on-tensor-cores")
-    return {"gain": next((finding.gain for finding in found), None)}
+    figures = (figure for finding in found for figure in finding.evidence)
+    return {"gain": next((each.value for each in figures if each.name == PEAK_RATIO), None)}
 
 
 def train(case: Case, precision: Precision, *, jit: bool) -> dict[str, Any]:

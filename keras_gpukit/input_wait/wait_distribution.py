@@ -8,7 +8,8 @@ import numpy as np
 
 from keras_gpukit.input_wait.meters import Times
 from keras_gpukit.records.steps import WaitDistribution
-from keras_gpukit.rules.input_bound import SHORTEST_WAIT_S, WARNING_FRACTION
+from keras_gpukit.rules.input_bound import SHORTEST_WAIT_S
+from keras_gpukit.rules.savings import WARNING_FRACTION
 
 # Bounds of the histogram's buckets: from 1 µs to 1000 s, each 5 % above the last.
 _GROWTH = math.log(1.05)

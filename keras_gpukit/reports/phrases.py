@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.finding import Finding, Saving
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
@@ -74,11 +74,46 @@ def conclusion(summary: RunSummary) -> str | None:
 
 
 def evidence(finding: Finding) -> str:
-    """A finding's figures and its gain, on one line."""
+    """A finding's figures and what fixing it saves, on one line."""
     figures = [f"{figure.name} {units.measured(figure)}".strip() for figure in finding.evidence]
-    if finding.gain is not None:
-        figures.append(f"up to {units.number(round(finding.gain, 1))}× faster once fixed")
+    if finding.saving is not None:
+        figures.append(f"fixing it saves {saved(finding.saving)}")
     return ", ".join(figures)
+
+
+def saved(saving: Saving) -> str:
+    """A saving: "2.4 to 4.1 s of 9 s, 1.4 to 1.8× faster (by the wait and freed cores)"."""
+    most = "at most" if saving.upper_bound else "up to"
+    span = _span(
+        units.duration(saving.low_s) if saving.low_s else None,
+        None if saving.high_s is None else units.duration(saving.high_s),
+        most,
+    )
+    parts = [f"{span} of {units.duration(saving.of_s)}"]
+    if saving.speed_up is not None:
+        low = _factor(saving.speed_up) if saving.low_s else None
+        high = saving.highest_speed_up
+        parts.append(f"{_span(low, None if high is None else _factor(high), most)} faster")
+    return f"{', '.join(parts)} (by the {saving.basis})"
+
+
+def _span(low: str | None, high: str | None, most: str) -> str:
+    """A range of two figures with the same unit behind each.
+
+    Args:
+        low: The lower one; None for nothing.
+        high: The upper one; None if it is unknown.
+        most: What to say before an upper figure that stands alone.
+    """
+    if low is None:
+        return f"{most} {high}" if high else "an unknown part"
+    if high is None:
+        return f"{low} or more"
+    return low if low == high else f"{low} to {high}"
+
+
+def _factor(speed_up: float) -> str:
+    return f"{units.number(round(speed_up, 1))}×"
 
 
 def _speed(throughput: ThroughputRecord) -> list[str]:

@@ -41,7 +41,7 @@ def findings_markdown(verdict: Verdict) -> str:
     blocks = []
     for finding in verdict.findings:
         blocks.append(f"### {finding.severity}: {finding.title} (`{finding.code}`)")
-        if finding.evidence or finding.gain is not None:
+        if finding.evidence or finding.saving is not None:
             blocks.append(evidence(finding))
         blocks.append("\n".join(f"- {line}" for line in finding.advice))
     if verdict.not_applicable:

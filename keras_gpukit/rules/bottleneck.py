@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keras_gpukit.records.pipeline import PipelineRecord
-from keras_gpukit.rules.input_bound import SHORTEST_WAIT_S, WARNING_FRACTION
+from keras_gpukit.rules.input_bound import SHORTEST_WAIT_S
+from keras_gpukit.rules.savings import WARNING_FRACTION
 
 ACCOUNTED = 0.5
 """Share of the steps' wait that the slowest segment must explain for its stages to be named.

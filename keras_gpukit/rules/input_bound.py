@@ -8,26 +8,22 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input_advice import GENERAL, advice_for, bottleneck
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, percent
+from keras_gpukit.rules.savings import SAMPLED_MARGIN, WARNING_FRACTION, of_input, severity
 
-WARNING_FRACTION = 0.10
-CRITICAL_FRACTION = 0.20
 MINIMUM_STEPS = 10
 STARVED_BATCHES = 0.5
-SAMPLED_MARGIN = 0.05
 SHORTEST_WAIT_S = 0.25e-3
 FIRST_EPOCH = (
     "later epochs hardly wait, as where a cache is filled: over more epochs this matters less"
 )
-# A run that does nothing but wait would promise an infinite gain.
-HIGHEST_FRACTION = 0.99
 
 
 class InputBound(Rule):
     """The share of the steps' time that goes on waiting for data.
 
-    A warning from 10 %, where the rules of xprof (TensorFlow's profiler) begin to suggest
-    something; critical from 20 %, which its input-pipeline analyzer calls "highly input-bound".
-    That analyzer's "moderately input-bound", from 5 %, is too close to what a healthy run shows.
+    From 10 % of the steps' time, where the rules of xprof (TensorFlow's profiler) begin to suggest
+    something. Its "moderately input-bound", from 5 %, is too close to what a healthy run shows.
+    How severe it is, follows from the share of the whole run that steps waited.
 
     Where the wait is only an upper bound, part of it may hide behind the device's work. It is then
     believed only if the pipeline's buffer was empty as well: the buffers of stalled pipelines were
@@ -62,24 +58,25 @@ class InputBound(Rule):
         if record.wait_s is not None and record.wait_s < SHORTEST_WAIT_S:
             return None
         if record.confidence == "upper bound":
-            return self._at_most(record, stall)
+            return self._at_most(summary, record, stall)
         later, advice = record.later_stall_fraction, advice_for(record)
         what, figures = "Steps wait", []
         if later is not None and later < WARNING_FRACTION:
             what, advice = "Steps of the first epoch wait", (FIRST_EPOCH, *advice)
             figures.append(percent("after the first epoch", later))
+        saving = of_input(summary)
         return self.find(
-            "critical" if certain >= CRITICAL_FRACTION and not figures else "warning",
+            "warning" if figures or saving is None else severity(saving, summary),
             percent("input stall", stall),
             *figures,
             *_wait(record),
             *_stage(record),
             advice=advice,
-            gain=gain(stall),
+            saving=saving,
             title=_title(record, what),
         )
 
-    def _at_most(self, record: InputRecord, stall: float) -> Outcome:
+    def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Outcome:
         filled = record.buffered_batches
         if filled is None or filled >= STARVED_BATCHES:
             return self.abstain(
@@ -90,14 +87,9 @@ class InputBound(Rule):
             percent("input stall, at most", stall),
             Figure("batches in the buffer", filled),
             advice=("compile(steps_per_execution=1) for a run: its wait is exact", *GENERAL),
-            gain=gain(stall),
+            saving=of_input(summary),
             title="Steps may wait for input",
         )
-
-
-def gain(stall: float) -> float:
-    """The speed-up if the stall went and nothing else limited the run."""
-    return 1 / (1 - min(stall, HIGHEST_FRACTION))
 
 
 def is_input_bound(summary: RunSummary) -> bool | None:

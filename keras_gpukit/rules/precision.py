@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.finding import Figure, Finding, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.savings import of_compute
 
 # Tensor Cores multiply float16 from compute capability 7.0 on, and bfloat16 and TF32 from 8.0 on:
 # https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (Compute Capabilities), and for Keras
@@ -19,6 +20,7 @@ TF32_FROM = (8, 0)
 FLOAT16_GAIN = 8.0
 BFLOAT16_GAIN = 16.0
 BFLOAT16_OVER_TF32_GAIN = 2.0
+PEAK_RATIO = "peak rate over that of now"
 
 MIXED = "configure_gpus(mixed_precision='auto') first: it takes {policy}"
 
@@ -27,10 +29,11 @@ class Float32OnTensorCores(Rule):
     """A float32 model on GPUs with tensor cores.
 
     Tensor cores multiply float16 from compute capability 7.0 and bfloat16 from 8.0 (NVIDIA's CUDA
-    documentation); every GPU of the run must have them. The gain is the ratio of the chips' peak
-    rates, which no real model reaches: a model reads and writes memory too, at twice the rate at
-    most. From 8.0 on TensorFlow lets float32 products use the tensor cores as TensorFloat-32
-    unless told not to; what is left to gain is then less and the finding is a remark.
+    documentation); every GPU of the run must have them. The saving is what the ratio of the chips'
+    peak rates leaves of the steps' own time, which no real model reaches: a model reads and writes
+    memory too, at twice the rate at most. From 8.0 on TensorFlow lets float32 products use the
+    tensor cores as TensorFloat-32 unless told not to; what is left to gain is then less and the
+    finding is a remark.
     """
 
     code = "float32-on-tensor-cores"
@@ -50,16 +53,31 @@ class Float32OnTensorCores(Rule):
         capability = Figure("compute capability", major + minor / 10)
         if weakest < BFLOAT16_FROM:
             advice = (MIXED.format(policy="mixed_float16"),)
-            return self.find("warning", capability, advice=advice, gain=FLOAT16_GAIN)
-        return self._with_bfloat16(capability, environment.tf32)
-
-    def _with_bfloat16(self, capability: Figure, tf32: bool | None) -> Finding:
+            return self._found("warning", summary, capability, advice, FLOAT16_GAIN)
         mixed = MIXED.format(policy="mixed_bfloat16")
-        if tf32 is False:
+        if environment.tf32 is False:
             instead = "Or configure_gpus(tf32=True): float32 with tensor cores"
-            return self.find("warning", capability, advice=(mixed, instead), gain=BFLOAT16_GAIN)
-        gain = BFLOAT16_OVER_TF32_GAIN if tf32 else None
-        return self.find("info", capability, advice=(mixed,), gain=gain)
+            return self._found("warning", summary, capability, (mixed, instead), BFLOAT16_GAIN)
+        gain = BFLOAT16_OVER_TF32_GAIN if environment.tf32 else None
+        return self._found("info", summary, capability, (mixed,), gain)
+
+    def _found(
+        self,
+        severity: Severity,
+        summary: RunSummary,
+        capability: Figure,
+        advice: tuple[str, ...],
+        gain: float | None,
+    ) -> Finding:
+        if gain is None:
+            return self.find(severity, capability, advice=advice)
+        return self.find(
+            severity,
+            capability,
+            Figure(PEAK_RATIO, gain, "×"),
+            advice=advice,
+            saving=of_compute(summary, 1 - 1 / gain, basis="peak rates of the chip"),
+        )
 
 
 def choose_policy(gpus: tuple[GPUInfo, ...]) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from keras_gpukit.records.finding import Figure, Finding, Severity
+from keras_gpukit.records.finding import Figure, Finding, Saving, Severity
 from keras_gpukit.records.machine import GPUUtilization, HostUtilization
 from keras_gpukit.records.run import RunSummary
 
@@ -61,11 +61,11 @@ class Rule(ABC):
         severity: Severity,
         *evidence: Figure,
         advice: tuple[str, ...],
-        gain: float | None = None,
+        saving: Saving | None = None,
         title: str | None = None,
     ) -> Finding:
         """A finding of this rule."""
-        return Finding(self.code, title or self.title, severity, evidence, advice, gain)
+        return Finding(self.code, title or self.title, severity, evidence, advice, saving)
 
 
 def gpu_readings(summary: RunSummary) -> tuple[GPUUtilization, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
-from keras_gpukit.rules.input_bound import gain
 from keras_gpukit.rules.rule import Outcome, Rule, percent
+from keras_gpukit.rules.savings import of_run, severity
 
 MINIMUM_WALL_S = 5.0
 NOTABLE_FRACTION = 0.10
@@ -58,7 +58,20 @@ class SlowEpochStart(Rule):
                 "a smaller shuffle buffer, or shuffle file names instead of examples",
                 *advice,
             )
-        return self.find("warning", *figures, advice=advice, gain=gain(share))
+        waited_s = start.epochs * start.mean_s
+        # The first epoch's own wait is within the first step.
+        saving = of_run(
+            summary,
+            waited_s,
+            max(parts.epoch_start_s, waited_s) + start.mean_s,
+            basis="epoch starts",
+        )
+        return self.find(
+            "warning" if saving is None else severity(saving, summary),
+            *figures,
+            advice=advice,
+            saving=saving,
+        )
 
 
 class SlowCallbacks(Rule):
@@ -77,11 +90,13 @@ class SlowCallbacks(Rule):
         parts = long_enough(summary)
         if parts is None or summary.steps is None:
             return self.abstain()
-        share = (parts.callbacks_s - LOOP_S * summary.steps) / parts.wall_s
+        spent_s = parts.callbacks_s - LOOP_S * summary.steps
+        share = spent_s / parts.wall_s
         if share < NOTABLE_FRACTION:
             return None
+        saving = of_run(summary, spent_s, parts.callbacks_s, basis="callbacks", upper_bound=True)
         return self.find(
-            "warning",
+            "warning" if saving is None else severity(saving, summary),
             percent("of the time", share),
             Figure("in callbacks", parts.callbacks_s, "s"),
             advice=(
@@ -89,14 +104,15 @@ class SlowCallbacks(Rule):
                 "keras.callbacks.ModelCheckpoint: save less often, or only the weights",
                 "your own callbacks: work every hundredth batch, not in each",
             ),
-            gain=gain(share),
+            saving=saving,
         )
 
 
 class LongValidation(Rule):
     """The share of the time that goes on validation within `fit`.
 
-    Three tenths is our choice. It is a remark: how often to validate is a question of its own.
+    Three tenths is our choice. A remark up to half of the time: how often to validate is a question
+    of its own. What its steps wait for input is saved without validating less.
     """
 
     code = "long-validation"
@@ -112,9 +128,24 @@ class LongValidation(Rule):
         if share < LONG_VALIDATION_FRACTION:
             return None
         return self.find(
-            "info",
+            "warning" if share >= MOSTLY else "info",
             percent("of the time", share),
+            saving=of_run(
+                summary,
+                _validation_wait_s(summary),
+                parts.validation_s,
+                basis="validation",
+                upper_bound=True,
+            ),
             advice=(
                 "fit(validation_freq=...), validation_steps, or a larger validation_batch_size",
             ),
         )
+
+
+def _validation_wait_s(summary: RunSummary) -> float:
+    """How long the steps of all validations waited; 0 where that is unknown."""
+    record, throughput = summary.validation_input, summary.validation
+    if record is None or record.wait_s is None or throughput is None:
+        return 0.0
+    return record.wait_s * throughput.steps

@@ -7,6 +7,7 @@ from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.input_bound import is_input_bound
 from keras_gpukit.rules.rule import Outcome, Rule, gpu_readings, gpu_readings_unknown_because
+from keras_gpukit.rules.savings import of_compute
 
 LOW_PERCENT = 50.0
 
@@ -44,7 +45,7 @@ class LowUtilization(Rule):
             "warning",
             *readings,
             advice=_advise(summary.environment),
-            gain=100 / mean if mean else None,
+            saving=of_compute(summary, 1 - mean / 100, basis="idle GPUs"),
         )
 
 

@@ -13,6 +13,7 @@ from keras_gpukit.rules.no_gpu import NoGPU
 from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.precision import Float32OnTensorCores
 from keras_gpukit.rules.rule import NotApplicable, Rule
+from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 from keras_gpukit.rules.throttling import Throttled
 from keras_gpukit.rules.time_parts import LongValidation, SlowCallbacks, SlowEpochStart
 from keras_gpukit.rules.tiny_steps import TinySteps
@@ -38,12 +39,13 @@ RULES: tuple[Rule, ...] = (
 """In the order in which findings of equal weight are shown."""
 
 _RANKS = {"critical": 0, "warning": 1, "info": 2}
+_LEAST_SHARES = {"critical": CRITICAL_FRACTION, "warning": WARNING_FRACTION, "info": 0.0}
 
 
 def judge(summary: RunSummary) -> Verdict:
-    """Asks every rule, and sorts the findings: the most severe first, then the greatest gain.
+    """Asks every rule, and sorts the findings: the largest part of the run first, remarks last.
 
-    Each finding's gain is what removing it alone would bring at most; gains do not multiply.
+    A finding that says nothing of the run's time counts as the least that is as severe.
     """
     outcomes = {rule.code: rule.judge(summary) for rule in RULES}
     findings = [outcome for outcome in outcomes.values() if isinstance(outcome, Finding)]
@@ -58,5 +60,8 @@ def judge(summary: RunSummary) -> Verdict:
     )
 
 
-def _weight(finding: Finding) -> tuple[int, float]:
-    return _RANKS[finding.severity], -(finding.gain or 1.0)
+def _weight(finding: Finding) -> tuple[bool, float, int]:
+    saving, rank = finding.saving, _RANKS[finding.severity]
+    least = _LEAST_SHARES[finding.severity]
+    share = least if saving is None else saving.expected_s / saving.of_s
+    return finding.severity == "info", -share, rank

@@ -112,7 +112,7 @@ def gain_outcome(measured: Measured, slow: str, fast: str, least: float) -> Outc
 
 
 def promise_outcome(measured: Measured) -> Outcome:
-    """Judges whether the finding's gain is an upper bound."""
+    """Judges whether the ratio that the finding rests on is an upper bound."""
     said, holds = [], True
     for name in ("float32", "TF32"):
         promised = measured.get(f"promise/{name}", {}).get("gain")

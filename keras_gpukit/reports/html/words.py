@@ -10,7 +10,7 @@ from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import units
-from keras_gpukit.reports.phrases import conclusion
+from keras_gpukit.reports.phrases import conclusion, saved
 
 STATES: dict[State, str] = {
     "completed": "completed",
@@ -66,11 +66,9 @@ def verdict_line(run: RunReport) -> str:
     )
 
 
-def gain(finding: Finding) -> str | None:
-    """The most that fixing a finding gains."""
-    if finding.gain is None:
-        return None
-    return f"up to {units.number(round(finding.gain, 1))}× faster"
+def saving(finding: Finding) -> str | None:
+    """What fixing a finding saves."""
+    return None if finding.saving is None else f"saves {saved(finding.saving)}"
 
 
 def state_note(run: RunReport) -> str:

@@ -1,0 +1,144 @@
+"""What removing a cause would save of a run's wall time: sums over where that time went.
+
+No saving is larger than the time that there is to save. What is saved by one cause alone is meant:
+savings of several findings do not add up.
+"""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Saving, Severity
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.contention import GIL_WAIT_S
+
+# Shares of the run's wall time: from the first the rules of xprof begin to suggest something, the
+# second its input-pipeline analyzer calls "highly input-bound".
+WARNING_FRACTION = 0.10
+CRITICAL_FRACTION = 0.20
+# How far a sampled stall may be off, as a share of the steps' time; see docs on the input wait.
+SAMPLED_MARGIN = 0.05
+# Of two sets of threads that want all cores each gets half, so compute alone takes no less than
+# half as long as next to a pipeline that never rests. From a scheduler that is fair, not measured.
+FAIR_SHARE = 0.5
+
+
+def severity(saving: Saving, summary: RunSummary) -> Severity:
+    """Returns how severe a cause is, by the part of the run that was seen to go to it.
+
+    The first step comes once and is left out: a short run with a lasting cause stands for a long
+    one.
+    """
+    once_s = summary.breakdown.first_step_s if summary.breakdown else 0.0
+    lasting_s = saving.of_s - once_s
+    share = saving.low_s / lasting_s if lasting_s > 0 else saving.fraction
+    if share >= CRITICAL_FRACTION:
+        return "critical"
+    return "warning" if share >= WARNING_FRACTION else "info"
+
+
+def wall_s(summary: RunSummary) -> float | None:
+    """The run's wall time; where that is unknown, the time of the steps that were measured."""
+    if summary.breakdown is not None:
+        return summary.breakdown.wall_s or None
+    throughput, record = summary.throughput, summary.input
+    if throughput is not None:
+        steps_s = throughput.measured_steps * (throughput.step_time_s or 0.0)
+        return throughput.wall_s or steps_s or None
+    if record is not None and record.wait_s and record.stall_fraction:
+        return record.measured_steps * record.wait_s / record.stall_fraction
+    return None
+
+
+def of_run(
+    summary: RunSummary,
+    low_s: float,
+    high_s: float | None,
+    *,
+    basis: str,
+    upper_bound: bool = False,
+) -> Saving | None:
+    """Returns a saving within the run's wall time; None where that is unknown.
+
+    Args:
+        summary: The run.
+        low_s: As of `Saving`.
+        high_s: As of `Saving`.
+        basis: As of `Saving`.
+        upper_bound: As of `Saving`.
+    """
+    of_s = wall_s(summary)
+    if of_s is None:
+        return None
+    low_s = min(max(low_s, 0.0), of_s)
+    high_s = None if high_s is None else min(max(high_s, low_s), of_s)
+    return Saving(low_s, high_s, of_s, basis, upper_bound)
+
+
+def of_input(summary: RunSummary) -> Saving | None:
+    """Returns what a run would save if steps found each batch ready.
+
+    At least the wait. On a GPU that is all. On a CPU, making batches also takes cores away from the
+    steps; how much at most, follows from how busy the cores were. Where Python code that makes
+    batches holds the GIL, no upper figure is known.
+    """
+    wait_s = _waited_s(summary)
+    if wait_s is None or summary.input is None:
+        return None
+    confidence = summary.input.confidence
+    if confidence == "upper bound":
+        return of_run(summary, 0.0, wait_s, basis="wait", upper_bound=True)
+    margin_s = SAMPLED_MARGIN * _steps_s(summary) if confidence == "sampled" else 0.0
+    low_s, high_s = wait_s - margin_s, wait_s + margin_s
+    if summary.environment.gpus:
+        return of_run(summary, low_s, high_s, basis="wait", upper_bound=True)
+    freed_s = _freed_cores_s(summary)
+    if freed_s is None:
+        return of_run(summary, low_s, None, basis="wait")
+    return of_run(summary, low_s, high_s + freed_s, basis="wait and freed cores")
+
+
+def of_compute(summary: RunSummary, fraction: float, *, basis: str) -> Saving | None:
+    """Returns what is saved at most if a share of the steps' own time goes.
+
+    Args:
+        summary: The run.
+        fraction: The share, 0 to 1.
+        basis: As of `Saving`.
+    """
+    compute_s = _steps_s(summary) - (_waited_s(summary) or 0.0)
+    if compute_s <= 0:
+        return None
+    return of_run(summary, 0.0, fraction * compute_s, basis=basis, upper_bound=True)
+
+
+def _waited_s(summary: RunSummary) -> float | None:
+    """Time in which steps waited, without epochs' first batches."""
+    if summary.breakdown is not None and summary.breakdown.input_s is not None:
+        return summary.breakdown.input_s
+    record = summary.input
+    if record is None or record.wait_s is None:
+        return None
+    return record.wait_s * record.measured_steps
+
+
+def _steps_s(summary: RunSummary) -> float:
+    """Time of the steps, with their waits; 0 where it is unknown."""
+    parts = summary.breakdown
+    if parts is not None and parts.input_s is not None and parts.compute_s is not None:
+        return parts.input_s + parts.compute_s
+    throughput = summary.throughput
+    if throughput is None or throughput.step_time_s is None:
+        return 0.0
+    return throughput.step_time_s * throughput.measured_steps
+
+
+def _freed_cores_s(summary: RunSummary) -> float | None:
+    """How much of the steps' own time may go to sharing the cores with the pipeline, at most."""
+    record = summary.input.contention if summary.input else None
+    if record is None or record.cores_busy_fraction is None:
+        return None
+    if record.gil_wait_s is not None and record.gil_wait_s >= GIL_WAIT_S:
+        return None
+    steps_s = _steps_s(summary)
+    # While cores idle, nothing is slowed down by having too few of them.
+    contended_s = min(steps_s - (_waited_s(summary) or 0.0), record.cores_busy_fraction * steps_s)
+    return FAIR_SHARE * max(contended_s, 0.0)

@@ -1,0 +1,135 @@
+"""What a finding promises: seconds of the run's wall time, never more than there are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.finding import Saving
+from keras_gpukit.records.machine import GPUUtilization, UtilizationRecord
+from keras_gpukit.records.pipeline import ContentionRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import (
+    InputRecord,
+    PipelineStartRecord,
+    ThroughputRecord,
+    TimeBreakdown,
+)
+from keras_gpukit.rules import judge
+from keras_gpukit.rules.savings import of_run, severity
+
+GPU = GPUInfo(0, compute_capability=(8, 0))
+WALL_S = 25.0
+
+
+def run(
+    input_s=18.5,
+    compute_s=4.5,
+    first_step_s=2.0,
+    contention=None,
+    confidence="exact",
+    gpus=(),
+    **more,
+):
+    """A run of 1,000 steps whose input took 74 % of its 25 s, unless said otherwise."""
+    steps_s = input_s + compute_s
+    breakdown = TimeBreakdown(
+        WALL_S,
+        input_s,
+        compute_s,
+        callbacks_s=0.0,
+        epoch_start_s=0.0,
+        first_step_s=first_step_s,
+        validation_s=0.0,
+        other_s=WALL_S - steps_s - first_step_s,
+    )
+    record = InputRecord(
+        "fit",
+        confidence=confidence,
+        measured_steps=1000,
+        wait_s=input_s / 1000,
+        stall_fraction=input_s / steps_s,
+        breakdown=replace(breakdown, **more.pop("parts", {})),
+        contention=contention,
+        **more.pop("record", {}),
+    )
+    throughput = ThroughputRecord("fit", 1000, 1000, steps_s / 1000, None, WALL_S)
+    return RunSummary(Environment({}, gpus=gpus), throughput, record, **more)
+
+
+def saving(code, summary):
+    return next(each.saving for each in judge(summary).findings if each.code == code)
+
+
+def test_a_wait_of_74_percent_of_the_run_makes_it_no_more_than_3_8_times_as_fast():
+    on_gpu = saving("input-bound", run(gpus=(GPU,)))
+    assert (on_gpu.low_s, on_gpu.high_s, on_gpu.of_s) == (18.5, 18.5, WALL_S)
+    assert on_gpu.upper_bound
+    assert on_gpu.speed_up == on_gpu.highest_speed_up == pytest.approx(3.85, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("contention", "high_s"),
+    [
+        (None, None),  # not measured
+        (ContentionRecord(0.0, None), None),
+        (ContentionRecord(0.0006, 0.5), None),  # the GIL is contended: no figure is known
+        (ContentionRecord(0.0, 0.9), 18.5 + 4.5 / 2),  # never more than half of the steps' work
+        (ContentionRecord(0.0, 0.1), 18.5 + 2.3 / 2),  # mostly idle: little to free
+    ],
+)
+def test_on_a_cpu_cores_that_input_frees_speed_the_steps_up(contention, high_s):
+    found = saving("input-bound", run(contention=contention))
+    assert found.low_s == 18.5
+    assert found.high_s == (None if high_s is None else pytest.approx(high_s))
+    assert not found.upper_bound
+
+
+def test_a_wait_that_is_not_exact_is_a_range():
+    sampled = saving("input-bound", run(confidence="sampled", gpus=(GPU,)))
+    assert (sampled.low_s, sampled.high_s) == (18.5 - 0.05 * 23, 18.5 + 0.05 * 23)
+    most = saving("input-bound", run(confidence="upper bound", record={"buffered_batches": 0.0}))
+    assert (most.low_s, most.high_s, most.upper_bound) == (0.0, 18.5, True)
+
+
+def test_a_cause_is_as_severe_as_its_part_of_the_run_without_the_first_step():
+    short = Saving(2.0, None, WALL_S, "wait")
+    assert severity(short, run()) == "info"
+    assert severity(short, run(first_step_s=15.0)) == "critical"
+    assert severity(replace(short, low_s=2.5), run(first_step_s=0.0)) == "warning"
+
+
+def test_epoch_starts_save_what_was_measured_and_at_most_the_first_ones_too():
+    summary = run(
+        input_s=0.5,
+        parts={"epoch_start_s": 9.0, "compute_s": 10.0},
+        record={"pipeline_start": PipelineStartRecord(4, mean_s=2.0)},
+    )
+    found = saving("slow-epoch-start", summary)
+    assert (found.low_s, found.high_s, found.of_s) == (8.0, 11.0, WALL_S)
+
+
+def test_of_validation_its_wait_is_saved_for_certain_and_all_of_it_at_most():
+    summary = run(
+        input_s=0.5,
+        parts={"validation_s": 10.0},
+        validation=ThroughputRecord("evaluate", 100, 90, 0.1, None),
+        validation_input=InputRecord("evaluate", measured_steps=90, wait_s=0.06),
+    )
+    found = saving("long-validation", summary)
+    assert (found.low_s, found.high_s, found.upper_bound) == (pytest.approx(6.0), 10.0, True)
+
+
+def test_idle_gpus_promise_no_more_than_the_steps_own_time():
+    idle = UtilizationRecord(100, 1.0, (GPUUtilization(0, utilization_percent=20.0),))
+    summary = run(input_s=0.0, compute_s=20.0, gpus=(GPU,), utilization=idle)
+    found = saving("low-utilization", summary)
+    assert (found.low_s, found.high_s, found.upper_bound) == (0.0, pytest.approx(16.0), True)
+
+
+def test_no_saving_is_larger_than_the_run_and_none_is_known_without_its_time():
+    assert of_run(run(), 30.0, 40.0, basis="wait") == Saving(WALL_S, WALL_S, WALL_S, "wait")
+    assert of_run(run(), 30.0, 40.0, basis="wait").speed_up is None
+    assert of_run(RunSummary(Environment({})), 1.0, 2.0, basis="wait") is None
