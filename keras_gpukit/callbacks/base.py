@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 import keras
@@ -72,13 +71,14 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
         """Nothing; Keras' own calls another function that does nothing, at each step."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Notes when: what comes between the last batch and the epoch's end is Keras' own."""
-        self.lifecycle.batch_ended_s = perf_counter()
-        self._note_finished("fit")
+        """Notes that a step's results are there."""
+        if self.lifecycle.follows_device:
+            self._note_finished("fit")
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes that a step's results are there."""
-        self._note_finished("evaluate")
+        if self.lifecycle.follows_device:
+            self._note_finished("evaluate")
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session, or notes a validation inside it."""

@@ -10,12 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from keras_gpukit.errors import give_up
+from keras_gpukit.input_wait.calls import NOTHING, Calls, is_end_of_data
 from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import Meter
 from keras_gpukit.input_wait.request_meter import RequestMeter
 from keras_gpukit.input_wait.self_cost import StepFunction, cost_of_a_call_s
-from keras_gpukit.input_wait.step_windows import NOTHING, Calls, StepWindows
+from keras_gpukit.input_wait.step_windows import StepWindows
 from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
@@ -88,7 +89,8 @@ class StepClock:
         self._now = now
         self._given_up = False
         self._raised = False
-        self._traces = False
+        self.will_trace = False
+        """Whether the step function was made again, so that its next call traces it."""
 
     @property
     def calls(self) -> int:
@@ -125,11 +127,18 @@ class StepClock:
         """Why the wait is unknown."""
         return self.windows.unknown_because
 
-    def wrap(self, step_function: StepFunction) -> StepFunction:
+    def wrap(
+        self, step_function: StepFunction, not_accepted: StepFunction | None = None
+    ) -> StepFunction:
         """Returns the step function, which is given an iterator, with its calls noted.
 
         It is called the same way with the same iterator, and what it raises passes through.
+
+        Args:
+            step_function: What runs a step.
+            not_accepted: What runs steps from sources that are not accepted, if something else.
         """
+        run_other = not_accepted or step_function
         # Every step runs through this, on caches that the step before has emptied: each further
         # function, and each further object, costs a large part of a microsecond.
         now, calls, turn = self._now, self._calls, self.windows.turn
@@ -138,7 +147,9 @@ class StepClock:
         def timed(iterator: Any) -> Any:
             entry_s = now()
             if iterator is not calls.source:
-                return self._first_call(step_function, iterator, entry_s)
+                if self._accepts(iterator):
+                    return self._first_call(step_function, iterator, entry_s)
+                return run_other(iterator)
             try:
                 outputs = step_function(iterator)
             except BaseException as error:
@@ -153,10 +164,6 @@ class StepClock:
             return outputs
 
         return timed
-
-    def note_made_again(self) -> None:
-        """The step function was made again: the next call traces and compiles it."""
-        self._traces = True
 
     def wrap_batches(self, step_function: StepFunction, meter: RequestMeter) -> StepFunction:
         """The same for a step function that is given batches fetched beforehand."""
@@ -199,7 +206,7 @@ class StepClock:
         times_s = self._calls.times_s
         if len(times_s) % 2:
             times_s.pop()  # an interrupt came between the two of a call
-        if self.windows.has_calls:
+        if times_s:
             self._guarded(self.windows.end)
         if self._calls.times_s and self._wall is not None and not self._raised:
             self._wall.end_steps(self._calls.times_s[-1])
@@ -208,9 +215,9 @@ class StepClock:
 
     def _first_call(self, step_function: StepFunction, source: Any, entry_s: float) -> Any:
         """The first step over a pipeline, or over one that was paused."""
-        if self._given_up or not self._accepts(source):
+        if self._given_up:
             outputs = step_function(source)
-            self._calls.before += self._accepts(source)
+            self._calls.before += 1
             return outputs
         self.windows.drop()
         self._raised = False
@@ -224,18 +231,19 @@ class StepClock:
             with around:
                 outputs = step_function(source)
         except BaseException as error:
-            if self._on_error is not None and not _is_end_of_data(error):
+            if self._on_error is not None and not is_end_of_data(error):
                 self._guarded(self._on_error, error)
             raise
         exit_s = self._now()
-        self.windows.has_traced = is_first_of_run or self._traces
-        if self._wall is not None and self._traces and not is_first_of_run:
+        self.windows.has_traced = is_first_of_run or self.will_trace
+        if self._wall is not None and self.will_trace and not is_first_of_run:
             self._wall.add_tracing(exit_s - entry_s)
-        self._traces = False
+        self.will_trace = False
         if self._wall is not None and is_first_of_run:
             self._wall.turn("steps", exit_s)
             self._wall.add_inside(entry_s - exit_s)  # it will be counted with the others
         self._calls.times_s = [entry_s, exit_s]
+        self._guarded(self.windows.note_first_call)
         if not self._given_up:
             # Not before: a first call that raises is followed by another first one.
             self._calls.source = source
@@ -252,7 +260,7 @@ class StepClock:
     def _raise(self, entry_s: float, error: BaseException) -> None:
         self._raised = True
         self.windows.note_raised()
-        if self._on_error is not None and not _is_end_of_data(error):
+        if self._on_error is not None and not is_end_of_data(error):
             self._guarded(self._on_error, error)
         if self._wall is not None:
             # Mostly the end of the data, which was looked for.
@@ -273,12 +281,6 @@ class StepClock:
         self.overhead_s += spent_s
         if self.calls <= 2:
             self.startup_s += spent_s
-
-
-def _is_end_of_data(error: BaseException) -> bool:
-    import tensorflow as tf
-
-    return isinstance(error, (StopIteration, tf.errors.OutOfRangeError))
 
 
 def _timed_alone(step_function: StepFunction) -> StepFunction:

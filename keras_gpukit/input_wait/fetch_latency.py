@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from keras_gpukit.input_wait.meters import PipelineStart, Stretch, WaitReading
+from keras_gpukit.input_wait.meters import Stretch, WaitReading
 from keras_gpukit.pipelines.measurable import fetch_time
 from keras_gpukit.records.steps import Confidence
 
@@ -29,12 +29,14 @@ class FetchLatencyMeter:
         self._before_s: float = self.take()
         self._until_s = 0.0
 
-    def start(self, first: Stretch) -> PipelineStart | None:
+    def waited_s(self) -> float:
+        """Returns the time of all fetches so far, in seconds."""
+        return self._total_s()
+
+    def start(self, first: Stretch) -> None:
         """Begins a stretch."""
-        # The second call's fetch is in it too; next to that which starts a pipeline it is little.
-        wait_s = min(self._fetching_s(self.take()), first.duration_s)
+        self._before_s = self.take()
         self._until_s = first.next_exit_s
-        return PipelineStart(wait_s, shuffle_fraction=None)
 
     def take(self) -> float:
         """Returns the time of all fetches so far, in seconds."""

@@ -9,17 +9,21 @@ after a fetch is
 - after the last one also the whole last step, during which nothing is fetched, and the way out of
   the call, back to Python and into the next call.
 
-So each call shows one step's compute nearly bare: only what that compute's predecessor took longer
-than the last fetch must come off. Fetches often alternate, as when two are made side by side, and
-may do so in step with the calls. So the last fetch is taken to be like the one before it at the
-distance at which fetches resemble each other most. What the call's other steps compute is taken to
-be alike on average: the stall is what remains of the calls' time.
+So each call shows one step's compute nearly bare: only the overhead, and what that compute's
+predecessor took longer than the last fetch, must come off. Fetches often alternate, as when two are
+made side by side, and may do so in step with the calls. So the last fetch is taken to be like the
+one before it at the distance at which fetches resemble each other most. What the call's other steps
+compute is taken to be alike on average: the stall is what remains of the calls' time.
+
+One step stands for all steps of its call, so an outlier counts as many times as the call has steps.
+Medians over calls leave outliers out: a step that was interrupted by another process, for example.
 """
 
 from __future__ import annotations
 
 import time
 import weakref
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -32,6 +36,11 @@ IDLE_S = 0.005
 # With fewer there is no step within a call that shows what its last fetch was like.
 FEWEST_STEPS = 3
 LONGEST_PERIOD = 16
+# Calls that the compute of a step is taken from, the latest ones.
+CALLS_KEPT = 1000
+# If at least this share of a call's steps found their batch ready, what they took shows the compute
+# of one. The maximum would be a step that another process interrupted. Our choice.
+SHOWN_BY = 0.25
 # The way into a call and out of it, by step function: timing it takes tens of milliseconds, and a
 # model keeps its step function from one `fit` to the next.
 _empty_call_s: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
@@ -49,13 +58,12 @@ class HiddenWait:
         self._step_function = step_function
         self._steps_per_execution = steps_per_execution
         self._empty_call_s: float | None = None
-        # Sums over the run: a single call shows a single step.
-        self._calls = 0
-        self._last_s = 0.0
-        self._longest_s = 0.0
-        # By period, as many as there are steps within a call to tell them by.
+        # By call: a single one shows a single step.
+        self._last_s: deque[float] = deque(maxlen=CALLS_KEPT)
+        self._shown_s: deque[float] = deque(maxlen=CALLS_KEPT)
+        # By period too, as many as there are steps within a call to tell them by.
         periods = min(LONGEST_PERIOD, steps_per_execution - 2)
-        self._longer_s = np.zeros(periods)
+        self._longer_s: deque[Times] = deque(maxlen=CALLS_KEPT)
         self._unlike_s = np.zeros(periods)
 
     def calibrate(self, iterator: Any) -> None:
@@ -101,9 +109,10 @@ class HiddenWait:
         calls, steps = gaps_s.shape
         durations_s = stretch.durations_s[-calls:]
         outside_s = stretch.entries_s[-calls:] - stretch.exits_s[-calls:]
-        overhead_s = float(np.median(gaps_s[:, 0]))
+        # With few calls in the stretch, one interruption would be in the median of the first gaps.
+        overhead_s = float(min(np.median(gaps_s[:, 0]), np.median(gaps_s[:, 1:-1])))
         longer_s = np.maximum(gaps_s[:, 1:-1] - overhead_s, 0.0)
-        self._add(gaps_s[:, -1] - outside_s - self._empty_call_s, longer_s)
+        self._add(gaps_s[:, -1] - outside_s - self._empty_call_s - overhead_s, longer_s)
         fetching_s = np.maximum(durations_s - gaps_s.sum(axis=1), 0.0)
         busy_s = outside_s + self._empty_call_s + steps * (overhead_s + self._step_s())
         stalls_s = np.minimum(durations_s - busy_s, fetching_s)
@@ -116,19 +125,19 @@ class HiddenWait:
 
     def _add(self, last_s: Times, longer_s: Times) -> None:
         """Takes calls in: their gaps after the last fetch, and by how much steps took longer."""
-        self._calls += len(last_s)
-        self._last_s += float(last_s.sum())
-        self._longest_s += float(longer_s.max(axis=1).sum())
-        for period in range(1, len(self._longer_s) + 1):
+        self._last_s.extend(last_s)
+        self._shown_s.extend(np.quantile(longer_s, 1 - SHOWN_BY, axis=1))
+        periods = len(self._unlike_s)
+        self._longer_s.extend(longer_s[:, : -periods - 1 : -1])
+        for period in range(1, periods + 1):
             unlike_s = np.abs(longer_s[:, period:] - longer_s[:, :-period])
             # With nothing to compare at that distance, it is the last choice.
             unlike = unlike_s.mean() if unlike_s.size else longer_s.max()
             self._unlike_s[period - 1] += len(last_s) * unlike
-            self._longer_s[period - 1] += longer_s[:, -period].sum()
 
     def _step_s(self) -> float:
         """Compute of a step."""
         likest = int(np.argmin(self._unlike_s))
-        step_s = (self._last_s - self._longer_s[likest]) / self._calls
+        step_s = np.median(np.array(self._last_s) - np.array(self._longer_s)[:, likest])
         # No step took longer than its fetch by more than it took itself.
-        return float(max(step_s, self._longest_s / self._calls, 0.0))
+        return float(max(step_s, np.median(self._shown_s), 0.0))

@@ -38,6 +38,11 @@ class MeterChoice:
         """Returns a meter for an iterator from which nothing was fetched, or why none fits."""
         reasons = []
         try:
+            # Fetches are timed only where a model would not do.
+            return FetchLatencyMeter(iterator, self._steps_per_execution)
+        except Exception as error:
+            reasons.append(f"{FetchLatencyMeter.mechanism}: {error or type(error).__name__}")
+        try:
             meter = PipelineModelMeter(
                 iterator,
                 self._steps_per_execution,
@@ -48,8 +53,4 @@ class MeterChoice:
             return meter
         except Exception as error:
             reasons.append(f"{PipelineModelMeter.mechanism}: {error or type(error).__name__}")
-        try:
-            return FetchLatencyMeter(iterator, self._steps_per_execution)
-        except Exception as error:
-            reasons.append(f"{FetchLatencyMeter.mechanism}: {error or type(error).__name__}")
         return "; ".join(reasons)

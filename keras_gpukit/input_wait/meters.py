@@ -89,6 +89,9 @@ class Meter(Protocol):
     mechanism: str
     confidence: Confidence
 
+    def waited_s(self) -> float | None:
+        """Returns all waits so far, in seconds; None if only those of a stretch can be known."""
+
     def start(self, first: Stretch) -> PipelineStart | None:
         """Begins a stretch at the entry of the pipeline's second call, after that returned.
 

@@ -62,7 +62,10 @@ class PipelineModelMeter:
         self._gaps_us: list[int] = []
         self._buffer: int | None = None
         self._reader = ModelReader()
-        self._reader.read(host)
+        self._reader.check(host)
+
+    def waited_s(self) -> None:
+        """Unknown until the next fetch."""
 
     def start(self, first: Stretch) -> PipelineStart | None:
         """Begins a stretch."""

@@ -37,6 +37,9 @@ class RequestMeter:
             self._waited_s += self._now() - self._requested_s
             self._requested_s = None
 
+    def waited_s(self) -> None:
+        """Unknown for a single call: its batches are fetched before it is known to come."""
+
     def start(self, first: Stretch) -> PipelineStart | None:
         """Begins a stretch."""
         self._before_s = self._waited_s

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -11,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from keras_gpukit.input_wait.calls import Calls, FirstCalls
 from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.examples import ExampleCounter
-from keras_gpukit.input_wait.meters import Meter, Stretch, WaitReading
+from keras_gpukit.input_wait.meters import Meter, PipelineStart, Stretch, Times, WaitReading
 from keras_gpukit.input_wait.totals import StepTotals
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
@@ -25,39 +24,6 @@ READ_EVERY_STEPS = 96
 FIRST_READING_AFTER_STEPS = 8
 # A finer time series is of no use to a reader, and writing it would cost.
 WINDOW_S = 1.0
-
-NOTHING = object()
-
-
-class Calls:
-    """What each call of a step function reads, in one object: a single cache line.
-
-    Attributes:
-        source: What steps are fed from, kept alive only while they are.
-        times_s: When calls were entered and left, in turn, since the window began, the call it
-            began with included.
-        due_times: The meter is due when there are so many times,
-        due_s: or when a call is entered so late.
-        before: Calls before those whose times are here.
-    """
-
-    __slots__ = ("before", "due_s", "due_times", "source", "times_s")
-
-    def __init__(self) -> None:
-        self.source: Any = NOTHING
-        self.before = 0
-        self.forget()
-
-    @property
-    def count(self) -> int:
-        """All calls."""
-        return self.before + len(self.times_s) // 2
-
-    def forget(self) -> None:
-        """Drops the times."""
-        self.times_s: list[float] = []
-        self.due_times: int = sys.maxsize
-        self.due_s: float = math.inf
 
 
 class StepWindows:
@@ -80,6 +46,7 @@ class StepWindows:
         meter: The current pipeline's; None without one.
         unknown_because: Why the wait is unknown.
         totals: The windows so far, added up.
+        had_short_epoch: Whether data ended after one or two calls, whose waits were not known.
     """
 
     def __init__(
@@ -99,6 +66,8 @@ class StepWindows:
         self.meter: Meter | None = None
         self.unknown_because: str | None = None
         self.totals = StepTotals(phase, steps_per_execution)
+        self.had_short_epoch = False
+        self._first_calls = FirstCalls(examples)
         self._calls = calls
         self._phase = phase
         self._steps_per_execution = steps_per_execution
@@ -116,7 +85,7 @@ class StepWindows:
         # A source that comes again keeps its meter: choosing another may only be done before
         # anything was fetched.
         self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
-        self._is_new = True
+        self._is_new = self._is_short = True
         self.has_traced = True
         """Whether the first call over the current pipeline traced, so that its wait is unknown."""
         # The current window.
@@ -130,17 +99,13 @@ class StepWindows:
         """Global step."""
         return self._first_step + self._calls.count * self._steps_per_execution
 
-    @property
-    def has_calls(self) -> bool:
-        """Whether a window has started and a call in it ended."""
-        return self._started_s is not None and len(self._calls.times_s) > 2
-
     def release(self) -> None:
         """Forgets the data of a run that is over, and its listener."""
         self.meter = None
         self._choose = lambda source: "the run is over"
         self._on_window = lambda window: None
         self._chosen.clear()
+        self._first_calls.begin(None)
 
     def note_raised(self) -> None:
         """A call raised, as at the end of the data."""
@@ -168,6 +133,12 @@ class StepWindows:
             self.meter, self.unknown_because = None, chosen
         else:
             self.meter, self.unknown_because = chosen, None
+        self._is_short = True
+        self._first_calls.begin(self.meter)
+
+    def note_first_call(self) -> None:
+        """The first call over the source ended."""
+        self._first_calls.note(*self._calls.times_s)
 
     def turn(self) -> None:
         """Reads the meter; begins a window, or ends one that is long enough."""
@@ -186,14 +157,18 @@ class StepWindows:
             self._set_due()
 
     def _start(self, first: Stretch) -> None:
+        self._first_calls.note(*self._calls.times_s[-2:])
         start = None if self.meter is None else self.meter.start(first)
+        self._add_start(start or self._first_calls.start)
+        if self._examples is not None:
+            self._examples.start()
+
+    def _add_start(self, start: PipelineStart | None) -> None:
+        self.totals.distribution.gap()
         if start is not None and self._is_new and not self.has_traced:
             self.totals.starts.add(start)
             if self._wall is not None:
                 self._wall.add_epoch_wait(start.wait_s)
-        self.totals.distribution.gap()
-        if self._examples is not None:
-            self._examples.start()
 
     def _begin(self) -> None:
         """A window begins with the latest call."""
@@ -220,38 +195,72 @@ class StepWindows:
         return stretch
 
     def end(self) -> None:
-        """Ends the current window, at the latest call."""
-        if self._calls.count > self._calls_taken:
-            self._take()
-        self._close()
+        """Ends the current window at the latest call, or an epoch that is too short for one."""
+        if self._started_s is not None and len(self._calls.times_s) > 2:
+            if self._calls.count > self._calls_taken:
+                self._take()
+            self._close()
+        elif self._is_short:
+            self._end_short()
+
+    def _end_short(self) -> None:
+        """Takes in the calls of an epoch of one or two."""
+        calls = self._first_calls
+        if calls.count == 0:
+            self.had_short_epoch |= self._raised
+            return
+        if calls.count == 1:  # the second call would have done this
+            self._add_start(calls.start)
+        # The first call belongs to the pipeline's start.
+        apart = int(self._is_new)
+        if calls.count == apart:
+            return
+        began_s, durations_s, waits_s = calls.times_since(apart)
+        reading = self._judged(WaitReading(float(waits_s.sum()), waits_s), began_s)
+        if self._device is not None and self.meter is not None:
+            self.meter.confidence = "upper bound"
+        self._on_window(self._add(reading, durations_s, calls.examples_since(apart)))
 
     def _close(self) -> None:
         assert self._started_s is not None
         stretch = self._stretch()
-        reading = self._read(stretch, self._stood_still_since(self._started_s))
+        reading = self._judged(self._read(stretch), self._started_s)
+        window = self._add(
+            reading,
+            stretch.durations_s,
+            None if self._examples is None else self._examples.read(),
+        )
+        self._is_short = False
+        self._begin()
+        self._on_window(window)
+
+    def _add(self, reading: WaitReading, durations_s: Times, examples: int | None) -> StepWindow:
+        """Makes a window of consecutive calls, and adds it to the totals."""
         if reading.waits_s is not None:
-            self.totals.distribution.add(reading.waits_s, stretch.durations_s)
+            self.totals.distribution.add(reading.waits_s, durations_s)
         window = StepWindow(
             phase=self._phase,
             time_s=time.time(),
             step=self.step,
-            steps=stretch.calls * self._steps_per_execution,
-            duration_s=stretch.duration_s,
+            steps=len(durations_s) * self._steps_per_execution,
+            duration_s=float(durations_s.sum()),
             input_wait_s=reading.wait_s,
-            examples=None if self._examples is None else self._examples.read(),
+            examples=examples,
             buffered_batches=reading.buffered_batches,
         )
         self.totals.add(window)
-        self._begin()
-        self._on_window(window)
+        return window
 
-    def _read(self, stretch: Stretch, stood_still: bool) -> WaitReading:
+    def _read(self, stretch: Stretch) -> WaitReading:
         """Works out what a window waited, from all that was taken in it."""
         taken, self._taken = self._taken, []
-        reading = WaitReading(None)
-        if self.meter is not None:
-            reading = self._exposed(self.meter, self.meter.read(taken, stretch), stretch)
-        if stood_still:
+        if self.meter is None:
+            return WaitReading(None)
+        return self._exposed(self.meter, self.meter.read(taken, stretch), stretch)
+
+    def _judged(self, reading: WaitReading, began_s: float) -> WaitReading:
+        """Returns what is known of calls that began at a moment, and keeps why it is not."""
+        if self._stood_still_since(began_s):
             reading = WaitReading(None, unknown_because="the process stood still")
         if reading.unknown_because is not None:
             self.unknown_because = reading.unknown_because

@@ -18,6 +18,8 @@ NOT_COUNTED = (
     "examples are counted by the loss tracker of the model, which its train_step does not update "
     "or which has reached the end of its range"
 )
+TOO_SHORT = "no epoch had enough steps, or all steps took ten seconds"
+ONLY_STARTS = "only each epoch's first execution was measured, whose wait is its pipeline's start"
 
 
 class PipelineStarts:
@@ -134,10 +136,9 @@ class StepTotals:
             unknown_because: Why it was not measured.
         """
         if self._waited_steps == 0:
-            reason = unknown_because or "no epoch had three steps, or all steps took ten seconds"
-            return InputRecord(
-                self.phase, mechanism, unknown_because=reason, pipeline_start=self.starts.record()
-            )
+            start = self.starts.record()
+            reason = unknown_because or (TOO_SHORT if start is None else ONLY_STARTS)
+            return InputRecord(self.phase, mechanism, unknown_because=reason, pipeline_start=start)
         return InputRecord(
             phase=self.phase,
             mechanism=mechanism,

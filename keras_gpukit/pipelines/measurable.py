@@ -9,11 +9,19 @@ gone, the mechanism that needs it is not chosen.
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+from keras_gpukit.pipelines.kinds import kind
+
 AUTOTUNE = -1
 _FETCH_TIME = "gpukit_fetch_time"
+_FETCHES = "fetch"
+_numbers = itertools.count()
+# Stages after which TensorFlow (2.18 to 2.21) adds no prefetch, since they run ahead by themselves.
+_RUN_AHEAD = {"MapAndBatch", "ParallelBatch", "ParallelInterleave", "ParallelMap", "Prefetch"}
 
 
 def with_model(dataset: Any) -> Any:
@@ -60,16 +68,24 @@ def _holds_autotune(graph: Any) -> bool:
 def with_timed_fetches(dataset: Any) -> Any:
     """Returns the dataset with a stage on top in which tf.data times its fetches.
 
+    With autotuning, TensorFlow ends most pipelines with a prefetch. Above that stage it would
+    hide what training waits, so it is added below.
+
     Raises:
         Exception: If this TensorFlow has no such stage.
     """
     import tensorflow as tf
     from tensorflow.python.data.ops import dataset_ops
 
-    totals = tf.raw_ops.StatsAggregatorHandle()
+    options = dataset.options()
+    is_autotuned = options.autotune.enabled is not False
+    if is_autotuned and _would_be_prefetched(dataset, options):
+        dataset = dataset.prefetch(AUTOTUNE)
+    # Without a name of its own it would be one for all pipelines of the process.
+    totals = tf.raw_ops.StatsAggregatorHandle(shared_name=f"gpukit_fetches_{next(_numbers)}")
     layout = dataset._flat_structure
     timed = tf.raw_ops.LatencyStatsDataset(
-        input_dataset=dataset._variant_tensor, tag="fetch", **layout
+        input_dataset=dataset._variant_tensor, tag=_FETCHES, **layout
     )
     timed = tf.raw_ops.SetStatsAggregatorDataset(
         input_dataset=timed, stats_aggregator=totals, tag="", counter_prefix="", **layout
@@ -78,12 +94,41 @@ def with_timed_fetches(dataset: Any) -> Any:
     def total_s() -> float:
         serialized = tf.raw_ops.StatsAggregatorSummary(iterator=totals).numpy()
         summary = tf.compat.v1.Summary.FromString(serialized)
-        # TensorFlow counts in microseconds; before the first fetch there is no entry.
-        return float(sum(value.histo.sum for value in summary.value)) * 1e-6
+        # TensorFlow counts in microseconds; before the first fetch there is no entry. Other entries
+        # are of the stages below: how long their functions took, among others.
+        return float(sum(each.histo.sum for each in summary.value if each.tag == _FETCHES)) * 1e-6
 
     dataset = dataset_ops.UnaryUnchangedStructureDataset(dataset, timed)
+    if is_autotuned and options.experimental_optimization.inject_prefetch is None:
+        unchanged = tf.data.Options()
+        unchanged.experimental_optimization.inject_prefetch = False
+        dataset = dataset.with_options(unchanged)
     setattr(dataset, _FETCH_TIME, total_s)
+    weakref.finalize(dataset, _destroy, totals).atexit = False
     return dataset
+
+
+def _destroy(resource: Any) -> None:
+    import tensorflow as tf
+
+    with tf.init_scope():  # a dataset may be collected while a function is traced
+        tf.raw_ops.DestroyResourceOp(resource=resource)
+
+
+def _would_be_prefetched(dataset: Any, options: Any) -> bool:
+    """Whether TensorFlow would end an autotuned pipeline with a prefetch.
+
+    It may make the last stage parallel first, and then add none; one more does no harm.
+
+    Raises:
+        ValueError: If the options ask for it, and TensorFlow would log that this is overruled.
+    """
+    if options.experimental_optimization.inject_prefetch:
+        raise ValueError("its options ask for a prefetch")
+    while kind(dataset) == "Options":
+        dataset = dataset._input_dataset
+    is_switched_off = options.experimental_optimization.inject_prefetch is False
+    return not is_switched_off and kind(dataset) not in _RUN_AHEAD
 
 
 def fetch_time(iterator: Any) -> Callable[[], float]:

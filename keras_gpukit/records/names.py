@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
 
 from keras_gpukit.records.environment import Worker
 
@@ -20,6 +21,12 @@ REQUEST_FILE = "capture"
 PROFILES = Path(FOLDER, "plugins", "profile")
 """In the log directory: where TensorBoard's Profile tab looks, below any folder."""
 PROFILE_SUFFIX = ".xplane.pb"
+
+RecordKind = Literal[
+    "run", "environment", "placement", "steps", "host", "gpu", "memory", "capture", "summary"
+]
+"""What a line of a run's file holds. The type checker refuses any other where lines are written
+and read."""
 
 STEP_TIME = "step/time_ms"
 EXAMPLE_RATE = "step/examples_per_s"

@@ -20,7 +20,8 @@ class StepWindow:
         time_s: When the window ended, in seconds since the Unix epoch.
         step: Global step at the window's end.
         steps: Steps in the window.
-        duration_s: From the start of the window's first step to that of the step after its last.
+        duration_s: From the start of the window's first step to that of the step after its last;
+            in an epoch of one or two steps, to the end of the last.
         input_wait_s: Part of `duration_s` spent blocked on the next batch, all steps together.
         examples: Examples trained on.
         buffered_batches: Fill of the pipeline's last buffer when the window ended.
@@ -48,6 +49,9 @@ class ThroughputRecord:
         examples_per_s: Mean rate.
         wall_s: From the phase's begin to its end, everything included.
         examples_unknown_because: Why the rate is None, where steps were measured.
+        updates: Updates by the model's optimizer during `fit`: fewer than steps where gradients
+            accumulate. None where some of what it counted may have been none.
+        executions: Calls of the step function, each of up to `steps_per_execution` steps.
     """
 
     phase: Phase
@@ -57,6 +61,8 @@ class ThroughputRecord:
     examples_per_s: float | None
     wall_s: float | None = None
     examples_unknown_because: str | None = None
+    updates: int | None = None
+    executions: int | None = None
 
 
 @dataclass(frozen=True)

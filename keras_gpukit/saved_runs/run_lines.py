@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import msgspec
 
@@ -10,6 +11,7 @@ from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import LARGEST, bounded, checked_record, quick_decoder
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
+from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
 from keras_gpukit.records.run import RunHeader, RunSummary
@@ -70,7 +72,7 @@ class RunLines:
         self._latest_memory: dict[str, DeviceMemory] = {}
         self._unreadable = 0
         self._first_fault = ""
-        self._takers: dict[str, Callable[[Line, float], None]] = {
+        self._takers: dict[RecordKind, Callable[[Line, float], None]] = {
             "run": self._take_header,
             "environment": self._take_environment,
             "placement": self._take_placement,
@@ -91,7 +93,7 @@ class RunLines:
         time_s = line.time_s
         if time_s is None or not 0 < time_s < LATEST_S:
             raise ValueError("it does not say when it was written")
-        if taker := self._takers.get(line.kind):
+        if taker := self._takers.get(cast(RecordKind, line.kind)):
             taker(line, time_s)
         if self._began_s is None:
             self._began_s = time_s

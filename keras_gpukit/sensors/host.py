@@ -8,9 +8,12 @@ from keras_gpukit.records.machine import HostSample, HostUtilization
 from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.statistics import Gauges
 
+# Reading the disks' counters takes a quarter of a millisecond, which short runs would wait for.
+DISKS_EVERY_S = 0.5
+
 
 class HostSensor:
-    """Reads the host; rates are since the reading before."""
+    """Reads the host; rates are since the reading before, that of disks since the second one."""
 
     def __init__(self) -> None:
         import psutil
@@ -18,7 +21,7 @@ class HostSensor:
         self._psutil = psutil
         self._process = psutil.Process()
         self._cores = psutil.cpu_count() or 1
-        self._read_bytes = self._disk_read_bytes()
+        self._read_bytes: int | None = None
         self._read_at = time.perf_counter()
         self._cpu_s = self._cpu_times()
         # psutil's percentage is since the call before: the first one only starts the clock.
@@ -51,11 +54,13 @@ class HostSensor:
         return total - times.idle - getattr(times, "iowait", 0.0), total
 
     def _disk_rate(self) -> float | None:
-        before, then = self._read_bytes, self._read_at
-        self._read_bytes, self._read_at = self._disk_read_bytes(), time.perf_counter()
-        if before is None or self._read_bytes is None or self._read_at <= then:
+        before, then, now = self._read_bytes, self._read_at, time.perf_counter()
+        if now - then < DISKS_EVERY_S:
             return None
-        return (self._read_bytes - before) / (self._read_at - then)
+        self._read_bytes, self._read_at = self._disk_read_bytes(), now
+        if before is None or self._read_bytes is None:
+            return None
+        return (self._read_bytes - before) / (now - then)
 
     def _disk_read_bytes(self) -> int | None:
         # Some containers show no disks, or hide even the file that lists them.

@@ -4,11 +4,11 @@ Keras passes callbacks neither what the call iterates over, nor each other, nor 
 by an exception. Its frame holds the first two, and is on no thread's stack after the third.
 
 Private names, seen on Keras 3.12 to 3.15, locals of `fit`, `evaluate` and `predict`:
-`epoch_iterator`, without which the wait of pipelines without a model stays unknown; and
-`callbacks`, without which captures may collide with those of `keras.callbacks.TensorBoard`
-(TensorFlow records one profile at a time, and the first to start gets it), the exception of
-another callback is not known, and what callbacks after ours do in `on_epoch_begin` counts as the
-epoch's start.
+`epoch_iterator`, without which the wait of pipelines without a model stays unknown; `epochs` and
+`initial_epoch`, without which fetches are also timed where they show nothing; and `callbacks`,
+without which captures may collide with those of `keras.callbacks.TensorBoard` (TensorFlow records
+one profile at a time, and the first to start gets it), the exception of another callback is not
+known, and what callbacks after ours do in `on_epoch_begin` counts as the epoch's start.
 """
 
 from __future__ import annotations
@@ -51,6 +51,12 @@ class CallFrame:
 def epoch_iterator(function: str) -> Any:
     """Returns what Keras' running `fit` or `evaluate` takes its iterators from, or None."""
     return _local(function, "epoch_iterator")
+
+
+def has_one_epoch(function: str) -> bool:
+    """Returns whether Keras' running `fit` has a single epoch; False where that is unknown."""
+    epochs, initial = _local(function, "epochs"), _local(function, "initial_epoch")
+    return isinstance(epochs, int) and epochs - (initial or 0) == 1
 
 
 def callback_list(function: str) -> Any:

@@ -6,12 +6,12 @@ which one of them ends the call, are visible in the list alone.
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.watching.callback_times import CallbackTimes
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
@@ -33,6 +33,20 @@ _HOOKS = (
 Hook = Callable[..., None]
 
 
+def hooks_alone(step_function: StepFunction) -> StepFunction:
+    """Has the hooks of a batch watched around a step function, so that they can be timed."""
+    watch = CallbackListWatch(None, lambda error: None, lambda: None, lambda: None)
+    hook = watch._watched("on_train_batch_end", lambda batch, logs: None)
+
+    def with_hooks(source: Any) -> Any:
+        hook(0)
+        outputs = step_function(source)
+        hook(0)
+        return outputs
+
+    return with_hooks
+
+
 class CallbackListWatch:
     """Watches the hooks of a call's callback list from `start` to `close`.
 
@@ -46,6 +60,7 @@ class CallbackListWatch:
         sees_epochs: Whether epochs are seen.
         times: How long each callback takes.
         epoch_ended_s: When the first callback was called at the latest epoch's end; None before.
+        batch_ended_s: When the last callback returned from the latest hook of a batch; 0 before.
     """
 
     def __init__(
@@ -57,6 +72,7 @@ class CallbackListWatch:
     ) -> None:
         self.sees_epochs = callback_list is not None
         self.epoch_ended_s: float | None = None
+        self.batch_ended_s = 0.0
         self._on_error = on_error
         self._on_epoch_began = on_epoch_began
         self._on_epoch_ends = on_epoch_ends
@@ -80,8 +96,8 @@ class CallbackListWatch:
     def _watched(self, name: str, hook: Hook) -> Hook:
         if name in ("on_epoch_begin", "on_epoch_end"):
             hook = self.times.timed(hook)
+        now = time.perf_counter
 
-        @functools.wraps(hook)
         def call(*args: Any, **kwargs: Any) -> None:
             try:
                 hook(*args, **kwargs)
@@ -89,17 +105,26 @@ class CallbackListWatch:
                 self._on_error(error)
                 raise
 
-        @functools.wraps(hook)
+        # Each step goes through this, where every further object counts.
+        def at_batch(batch: int, logs: Any = None) -> None:
+            try:
+                hook(batch, logs)
+            except BaseException as error:
+                self._on_error(error)
+                raise
+            self.batch_ended_s = now()
+
         def epoch_begins(*args: Any, **kwargs: Any) -> None:
             call(*args, **kwargs)
             self._on_epoch_began()
 
-        @functools.wraps(hook)
         def epoch_ends(*args: Any, **kwargs: Any) -> None:
-            self.epoch_ended_s = time.perf_counter()
+            self.epoch_ended_s = now()
             self._on_epoch_ends()
             call(*args, **kwargs)
 
         if name == "on_epoch_begin":
             return epoch_begins
-        return epoch_ends if name == "on_epoch_end" else call
+        if name == "on_epoch_end":
+            return epoch_ends
+        return at_batch if "_batch_" in name else call

@@ -28,12 +28,12 @@ class Lifecycle:
 
     Attributes:
         parts: Lifecycles that this one begins and ends, and that join no session on their own.
-        batch_ended_s: When Keras reported the end of the latest batch.
+        follows_device: Whether the session is to know of each step's end.
     """
 
     def __init__(self, name: str, log_dir: Path | None, begin: OnPhase, end: OnPhase) -> None:
         self.parts: tuple[Lifecycle, ...] = ()
-        self.batch_ended_s = 0.0
+        self.follows_device = False
         self._name = name
         self._log_dir = log_dir
         self._begin, self._end = begin, end
@@ -86,7 +86,7 @@ class Lifecycle:
         session = self.session
         if session is not None:
             if phase != session.phase:
-                session.validation_begins(self.batch_ended_s)
+                session.validation_begins()
             self._begun = False
             self.guard(self._begin, session, phase, once=phase == session.phase)
             self._begun = True
@@ -110,7 +110,7 @@ class Lifecycle:
     def epoch_ends(self) -> None:
         """The window of steps ends."""
         if (session := self.session) is not None:
-            self.guard(session.epoch_ends, self.batch_ended_s, once=None)
+            self.guard(session.epoch_ends, once=None)
 
     def _new_guard(self) -> Guard:
         return Guard(self._name, "It is disabled for the rest of this run.")
@@ -125,6 +125,7 @@ class Lifecycle:
             )
         self._open = open_session(model, self._log_dir, phase)
         self._open.join(self._leave)
+        self.follows_device = self._open.session.follows_device
 
     def _leave(self) -> None:
         opened = self._open

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from keras_gpukit.errors import GPUKitError, Guard
+from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input_wait.examples import ExampleCounter
@@ -29,12 +27,12 @@ from keras_gpukit.records.steps import (
     TimeBreakdown,
 )
 from keras_gpukit.rules.bottleneck import name_bottleneck
-from keras_gpukit.watching.call_frame import epoch_iterator
+from keras_gpukit.watching.call_frame import epoch_iterator, has_one_epoch
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
-from keras_gpukit.watching.step_count import steps_so_far
+from keras_gpukit.watching.step_count import FitCount
+from keras_gpukit.watching.watched_function import WatchedFunction
 
-REPLACED = "the step function was replaced while it was watched"
 OnWindow = Callable[[StepWindow], None]
 
 # The model's attribute that holds each phase's step function.
@@ -75,17 +73,16 @@ class PhaseSteps:
     ) -> None:
         self._model = model
         self._phase = phase
-        self._first_step = first_step
+        self._counted = FitCount(model) if phase == "fit" else None
         self._is_over = is_over
         self._wall = wall
         self._on_window: list[OnWindow] = [on_window]
         self._watchers: list[OnWindow] = []
         self._on_pause: list[Callable[[], None]] = []
-        self._is_between = False
-        self._around: list[Callable[[StepFunction], StepFunction]] = []
         self._function = ReplacedAttribute(model, ATTRIBUTES[phase])
         self._requests = RequestMeter()
         self._pipeline: PipelineWatch | None = None
+        self._times_fetches = False
         self._device = DeviceWork(model.steps_per_execution) if runs_behind(model) else None
         # Of several callbacks one reports the ends of steps.
         self._reporter: object = None
@@ -103,6 +100,7 @@ class PhaseSteps:
             stood_still_since=stood_still_since,
             device=self._device,
         )
+        self._watched = WatchedFunction(self._function, self._clock)
 
     @property
     def step(self) -> int:
@@ -110,9 +108,14 @@ class PhaseSteps:
         return self._clock.step
 
     @property
+    def follows_device(self) -> bool:
+        """Whether `note_finished` is of use."""
+        return self._device is not None
+
+    @property
     def recurring_s(self) -> float:
-        """What timing costs again and again, so far."""
-        return self._clock.recurring_s
+        """What timing costs again and again, so far, and what else is around each step."""
+        return self._watched.recurring_s
 
     @property
     def startup_s(self) -> float:
@@ -130,42 +133,32 @@ class PhaseSteps:
             self._wrap()
 
     def surround(
-        self, around: Callable[[StepFunction], StepFunction], on_pause: Callable[[], None]
+        self,
+        around: Callable[[StepFunction], StepFunction],
+        alone: Callable[[StepFunction], StepFunction],
+        on_pause: Callable[[], None],
     ) -> None:
         """Puts something around each step, within its clock; not for `predict`.
 
         Args:
             around: Makes, from what runs a step, what runs instead, by `functools.wraps`. Steps
                 that others run, on data of their own, go without it.
+            alone: Does the same outside a run, so that its cost can be measured.
             on_pause: Called when the steps are interrupted or over.
 
         Raises:
             GPUKitError: If there is no step function that can be put back afterwards.
         """
-        if not self._function.is_ours:
-            raise GPUKitError("the step function is not Keras' own, or other code replaced it")
-        inside = self._function.current.__wrapped__
+        self._watched.surround(around, alone)
         self._on_pause.append(on_pause)
-        self._around.append(around)
-        self._function.replace(self._clock.wrap(self._if_accepted(around(inside), inside)))
 
-    def note_epoch_end(self) -> None:
-        """The steps of an epoch are over; until `follow` there are none."""
-        if self._function.is_lost:
-            self._clock.stop(REPLACED)
-        self._is_between = True
+    def end_epoch(self) -> None:
+        """The steps of an epoch are over."""
+        self._watched.end_epoch()
 
     def follow(self) -> None:
-        """Wraps the step function that was made between two epochs, if it was; it will trace."""
-        self._is_between = False
-        made = self._function.current
-        if made is None or not self._function.is_lost:
-            return
-        if self._function.restore() == "replaced":
-            self._clock.note_made_again()
-        for around in self._around:
-            made = self._if_accepted(around(made), made)
-        self._function.replace(self._clock.wrap(made))
+        """An epoch begins: a step function that was made since the last one is followed."""
+        self._watched.follow()
 
     def requested(self) -> None:
         """`predict` asks for a batch, which it fetches outside its step function."""
@@ -188,34 +181,31 @@ class PhaseSteps:
         for on_pause in self._on_pause:
             on_pause()
         self._clock.pause()
+        if self._clock.windows.had_short_epoch and not self._times_fetches:
+            self._times_fetches = True
+            make_measurable(epoch_iterator(self._phase), has_short_epochs=True)
 
     def restore(self) -> None:
         """The phase is over: its step function is restored."""
         self.pause()
         self._watchers.clear()
-        outcome = self._function.restore()
-        if outcome == "wrapped":
-            self._clock.leave()
-        elif outcome == "replaced" and not self._is_between:
-            self._clock.stop(REPLACED)
+        self._watched.restore()
 
     def release(self) -> None:
         """Forgets the data and the callbacks of a call that is over."""
         self._clock.release()
-        for actions in (self._on_window, self._watchers, self._on_pause, self._around):
+        for actions in (self._on_window, self._watchers, self._on_pause):
             actions.clear()
+        self._watched.release()
         self._pipeline = self._reporter = None
 
     @property
     def steps(self) -> int:
         """Steps that ran."""
-        # The last execution over a pipeline may have been a shorter one: the optimizer knows,
-        # unless it counts something else.
         clock = self._clock
-        counted = steps_so_far(self._model) - self._first_step
-        spare_steps = (clock.steps_per_execution - 1) * clock.pipelines
-        fits = self._phase == "fit" and 0 <= clock.steps - counted <= spare_steps
-        return counted if fits else clock.steps
+        if self._counted is None or clock.steps_per_execution == 1:
+            return clock.steps
+        return self._counted.steps(clock.calls, clock.steps_per_execution, clock.pipelines)
 
     @property
     def step_time_s(self) -> float | None:
@@ -224,7 +214,10 @@ class PhaseSteps:
 
     def throughput(self) -> ThroughputRecord:
         """Step times and rates."""
-        return self._clock.totals.throughput(self.steps, self._wall.total_s if self._wall else None)
+        clock, steps = self._clock, self.steps
+        record = clock.totals.throughput(steps, self._wall.total_s if self._wall else None)
+        updates = self._counted.updates(steps, clock.pipelines) if self._counted else None
+        return replace(record, updates=updates, executions=clock.calls)
 
     def input(self) -> InputRecord:
         """The input wait, what its pipeline's stages cost, and where the call's time went."""
@@ -248,6 +241,8 @@ class PhaseSteps:
         # The first step of the run, and those whose wait is known to be their epoch's start.
         executions_apart = 1 + clock.totals.starts.epochs
         waiting_steps = max(self.steps - executions_apart * clock.steps_per_execution, 0)
+        if waiting_steps == 0:
+            wait_s = 0.0
         return self._wall.breakdown(None if wait_s is None else wait_s * waiting_steps)
 
     def _stages(self, record: InputRecord) -> PipelineRecord | None:
@@ -262,7 +257,7 @@ class PhaseSteps:
     def _wrap(self) -> None:
         step_function = self._function.current
         if self._phase != "predict":
-            make_measurable(epoch_iterator(self._phase))
+            make_measurable(epoch_iterator(self._phase), has_one_epoch=has_one_epoch(self._phase))
         if step_function is None:
             # A loop in user code drives the callbacks. Wrapped, it would look made to Keras.
             self._clock.windows.unknown_because = (
@@ -287,21 +282,6 @@ class PhaseSteps:
     def _take(self, window: StepWindow) -> None:
         for action in (*self._on_window, *self._watchers):
             action(window)
-
-    def _if_accepted(self, surrounded: StepFunction, inside: StepFunction) -> StepFunction:
-        """Has the steps of accepted iterators surrounded; each iterator is looked at once."""
-        latest: weakref.ref[Any] | None = None
-
-        @functools.wraps(surrounded)
-        def choose(iterator: Any) -> Any:
-            nonlocal latest
-            if latest is None or iterator is not latest():
-                if not self._accepts(iterator):
-                    return inside(iterator)
-                latest = weakref.ref(iterator)
-            return surrounded(iterator)
-
-        return choose
 
     def _accepts(self, source: Any) -> bool:
         # `train_on_batch` in a callback calls the step function too, from a plain iterator; and

@@ -22,7 +22,8 @@ class ReplacedAttribute:
         self._owner = owner
         self._name = name
         self._was_own = name in vars(owner)
-        self._original: Any = None
+        self.original: Any = None
+        """What was there before the first wrapper, while there is one."""
         self._wrappers: list[Any] = []
 
     @property
@@ -48,7 +49,7 @@ class ReplacedAttribute:
     def replace(self, wrapper: Any) -> None:
         """Has Keras call a wrapper."""
         if not self._wrappers:
-            self._original = self.current
+            self.original = self.current
         # Noted before it is put in place: should an interrupt come, it is found and removed.
         self._wrappers.append(wrapper)
         setattr(self._owner, self._name, wrapper)
@@ -56,7 +57,7 @@ class ReplacedAttribute:
     def restore(self) -> Outcome:
         """Puts the original back, unless other code has wrapped or replaced the attribute since."""
         outcome: Outcome = "restored"
-        original, current = self._original, self.current
+        original, current = self.original, self.current
         if any(current is each for each in self._wrappers):
             # What another session put underneath and has left since goes too.
             while hasattr(original, LEFT):
@@ -70,7 +71,7 @@ class ReplacedAttribute:
             setattr(self._wrappers[-1], LEFT, original)
             outcome = "wrapped" if _is_within(self._wrappers[-1], current) else "replaced"
         # Only now: should an interrupt come, this is repeated.
-        self._original, self._wrappers = None, []
+        self.original, self._wrappers = None, []
         return outcome
 
 

@@ -16,6 +16,7 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, ThroughputRecord
 from keras_gpukit.sensors.heartbeat import Heartbeat
@@ -126,7 +127,7 @@ class Session:
         if self._log is not None:
             self._log.values(step, values, time_s)
 
-    def record(self, kind: str, record: Any, step: int | None = None) -> None:
+    def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
         """Writes a record to the run's file, if the run is written."""
         if self._log is not None:
             self._log.record(kind, record, step)
@@ -136,10 +137,13 @@ class Session:
         self._steps_of(phase).watch(action)
 
     def around_steps(
-        self, around: Callable[[StepFunction], StepFunction], on_pause: Callable[[], None]
+        self,
+        around: Callable[[StepFunction], StepFunction],
+        alone: Callable[[StepFunction], StepFunction],
+        on_pause: Callable[[], None],
     ) -> None:
         """Puts something around each step of the call; see `PhaseSteps.surround`."""
-        self._steps_of(self.phase).surround(around, on_pause)
+        self._steps_of(self.phase).surround(around, alone, on_pause)
 
     def on_first_step(self, before: Callable[[], None], after: Callable[[], None]) -> None:
         """Calls right before and after the first step of the call, also if the step raises."""
@@ -171,6 +175,11 @@ class Session:
         """`predict` asks for a batch, which it fetches outside its step function."""
         self._steps_of("predict").requested()
 
+    @property
+    def follows_device(self) -> bool:
+        """Whether `note_finished` is of use: the device works behind the step function."""
+        return self._phases[self.phase].follows_device
+
     def note_finished(self, phase: Phase, by: object) -> None:
         """The results of a phase's next step are there; any thread may say so.
 
@@ -186,18 +195,14 @@ class Session:
         if not self._callback_list.sees_epochs:
             self.wall.turn("epoch start")
 
-    def epoch_ends(self, batch_ended_s: float) -> None:
-        """A callback is called at the end of an epoch; others may have been before.
-
-        Args:
-            batch_ended_s: When Keras reported the end of the last batch.
-        """
-        self._pause(batch_ended_s)
+    def epoch_ends(self) -> None:
+        """A callback is called at the end of an epoch; others may have been before."""
+        self._pause()
         self.wall.turn("callbacks", self._callback_list.epoch_ended_s)
 
-    def validation_begins(self, batch_ended_s: float) -> None:
+    def validation_begins(self) -> None:
         """A validation inside `fit` begins."""
-        self._pause(batch_ended_s)
+        self._pause()
         self.wall.turn("validation")
 
     def validation_ends(self) -> None:
@@ -272,10 +277,10 @@ class Session:
         self.wall.turn("epoch start")
 
     def _epoch_ends(self) -> None:
-        self._phases[self.phase].note_epoch_end()
+        self._phases[self.phase].end_epoch()
 
-    def _pause(self, batch_ended_s: float) -> None:
-        self.wall.batch_ended_s = batch_ended_s
+    def _pause(self) -> None:
+        self.wall.batch_ended_s = self._callback_list.batch_ended_s
         self._phases[self.phase].pause()
 
     def _tell_error(self, error: BaseException) -> None:

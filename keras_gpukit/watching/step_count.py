@@ -12,6 +12,50 @@ from typing import Any
 from keras_gpukit.input_wait.examples import reader
 
 
+class FitCount:
+    """How many steps and updates a model has had since this was made.
+
+    Args:
+        model: The model that is trained.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._first_step = steps_so_far(model)
+        self._first_update = updates_so_far(model)
+
+    def steps(self, calls: int, steps_per_execution: int, pipelines: int) -> int:
+        """Returns the steps of the calls of the step function.
+
+        Args:
+            calls: How many there were.
+            steps_per_execution: The most steps in one call.
+            pipelines: How often the last call may have been a shorter one.
+        """
+        # The optimizer knows how short, unless it counts something else.
+        counted = steps_so_far(self._model) - self._first_step
+        fits = 0 <= calls * steps_per_execution - counted <= (steps_per_execution - 1) * pipelines
+        return counted if fits else calls * steps_per_execution
+
+    def updates(self, steps: int, pipelines: int) -> int | None:
+        """Returns the updates of the weights; None where they cannot be known.
+
+        Args:
+            steps: Steps that ran.
+            pipelines: How often Keras may have looked for the end of the data: its optimizer counts
+                the step that finds none.
+        """
+        optimizer = _optimizer(self._model)
+        if optimizer is None:
+            return None
+        counted = updates_so_far(self._model) - self._first_update
+        spare = steps_so_far(self._model) - self._first_step - steps
+        if not 0 < spare <= pipelines:
+            return counted
+        # Whether weights would have been updated in the spare ones is not known.
+        return None if getattr(optimizer, "gradient_accumulation_steps", None) else steps
+
+
 def updates_so_far(model: Any) -> int:
     """Returns the updates of a model's weights: fewer than steps where gradients accumulate."""
     return _as_int(getattr(_optimizer(model), "iterations", None))

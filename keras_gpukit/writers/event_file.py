@@ -1,18 +1,22 @@
 """TensorBoard event files, written without TensorFlow's summary writers.
 
 Those reach TensorFlow's runtime, which a watched run must not notice. Event files are plain
-protobuf records, and TensorBoard's own package can frame them.
+protobuf records, each between its length and a checksum. TensorBoard's own package frames them too,
+but computes checksums in Python: 0.1 ms for a kilobyte of text.
 """
 
 from __future__ import annotations
 
-import io
+import functools
 import os
 import socket
+import struct
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import google_crc32c
 
 from keras_gpukit.records import names
 from keras_gpukit.writers.whole_files import AppendFile
@@ -65,11 +69,10 @@ class EventFile(Writer):
     _made = 0
 
     def __init__(self, folder: Path) -> None:
-        # Loads the framing and the protobufs; neither loads TensorFlow.
+        # Loads the protobufs, not TensorFlow.
         from tensorboard.compat.proto import event_pb2, summary_pb2, types_pb2
-        from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._event, self._summary, self._framing = event_pb2.Event, summary_pb2, RecordWriter
+        self._event, self._summary = event_pb2.Event, summary_pb2
         self._string_type = types_pb2.DT_STRING
         EventFile._made += 1
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
@@ -112,33 +115,46 @@ class EventFile(Writer):
         return value
 
     def _layout_event(self) -> Any:
-        from tensorboard.plugins.custom_scalar import layout_pb2
-
-        layout = layout_pb2.Layout(
-            category=[
-                layout_pb2.Category(
-                    title=title,
-                    chart=[
-                        layout_pb2.Chart(
-                            title=chart,
-                            multiline=layout_pb2.MultilineChartContent(
-                                tag=[f"^{tag}$" for tag in tags]
-                            ),
-                        )
-                        for chart, tags in charts.items()
-                    ],
-                )
-                for title, charts in LAYOUT.items()
-            ]
-        )
-        value = self._bytes_value(
-            "custom_scalars__config__", "custom_scalars", layout.SerializeToString()
-        )
+        value = self._bytes_value("custom_scalars__config__", "custom_scalars", _layout())
         return self._event(wall_time=time.time(), summary=self._summary.Summary(value=[value]))
 
     def _write(self, events: Iterable[Any]) -> None:
-        framed = io.BytesIO()
-        framing = self._framing(framed)
-        for event in events:
-            framing.write(event.SerializeToString())
-        self._file.write(framed.getvalue())
+        self._file.write(b"".join(_framed(event.SerializeToString()) for event in events))
+
+
+@functools.cache
+def _layout() -> bytes:
+    """The layout as TensorBoard's plugin reads it."""
+    from tensorboard.plugins.custom_scalar import layout_pb2
+
+    layout = layout_pb2.Layout(
+        category=[
+            layout_pb2.Category(
+                title=title,
+                chart=[
+                    layout_pb2.Chart(
+                        title=chart,
+                        multiline=layout_pb2.MultilineChartContent(
+                            tag=[f"^{tag}$" for tag in tags]
+                        ),
+                    )
+                    for chart, tags in charts.items()
+                ],
+            )
+            for title, charts in LAYOUT.items()
+        ]
+    )
+    serialized: bytes = layout.SerializeToString()
+    return serialized
+
+
+def _framed(data: bytes) -> bytes:
+    """A record as TFRecord files and event files have it."""
+    length = struct.pack("<Q", len(data))
+    return length + _masked_checksum(length) + data + _masked_checksum(data)
+
+
+def _masked_checksum(data: bytes) -> bytes:
+    checksum = google_crc32c.value(data)
+    rotated = (checksum >> 15 | checksum << 17) & 0xFFFFFFFF
+    return struct.pack("<I", (rotated + 0xA282EAD8) & 0xFFFFFFFF)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from keras_gpukit.errors import Guard
 from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.environment import Worker
-from keras_gpukit.records.names import FOLDER, is_first
+from keras_gpukit.records.names import FOLDER, RecordKind, is_first
 from keras_gpukit.records.run import RunHeader
 from keras_gpukit.writers.event_file import EventFile
 from keras_gpukit.writers.json_lines import JsonLines
@@ -77,7 +77,7 @@ class RunLog:
         if known and self._thread.is_alive():
             self._values.append(Values(time.time() if time_s is None else time_s, step, known))
 
-    def record(self, kind: str, record: Any, step: int | None = None) -> None:
+    def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
         """Hands a record to the writers.
 
         Args:

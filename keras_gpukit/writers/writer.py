@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from keras_gpukit.records.names import RecordKind
+
 
 class Values(NamedTuple):
     """Numbers and Markdown texts, by tag.
@@ -26,13 +28,13 @@ class Record(NamedTuple):
     Attributes:
         time_s: When it was made, in seconds since the Unix epoch.
         step: Global step, where it is known.
-        kind: What it is, such as "steps".
+        kind: What it is.
         record: A dataclass of `keras_gpukit.records`, or plain data.
     """
 
     time_s: float
     step: int | None
-    kind: str
+    kind: RecordKind
     record: Any
 
 

@@ -327,6 +327,9 @@ class FakeMeter:
     mechanism = "fake"
     confidence = "exact"
 
+    def waited_s(self):
+        return None
+
     def start(self, first):
         return None
 

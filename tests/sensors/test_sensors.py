@@ -429,11 +429,22 @@ def test_no_time_between_two_readings_tells_nothing(monkeypatch):
 
 def test_disk_reads_are_a_rate_between_two_readings(monkeypatch):
     disks = iter([1_000, 5_000, 5_000])
-    clock = iter([10.0, 12.0, 14.0])
+    clock = iter([10.0, 12.0, 14.0, 16.0])
     monkeypatch.setattr(psutil, "disk_io_counters", lambda: SimpleNamespace(read_bytes=next(disks)))
     monkeypatch.setattr("keras_gpukit.sensors.host.time.perf_counter", lambda: next(clock))
     sensor = HostSensor()
-    assert [sensor.read().disk_read_bytes_per_s for _ in range(2)] == [2_000.0, 0.0]
+    assert [sensor.read().disk_read_bytes_per_s for _ in range(3)] == [None, 2_000.0, 0.0]
+
+
+def test_disks_are_not_read_twice_in_a_moment(monkeypatch):
+    asked = []
+    clock = iter([10.0, 10.1, 12.0, 12.1])
+    counters = SimpleNamespace(read_bytes=1)
+    monkeypatch.setattr(psutil, "disk_io_counters", lambda: asked.append(1) or counters)
+    monkeypatch.setattr("keras_gpukit.sensors.host.time.perf_counter", lambda: next(clock))
+    sensor = HostSensor()
+    asked_by = [(sensor.read().disk_read_bytes_per_s, len(asked)) for _ in range(3)]
+    assert asked_by == [(None, 0), (None, 1), (None, 1)]
 
 
 @pytest.mark.parametrize("error", [None, NotImplementedError, PermissionError])

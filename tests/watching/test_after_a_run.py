@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import time
 import weakref
@@ -49,9 +50,27 @@ def test_steps_are_counted_apart_from_updates_over_several_fits(tmp_path):
         )
         model.fit(data, verbose=0, callbacks=[throughput, note])
         assert first_steps == list(range(12 * fit - 11, 12 * fit + 1))
-        assert throughput.summary.steps == 12
+        counted = throughput.summary
+        assert (counted.steps, counted.updates, counted.executions) == (12, 2, 12)
     assert steps_so_far(model) == 24
     assert updates_so_far(model) == 4
+
+
+@pytest.mark.parametrize(
+    ("per_execution", "accumulated", "counted"),
+    [(1, None, (5, 5, 5)), (2, None, (5, 5, 3)), (1, 2, (5, None, 5)), (2, 2, (5, 2, 3))],
+)
+def test_data_of_unknown_length_are_counted_without_the_look_for_their_end(
+    per_execution, accumulated, counted
+):
+    # With one step per execution Keras' optimizer counts one more, which may look like an update.
+    model = small_model(gradient_accumulation_steps=accumulated)
+    model.steps_per_execution, model.jit_compile = per_execution, False
+    data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(5)
+    throughput = gpukit.Throughput(None)
+    model.fit(data.filter(lambda *_: True), verbose=0, callbacks=[throughput])
+    record = throughput.summary
+    assert (record.steps, record.updates, record.executions) == counted
 
 
 @pytest.mark.parametrize("callback", [gpukit.Monitor, gpukit.InputStall, gpukit.Profiler])
@@ -72,6 +91,30 @@ def test_nothing_keeps_a_finished_run_s_data_alive(tmp_path, callback):
     del source, generate
     gc.collect()
     assert kept() is None
+
+
+ENDS_WITH_A_GENERATOR = """
+import keras, numpy as np, tensorflow as tf
+import keras_gpukit as gpukit
+
+def generate():
+    while True:
+        yield np.zeros((2, 4), "float32"), np.zeros((2, 1), "float32")
+
+spec = (tf.TensorSpec((2, 4)), tf.TensorSpec((2, 1)))
+data = tf.data.Dataset.from_generator(generate, output_signature=spec)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse", jit_compile=False)
+monitor = gpukit.Monitor(None)
+model.fit(data, steps_per_epoch=4, epochs=2, verbose=0, callbacks=[monitor])
+"""
+
+
+def test_a_script_with_a_generator_exits_without_a_complaint_of_tensorflow(run_script):
+    # An iterator kept until the interpreter is gone cannot end its generator any more.
+    printed = run_script(ENDS_WITH_A_GENERATOR, TF_CPP_MIN_LOG_LEVEL="0").stderr
+    assert "pyfunc_" not in printed
+    assert "finalizing GeneratorDataset" not in printed
 
 
 def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
@@ -95,6 +138,36 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
     data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(3)
     small_model().fit(data, verbose=0, callbacks=[Listens(tmp_path)])
     assert errors == []  # the end of the data is none
+
+
+def test_what_is_put_around_steps_is_part_of_the_overhead(tmp_path):
+    """The account of each step is taken from a loop around a step that does nothing."""
+    overheads_s = []
+
+    def slowly(step_function):
+        def slow(source):
+            time.sleep(200e-6)
+            return step_function(source)
+
+        return slow
+
+    def surround(step):
+        return functools.wraps(step)(lambda source: step(source))
+
+    class Surrounds(gpukit.Throughput):
+        def begin(self, session, phase):
+            super().begin(session, phase)
+            session.around_steps(
+                lambda step: functools.wraps(step)(lambda batch: step(batch)), slowly, lambda: None
+            )
+
+        def end(self, session, phase):
+            super().end(session, phase)
+            overheads_s.append(session.overhead_s)
+
+    data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(100)
+    small_model().fit(data, verbose=0, callbacks=[Surrounds(tmp_path)])
+    assert overheads_s[0] >= 100 * 200e-6
 
 
 class RaisesIn(keras.callbacks.Callback):

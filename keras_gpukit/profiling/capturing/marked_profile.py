@@ -10,6 +10,7 @@ all turns of a loop become its first one, which the tab does not take for a loop
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -31,15 +32,17 @@ _IN_LOOPS = (
 )
 
 
-def step_marker() -> Callable[[int], AbstractContextManager[Any]]:
-    """Returns what makes, from a step's number, the context that profiles show it by.
+def step_marker() -> tuple[Callable[[], bool], Callable[[int], AbstractContextManager[Any]]]:
+    """Returns whether a profile is recorded, and what makes a step's mark in it from its number.
 
-    It costs 0.6 µs where no profile is recorded.
+    Private name, seen on TensorFlow 2.21: `trace.enabled`. Without it, steps are always marked,
+    which costs a microsecond or more where no profile is recorded.
     """
     import tensorflow as tf
+    from tensorflow.python.profiler import trace
 
-    trace = tf.profiler.experimental.Trace
-    return lambda number: trace(MARK, step_num=number, _r=1)
+    mark = functools.partial(tf.profiler.experimental.Trace, MARK, _r=1)
+    return getattr(trace, "enabled", lambda: True), lambda number: mark(step_num=number)
 
 
 def amend(content: bytes, steps: range | None = None) -> tuple[bytes, tuple[str, ...]]:

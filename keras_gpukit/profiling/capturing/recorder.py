@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -107,16 +106,26 @@ class Recorder:
         It is called the same way, and what it raises passes through. A step is marked once: where
         a recorder within this one marks it, this one does not.
         """
-        mark, no_mark = step_marker(), nullcontext()
+        is_recorded, mark = step_marker()
+        steps = self._steps_per_execution
+        before_due = self._first_step - steps
         within: Recorder | None = getattr(step_function, MARKED_BY, None)
 
         @functools.wraps(step_function)
         def marked(batches: Any) -> Any:
+            # Each step runs through this, so that what is mostly not due is not even called.
             if self._closed:
                 return step_function(batches)
-            if self._guard.failed_because is None:
+            if (
+                self._wanted is not None
+                or self._capture is not None
+                or self._known_step + self._calls * steps >= self._scheduled_step + before_due
+            ):
                 self._guarded(self._before_call)
-            with mark(self._step + 1) if within is None or within._closed else no_mark:
+            if is_recorded() and (within is None or within._closed):
+                with mark(self._step + 1):
+                    outputs = step_function(batches)
+            else:
                 outputs = step_function(batches)
             self._calls += 1
             if self._capture is not None:
@@ -176,6 +185,8 @@ class Recorder:
             action(*args)
 
     def _before_call(self) -> None:
+        if self._guard.failed_because is not None:
+            return
         # Only now is a capture ended: by this time Keras has fetched the last step's metrics, and
         # what a device computed for them is in the profile.
         if self._capture is not None and self._captured_calls >= self._calls_of_a_capture:
