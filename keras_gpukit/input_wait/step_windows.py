@@ -46,6 +46,7 @@ class StepWindows:
         meter: The current pipeline's; None without one.
         unknown_because: Why the wait is unknown.
         totals: The windows so far, added up.
+        has_traced: Whether the first call over the pipeline traced, so that its wait is unknown.
         had_short_epoch: Whether data ended after one or two calls, whose waits were not known.
     """
 
@@ -85,9 +86,7 @@ class StepWindows:
         # A source that comes again keeps its meter: choosing another may only be done before
         # anything was fetched.
         self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
-        self._is_new = self._is_short = True
-        self.has_traced = True
-        """Whether the first call over the current pipeline traced, so that its wait is unknown."""
+        self._is_new = self._is_short = self.has_traced = True
         # The current window.
         self._started_s: float | None = None
         self._taken: list[Any] = []
@@ -229,13 +228,31 @@ class StepWindows:
             reading,
             stretch.durations_s,
             None if self._examples is None else self._examples.read(),
+            calls_after=1,
+            after_s=stretch.next_exit_s - float(stretch.entries_s[-1]),
         )
         self._is_short = False
         self._begin()
         self._on_window(window)
 
-    def _add(self, reading: WaitReading, durations_s: Times, examples: int | None) -> StepWindow:
-        """Makes a window of consecutive calls, and adds it to the totals."""
+    def _add(
+        self,
+        reading: WaitReading,
+        durations_s: Times,
+        examples: int | None,
+        *,
+        calls_after: int = 0,
+        after_s: float = 0.0,
+    ) -> StepWindow:
+        """Makes a window of consecutive calls, and adds it to the totals.
+
+        Args:
+            reading: Their wait.
+            durations_s: The time of each.
+            examples: How many they were given.
+            calls_after: Calls since.
+            after_s: The time since.
+        """
         if reading.waits_s is not None:
             self.totals.distribution.add(reading.waits_s, durations_s)
         window = StepWindow(
@@ -249,6 +266,12 @@ class StepWindows:
             buffered_batches=reading.buffered_batches,
         )
         self.totals.add(window)
+        self.totals.step_times.add(
+            durations_s,
+            reading.waits_s,
+            last_step=window.step - calls_after * self._steps_per_execution,
+            ended_s=window.time_s - after_s,
+        )
         return window
 
     def _read(self, stretch: Stretch) -> WaitReading:

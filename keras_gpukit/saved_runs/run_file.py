@@ -119,7 +119,17 @@ class _Head(msgspec.Struct):
 
 def without_time_series(run: RunReport) -> RunReport:
     """What is kept of a run that is one of many."""
-    return replace(run, steps=None, host=None, gpus={}, memory={}, has_time_series=False)
+    return replace(
+        run,
+        summary=replace(run.summary, series=()),
+        steps=None,
+        host=None,
+        gpus={},
+        memory={},
+        validation=None,
+        events=(),
+        has_time_series=False,
+    )
 
 
 def _whole_lines(file: BinaryIO) -> Iterator[tuple[bytes | None, int]]:

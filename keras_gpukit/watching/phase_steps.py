@@ -73,7 +73,7 @@ class PhaseSteps:
     ) -> None:
         self._model = model
         self._phase = phase
-        self._counted = FitCount(model) if phase == "fit" else None
+        self._counted = FitCount(model, first_step) if phase == "fit" else None
         self._is_over = is_over
         self._wall = wall
         self._on_window: list[OnWindow] = [on_window]
