@@ -69,7 +69,8 @@ def diagnose(
     check_model(model)
     if summary is not None and not isinstance(summary, RunSummary):
         raise TypeError(
-            f"`summary` must be a RunSummary, such as Monitor.summary. Received: summary={summary!r}"
+            "`summary` must be a RunSummary, such as Monitor.summary. "
+            f"Received: summary={summary!r}"
         )
     if verbose not in ("auto", True, False):
         raise ValueError(f'`verbose` must be "auto", True or False. Received: verbose={verbose!r}')

@@ -327,7 +327,7 @@ class Session:
         self._events.epoch_begins(epoch + 1)
 
     def _epoch_ends(self) -> None:
-        self._phases[self.phase].note_epoch_end()
+        self._phases[self.phase].end_epoch()
 
     def _pause(self) -> None:
         self.wall.batch_ended_s = self._callback_list.batch_ended_s
