@@ -10,12 +10,18 @@ from keras_gpukit.rules.input_bound import InputBound
 from keras_gpukit.rules.input_slows_down import InputSlowsDown
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.no_gpu import NoGPU
+from keras_gpukit.rules.not_compute import MostlyNotCompute
 from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.precision import Float32OnTensorCores
 from keras_gpukit.rules.rule import NotApplicable, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 from keras_gpukit.rules.throttling import Throttled
-from keras_gpukit.rules.time_parts import LongValidation, SlowCallbacks, SlowEpochStart
+from keras_gpukit.rules.time_parts import (
+    LongValidation,
+    SlowCallbacks,
+    SlowEpochStart,
+    TracingAgain,
+)
 from keras_gpukit.rules.tiny_steps import TinySteps
 from keras_gpukit.rules.utilization import LowUtilization
 
@@ -23,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     InputBound(),
     InputSlowsDown(),
     SlowEpochStart(),
+    TracingAgain(),
     SlowCallbacks(),
     CPUFallback(),
     LowUtilization(),
@@ -34,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     Throttled(),
     OtherProcessesOnGPU(),
     LongValidation(),
+    MostlyNotCompute(),
     NoGPU(),
 )
 """In the order in which findings of equal weight are shown."""

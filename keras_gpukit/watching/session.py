@@ -14,7 +14,7 @@ from typing import Any
 from keras_gpukit.distribute.worker import this_worker
 from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.self_cost import StepFunction
-from keras_gpukit.input_wait.wall_time import WallTime
+from keras_gpukit.input_wait.wall_time import Part, WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.run import Ending
@@ -53,18 +53,18 @@ class Session:
         self.phase = phase
         self.ending: Ending = "completed"
         self.first_step = steps_so_far(model)
-        self._events = RunEventNotes(
-            model,
-            record=lambda event: self.record("event", event, event.step),
-            step=lambda: self.step,
-        )
-        self.wall = WallTime(
-            "callbacks" if phase == "fit" else "epoch start", on_part=self._events.part
-        )
+        self._events = RunEventNotes(model, self.record, lambda: self.step)
+        begins_with: Part = "callbacks" if phase == "fit" else "epoch start"
+        self.wall = WallTime(begins_with, on_part=self._events.part)
         self._frame = CallFrame(phase)
         self._callback_list = CallbackListWatch(
-            callback_list(phase), self._tell_error, self._epoch_began, self._events.epoch_ends
+            callback_list(phase),
+            self._tell_error,
+            self._epoch_began,
+            self._epoch_ends,
+            self._events.epoch_ends,
         )
+        self.wall.by_callback = self._callback_list.times.by_class
         self._log: RunLog | None = None
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self._events.stood_still)
@@ -76,6 +76,7 @@ class Session:
         # The call's own now: the sampling thread asks for its step.
         self._phases = {phase: self._make_steps(phase)}
         self.every_second("whether the process stood still", self._heartbeat.beat)
+        self.every_second("which callback is under way", self._callback_list.times.look)
 
     def start(self) -> None:
         """Starts the threads. The session can be found and closed before this."""
@@ -281,8 +282,12 @@ class Session:
         )
 
     def _epoch_began(self, epoch: int) -> None:
+        self._phases[self.phase].follow()
         self.wall.turn("epoch start")
         self._events.epoch_begins(epoch + 1)
+
+    def _epoch_ends(self) -> None:
+        self._phases[self.phase].note_epoch_end()
 
     def _pause(self) -> None:
         self.wall.batch_ended_s = self._callback_list.batch_ended_s
