@@ -12,6 +12,7 @@ from keras_gpukit.records.names import (
     HOST_CPU,
     HOST_DISK_READS,
     HOST_MEMORY,
+    HOST_PROCESS_CPU,
     gpu_tag,
 )
 from keras_gpukit.records.steps import Phase
@@ -26,8 +27,9 @@ class Utilization(WatchingCallback[UtilizationRecord]):
     """Reads GPUs through NVML and the host through psutil, about once a second.
 
     Writes `gpu/<index>/utilization_percent`, `gpu/<index>/memory_used_bytes`,
-    `gpu/<index>/power_watts`, `gpu/<index>/temperature_celsius`, `gpu/<index>/throttled`,
-    `host/cpu_percent`, `host/memory_bytes` and `host/disk_read_bytes_per_s`.
+    `gpu/<index>/power_watts`, `gpu/<index>/temperature_celsius`, `gpu/<index>/sm_clock_mhz`,
+    `gpu/<index>/throttled`, `host/cpu_percent`, `host/process_cpu_percent`, `host/memory_bytes` and
+    `host/disk_read_bytes_per_s`.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
@@ -87,6 +89,7 @@ class Utilization(WatchingCallback[UtilizationRecord]):
         self._host_gauges.add(sample)
         tags = {
             HOST_CPU: sample.cpu_percent,
+            HOST_PROCESS_CPU: sample.process_cpu_percent,
             HOST_MEMORY: sample.memory_bytes,
             HOST_DISK_READS: sample.disk_read_bytes_per_s,
         }

@@ -121,6 +121,7 @@ def without_time_series(run: RunReport) -> RunReport:
     """What is kept of a run that is one of many."""
     return replace(
         run,
+        summary=replace(run.summary, series=()),
         steps=None,
         host=None,
         gpus={},

@@ -35,6 +35,7 @@ _GPU = (
     "memory_total_bytes",
     "power_watts",
     "temperature_celsius",
+    "sm_clock_mhz",
 )
 _MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
 
@@ -121,7 +122,7 @@ class RunLines:
             now_s: The time, in seconds since the Unix epoch; None for a run that another followed.
         """
         steps, host = self._steps.series(), self._host.series()
-        gpus = _series_of(self._gpus)
+        gpus, memory = _series_of(self._gpus), _series_of(self._memory)
         return RunReport(
             name=self._name,
             state=self._state(now_s),
@@ -132,16 +133,18 @@ class RunLines:
             or partial_summary(
                 environment=self._environment,
                 operations=self._placement,
-                memory=self._latest_memory,
+                latest_memory=self._latest_memory,
                 phase=self._phase,
+                began_s=self._began_s,
                 steps=steps,
                 host=host,
                 gpus=gpus,
+                memory=memory,
             ),
             steps=steps,
             host=host,
             gpus=gpus,
-            memory=_series_of(self._memory),
+            memory=memory,
             captures=tuple(self._captures),
             validation=self._validation.series(),
             events=self._events.all(),

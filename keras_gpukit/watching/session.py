@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, ThroughputRecord
 from keras_gpukit.sensors.heartbeat import Heartbeat
 from keras_gpukit.sensors.sampling import SamplingThread
+from keras_gpukit.sensors.series import SeriesCollector
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import read_environment
@@ -45,6 +47,7 @@ class Session:
         wall: Where the call's time goes.
         ending: How the call ended.
         first_step: Global step before the call.
+        series: The numbers over time, by tag.
     """
 
     def __init__(self, model: Any, log_dir: Path | None, phase: Phase) -> None:
@@ -53,6 +56,8 @@ class Session:
         self.phase = phase
         self.ending: Ending = "completed"
         self.first_step = steps_so_far(model)
+        self.series = SeriesCollector()
+        self._began_s = time.time()
         self._events = RunEventNotes(model, self.record, lambda: self.step)
         begins_with: Part = "callbacks" if phase == "fit" else "epoch start"
         self.wall = WallTime(begins_with, on_part=self._events.part)
@@ -129,9 +134,24 @@ class Session:
             self._recurring_s += spent_s
 
     def values(
-        self, step: int, values: Mapping[str, float | str | None], time_s: float | None = None
+        self,
+        step: int,
+        values: Mapping[str, float | str | None],
+        time_s: float | None = None,
+        weight: float = 1.0,
     ) -> None:
-        """Writes numbers or Markdown texts, by tag, for TensorBoard, if the run is written."""
+        """Writes numbers or Markdown texts, by tag, for TensorBoard, if the run is written.
+
+        Args:
+            step: Global step.
+            values: By tag; None where one is unknown.
+            time_s: When, in seconds since the Unix epoch; now by default.
+            weight: Of the numbers in means over time: the steps that they are means of.
+        """
+        elapsed_s = (time_s or time.time()) - self._began_s
+        for tag, value in values.items():
+            if isinstance(value, (int, float)):
+                self.series.add(tag, step, elapsed_s, value, weight)
         if self._log is not None:
             self._log.values(step, values, time_s)
 

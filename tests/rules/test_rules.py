@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from helpers.processes import ROOT
+from helpers.series import changing_run
 
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.environment import Environment, GPUInfo
@@ -33,7 +34,6 @@ from keras_gpukit.records.steps import (
     PipelineStartRecord,
     ThroughputRecord,
     TimeBreakdown,
-    TimeSeriesPoint,
     WaitDistribution,
 )
 from keras_gpukit.rules import RULES, judge
@@ -80,34 +80,6 @@ def spent(wall_s=100.0, steps=1000, start=None, **parts):
     breakdown = TimeBreakdown(wall_s, compute_s=wall_s - others_s, **known)
     record = InputRecord("fit", breakdown=breakdown, pipeline_start=start)
     return run(input=record, throughput=throughput(0.01, steps))
-
-
-def series(*stalls):
-    return run(
-        input=InputRecord("fit", time_series=tuple(TimeSeriesPoint(1, 10, 1.0, s) for s in stalls))
-    )
-
-
-def changed(summary, **record):
-    return replace(summary, input=replace(summary.input, **record))
-
-
-def replaced_waits(summary, wait_s):
-    """A series whose stalls are of tiny waits."""
-    points = (
-        replace(p, wait_s=wait_s * p.wait_s, duration_s=1.0) for p in summary.input.time_series
-    )
-    return changed(summary, time_series=tuple(points))
-
-
-def of_steps(summary, steps):
-    return changed(
-        summary, time_series=tuple(replace(p, steps=steps) for p in summary.input.time_series)
-    )
-
-
-def bounded(summary):
-    return changed(summary, confidence="upper bound")
 
 
 SHUFFLES = PipelineStartRecord(4, mean_s=2.5, shuffle_s=2.0)
@@ -175,10 +147,10 @@ FIRES = [
         Figure("a stall every", 10.0, "steps"),
     ),
     (
-        "input-slows-down",
+        "slower-over-time",
         "warning",
-        series(*[0.1] * 8, *[0.31] * 2),
-        Figure("in the end", 31.0, "%"),
+        changing_run({"step/time_ms": [40.0] * 18 + [60.0] * 5}),
+        Figure("after", 60.0, "ms"),
     ),
     (
         "slow-epoch-start",
@@ -210,7 +182,11 @@ FIRES = [
     (
         "mostly-not-compute",
         "warning",
-        changed(spent(), breakdown=TimeBreakdown(100.0, None, None, 0.0, 0.0, 20.0, 0.0, 0.0)),
+        run(
+            input=InputRecord(
+                "fit", breakdown=TimeBreakdown(100.0, None, None, 0.0, 0.0, 20.0, 0.0, 0.0)
+            )
+        ),
         Figure("unknown", 80.0, "%"),
     ),
     (
@@ -311,6 +287,12 @@ FIRES = [
         Figure("peak use of GPU:0", 30.0, "%"),
     ),
     (
+        "memory-grows",
+        "info",
+        changing_run({"host/memory_bytes": [GIB * point for point in range(10, 40)]}),
+        Figure("per 1,000 steps", pytest.approx(100 * GIB, rel=0.1), "B"),
+    ),
+    (
         "throttled",
         "warning",
         run((A100,), utilization=throttled({HOT: 0.1})),
@@ -357,9 +339,8 @@ QUIET = [
     ("input-bound", run(input=replace(stall(0.5), wait_s=0.00024))),
     ("input-bound", run(input=stall(0.099, "upper bound"))),
     ("input-bound", run(input=stall(0.149, "sampled"))),
-    ("input-slows-down", series(*[0.1] * 8, *[0.29] * 2)),
+    ("slower-over-time", changing_run({"step/time_ms": [40.0] * 18 + [49.0] * 5})),
     ("slow-epoch-start", spent(epoch_start_s=12.4, start=QUICKER)),
-    ("input-slows-down", replaced_waits(series(*[0.0] * 8, *[1.0] * 2), 0.0024)),
     ("tracing-again", spent(tracing_s=9.9, tracings=4)),
     ("slow-callbacks", spent(callbacks_s=10.24)),
     ("long-validation", spent(validation_s=29.9)),
@@ -381,6 +362,7 @@ QUIET = [
     ("float32-on-tensor-cores", run((A100,), {"precision": "mixed_bfloat16"})),
     ("memory-nearly-full", run((A100,), memory=memory(89 * GIB))),
     ("memory-mostly-unused", run((A100,), memory=memory(31 * GIB))),
+    ("memory-grows", changing_run({"host/memory_bytes": [GIB] * 30})),
     ("throttled", run((A100,), utilization=throttled({HOT: 0.09}))),
     ("throttled", run((A100,), utilization=throttled({SET: 1.0, HOT: 0.09}))),
     ("throttled", run((A100,), utilization=throttled({}))),
@@ -399,9 +381,7 @@ ABSTAINS = [
     ("input-bound", run(input=stall(0.9, steps=9)), "the wait of 9 steps"),
     ("input-bound", run(input=stall(0.9, "upper bound")), "upper bound"),
     ("input-bound", run(input=stall(0.9, "upper bound", buffered_batches=1.5)), "upper bound"),
-    ("input-slows-down", series(*[0.0] * 5, *[1.0] * 4), "10 samples"),
-    ("input-slows-down", of_steps(series(*[0.0] * 8, *[1.0] * 2), 4), "10 steps"),
-    ("input-slows-down", bounded(series(*[0.0] * 8, *[1.0] * 2)), "known input wait"),
+    ("slower-over-time", changing_run({"step/time_ms": [40.0] * 5 + [60.0] * 4}), "10 points"),
     ("slow-epoch-start", spent(epoch_start_s=90.0), "after the first"),
     ("slow-epoch-start", spent(4.9, epoch_start_s=4.0, start=SHUFFLES), "5 s"),
     ("tracing-again", spent(4.9, tracing_s=4.0), "5 s"),
@@ -445,6 +425,7 @@ ABSTAINS = [
     ("memory-nearly-full", run((A100,), memory=memory(99 * GIB, "CPU:0")), "on a GPU"),
     ("memory-nearly-full", run(memory=memory(99 * GIB, "CPU:0")), "there is no GPU"),
     ("memory-mostly-unused", run((A100,), memory=memory(1, limit_bytes=None)), "limit"),
+    ("memory-grows", changing_run({"host/memory_bytes": [GIB] * 9}), "10 readings"),
     ("throttled", run((A100,), utilization=gpu()), "throttle reasons"),
     ("other-processes-on-gpu", run((A100,), utilization=others(None)), "by process"),
 ]

@@ -16,7 +16,9 @@ from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.report import Report
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.shift import Series
 from keras_gpukit.reports.html import render
+from keras_gpukit.rules.shifts import shifts_of
 from keras_gpukit.saved_runs import LogFolder, load_report
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.run_file import LONGEST_BYTES, MOST_DETAILED, MOST_LISTED, RunFile
@@ -68,6 +70,9 @@ def test_a_real_run_is_read_back_as_the_callback_has_it(tmp_path):
     assert run.name == "logs"
     assert run.summary == monitor.summary
     measured = monitor.summary.throughput.measured_steps
+    weights = {series.tag: sum(series.weight) for series in run.summary.series}
+    assert weights["step/time_ms"] == measured
+    assert {"input/wait_ms", "host/cpu_percent", "host/memory_bytes"} < weights.keys()
     assert sum(run.steps.figures["step_time_s"].weight) == measured
     assert monitor.summary.throughput.step_times.steps == measured
     # The first epoch traces, which takes longer than an event must.
@@ -216,6 +221,32 @@ def test_a_running_run_is_judged_by_what_it_told_so_far(tmp_path):
     assert summary.memory_peak_bytes == {"GPU:0": 5 * GIB}
     assert summary.placement == {"GPU:0": 210, "CPU:0": 2}
     assert summary.utilization.gpus[0].utilization_percent == pytest.approx(55, abs=5)
+
+
+def test_a_killed_run_shows_where_it_shifted(tmp_path):
+    lines = run_lines(60, summary=None)
+    for place, (time_s, step, kind, record) in enumerate(lines):
+        if kind == "steps" and step > 40 * STEPS:
+            lines[place] = (time_s, step, kind, replace(record, duration_s=4.0))
+        if kind == "gpu" and step > 30 * STEPS:
+            lines[place] = (time_s, step, kind, replace(record, utilization_percent=20.0))
+    write_lines(tmp_path, lines)
+    found = {shift.series: shift for shift in shifts_of(only_run(tmp_path).summary)}
+    slower = found["step/time_ms"]
+    assert (slower.before, slower.after) == pytest.approx((25.0, 100.0))
+    assert (slower.step, slower.elapsed_s) == (40 * STEPS + 1, 40.0)
+    assert found["gpu/1/utilization_percent"].step == 30 * STEPS + 1
+    assert found["step/examples_per_s"].after == pytest.approx(320.0)
+
+
+def test_of_older_runs_the_summary_is_kept_without_series(tmp_path):
+    series = (Series("step/time_ms", (1,), (1.0,), (25.0,), (40.0,)),)
+    for number in range(MOST_DETAILED + 1):
+        lines = run_lines(3, summary=replace(SUMMARY, series=series), began_s=BEGAN_S + 99 * number)
+        write_lines(tmp_path, lines)
+    newest, *_, oldest = load_report(tmp_path).runs
+    assert newest.summary.series == series
+    assert oldest.summary == replace(SUMMARY, series=())
 
 
 def test_a_run_without_its_end_is_unfinished(tmp_path):

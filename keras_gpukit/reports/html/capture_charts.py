@@ -101,7 +101,7 @@ def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
     )
     rows = tuple(
         (
-            name,
+            number,
             units.duration(step.duration_s),
             *(known(step.parts_s.get(part), units.duration) for part in present),
         )
@@ -162,6 +162,13 @@ def _words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> s
     told = ", ".join(f"{name} {units.duration(spent_s)}" for name, spent_s in parts)
     because = f" ({newest.capture.reason})" if newest.capture else ""
     words = f"{count}. In the newest{because} a step went to: {told}."
+    idle_s = profile.parts_s.get("idle")
+    if idle_s and not profile.devices and "host compute" in profile.parts_s:
+        together_s = profile.parts_s["host compute"] + idle_s
+        words += (
+            " Idle is mostly Python code around the operations; TensorBoard's Profile tab counts it"
+            f" as host compute too, {units.duration(together_s)} together."
+        )
     if profile.stall_fraction is not None:
         words += f" {units.percentage(profile.stall_fraction)} of its time was input stall."
     busy = [

@@ -83,7 +83,7 @@ def _remarks(each: CaptureReport) -> Iterator[str]:
 def _kinds(profile: ProfileRecord) -> Table:
     longest = sorted(profile.kinds_s.items(), key=lambda kind: -kind[1])
     rows = tuple((str(kind), units.duration(spent_s)) for kind, spent_s in longest)
-    return Table(("kind", "per step"), rows)
+    return Table(("kind", "time per step"), rows)
 
 
 def _operations(profile: ProfileRecord) -> Table:
@@ -91,13 +91,13 @@ def _operations(profile: ProfileRecord) -> Table:
         (
             shortened(each.name),
             each.kind,
-            units.duration(each.time_s),
-            f"{each.count:,}",
+            units.duration(each.time_s / max(profile.steps, 1)),
+            units.number(each.count / max(profile.steps, 1)),
             units.percentage(each.share),
         )
         for each in profile.operations[:_MOST_ROWS]
     )
-    return Table(("operation", "kind", "time", "count", "share"), rows)
+    return Table(("operation", "kind", "time per step", "count per step", "share"), rows)
 
 
 _TENSOR_CORES = {True: "yes", False: "no", None: "unknown"}
@@ -108,13 +108,13 @@ def _kernels(profile: ProfileRecord) -> Table:
         (
             shortened(each.name),
             _TENSOR_CORES[each.tensor_core],
-            units.duration(each.time_s),
-            f"{each.count:,}",
+            units.duration(each.time_s / max(profile.steps, 1)),
+            units.number(each.count / max(profile.steps, 1)),
             units.percentage(each.share),
         )
         for each in profile.kernels[:_MOST_ROWS]
     )
-    return Table(("kernel", "Tensor Cores", "time", "count", "share"), rows)
+    return Table(("kernel", "Tensor Cores", "time per step", "count per step", "share"), rows)
 
 
 def _stages(profile: ProfileRecord, names: Mapping[str, str]) -> Table:
@@ -128,6 +128,4 @@ def _stages(profile: ProfileRecord, names: Mapping[str, str]) -> Table:
         )
         for each in profile.stages[:_MOST_ROWS]
     )
-    return Table(
-        ("stage", "kind", "blocked, per step", "share of the wait", "busy, per step"), rows
-    )
+    return Table(("stage", "kind", "blocked per step", "share of the wait", "busy per step"), rows)
