@@ -37,8 +37,7 @@ class Conclusion:
         self._opens = opens
         self._began_s = time.time()
         self._process = os.getpid()
-        # The script may put another one in its place, even its standard output. There is none where
-        # the process has no standard error.
+        # The script may replace it, even by its standard output; it is None if that was closed.
         self._error_output = sys.stderr or io.StringIO()
 
     def tell(self) -> None:
