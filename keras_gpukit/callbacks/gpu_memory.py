@@ -49,8 +49,6 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         self._sensor = sensor
 
         def sample() -> None:
-            if session.log_dir is None:
-                return
             readings = sensor.read()
             tags = {
                 memory_tag(memory.device, name): getattr(memory, name)

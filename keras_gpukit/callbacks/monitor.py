@@ -110,6 +110,7 @@ class Monitor(WatchingCallback[RunSummary]):
             overhead_s=session.overhead_s / steps if steps else None,
             startup_s=session.startup_s,
             ending=session.ending,
+            series=session.series.record(),
         )
 
     def _prints(self, phase: Phase) -> bool:
@@ -125,6 +126,6 @@ class Monitor(WatchingCallback[RunSummary]):
             cost_s = session.overhead_s - written_s
             written_s += cost_s
             tags = {OVERHEAD: cost_s / window.steps * 1e6}
-            session.values(window.step, tags, window.time_s)
+            session.values(window.step, tags, window.time_s, window.steps)
 
         session.on_window(phase, on_window)

@@ -12,10 +12,12 @@ from keras_gpukit.records.names import (
     HOST_CPU,
     HOST_DISK_READS,
     HOST_MEMORY,
+    HOST_PROCESS_CPU,
     gpu_tag,
 )
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.host import HostSensor, summarize_host
+from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.nvml import NVMLSensor
 from keras_gpukit.sensors.statistics import Gauges, GPUStatistics
 from keras_gpukit.watching.session import SAMPLE_EVERY_S, Session
@@ -25,8 +27,9 @@ class Utilization(WatchingCallback[UtilizationRecord]):
     """Reads GPUs through NVML and the host through psutil, about once a second.
 
     Writes `gpu/<index>/utilization_percent`, `gpu/<index>/memory_used_bytes`,
-    `gpu/<index>/power_watts`, `gpu/<index>/temperature_celsius`, `gpu/<index>/throttled`,
-    `host/cpu_percent`, `host/memory_bytes` and `host/disk_read_bytes_per_s`.
+    `gpu/<index>/power_watts`, `gpu/<index>/temperature_celsius`, `gpu/<index>/sm_clock_mhz`,
+    `gpu/<index>/throttled`, `host/cpu_percent`, `host/process_cpu_percent`, `host/memory_bytes` and
+    `host/disk_read_bytes_per_s`.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
@@ -45,6 +48,7 @@ class Utilization(WatchingCallback[UtilizationRecord]):
             return
         self._summary = None
         self._host_gauges = Gauges()
+        self._neighbours = NeighbourSensor()
         host = HostSensor()
         self._nvml: NVMLSensor | None = None
         self._gpus: dict[int, GPUStatistics] = {}
@@ -61,6 +65,8 @@ class Utilization(WatchingCallback[UtilizationRecord]):
             # The run was over before the first tick.
             session.read_now("the host")
             session.read_now("GPUs through NVML")
+        with Guard("Looking at other processes", "They are not named."):
+            self._neighbours.end()
         if self._nvml is not None:
             self._nvml.close()
             self._nvml = None  # a callback that watched can be copied
@@ -68,7 +74,7 @@ class Utilization(WatchingCallback[UtilizationRecord]):
             samples=self._host_gauges.readings,
             interval_s=SAMPLE_EVERY_S,
             gpus=tuple(gpu.summarize() for gpu in self._gpus.values()),
-            host=summarize_host(self._host_gauges),
+            host=summarize_host(self._host_gauges, self._neighbours),
             gpus_unknown_because=self._gpus_unknown_because,
         )
 
@@ -83,11 +89,13 @@ class Utilization(WatchingCallback[UtilizationRecord]):
         self._host_gauges.add(sample)
         tags = {
             HOST_CPU: sample.cpu_percent,
+            HOST_PROCESS_CPU: sample.process_cpu_percent,
             HOST_MEMORY: sample.memory_bytes,
             HOST_DISK_READS: sample.disk_read_bytes_per_s,
         }
         session.values(session.step, tags)
         session.record("host", sample, session.step)
+        self._neighbours.note(sample)
 
     def _sample_gpus(self, session: Session, nvml: NVMLSensor) -> None:
         for sample in nvml.read():

@@ -86,6 +86,8 @@ class StepWindows:
         # anything was fetched.
         self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
         self._is_new = self._is_short = True
+        self.has_traced = True
+        """Whether the first call over the current pipeline traced, so that its wait is unknown."""
         # The current window.
         self._started_s: float | None = None
         self._taken: list[Any] = []
@@ -96,6 +98,21 @@ class StepWindows:
     def step(self) -> int:
         """Global step."""
         return self._first_step + self._calls.count * self._steps_per_execution
+
+    @property
+    def began_s(self) -> float | None:
+        """When the window under way began; None between windows."""
+        return self._started_s
+
+    @property
+    def steps_before(self) -> int:
+        """Steps before the window under way."""
+        return self._calls.before * self._steps_per_execution
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether a window has started and a call in it ended."""
+        return self._started_s is not None and len(self._calls.times_s) > 2
 
     def release(self) -> None:
         """Forgets the data of a run that is over, and its listener."""
@@ -157,13 +174,13 @@ class StepWindows:
     def _start(self, first: Stretch) -> None:
         self._first_calls.note(*self._calls.times_s[-2:])
         start = None if self.meter is None else self.meter.start(first)
-        self._add_start(start or self._first_calls.start, is_first_of_run=self._calls.count == 2)
+        self._add_start(start or self._first_calls.start)
         if self._examples is not None:
             self._examples.start()
 
-    def _add_start(self, start: PipelineStart | None, *, is_first_of_run: bool) -> None:
+    def _add_start(self, start: PipelineStart | None) -> None:
         self.totals.distribution.gap()
-        if start is not None and self._is_new and not is_first_of_run:
+        if start is not None and self._is_new and not self.has_traced:
             self.totals.starts.add(start)
             if self._wall is not None:
                 self._wall.add_epoch_wait(start.wait_s)
@@ -208,7 +225,7 @@ class StepWindows:
             self.had_short_epoch |= self._raised
             return
         if calls.count == 1:  # the second call would have done this
-            self._add_start(calls.start, is_first_of_run=self._calls.count == 1)
+            self._add_start(calls.start)
         # The first call belongs to the pipeline's start.
         apart = int(self._is_new)
         if calls.count == apart:
@@ -227,13 +244,31 @@ class StepWindows:
             reading,
             stretch.durations_s,
             None if self._examples is None else self._examples.read(),
+            calls_after=1,
+            after_s=stretch.next_exit_s - float(stretch.entries_s[-1]),
         )
         self._is_short = False
         self._begin()
         self._on_window(window)
 
-    def _add(self, reading: WaitReading, durations_s: Times, examples: int | None) -> StepWindow:
-        """Makes a window of consecutive calls, and adds it to the totals."""
+    def _add(
+        self,
+        reading: WaitReading,
+        durations_s: Times,
+        examples: int | None,
+        *,
+        calls_after: int = 0,
+        after_s: float = 0.0,
+    ) -> StepWindow:
+        """Makes a window of consecutive calls, and adds it to the totals.
+
+        Args:
+            reading: Their wait.
+            durations_s: The time of each.
+            examples: How many they were given.
+            calls_after: Calls since.
+            after_s: The time since.
+        """
         if reading.waits_s is not None:
             self.totals.distribution.add(reading.waits_s, durations_s)
         window = StepWindow(
@@ -247,6 +282,12 @@ class StepWindows:
             buffered_batches=reading.buffered_batches,
         )
         self.totals.add(window)
+        self.totals.step_times.add(
+            durations_s,
+            reading.waits_s,
+            last_step=window.step - calls_after * self._steps_per_execution,
+            ended_s=window.time_s - after_s,
+        )
         return window
 
     def _read(self, stretch: Stretch) -> WaitReading:

@@ -20,15 +20,26 @@ class WallTime:
     Args:
         part: The part the call begins with.
         now: The clock, in seconds.
+        on_part: Called with each part that ended, and when it began and ended.
     """
 
-    def __init__(self, part: Part, now: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        part: Part,
+        now: Callable[[], float] = time.perf_counter,
+        on_part: Callable[[Part, float, float], None] = lambda part, began_s, ended_s: None,
+    ) -> None:
         self._now = now
+        self._on_part = on_part
         self._part: Part | None = part
         self._began_s = self._since_s = now()
         self._ended_s: float | None = None
         self._spent_s: dict[Part, float] = {}
         self._inside_s = 0.0
+        self._tracing_s = 0.0
+        self._tracings = 0
+        self.by_callback: Callable[[float, float], dict[str, float]] = lambda wall_s, between_s: {}
+        """Gives the seconds of each callback's class, of the call's and those between steps."""
         self.batch_ended_s = 0.0
         """When Keras told of the last batch's end; set before `end_steps`."""
 
@@ -67,11 +78,21 @@ class WallTime:
         """Counts time of the part "steps" that was inside the step function."""
         self._inside_s += seconds
 
+    def add_tracing(self, seconds: float) -> None:
+        """Counts an epoch's first step, inside the step function, as one that traced.
+
+        How long it waited for its batch meanwhile is not known.
+        """
+        self._tracing_s += seconds
+        self._tracings += 1
+
     def add_epoch_wait(self, seconds: float) -> None:
         """Counts time inside the step function as part of an epoch's start."""
         self._inside_s -= seconds
         self._spend("steps", -seconds)
         self._spend("epoch start", seconds)
+        # The steps began with it.
+        self._on_part("epoch start", self._since_s, self._since_s + seconds)
 
     def end(self) -> None:
         """The call is over."""
@@ -79,16 +100,23 @@ class WallTime:
             self._ended_s = self._now()
             self._close(self._ended_s)
 
-    def breakdown(self, wait_s: float | None) -> TimeBreakdown:
+    def breakdown(self, wait_s: float | None, until_s: float | None = None) -> TimeBreakdown:
         """Returns the parts.
 
         Args:
             wait_s: Part of the time inside the step function that was spent waiting for input;
                 None if unknown.
+            until_s: In the steps: until when their time inside the step function was counted. None
+                if the call is over.
         """
-        spent = self._spent_s
+        spent, total_s = dict(self._spent_s), self.total_s
+        if until_s is not None:
+            total_s = until_s - self._began_s
+            spent["steps"] = spent.get("steps", 0.0) + until_s - self._since_s
         between_s = max(spent.get("steps", 0.0) - self._inside_s, 0.0)
-        wait_s = None if wait_s is None else min(wait_s, self._inside_s)
+        tracing_s = min(max(self._tracing_s, 0.0), self._inside_s)
+        steps_s = self._inside_s - tracing_s
+        wait_s = None if wait_s is None else min(wait_s, steps_s)
         parts = {
             "callbacks_s": spent.get("callbacks", 0.0) + between_s,
             "epoch_start_s": spent.get("epoch start", 0.0),
@@ -96,16 +124,20 @@ class WallTime:
             "validation_s": spent.get("validation", 0.0),
         }
         return TimeBreakdown(
-            wall_s=self.total_s,
+            wall_s=total_s,
             input_s=wait_s,
-            compute_s=None if wait_s is None else self._inside_s - wait_s,
-            other_s=max(self.total_s - self._inside_s - sum(parts.values()), 0.0),
+            compute_s=None if wait_s is None else steps_s - wait_s,
+            other_s=max(total_s - self._inside_s - sum(parts.values()), 0.0),
+            tracing_s=tracing_s,
+            tracings=self._tracings,
+            by_callback=self.by_callback(total_s, between_s),
             **parts,
         )
 
     def _close(self, at_s: float) -> None:
         if self._part is not None:
             self._spend(self._part, max(at_s - self._since_s, 0.0))
+            self._on_part(self._part, self._since_s, at_s)
         self._since_s = at_s
 
     def _spend(self, part: Part, seconds: float) -> None:

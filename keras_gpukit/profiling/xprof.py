@@ -67,6 +67,7 @@ def _record(answers: dict[str, Any]) -> XprofRecord:
     steps = _rows(answers["input_pipeline_analyzer"][1])
     step_time_ms = [step["stepTimeMs"] for step in steps]
     input_ms = [step["infeedTimeMs"] for step in steps]
+    host_ms = [step["hostComputeTimeMs"] for step in steps]
     overview = {
         key: value
         for table in answers["overview_page"]
@@ -77,6 +78,7 @@ def _record(answers: dict[str, Any]) -> XprofRecord:
         steps=len(steps),
         step_time_s=statistics.fmean(step_time_ms) / 1e3 if steps else None,
         input_fraction=sum(input_ms) / sum(step_time_ms) if sum(step_time_ms) else None,
+        host_compute_s=statistics.fmean(host_ms) / 1e3 if steps else None,
         bottleneck=overview.get("bottleneck"),
         statement=overview.get("statement"),
         kernels=tuple(

@@ -23,7 +23,18 @@ PROFILES = Path(FOLDER, "plugins", "profile")
 PROFILE_SUFFIX = ".xplane.pb"
 
 RecordKind = Literal[
-    "run", "environment", "placement", "steps", "host", "gpu", "memory", "capture", "summary"
+    "run",
+    "environment",
+    "placement",
+    "steps",
+    "host",
+    "gpu",
+    "memory",
+    "capture",
+    "event",
+    "progress",
+    "input",
+    "summary",
 ]
 """What a line of a run's file holds. The type checker refuses any other where lines are written
 and read."""
@@ -34,16 +45,33 @@ INPUT_WAIT = "input/wait_ms"
 INPUT_STALL = "input/stall_percent"
 BUFFERED_BATCHES = "input/buffered_batches"
 HOST_CPU = "host/cpu_percent"
+HOST_PROCESS_CPU = "host/process_cpu_percent"
 HOST_MEMORY = "host/memory_bytes"
 HOST_DISK_READS = "host/disk_read_bytes_per_s"
 OVERHEAD = "gpukit/overhead_us"
 SETUP = "setup"
 PLACEMENT = "placement"
 FINDINGS = "findings"
-GPU_FIGURES = ("utilization_percent", "memory_used_bytes", "power_watts", "temperature_celsius")
+GPU_FIGURES = (
+    "utilization_percent",
+    "memory_used_bytes",
+    "power_watts",
+    "temperature_celsius",
+    "sm_clock_mhz",
+)
 """Fields of a `GPUSample` that have a tag; "throttled" has one too."""
 MEMORY_FIGURES = ("current_bytes", "peak_bytes")
 """Fields of a `DeviceMemory` that have a tag."""
+_UNITS = {
+    "ms": "ms",
+    "us": "µs",
+    "percent": "%",
+    "bytes": "B",
+    "per_s": "/s",
+    "watts": "W",
+    "celsius": "°C",
+    "mhz": "MHz",
+}
 
 
 def record_name(worker: Worker | None, process: int = 1) -> str:
@@ -74,3 +102,8 @@ def gpu_tag(index: int | str, figure: str) -> str:
 def memory_tag(device: str, figure: str) -> str:
     """Returns the tag of an allocator's figure, such as "memory/GPU:0/peak_bytes"."""
     return f"memory/{device}/{figure}"
+
+
+def unit_of(tag: str) -> str:
+    """Returns the unit of a tag's figure, such as "ms"; "" where it has none."""
+    return next((unit for name, unit in _UNITS.items() if tag.endswith(f"_{name}")), "")

@@ -51,6 +51,21 @@ class StageRecord:
 
 
 @dataclass(frozen=True)
+class PipelineCosts:
+    """What the stages of a pipeline cost for a while.
+
+    Attributes:
+        begin_s: When, since the run began.
+        end_s: Until when.
+        per_batch_s: Each stage's own time for a batch, in the order of `PipelineRecord.stages`.
+    """
+
+    begin_s: float
+    end_s: float
+    per_batch_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class PipelineRecord:
     """The stages of a pipeline, and the one that training waits for.
 
@@ -63,6 +78,7 @@ class PipelineRecord:
         batches: Batches that the costs are means of.
         slowest_s: Time that the slowest segment takes for a batch.
         source: What the figures were read from.
+        costs: The stages' costs over time, in at most 32 parts; parts of the run may be missing.
     """
 
     stages: tuple[StageRecord, ...] = ()
@@ -72,6 +88,7 @@ class PipelineRecord:
     batches: int = 0
     slowest_s: float | None = None
     source: str | None = None
+    costs: tuple[PipelineCosts, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,8 @@ class StageProfile:
     """A stage of the tf.data pipeline.
 
     Attributes:
-        name: The stage's `name=` where it was given one, else its kind with a number.
+        name: The stage's `name=` where it was given one, else its method of tf.data: "map"; the
+            next one of the same kind, seen from training, is "map 2".
         kind: Such as "ParallelMapV2".
         blocked_s: Of a step's wait, the time in which this stage itself was at work.
         share: Of the whole wait, 0 to 1. Stages that work side by side may add up to more than 1.
@@ -283,6 +284,8 @@ class XprofRecord:
         step_time_s: Their mean time; None where it found none.
         input_fraction: Part of it spent waiting for input, 0 to 1. On a GPU xprof leaves out what
             the host waits.
+        host_compute_s: Mean time per step of host compute; between a step's operations too, so that
+            it holds most of what is "idle" in a `ProfileRecord`.
         bottleneck: "host", "device", "both" or "unknown".
         statement: In words.
         kernels: The longest first.
@@ -292,6 +295,7 @@ class XprofRecord:
     steps: int
     step_time_s: float | None = None
     input_fraction: float | None = None
+    host_compute_s: float | None = None
     bottleneck: str | None = None
     statement: str | None = None
     kernels: tuple[XprofKernel, ...] = ()

@@ -11,6 +11,7 @@ from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
 from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
 
 Ending = Literal["completed", "interrupted"]
@@ -52,6 +53,7 @@ class RunSummary(Displayed):
         startup_s: What it cost once, to begin, to read the first step's placement, and to end.
         ending: "completed", or "interrupted" by an exception or an interrupt; None where that is
             unknown: the run goes on, or its process was killed.
+        series: The figures over time, in a few points each.
         verdict: What the rules conclude.
     """
 
@@ -67,6 +69,7 @@ class RunSummary(Displayed):
     overhead_s: float | None = None
     startup_s: float | None = None
     ending: Ending | None = None
+    series: tuple[Series, ...] = ()
     verdict: Verdict = field(default_factory=Verdict)
 
     @property

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, PythonSourceRecord
+from keras_gpukit.records.step_times import StepTimes
 
 Phase = Literal["fit", "evaluate", "predict"]
 Confidence = Literal["exact", "sampled", "upper bound"]
@@ -49,6 +50,7 @@ class ThroughputRecord:
         examples_per_s: Mean rate.
         wall_s: From the phase's begin to its end, everything included.
         examples_unknown_because: Why the rate is None, where steps were measured.
+        step_times: The distribution of the step times.
         updates: Updates by the model's optimizer during `fit`: fewer than steps where gradients
             accumulate. None where some of what it counted may have been none.
         executions: Calls of the step function, each of up to `steps_per_execution` steps.
@@ -61,6 +63,7 @@ class ThroughputRecord:
     examples_per_s: float | None
     wall_s: float | None = None
     examples_unknown_because: str | None = None
+    step_times: StepTimes | None = None
     updates: int | None = None
     executions: int | None = None
 
@@ -128,7 +131,7 @@ class PipelineStartRecord:
 
 @dataclass(frozen=True)
 class TimeBreakdown:
-    """Where a phase's wall time went. The parts, those that are known, add up to the whole.
+    """Where a phase's wall time went. Together with `unknown_s`, the parts add up to the whole.
 
     Attributes:
         wall_s: From the phase's begin to its end.
@@ -142,6 +145,10 @@ class TimeBreakdown:
         validation_s: Validation within `fit`.
         other_s: What Keras does at an epoch's end, and what callbacks do there that stand before
             the one that shows this.
+        tracing_s: First steps of later epochs, with their batch, whose step function was made
+            again: traced and compiled.
+        tracings: How many of those there were.
+        by_callback: Part of `callbacks_s` by the callback's class, as far as it was seen.
     """
 
     wall_s: float
@@ -152,6 +159,28 @@ class TimeBreakdown:
     first_step_s: float
     validation_s: float
     other_s: float
+    tracing_s: float = 0.0
+    tracings: int = 0
+    by_callback: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def unknown_s(self) -> float:
+        """Time that none of the parts accounts for, as steps whose wait is unknown."""
+        return max(self.wall_s - sum(filter(None, self.parts.values())), 0.0)
+
+    @property
+    def parts(self) -> dict[str, float | None]:
+        """The parts by their names in reports."""
+        return {
+            "compute": self.compute_s,
+            "input": self.input_s,
+            "epoch starts": self.epoch_start_s,
+            "the first step": self.first_step_s,
+            "tracing again": self.tracing_s,
+            "validation": self.validation_s,
+            "callbacks": self.callbacks_s,
+            "other": self.other_s,
+        }
 
 
 @dataclass(frozen=True)

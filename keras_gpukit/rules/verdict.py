@@ -7,22 +7,31 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.cpu_fallback import CPUFallback
 from keras_gpukit.rules.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.input_bound import InputBound
-from keras_gpukit.rules.input_slows_down import InputSlowsDown
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
+from keras_gpukit.rules.memory_grows import MemoryGrows
 from keras_gpukit.rules.no_gpu import NoGPU
+from keras_gpukit.rules.not_compute import MostlyNotCompute
 from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.precision import Float32OnTensorCores
 from keras_gpukit.rules.rule import NotApplicable, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
+from keras_gpukit.rules.shift_causes import MOSTLY, SINCE_INPUT
+from keras_gpukit.rules.slower_over_time import SlowerOverTime
 from keras_gpukit.rules.throttling import Throttled
-from keras_gpukit.rules.time_parts import LongValidation, SlowCallbacks, SlowEpochStart
+from keras_gpukit.rules.time_parts import (
+    LongValidation,
+    SlowCallbacks,
+    SlowEpochStart,
+    TracingAgain,
+)
 from keras_gpukit.rules.tiny_steps import TinySteps
 from keras_gpukit.rules.utilization import LowUtilization
 
 RULES: tuple[Rule, ...] = (
     InputBound(),
-    InputSlowsDown(),
+    SlowerOverTime(),
     SlowEpochStart(),
+    TracingAgain(),
     SlowCallbacks(),
     CPUFallback(),
     LowUtilization(),
@@ -31,9 +40,11 @@ RULES: tuple[Rule, ...] = (
     Float32OnTensorCores(),
     MemoryNearlyFull(),
     MemoryMostlyUnused(),
+    MemoryGrows(),
     Throttled(),
     OtherProcessesOnGPU(),
     LongValidation(),
+    MostlyNotCompute(),
     NoGPU(),
 )
 """In the order in which findings of equal weight are shown."""
@@ -50,7 +61,7 @@ def judge(summary: RunSummary) -> Verdict:
     outcomes = {rule.code: rule.judge(summary) for rule in RULES}
     findings = [outcome for outcome in outcomes.values() if isinstance(outcome, Finding)]
     return Verdict(
-        findings=tuple(sorted(findings, key=_weight)),
+        findings=_beginning_first(sorted(findings, key=_weight)),
         passed=tuple(code for code, outcome in outcomes.items() if outcome is None),
         not_applicable={
             code: outcome.reason
@@ -58,6 +69,20 @@ def judge(summary: RunSummary) -> Verdict:
             if isinstance(outcome, NotApplicable)
         },
     )
+
+
+def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Puts a slowdown of the input before the wait for input, if most of the wait came with it.
+
+    Both are the same cause; the slowdown also says when it began.
+    """
+    codes = [finding.code for finding in findings]
+    if codes[:1] == [InputBound.code] and SlowerOverTime.code in codes:
+        waiting, slower = findings[0].saving, findings[codes.index(SlowerOverTime.code)].saving
+        is_cause = slower is not None and slower.basis == SINCE_INPUT
+        if slower and waiting and is_cause and slower.low_s >= MOSTLY * waiting.low_s:
+            findings.sort(key=lambda finding: finding.code != SlowerOverTime.code)
+    return tuple(findings)
 
 
 def _weight(finding: Finding) -> tuple[bool, float, int]:

@@ -18,43 +18,53 @@ from keras_gpukit.records.report import Band, TimeSeries
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, Phase, ThroughputRecord
 from keras_gpukit.rules import judge
+from keras_gpukit.saved_runs.partial_series import partial_series
 
 
 def partial_summary(
     *,
     environment: Environment | None,
     operations: PlacementRecord | None,
-    memory: Mapping[str, DeviceMemory],
+    latest_memory: Mapping[str, DeviceMemory],
     phase: Phase | None,
+    began_s: float | None,
+    input_so_far: InputRecord | None,
+    wall_s: float | None,
     steps: TimeSeries | None,
     host: TimeSeries | None,
     gpus: Mapping[str, TimeSeries],
+    memory: Mapping[str, TimeSeries],
 ) -> RunSummary:
     """Sums up and judges.
 
     Args:
         environment: As it was recorded, if it was.
         operations: Likewise.
-        memory: The latest reading of each allocator.
+        latest_memory: The latest reading of each allocator.
         phase: What is run.
+        began_s: When, in seconds since the Unix epoch.
+        input_so_far: What the run noted last of its input: its stages, and where its time went.
+        wall_s: From its begin to its last line.
         steps: Figures of its windows.
         host: Readings of the host.
         gpus: Readings of GPUs.
+        memory: Readings of allocators.
     """
     watched = phase is not None and steps is not None
     summary = RunSummary(
         environment=environment or Environment({}),
-        throughput=_throughput(phase, steps) if phase and steps else None,
-        input=_input(phase, steps) if phase and steps else None,
-        memory=MemoryRecord(tuple(memory.values())) if memory else None,
+        throughput=_throughput(phase, steps, wall_s) if phase and steps else None,
+        input=_input(phase, steps, input_so_far) if phase and steps else None,
+        memory=MemoryRecord(tuple(latest_memory.values())) if latest_memory else None,
         operations=operations,
         utilization=_utilization(host, gpus) if host or gpus else None,
+        series=partial_series(began_s or 0.0, steps=steps, host=host, gpus=gpus, memory=memory),
     )
     # Without its set-up, rules would judge what they take for a machine without GPUs.
     return replace(summary, verdict=judge(summary)) if watched and environment else summary
 
 
-def _throughput(phase: Phase, steps: TimeSeries) -> ThroughputRecord:
+def _throughput(phase: Phase, steps: TimeSeries, wall_s: float | None) -> ThroughputRecord:
     times = steps.figures["step_time_s"]
     measured = round(sum(times.weight))
     return ThroughputRecord(
@@ -63,13 +73,15 @@ def _throughput(phase: Phase, steps: TimeSeries) -> ThroughputRecord:
         measured_steps=measured,
         step_time_s=times.overall,
         examples_per_s=steps.figures["examples_per_s"].overall,
+        wall_s=wall_s,
     )
 
 
-def _input(phase: Phase, steps: TimeSeries) -> InputRecord:
+def _input(phase: Phase, steps: TimeSeries, so_far: InputRecord | None) -> InputRecord:
+    """What was noted last, with the figures of its steps up to the last window."""
     waits = steps.figures["wait_s"]
-    return InputRecord(
-        phase=phase,
+    return replace(
+        so_far or InputRecord(phase),
         measured_steps=round(sum(waits.weight)),
         wait_s=waits.overall,
         stall_fraction=steps.figures["stall_fraction"].overall,
@@ -105,6 +117,7 @@ def _gpu(index: int, figures: Mapping[str, Band]) -> GPUUtilization:
         memory_total_bytes=_count(figures["memory_total_bytes"].highest),
         power_watts=figures["power_watts"].overall,
         temperature_max_celsius=figures["temperature_celsius"].highest,
+        sm_clock_mhz=figures["sm_clock_mhz"].overall,
         throttled_fraction=figures["throttled"].overall,
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,14 @@ from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, ThroughputRecord
 from keras_gpukit.sensors.heartbeat import Heartbeat
 from keras_gpukit.sensors.sampling import SamplingThread
+from keras_gpukit.sensors.series import SeriesCollector
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import read_environment
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
+from keras_gpukit.watching.progress import ProgressNotes
+from keras_gpukit.watching.run_events import RunEventNotes
 from keras_gpukit.watching.step_count import steps_so_far
 from keras_gpukit.writers.run_log import RunLog
 
@@ -44,6 +48,8 @@ class Session:
         wall: Where the call's time goes.
         ending: How the call ended.
         first_step: Global step before the call.
+        series: The numbers over time, by tag.
+        epoch: The epoch under way, counted from 1; None before the first, and outside `fit`.
     """
 
     def __init__(self, model: Any, log_dir: Path | None, phase: Phase) -> None:
@@ -52,14 +58,29 @@ class Session:
         self.phase = phase
         self.ending: Ending = "completed"
         self.first_step = steps_so_far(model)
-        self.wall = WallTime("callbacks" if phase == "fit" else "epoch start")
+        self.series = SeriesCollector()
+        self._began_s = time.time()
+        self.epoch: int | None = None
+        self._events = RunEventNotes(
+            model,
+            record=lambda event: self.record("event", event, event.step),
+            step=lambda: self.step,
+        )
+        self.wall = WallTime(
+            "callbacks" if phase == "fit" else "epoch start", on_part=self._events.part
+        )
         self._frame = CallFrame(phase)
         self._callback_list = CallbackListWatch(
-            callback_list(phase), self._tell_error, lambda: self.wall.turn("epoch start")
+            callback_list(phase),
+            self._tell_error,
+            self._epoch_began,
+            self._epoch_ends,
+            self._events.epoch_ends,
         )
+        self.wall.by_callback = self._callback_list.times.by_class
         self._log: RunLog | None = None
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
-        self._heartbeat = Heartbeat(SAMPLE_EVERY_S)
+        self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self._events.stood_still)
         self._first_step_hooks = FirstStepHooks()
         self._on_error: list[Callable[[BaseException], None]] = []
         self._error: BaseException | None = None
@@ -68,10 +89,14 @@ class Session:
         # The call's own now: the sampling thread asks for its step.
         self._phases = {phase: self._make_steps(phase)}
         self.every_second("whether the process stood still", self._heartbeat.beat)
+        self.every_second("which callback is under way", self._callback_list.times.look)
+        params = getattr(callback_list(phase), "params", None)
+        self.every_second("what the run is doing", ProgressNotes(self, params).note)
 
     def start(self) -> None:
         """Starts the threads. The session can be found and closed before this."""
         self._callback_list.start()
+        self._events.start()
         if self.log_dir is not None:
             self._log = RunLog(self.log_dir, this_worker(self.model))
         self._sampler.start()
@@ -119,9 +144,24 @@ class Session:
             self._recurring_s += spent_s
 
     def values(
-        self, step: int, values: Mapping[str, float | str | None], time_s: float | None = None
+        self,
+        step: int,
+        values: Mapping[str, float | str | None],
+        time_s: float | None = None,
+        weight: float = 1.0,
     ) -> None:
-        """Writes numbers or Markdown texts, by tag, for TensorBoard, if the run is written."""
+        """Writes numbers or Markdown texts, by tag, for TensorBoard, if the run is written.
+
+        Args:
+            step: Global step.
+            values: By tag; None where one is unknown.
+            time_s: When, in seconds since the Unix epoch; now by default.
+            weight: Of the numbers in means over time: the steps that they are means of.
+        """
+        elapsed_s = (time_s or time.time()) - self._began_s
+        for tag, value in values.items():
+            if isinstance(value, (int, float)):
+                self.series.add(tag, step, elapsed_s, value, weight)
         if self._log is not None:
             self._log.values(step, values, time_s)
 
@@ -188,8 +228,13 @@ class Session:
         if phase in self._phases:
             self._phases[phase].note_finished(by)
 
-    def epoch_begins(self) -> None:
-        """A callback is called at the begin of an epoch; others may follow."""
+    def epoch_begins(self, epoch: int) -> None:
+        """A callback is called at the begin of an epoch; others may follow.
+
+        Args:
+            epoch: Keras' number of the epoch, which counts from 0.
+        """
+        self.epoch = epoch + 1
         if not self._callback_list.sees_epochs:
             self.wall.turn("epoch start")
 
@@ -230,6 +275,11 @@ class Session:
         """Step times and rates of a phase."""
         return self._steps_of(phase).throughput()
 
+    @property
+    def own_steps(self) -> PhaseSteps:
+        """The steps of the call itself."""
+        return self._steps_of(self.phase)
+
     def input(self, phase: Phase) -> InputRecord:
         """The input wait of a phase."""
         return self._steps_of(phase).input()
@@ -239,6 +289,7 @@ class Session:
         for steps in self._phases.values():
             steps.restore()
         self._callback_list.close()
+        self._events.close()
         self._first_step_hooks.close()
         with contextlib.suppress(RuntimeError):  # an interrupt came before the thread started
             self._sampler.stop()
@@ -269,6 +320,14 @@ class Session:
             wall=self.wall if own else None,
             first_call=self._first_step_hooks if own else None,
         )
+
+    def _epoch_began(self, epoch: int) -> None:
+        self._phases[self.phase].follow()
+        self.wall.turn("epoch start")
+        self._events.epoch_begins(epoch + 1)
+
+    def _epoch_ends(self) -> None:
+        self._phases[self.phase].note_epoch_end()
 
     def _pause(self) -> None:
         self.wall.batch_ended_s = self._callback_list.batch_ended_s

@@ -39,6 +39,7 @@ LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "utilization (%)": _of_every_gpu("utilization_percent"),
         "power (W)": _of_every_gpu("power_watts"),
         "temperature (°C)": _of_every_gpu("temperature_celsius"),
+        "clock (MHz)": _of_every_gpu("sm_clock_mhz"),
         "throttled": _of_every_gpu("throttled"),
     },
     "Memory": {
@@ -48,7 +49,7 @@ LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "whole device (bytes)": _of_every_gpu("memory_used_bytes"),
     },
     "Host": {
-        "CPU (%)": (names.HOST_CPU,),
+        "CPU (%)": (names.HOST_CPU, names.HOST_PROCESS_CPU),
         "memory (bytes)": (names.HOST_MEMORY,),
         "disk reads (bytes/s)": (names.HOST_DISK_READS,),
         "overhead (µs per step)": (names.OVERHEAD,),

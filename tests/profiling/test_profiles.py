@@ -103,6 +103,10 @@ def test_xprof_agrees_on_a_cpu(captures):
     assert theirs.step_time_s == pytest.approx(ours.step_time_s, rel=0.05)
     assert theirs.input_fraction == pytest.approx(ours.stall_fraction, abs=0.01)
     assert theirs.bottleneck == "host"
+    # Its host compute is ours and, but for a rest, the Python code around it, which is idle here.
+    host_s, idle_s = ours.parts_s["host compute"], ours.parts_s["idle"]
+    assert host_s < theirs.host_compute_s <= host_s + idle_s
+    assert theirs.host_compute_s == pytest.approx(host_s + idle_s, rel=0.05)
 
 
 def test_xprof_leaves_nothing_beside_the_profile(captures):
@@ -118,6 +122,7 @@ def test_steps_are_told_without_markers(captures):
     assert (record.steps, record.steps_per_execution) == (10, 1)
     assert {step.number for step in record.each_step} == {None}
     assert record.stages[0].name == "costly"
+    assert read_profile(captures["stalled"]).stages[0].name == "sleep"
     assert "matmul" in record.kinds_s
 
 
@@ -460,6 +465,26 @@ def test_stages_are_ranked_by_what_they_blocked(tmp_path):
         "own": 6,
     }
     assert (decode.share, read.share) == (pytest.approx(0.75), pytest.approx(0.25))
+
+
+def test_stages_without_a_name_are_called_as_they_are_written(tmp_path):
+    capture = Capture()
+    chain = [
+        (3, "Prefetch", "inject/prefetch_MapDataset/_7"),
+        (9, "ParallelMapV2", "ParallelMapDatasetV2:9"),
+        (10, "ParallelMapV2", "ParallelMapDatasetV2:10"),
+        (11, "Map", "decode"),
+        (12, "TFRecord", "TFRecordDataset:12"),
+    ]
+    for number in range(STEPS):
+        at = number * STEP_MS
+        capture.step(number, at, 9)
+        capture.host.event("fetch", "IteratorGetNextOp::DoCompute", at, 8)
+        for place, (stage, kind, name) in enumerate(chain):
+            ids = {"id": stage, "name": name, "parent_id": chain[place - 1][0] if place else ""}
+            capture.host.event("worker", f"Iterator::Root::{kind}", at, 8 - place, **ids)
+    names = {stage.name for stage in read_profile(capture.save(tmp_path)).stages}
+    assert names == {"prefetch", "map", "map 2", "decode", "TFRecordDataset"}
 
 
 def test_a_long_timeline_keeps_its_peak(tmp_path):

@@ -16,7 +16,9 @@ from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.report import Report
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.shift import Series
 from keras_gpukit.reports.html import render
+from keras_gpukit.rules.shifts import shifts_of
 from keras_gpukit.saved_runs import LogFolder, load_report
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.run_file import LONGEST_BYTES, MOST_DETAILED, MOST_LISTED, RunFile
@@ -67,7 +69,15 @@ def test_a_real_run_is_read_back_as_the_callback_has_it(tmp_path):
     run = only_run(tmp_path)
     assert run.name == "logs"
     assert run.summary == monitor.summary
-    assert sum(run.steps.figures["step_time_s"].weight) == monitor.summary.throughput.measured_steps
+    measured = monitor.summary.throughput.measured_steps
+    weights = {series.tag: sum(series.weight) for series in run.summary.series}
+    assert weights["step/time_ms"] == measured
+    assert {"input/wait_ms", "host/cpu_percent", "host/memory_bytes"} < weights.keys()
+    assert sum(run.steps.figures["step_time_s"].weight) == measured
+    assert monitor.summary.throughput.step_times.steps == measured
+    # The first epoch traces, which takes longer than an event must.
+    assert {event.kind for event in run.events} >= {"first step", "epoch"}
+    assert run.events[-1].ended_s <= run.ended_s
     assert run.notes == ()
 
 
@@ -211,6 +221,32 @@ def test_a_running_run_is_judged_by_what_it_told_so_far(tmp_path):
     assert summary.memory_peak_bytes == {"GPU:0": 5 * GIB}
     assert summary.placement == {"GPU:0": 210, "CPU:0": 2}
     assert summary.utilization.gpus[0].utilization_percent == pytest.approx(55, abs=5)
+
+
+def test_a_killed_run_shows_where_it_shifted(tmp_path):
+    lines = run_lines(60, summary=None)
+    for place, (time_s, step, kind, record) in enumerate(lines):
+        if kind == "steps" and step > 40 * STEPS:
+            lines[place] = (time_s, step, kind, replace(record, duration_s=4.0))
+        if kind == "gpu" and step > 30 * STEPS:
+            lines[place] = (time_s, step, kind, replace(record, utilization_percent=20.0))
+    write_lines(tmp_path, lines)
+    found = {shift.series: shift for shift in shifts_of(only_run(tmp_path).summary)}
+    slower = found["step/time_ms"]
+    assert (slower.before, slower.after) == pytest.approx((25.0, 100.0))
+    assert (slower.step, slower.elapsed_s) == (40 * STEPS + 1, 40.0)
+    assert found["gpu/1/utilization_percent"].step == 30 * STEPS + 1
+    assert found["step/examples_per_s"].after == pytest.approx(320.0)
+
+
+def test_of_older_runs_the_summary_is_kept_without_series(tmp_path):
+    series = (Series("step/time_ms", (1,), (1.0,), (25.0,), (40.0,)),)
+    for number in range(MOST_DETAILED + 1):
+        lines = run_lines(3, summary=replace(SUMMARY, series=series), began_s=BEGAN_S + 99 * number)
+        write_lines(tmp_path, lines)
+    newest, *_, oldest = load_report(tmp_path).runs
+    assert newest.summary.series == series
+    assert oldest.summary == replace(SUMMARY, series=())
 
 
 def test_a_run_without_its_end_is_unfinished(tmp_path):
@@ -394,3 +430,58 @@ def test_damaged_records_give_a_report_or_a_clear_error(tmp_path):
             page = render(report, plotly_src="plotly.js")
             assert page.rstrip().endswith("</html>")
     assert told > 300
+
+
+# Many runs
+
+
+def test_of_many_runs_the_newest_are_read_in_full_and_all_are_summed_up(tmp_path):
+    for number in range(12):
+        over = number % 4 != 3  # some were killed
+        lines = run_lines(5 + number, summary=SUMMARY if over else None, began_s=BEGAN_S + number)
+        write_lines(tmp_path / "sweep" / f"lr-{number}", lines)
+    runs = load_report(tmp_path).runs
+    assert [run.name for run in runs] == [f"sweep/lr-{number}" for number in range(11, -1, -1)]
+    assert [run.has_time_series for run in runs] == [True] * MOST_DETAILED + [False] * 8
+    assert [run.folder for run in runs] == [run.name for run in runs]
+    killed = {run.name: run for run in runs}["sweep/lr-3"]
+    assert killed.state == "unfinished"
+    assert killed.summary.steps == 8 * STEPS
+    assert killed.summary.input_stall_fraction == pytest.approx(0.4)
+    assert all(run.summary == SUMMARY for run in runs if run.state == "completed")
+
+
+def test_an_older_run_without_a_summary_in_a_record_is_summed_up(tmp_path):
+    """The record's latest run has one, those before it have not."""
+    write_lines(tmp_path / "a", run_lines(9, summary=None))
+    write_lines(tmp_path / "a", run_lines(3, began_s=BEGAN_S + 100))
+    for number in range(MOST_DETAILED):
+        write_lines(tmp_path / f"b{number}", run_lines(3, began_s=BEGAN_S + 200 + number))
+    runs = {run.name: run for run in load_report(tmp_path).runs}
+    assert runs["a"].summary.steps == 9 * STEPS
+    assert runs["a #2"].summary == SUMMARY
+
+
+def test_one_of_many_that_lost_its_beginning_is_summed_up(tmp_path):
+    write_lines(tmp_path / "a", run_lines(9)[20:])
+    write_lines(tmp_path / "b", run_lines(9, summary=None)[20:])
+    for number in range(MOST_DETAILED):
+        write_lines(tmp_path / f"c{number}", run_lines(3, began_s=BEGAN_S + 200 + number))
+    runs = {run.name: run for run in load_report(tmp_path).runs}
+    assert runs["a"].notes == runs["b"].notes == ("It has lost its beginning.",)
+    assert runs["a"].began_s == runs["b"].began_s < BEGAN_S + 9
+    assert runs["b"].summary.steps == 5 * STEPS
+
+
+def test_a_run_is_read_in_full_once_it_is_one_of_the_newest(tmp_path):
+    for number in range(MOST_DETAILED + 1):
+        path = write_lines(tmp_path / f"r{number}", run_lines(3, began_s=BEGAN_S + number))
+    folder = LogFolder(tmp_path)
+    assert not folder.report().runs[-1].has_time_series
+    path.unlink()
+    assert all(run.steps.readings == 3 for run in folder.report().runs)
+    write_lines(tmp_path / "new", run_lines(3, summary=None, began_s=time.time()))
+    first, *_, last = folder.report().runs
+    assert (first.name, first.state, last.steps) == ("new", "running", None)
+    write_lines(tmp_path / "new", run_lines(3)[-1:])
+    assert folder.report().runs[0].state == "completed"

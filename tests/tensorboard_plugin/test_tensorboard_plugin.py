@@ -22,6 +22,7 @@ from keras_gpukit.records import search
 from keras_gpukit.records.search import find_run_files
 from keras_gpukit.tensorboard_plugin import run_folders
 from keras_gpukit.tensorboard_plugin.loader import GPUKitLoader
+from keras_gpukit.tensorboard_plugin.plugin import MODULES
 
 DEADLINE_S = 30
 SECRET = "no-one-may-read-this"
@@ -96,7 +97,8 @@ class TestTheTab:
         tab = tab_on(tmp_path, "--path_prefix", prefix)
         module = tab.listing()["loading_mechanism"]["module_path"]
         assert module == f"{prefix}/data/plugin/gpukit/index.js"
-        for name, kind in [("index.js", "javascript"), ("tab.css", "css"), ("plotly.js", "javas")]:
+        kinds = {"tab.css": "css", **dict.fromkeys((*MODULES, "plotly.js"), "javascript")}
+        for name, kind in kinds.items():
             answer = tab.get(f"plugin/gpukit/{name}")
             assert answer.status_code == 200
             assert kind in answer.content_type

@@ -33,6 +33,7 @@ GPU_TAGS = {
         "memory_used_bytes",
         "power_watts",
         "temperature_celsius",
+        "sm_clock_mhz",
         "throttled",
     )
 }
@@ -45,6 +46,7 @@ TAGS = GPU_TAGS | {
     "memory/CPU:0/current_bytes",
     "memory/CPU:0/peak_bytes",
     "host/cpu_percent",
+    "host/process_cpu_percent",
     "host/memory_bytes",
     "gpukit/overhead_us",
 }
@@ -184,7 +186,14 @@ def test_steps_have_the_values_of_the_record(tensorboard, recorded, tag, value_o
 
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize(
-    "name", ["utilization_percent", "memory_used_bytes", "power_watts", "temperature_celsius"]
+    "name",
+    [
+        "utilization_percent",
+        "memory_used_bytes",
+        "power_watts",
+        "temperature_celsius",
+        "sm_clock_mhz",
+    ],
 )
 def test_gpus_have_the_values_of_the_record(tensorboard, recorded, index, name):
     told = [sample[name] for sample in recorded["gpu"] if sample["index"] == index]
@@ -198,7 +207,7 @@ def test_a_throttled_gpu_is_told_from_one_that_is_not(tensorboard):
     assert shown == [{1.0}, {0.0}]
 
 
-@pytest.mark.parametrize("name", ["cpu_percent", "memory_bytes"])
+@pytest.mark.parametrize("name", ["cpu_percent", "process_cpu_percent", "memory_bytes"])
 def test_the_host_has_the_values_of_the_record(tensorboard, recorded, name):
     told = [sample[name] for sample in recorded["host"] if sample[name] is not None]
     assert [value for _, value in tensorboard.points(f"host/{name}")] == pytest.approx(told)

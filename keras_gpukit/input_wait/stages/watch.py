@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
 from typing import Any
 
 from keras_gpukit.errors import give_up
@@ -10,6 +11,7 @@ from keras_gpukit.input_wait.stages.aligning import Names, align
 from keras_gpukit.input_wait.stages.bottleneck import Member, Segment, cut, slowest
 from keras_gpukit.input_wait.stages.completing import complete
 from keras_gpukit.input_wait.stages.measuring import measure
+from keras_gpukit.input_wait.stages.over_time import costs_over_time, in_order
 from keras_gpukit.input_wait.stages.readings import MeasuredNode, read_model
 from keras_gpukit.pipelines.kinds import kind_of, spoken, work_of_kind
 from keras_gpukit.pipelines.stage import Stage, read_stages
@@ -19,10 +21,9 @@ from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 # Readings kept of one pass over the pipeline, and passes kept; more are thinned out.
 MOST_READINGS = 16
 MOST_PASSES = 8
+LATEST_PASSES = 2
 SOURCE = "tf.data's live model"
 OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data shows no model of a shared one"
-# What tf.data puts on top by itself, and does no work of its own.
-SILENT = {"Root"}
 
 
 class PipelineWatch:
@@ -39,7 +40,10 @@ class PipelineWatch:
     """
 
     def __init__(self) -> None:
-        self._passes: list[list[Any]] = []
+        self._began_s = time.monotonic()
+        # When each reading was taken, and what it says.
+        self._passes: list[list[tuple[float, Any]]] = []
+        self._one_at_a_time = threading.Lock()
         self._every = 1
         self._until_next = 0
         self._dataset: Any = None
@@ -51,7 +55,9 @@ class PipelineWatch:
         Args:
             iterator: A `tf.data.Iterator`.
         """
-        self._passes = [*self._passes[1 - MOST_PASSES :], []]
+        if len(self._passes) == MOST_PASSES:
+            del self._passes[1:-1:2]  # the first one and the latest ones stay
+        self._passes.append([])
         self._every, self._until_next = 1, 0
         if self._written is None and self._dataset is None:
             # Keras holds the dataset itself, for as long as it trains on it.
@@ -64,32 +70,45 @@ class PipelineWatch:
             model: What `tf.data.experimental.get_model_proto` returned; not to be changed.
         """
         readings = self._passes[-1]
+        reading = time.monotonic() - self._began_s, model
         if self._until_next and len(readings) > 1:
             # The last one is always the newest: costs are what counters grew by until then.
-            readings[-1] = model
+            readings[-1] = reading
             self._until_next -= 1
             return
-        readings.append(model)
+        readings.append(reading)
         if len(readings) > MOST_READINGS:
             del readings[1:-1:2]
             self._every *= 2
         self._until_next = self._every - 1
 
-    def record(self, wait_s: float | None) -> PipelineRecord:
+    def record(self, wait_s: float | None, *, so_far: bool = False) -> PipelineRecord:
         """Returns what the stages cost; which one is the bottleneck is for the rules to say.
 
-        The first call names the stages, which takes milliseconds.
+        The first call names the stages, which takes milliseconds. Any thread may call.
 
         Args:
             wait_s: How long a step waits for its batch, so that work of the stages which tf.data
                 does not time can be added; None where it is unknown.
+            so_far: Whether the run goes on. Then only the latest passes are looked at, since steps
+                wait for the GIL meanwhile.
         """
+        # Copies, since readings go on meanwhile.
+        passes = [list(each) for each in self._passes[-LATEST_PASSES if so_far else 0 :]]
+        with self._one_at_a_time:
+            return self._record(wait_s, passes)
+
+    def _record(
+        self, wait_s: float | None, passes: list[list[tuple[float, Any]]]
+    ) -> PipelineRecord:
         if self._dataset is not None and self._is_out_of_sight():
             return PipelineRecord(unknown_because=OUT_OF_SIGHT)
-        measured = measure([[read_model(model) for model in each] for each in self._passes])
+        read = [[(when, read_model(model)) for when, model in each] for each in passes]
+        measured = measure([[reading for _, reading in each] for each in read])
         if measured is None:
             return PipelineRecord(unknown_because="the pipeline's model was not read twice")
         output, batches = measured
+        costs = costs_over_time(read, output)
         if wait_s is not None:
             output = complete(output, wait_s) or output
         names = self._names(output)
@@ -97,10 +116,11 @@ class PipelineWatch:
         critical = slowest(segments)
         stages = tuple(
             _stage(member, segment, critical, names)
-            for segment, member in _in_order(output, segments)
-            if member.stage.kind not in SILENT
+            for segment, member in in_order(output, segments)
         )
-        return PipelineRecord(stages, slowest_s=critical.time_s, batches=batches, source=SOURCE)
+        return PipelineRecord(
+            stages, slowest_s=critical.time_s, batches=batches, source=SOURCE, costs=costs
+        )
 
     def _is_out_of_sight(self) -> bool:
         try:
@@ -117,16 +137,6 @@ class PipelineWatch:
             self._written = self._dataset = None
             give_up("Naming the stages of the pipeline", error, "They go by their kinds.")
             return {}
-
-
-def _in_order(output: MeasuredNode, segments: list[Segment]) -> Iterator[tuple[Segment, Member]]:
-    """Returns all stages with their segments, from the one that training asks to the sources."""
-    found = {id(member.stage): (each, member) for each in segments for member in each.members}
-    ahead = [output]
-    while ahead:
-        stage = ahead.pop(0)
-        yield found[id(stage)]
-        ahead = [*stage.nested, *stage.inputs, *ahead]
 
 
 def _stage(member: Member, segment: Segment, critical: Segment, names: Names) -> StageRecord:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from keras_gpukit.records.capture import MissedCapture
@@ -40,13 +41,16 @@ _PARTS: dict[Part, str] = {
 
 
 def captures_chart(
-    captures: Sequence[CaptureReport], missed: Sequence[MissedCapture] = ()
+    captures: Sequence[CaptureReport],
+    missed: Sequence[MissedCapture] = (),
+    stage_names: Mapping[str, str] = MappingProxyType({}),
 ) -> Chart | Unknown:
     """The mean step of each capture by where its time went.
 
     Args:
         captures: What was captured.
         missed: What was to be captured too.
+        stage_names: What the page calls the stages, by the profiles' names.
     """
     if not captures and missed:
         return Unknown(_CAPTURES, f"no capture was started: {missed[0].because}")
@@ -64,7 +68,7 @@ def captures_chart(
         captures_table(captures),
         (
             *((("Captures that were not started", missed_table(missed)),) if missed else ()),
-            *(detail_tables(newest.profile) if newest and newest.profile else ()),
+            *(detail_tables(newest.profile, stage_names) if newest and newest.profile else ()),
         ),
     )
 
@@ -97,7 +101,7 @@ def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
     )
     rows = tuple(
         (
-            name,
+            number,
             units.duration(step.duration_s),
             *(known(step.parts_s.get(part), units.duration) for part in present),
         )
@@ -158,6 +162,13 @@ def _words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> s
     told = ", ".join(f"{name} {units.duration(spent_s)}" for name, spent_s in parts)
     because = f" ({newest.capture.reason})" if newest.capture else ""
     words = f"{count}. In the newest{because} a step went to: {told}."
+    idle_s = profile.parts_s.get("idle")
+    if idle_s and not profile.devices and "host compute" in profile.parts_s:
+        together_s = profile.parts_s["host compute"] + idle_s
+        words += (
+            " Idle is mostly Python code around the operations; TensorBoard's Profile tab counts it"
+            f" as host compute too, {units.duration(together_s)} together."
+        )
     if profile.stall_fraction is not None:
         words += f" {units.percentage(profile.stall_fraction)} of its time was input stall."
     busy = [

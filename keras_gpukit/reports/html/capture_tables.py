@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from keras_gpukit.records.capture import MissedCapture
 from keras_gpukit.records.profile import MemoryProfile, ProfileRecord
@@ -25,8 +25,15 @@ def missed_table(missed: Sequence[MissedCapture]) -> Table:
     return Table(("step", "because", "not started because"), rows)
 
 
-def detail_tables(profile: ProfileRecord) -> Iterator[tuple[str, Table]]:
-    """What took the time of one capture, by heading; only what is known."""
+def detail_tables(
+    profile: ProfileRecord, stage_names: Mapping[str, str]
+) -> Iterator[tuple[str, Table]]:
+    """What took the time of one capture, by heading; only what is known.
+
+    Args:
+        profile: The capture's.
+        stage_names: What the page calls its stages, by the profile's names.
+    """
     if profile.kinds_s:
         yield "Newest capture: computation by kind", _kinds(profile)
     if profile.operations:
@@ -34,7 +41,7 @@ def detail_tables(profile: ProfileRecord) -> Iterator[tuple[str, Table]]:
     if profile.kernels:
         yield "Newest capture: longest kernels", _kernels(profile)
     if profile.stages:
-        yield "Newest capture: stages that training waited for", _stages(profile)
+        yield "Newest capture: stages that training waited for", _stages(profile, stage_names)
 
 
 def holdings_tables(memories: Sequence[MemoryProfile]) -> Iterator[tuple[str, Table]]:
@@ -76,7 +83,7 @@ def _remarks(each: CaptureReport) -> Iterator[str]:
 def _kinds(profile: ProfileRecord) -> Table:
     longest = sorted(profile.kinds_s.items(), key=lambda kind: -kind[1])
     rows = tuple((str(kind), units.duration(spent_s)) for kind, spent_s in longest)
-    return Table(("kind", "per step"), rows)
+    return Table(("kind", "time per step"), rows)
 
 
 def _operations(profile: ProfileRecord) -> Table:
@@ -84,13 +91,13 @@ def _operations(profile: ProfileRecord) -> Table:
         (
             shortened(each.name),
             each.kind,
-            units.duration(each.time_s),
-            f"{each.count:,}",
+            units.duration(each.time_s / max(profile.steps, 1)),
+            units.number(each.count / max(profile.steps, 1)),
             units.percentage(each.share),
         )
         for each in profile.operations[:_MOST_ROWS]
     )
-    return Table(("operation", "kind", "time", "count", "share"), rows)
+    return Table(("operation", "kind", "time per step", "count per step", "share"), rows)
 
 
 _TENSOR_CORES = {True: "yes", False: "no", None: "unknown"}
@@ -101,19 +108,19 @@ def _kernels(profile: ProfileRecord) -> Table:
         (
             shortened(each.name),
             _TENSOR_CORES[each.tensor_core],
-            units.duration(each.time_s),
-            f"{each.count:,}",
+            units.duration(each.time_s / max(profile.steps, 1)),
+            units.number(each.count / max(profile.steps, 1)),
             units.percentage(each.share),
         )
         for each in profile.kernels[:_MOST_ROWS]
     )
-    return Table(("kernel", "Tensor Cores", "time", "count", "share"), rows)
+    return Table(("kernel", "Tensor Cores", "time per step", "count per step", "share"), rows)
 
 
-def _stages(profile: ProfileRecord) -> Table:
+def _stages(profile: ProfileRecord, names: Mapping[str, str]) -> Table:
     rows = tuple(
         (
-            shortened(each.name),
+            shortened(names.get(each.name, each.name)),
             each.kind,
             units.duration(each.blocked_s),
             units.percentage(each.share),
@@ -121,6 +128,4 @@ def _stages(profile: ProfileRecord) -> Table:
         )
         for each in profile.stages[:_MOST_ROWS]
     )
-    return Table(
-        ("stage", "kind", "blocked, per step", "share of the wait", "busy, per step"), rows
-    )
+    return Table(("stage", "kind", "blocked per step", "share of the wait", "busy per step"), rows)

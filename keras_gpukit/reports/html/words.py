@@ -10,22 +10,18 @@ from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import units
-from keras_gpukit.reports.phrases import conclusion, saved
+from keras_gpukit.reports.phrases import (
+    NOTHING_FOUND,
+    conclusion,
+    input_fractions,
+    saved,
+)
 
 STATES: dict[State, str] = {
     "completed": "completed",
     "interrupted": "interrupted",
     "running": "running",
     "unfinished": "end unknown",
-}
-_STATE_NOTES: dict[State, str] = {
-    "completed": "",
-    "interrupted": "An exception or interrupt ended the run; the page shows what was measured "
-    "until then.",
-    "running": "The run is in progress. The distribution of waits, the pipeline's stages and the "
-    "wall time's breakdown appear when it ends.",
-    "unfinished": "How the run ended is unknown. The run wrote no summary: its process was killed, "
-    "or it had no Monitor. The page shows the rest of its record.",
 }
 
 
@@ -57,8 +53,10 @@ def verdict(run: RunReport) -> Verdict:
 
 
 def verdict_line(run: RunReport) -> str:
-    """The verdict in one line."""
+    """The verdict in one line, without how much was judged."""
     told = verdict(run)
+    if told.severity == "good":
+        return NOTHING_FOUND
     return (
         f"{told.severity}: {told.headline}"
         if told.severity in ("critical", "warning")
@@ -71,15 +69,11 @@ def saving(finding: Finding) -> str | None:
     return None if finding.saving is None else f"saves {saved(finding.saving)}"
 
 
-def state_note(run: RunReport) -> str:
-    """A note on a run that is in progress or ended early."""
-    return _STATE_NOTES[run.state]
-
-
 def not_told(run: RunReport, because: str) -> str:
-    """Why something is missing that a run reports at its end."""
-    over = run.state in ("completed", "interrupted")
-    return because if over else "reported when the run ends"
+    """Why something is missing that a run reports at its end, and after its first seconds."""
+    if run.state == "unfinished":
+        return "the run ended before it was recorded"
+    return "it is not known yet" if run.state == "running" else because
 
 
 def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
@@ -93,7 +87,12 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
             figures.append(("examples per second", units.number(throughput.examples_per_s)))
     if record is not None and record.stall_fraction is not None:
         hedge = {"upper bound": "at most ", "sampled": "about "}.get(record.confidence or "", "")
-        figures.append(("input stall", f"{hedge}{units.percentage(record.stall_fraction)}"))
+        fractions = input_fractions(summary)
+        if fractions is None:
+            figures.append(("input stall", f"{hedge}{units.percentage(record.stall_fraction)}"))
+        else:
+            figures.append(("input, of the run", f"{hedge}{units.percentage(sum(fractions))}"))
+            figures.append(("of it until epochs' first batches", units.percentage(fractions[1])))
     figures += [
         (f"GPU {gpu.index} busy", f"{units.number(gpu.utilization_percent)} %")
         for gpu in (summary.utilization.gpus if summary.utilization else ())

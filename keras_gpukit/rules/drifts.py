@@ -1,0 +1,123 @@
+"""Whether a series changes level at once or gradually."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from keras_gpukit.records.shift import ShiftKind
+from keras_gpukit.rules.change_points import PENALTY, SHORTEST, Segment, least_noise, segments
+
+_FEWEST_OF_A_LINE = 3 * SHORTEST
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of level.
+
+    Attributes:
+        kind: "level" or "drift".
+        begin: The first point after it; of a drift, its own first point.
+        end: The point after the last one of the new level, or of the drift.
+        before: The level until then.
+        after: The level from then on; of a drift, where it ends.
+    """
+
+    kind: ShiftKind
+    begin: int
+    end: int
+    before: float
+    after: float
+
+
+def changes(
+    values: tuple[float, ...], least: float, *, are_logarithms: bool = False
+) -> tuple[Change, ...]:
+    """Returns the changes of a series, in order.
+
+    Stairs in one direction are one drift where a line, or one with a level before or after it, fits
+    better than they do.
+
+    Args:
+        values: The series.
+        least: The least change that matters.
+        are_logarithms: Whether a line may also be straight through what they are logarithms of.
+    """
+    found = segments(values, least)
+    penalty = PENALTY * least_noise(values, least) if len(found) > 1 else 0.0
+    return tuple(
+        change
+        for stairs in _stairs(found)
+        for change in _of_stairs(values, stairs, penalty, least, are_logarithms)
+    )
+
+
+def _stairs(found: Sequence[Segment]) -> Iterator[Sequence[Segment]]:
+    """Yields runs of segments whose levels all rise or all fall; neighbours share one segment."""
+    first = 0
+    for place in range(1, len(found)):
+        is_last = place == len(found) - 1
+        rises = found[place].level > found[place - 1].level
+        if is_last or rises != (found[place + 1].level > found[place].level):
+            yield found[first : place + 1]
+            first = place
+
+
+def _of_stairs(
+    values: Sequence[float],
+    stairs: Sequence[Segment],
+    penalty: float,
+    least: float,
+    is_logarithmic: bool,
+) -> Iterator[Change]:
+    cost = penalty * (len(stairs) - 1) + sum(_cost(values, each) for each in stairs)
+    best: Change | None = None
+    # A line instead of all segments, all but the first, or all but the last.
+    for first, last in ((0, 0), (1, 0), (0, 1)):
+        sloping, level = stairs[first : len(stairs) - last], stairs[:first] or stairs[-1:]
+        begin, end = sloping[0].begin, sloping[-1].end
+        if end - begin < _FEWEST_OF_A_LINE:
+            continue
+        beside = penalty + _cost(values, level[0]) if first or last else 0.0
+        for is_exponential in {False, is_logarithmic}:
+            start, finish, line_cost = _line(values[begin:end], is_exponential)
+            total = line_cost + penalty + beside
+            start = level[0].level if first else start
+            finish = level[0].level if last else finish
+            if total < cost and abs(finish - start) >= least:
+                cost, best = total, Change("drift", begin, end, start, finish)
+    if best is not None:
+        yield best
+        return
+    for before, after in itertools.pairwise(stairs):
+        yield Change("level", after.begin, after.end, before.level, after.level)
+
+
+def _cost(values: Sequence[float], segment: Segment) -> float:
+    return sum(abs(value - segment.level) for value in values[segment.begin : segment.end])
+
+
+def _line(values: Sequence[float], through_exponentials: bool) -> tuple[float, float, float]:
+    """The ends of a straight line through most points (Theil and Sen's), and its cost.
+
+    Args:
+        values: The points.
+        through_exponentials: Whether the line is straight through their exponentials.
+    """
+    points = [math.exp(value) for value in values] if through_exponentials else values
+    slope = statistics.median(
+        (later - one) / (place - start)
+        for start, one in enumerate(points)
+        for place, later in enumerate(points[start + 1 :], start + 1)
+    )
+    origin = statistics.median(point - slope * place for place, point in enumerate(points))
+    line = [origin + slope * place for place in range(len(points))]
+    if through_exponentials:
+        if min(line) <= 0:
+            return values[0], values[0], math.inf
+        line = [math.log(point) for point in line]
+    cost = sum(abs(value - point) for value, point in zip(values, line, strict=True))
+    return line[0], line[-1], cost

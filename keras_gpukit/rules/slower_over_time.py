@@ -1,0 +1,155 @@
+"""Whether steps take longer later in a run than before."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from keras_gpukit.records.finding import Figure, Saving, Severity
+from keras_gpukit.records.names import STEP_TIME
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.shift import Series, Shift
+from keras_gpukit.rules.change_points import FEWEST
+from keras_gpukit.rules.rule import Outcome, Rule, percent
+from keras_gpukit.rules.savings import of_run, severity
+from keras_gpukit.rules.shift_causes import Cause, cause_of
+from keras_gpukit.rules.shifts import series_of, shifts_in
+
+LEAST_SHARE = 0.05
+WARM_UP_S = 10.0
+WARM_UP_SHARE = 0.2
+# A level that comes so near to an earlier one is that one again.
+_SAME = 1.1
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """A change to slower steps.
+
+    Attributes:
+        shift: The change.
+        begin_s: Where the level before it began, in seconds since the run did.
+        back: The change by which steps were as fast again; None where none was.
+        lost_s: By how much steps took longer than the median before, in all.
+        low_s: The same by the slower ones before, those at the third quartile.
+        high_s: The same by the faster ones, at the first.
+    """
+
+    shift: Shift
+    begin_s: float
+    back: Shift | None
+    lost_s: float
+    low_s: float
+    high_s: float
+
+
+class SlowerOverTime(Rule):
+    """Steps that take 1.25 times as long from some step on, or come to do so gradually.
+
+    Optimal partitioning separates changes of level from noise, see `change_points`. The ratio is
+    our choice; so is the least share of the steps' time, 5 %, that must have been lost by it.
+
+    What comes in the first ten seconds, or in a shorter run in the first fifth, is warm-up: steps
+    are quick while they use up what buffers held when training began. Ten seconds are our choice.
+    Steps that become faster, as where a cache is filled, are no fault.
+    """
+
+    code = "slower-over-time"
+    title = "Steps became slower as the run went on"
+    requires = f"step times over time, in at least {FEWEST} points of about a second"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Looks for the change to slower steps that cost the most."""
+        series = series_of(summary, STEP_TIME)
+        if series is None or len(series.mean) < FEWEST:
+            return self.abstain()
+        found = slowdowns(summary, series)
+        if not found:
+            return None
+        worst = max(found, key=lambda each: each.lost_s)
+        share = worst.lost_s / _steps_s(series)
+        if share < LEAST_SHARE:
+            return None
+        shift, cause = worst.shift, cause_of(summary, worst.shift, worst.begin_s)
+        saving = of_run(summary, worst.low_s, worst.high_s, basis=cause.basis)
+        return self.find(
+            _severity(saving, summary),
+            Figure("step time before", shift.before, "ms"),
+            Figure("after", shift.after, "ms"),
+            *cause.evidence,
+            percent("of the steps' time lost", share),
+            advice=cause.advice,
+            saving=saving,
+            title=_title(worst, cause),
+        )
+
+
+def slowdowns(summary: RunSummary, series: Series) -> tuple[Slowdown, ...]:
+    """Returns the changes to slower steps after the warm-up, in order.
+
+    Args:
+        summary: The run.
+        series: Its step times.
+    """
+    shifts = shifts_in(summary, STEP_TIME)
+    warm_up_s = min(WARM_UP_S, WARM_UP_SHARE * series.elapsed_s[-1])
+    found = []
+    begin_s = 0.0
+    for place, shift in enumerate(shifts):
+        drifts_from_start = shift.kind == "drift" and shift.elapsed_s == 0.0
+        if shift.after > shift.before and (shift.elapsed_s >= warm_up_s or drifts_from_start):
+            later = (each for each in shifts[place + 1 :] if each.after < _SAME * shift.before)
+            found.append(_slowdown(series, shift, next(later, None), begin_s))
+        begin_s = shift.elapsed_s
+    return tuple(found)
+
+
+def _slowdown(series: Series, shift: Shift, back: Shift | None, begin_s: float) -> Slowdown:
+    end_s = back.elapsed_s if back else series.elapsed_s[-1]
+    points = list(zip(series.elapsed_s, series.mean, series.weight, strict=True))
+    before = [mean for until_s, mean, _ in points if begin_s < until_s <= shift.elapsed_s]
+    quartiles = statistics.quantiles(before, n=4) if len(before) > 1 else [shift.before] * 3
+
+    def lost_s(level: float) -> float:
+        slow = (each for each in points if shift.elapsed_s < each[0] <= end_s)
+        return sum((mean - level) * steps for _, mean, steps in slow) / 1e3
+
+    # Of a drift nothing came before, or what came before is where it starts.
+    first, third = (
+        (shift.before, shift.before) if shift.kind == "drift" else (quartiles[0], quartiles[2])
+    )
+    return Slowdown(shift, begin_s, back, lost_s(shift.before), lost_s(third), lost_s(first))
+
+
+def _severity(saving: Saving | None, summary: RunSummary) -> Severity:
+    """A slowdown that lasts costs more in a longer run, so it is no remark."""
+    return "critical" if saving and severity(saving, summary) == "critical" else "warning"
+
+
+def _steps_s(series: Series) -> float:
+    return sum(mean * steps for mean, steps in zip(series.mean, series.weight, strict=True)) / 1e3
+
+
+def _title(slowdown: Slowdown, cause: Cause) -> str:
+    shift, back = slowdown.shift, slowdown.back
+    times = f"{shift.after / shift.before:.3g}× slower"
+    when = f", when {cause.words}" if cause.words else ""
+    if shift.kind == "drift":
+        begin = "the start" if shift.elapsed_s == 0 else _moment(shift.step, shift.elapsed_s)
+        return f"Steps became {times} from {begin} to {_moment(shift.end_step, shift.end_s)}{when}"
+    since = f"step {shift.step:,}, {_spoken(shift.elapsed_s)} in"
+    if back is not None:
+        return f"Steps were {times} from {since}, until step {back.step - 1:,}{when}"
+    return f"Steps are {times} from {since}{when}"
+
+
+def _moment(step: int, elapsed_s: float) -> str:
+    return f"step {step:,} ({_spoken(elapsed_s)} in)"
+
+
+def _spoken(elapsed_s: float) -> str:
+    """A time since the run began, to two digits."""
+    for size_s, unit in ((3600.0, "h"), (60.0, "min")):
+        if elapsed_s >= size_s:
+            return f"{elapsed_s / size_s:.2g} {unit}"
+    return f"{elapsed_s:.2g} s"

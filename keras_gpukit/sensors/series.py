@@ -1,0 +1,89 @@
+"""Figures over time in a fixed number of points, however long the run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from keras_gpukit.records.shift import Series
+
+MOST_POINTS = 128
+"""Even. Twice the half of it that are left when neighbours become one."""
+_DIGITS = 6
+
+
+class SeriesCollector:
+    """Takes readings of figures in; when one has too many points, its neighbours become one.
+
+    The readings of one figure come from one thread; those of others may come from another one.
+    """
+
+    def __init__(self) -> None:
+        self._figures: dict[str, _Figure] = {}
+
+    def add(self, tag: str, step: int, elapsed_s: float, value: float, weight: float = 1.0) -> None:
+        """Takes one reading in; the same one again, from another callback, only once.
+
+        Args:
+            tag: The figure's.
+            step: Global step.
+            elapsed_s: Time since the run began.
+            value: What was read.
+            weight: Of this reading in a point's mean.
+        """
+        figure = self._figures.get(tag)
+        if figure is None:
+            figure = self._figures[tag] = _Figure()
+        figure.add(_Point(step, elapsed_s, value * weight, weight))
+
+    def record(self) -> tuple[Series, ...]:
+        """Returns the series so far, by tag."""
+        return tuple(figure.series(tag) for tag, figure in sorted(self._figures.copy().items()))
+
+
+class _Point(NamedTuple):
+    step: int
+    elapsed_s: float
+    total: float
+    weight: float
+
+    def joined(self, later: _Point) -> _Point:
+        return _Point(
+            later.step, later.elapsed_s, self.total + later.total, self.weight + later.weight
+        )
+
+
+class _Figure:
+    """The points of one figure."""
+
+    def __init__(self) -> None:
+        self._points: list[_Point] = []
+        self._readings = 0
+        self._per_point = 1
+        self._latest: _Point | None = None
+
+    def add(self, reading: _Point) -> None:
+        """Adds a reading to the last point, or makes the next one of it."""
+        if reading == self._latest:
+            return
+        self._latest = reading
+        points = self._points
+        if self._readings % self._per_point:
+            points[-1] = points[-1].joined(reading)
+        else:
+            if len(points) == MOST_POINTS:
+                pairs = zip(points[::2], points[1::2], strict=True)
+                self._points = points = [one.joined(other) for one, other in pairs]
+                self._per_point *= 2
+            points.append(reading)
+        self._readings += 1
+
+    def series(self, tag: str) -> Series:
+        """Returns the points in order."""
+        points = tuple(self._points)
+        return Series(
+            tag=tag,
+            step=tuple(point.step for point in points),
+            elapsed_s=tuple(round(point.elapsed_s, 3) for point in points),
+            mean=tuple(float(f"{point.total / point.weight:.{_DIGITS}g}") for point in points),
+            weight=tuple(float(f"{point.weight:.{_DIGITS}g}") for point in points),
+        )

@@ -1,0 +1,75 @@
+"""Memory that grows until the end is found; what levels off is not."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.series import changing_run
+
+from keras_gpukit.records.machine import (
+    DeviceMemory,
+    HostUtilization,
+    MemoryRecord,
+    UtilizationRecord,
+)
+from keras_gpukit.rules import judge
+
+GIB = 2**30
+HOST, GPU = "host/memory_bytes", "memory/GPU:0/current_bytes"
+GROWS = [2 * GIB + 0.05 * GIB * point for point in range(60)]
+
+
+def run(figures, left_gib=50):
+    host = HostUtilization(memory_available_min_bytes=left_gib * GIB)
+    device = DeviceMemory("GPU:0", 5 * GIB, 5 * GIB, 8 * GIB)
+    return changing_run(
+        figures,
+        utilization=UtilizationRecord(60, 1.0, host=host),
+        memory=MemoryRecord((device,)),
+    )
+
+
+def finding(summary):
+    (found,) = (each for each in judge(summary).findings if each.code == "memory-grows")
+    return found
+
+
+def test_a_leak_of_the_process_is_named_with_its_rate():
+    found = finding(run({HOST: GROWS}))
+    assert (found.severity, found.title) == (
+        "info",
+        "Memory of this process grows as the run goes on",
+    )
+    figures = {figure.name: figure.value / GIB for figure in found.evidence}
+    assert figures["per 1,000 steps"] == pytest.approx(5.0, rel=0.05)  # ten steps a point
+    assert figures["in the end"] == pytest.approx(GROWS[-1] / GIB, rel=0.05)
+    assert figures["left"] == 50
+
+
+def test_it_is_a_warning_where_a_run_as_long_again_would_run_out():
+    assert finding(run({HOST: GROWS}, left_gib=2)).severity == "warning"
+
+
+def test_of_several_the_one_with_the_least_left_is_named():
+    found = finding(run({HOST: GROWS, GPU: GROWS}))
+    assert found.title == "Memory of GPU:0 grows as the run goes on"
+    assert found.severity == "info"
+
+
+LEVELS_OFF = {
+    "steady": [2.0 * GIB] * 60,
+    "a cache that was filled": [*GROWS[:30], *[GROWS[30]] * 30],
+    "a jump": [2.0 * GIB] * 20 + [4.0 * GIB] * 40,
+    "a little": [2 * GIB + 0.002 * GIB * point for point in range(60)],
+    "falls": GROWS[::-1],
+    "small": [value / 100 for value in GROWS],
+}
+
+
+@pytest.mark.parametrize("levels", LEVELS_OFF.values(), ids=LEVELS_OFF)
+def test_what_does_not_go_on_growing_is_none(levels):
+    assert "memory-grows" in judge(run({HOST: levels})).passed
+
+
+def test_without_readings_it_abstains():
+    assert "10 readings" in judge(run({HOST: GROWS[:9]})).not_applicable["memory-grows"]
+    assert "memory-grows" in judge(changing_run({})).not_applicable

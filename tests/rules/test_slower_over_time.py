@@ -1,0 +1,222 @@
+"""Slower steps: headlined with when, how much and why; nothing said of healthy runs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from helpers.series import changing_run, ones_series, series_of_points
+
+from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
+from keras_gpukit.records.pipeline import (
+    PipelineCosts,
+    PipelineRecord,
+    PythonSourceRecord,
+    StageRecord,
+)
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.rules import judge
+from keras_gpukit.rules.savings import of_input
+
+QUICK, SLOW = [39.0] * 36, [250.0] * 28
+WALL_S = sum(QUICK + SLOW) * 10 / 1e3
+READ = StageRecord("read_record", "map", "reading", "train.py:12")
+DECODE = StageRecord("decode", "map", "decoding", "train.py:20")
+ADDED_MS = 211.0
+
+
+def slower(summary):
+    (finding,) = (each for each in judge(summary).findings if each.code == "slower-over-time")
+    return finding
+
+
+def run(figures=None, **parts):
+    """Steps that go from 39 to 250 ms in the 37th of 64 points, 72 s in."""
+    throughput = ThroughputRecord("fit", 640, 640, WALL_S / 640, None, WALL_S)
+    return changing_run(
+        {"step/time_ms": QUICK + SLOW, **(figures or {})}, **{"throughput": throughput, **parts}
+    )
+
+
+def waits(before, after):
+    return {"input/wait_ms": [before] * 36 + [after] * 28}
+
+
+def costs(begin_s, end_s, *per_batch_ms):
+    return PipelineCosts(begin_s, end_s, tuple(each / 1e3 for each in per_batch_ms))
+
+
+def fed_by(*parts, **record):
+    pipeline = PipelineRecord((DECODE, READ), DECODE, costs=parts)
+    return InputRecord("fit", confidence="exact", pipeline=pipeline, **record)
+
+
+def figures_of(finding):
+    return {figure.name: figure.value for figure in finding.evidence}
+
+
+def test_a_slow_stage_is_named_with_when_and_how_much():
+    told = fed_by(costs(0, 60, 20, 3), costs(60, 80, 25, 40), costs(80, 128, 21, 214))
+    finding = slower(run(waits(1.0, 1.0 + ADDED_MS), input=told))
+    assert finding.title == (
+        "Steps are 6.41× slower from step 361, 1.2 min in, when read_record slowed down "
+        "(train.py:12)"
+    )
+    assert finding.severity == "critical"
+    assert figures_of(finding)["read_record per batch before"] == pytest.approx(3.0)
+    assert any("read_record" in line for line in finding.advice)
+    lost_s = 28 * 10 * ADDED_MS / 1e3
+    assert finding.saving.low_s == pytest.approx(lost_s) == finding.saving.high_s
+    assert finding.saving.of_s == WALL_S
+
+
+def test_a_stage_that_was_read_only_across_the_change_is_still_named():
+    told = fed_by(costs(0, 140, 20, 3), costs(60, 120, 21, 214))
+    assert "read_record slowed down" in slower(run(waits(1.0, 212.0), input=told)).title
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (fed_by(costs(0, 60, 20, 3), costs(80, 128, 60, 43)), "the input pipeline slowed down"),
+        (fed_by(), "the input pipeline slowed down"),
+        (InputRecord("fit", confidence="exact"), "the input pipeline slowed down"),
+        (
+            InputRecord("fit", confidence="exact", python=PythonSourceRecord("Photos.__getitem__")),
+            "Photos.__getitem__ slowed down",
+        ),
+    ],
+    ids=["all stages", "no costs", "no pipeline", "Python"],
+)
+def test_without_a_slow_stage_the_input_is_named(record, words):
+    assert slower(run(waits(1.0, 212.0), input=record)).title.endswith(f", when {words}")
+
+
+def test_a_slowdown_of_the_input_comes_before_the_wait_that_came_with_it():
+    total_s = 28 * 10 * ADDED_MS / 1e3
+    told = fed_by(measured_steps=640, wait_s=total_s / 640, stall_fraction=total_s / WALL_S)
+    summary = run(waits(0.0, ADDED_MS), input=told)
+    assert of_input(summary).low_s >= slower(summary).saving.low_s
+    codes = [finding.code for finding in judge(summary).findings]
+    assert codes[:2] == ["slower-over-time", "input-bound"]
+
+
+def test_a_wait_from_the_start_comes_before_a_small_slowdown():
+    levels = [200.0] * 44 + [260.0] * 20
+    told = fed_by(measured_steps=640, wait_s=0.19, stall_fraction=0.87)
+    summary = run(
+        {"step/time_ms": levels, "input/wait_ms": [180.0] * 44 + [240.0] * 20}, input=told
+    )
+    codes = [finding.code for finding in judge(summary).findings]
+    assert codes[:2] == ["input-bound", "slower-over-time"]
+
+
+MACHINE = [
+    ({"gpu/1/sm_clock_mhz": [1980.0] * 36 + [1005.0] * 28}, "the clock of GPU:1 fell"),
+    (
+        {
+            "host/cpu_percent": [30.0] * 36 + [99.0] * 28,
+            "host/process_cpu_percent": [25.0] * 64,
+        },
+        "other processes began to use the CPU",
+    ),
+    ({}, "the steps' own work slowed down"),
+    # This process itself uses the cores.
+    (
+        {
+            "host/cpu_percent": [30.0] * 36 + [99.0] * 28,
+            "host/process_cpu_percent": [25.0] * 36 + [90.0] * 28,
+        },
+        "the steps' own work slowed down",
+    ),
+    ({"gpu/1/sm_clock_mhz": [1005.0] * 36 + [1980.0] * 28}, "the steps' own work slowed down"),
+]
+
+
+@pytest.mark.parametrize(("figures", "words"), MACHINE)
+def test_what_the_machine_shows_at_the_same_time_is_named(figures, words):
+    finding = slower(run({**waits(1.0, 1.2), **figures}, input=fed_by()))
+    assert finding.title.endswith(f", when {words}")
+    assert finding.advice
+
+
+@pytest.mark.parametrize("confidence", [None, "upper bound"])
+def test_where_the_wait_is_unknown_no_cause_is_made_up(confidence):
+    known = InputRecord("fit", confidence=confidence) if confidence else None
+    finding = slower(run(waits(1.0, 212.0) if confidence else {}, input=known))
+    assert finding.title == "Steps are 6.41× slower from step 361, 1.2 min in"
+
+
+def test_the_profile_after_the_change_is_named():
+    def capture(step, path="gpukit/plugins/profile/a/host.xplane.pb"):
+        reason = "steps took 250 ms, usually 39 ms"
+        return CaptureRecord("a", "step time", reason, step, 10, 1.0, 1.0, 0.1, path)
+
+    captures = ProfilerRecord((capture(20), capture(400, path=None), capture(410), capture(500)))
+    advice = slower(run(captures=captures)).advice[0]
+    assert "step 410 (steps took 250 ms, usually 39 ms)" in advice
+    assert "step 20" in advice
+
+
+def test_steps_that_are_fast_again_have_an_end():
+    levels = [40.0] * 20 + [120.0] * 20 + [41.0] * 24
+    finding = slower(run({"step/time_ms": levels}))
+    assert finding.title.startswith("Steps were 3× slower from step 201, 40 s in, until step 400")
+    assert finding.saving.low_s == pytest.approx(20 * 10 * 0.08)
+
+
+def test_a_drift_has_a_begin_and_an_end():
+    levels = [40.0 * math.exp(math.log(3) * point / 63) for point in range(64)]
+    rising = {"step/time_ms": levels, "input/wait_ms": [level - 39.0 for level in levels]}
+    finding = slower(run(rising, input=fed_by()))
+    assert finding.title == (
+        "Steps became 3× slower from the start to step 640 (2.1 min in), when the input pipeline "
+        "slowed down"
+    )
+    before, after = finding.evidence[2:4]
+    assert before.value < 10
+    assert after.value > 60
+
+
+def test_a_drift_after_a_level_is_compared_with_that():
+    levels = [40.0] * 30 + [40.0 + 3 * point for point in range(34)]
+    rising = {"step/time_ms": levels, "input/wait_ms": [level - 39.0 for level in levels]}
+    finding = slower(run(rising, input=fed_by()))
+    assert finding.title.startswith("Steps became 3.4")
+    assert " from step 3" in finding.title
+    assert finding.evidence[2].value == pytest.approx(1.0, abs=2.0)
+
+
+HEALTHY = {
+    "steady": [40.0] * 64,
+    "faster, as when a cache is filled": [200.0] * 20 + [40.0] * 44,
+    "warm-up: buffers that are used up": [20.0] * 4 + [40.0] * 60,
+    "a short slowdown": [40.0] * 30 + [60.0] * 3 + [40.0] * 31,
+    "one hiccup": [40.0] * 30 + [4000.0] + [40.0] * 33,
+}
+
+
+@pytest.mark.parametrize("levels", HEALTHY.values(), ids=HEALTHY)
+def test_healthy_runs_have_none(levels):
+    assert "slower-over-time" in judge(run({"step/time_ms": levels})).passed
+
+
+def test_a_short_run_warms_up_in_its_first_fifth():
+    def judged(*levels):
+        series = series_of_points("step/time_ms", levels, point_s=0.5)
+        return judge(ones_series(series, throughput=ThroughputRecord("fit", 1, 1, 0.1, None, 16.0)))
+
+    assert "slower-over-time" in judged(*[20.0] * 5, *[40.0] * 27).passed
+    assert judged(*[20.0] * 10, *[40.0] * 22).findings[0].code == "slower-over-time"
+
+
+def test_noise_is_no_slowdown():
+    found = 0
+    for seed in range(300):
+        random = np.random.default_rng(seed)
+        points, scale = int(random.integers(10, 129)), (0.05, 0.15, 0.3)[seed % 3]
+        kinds = (random.normal(0, 1, points), random.standard_t(2, points), random.random(points))
+        times = 40 * np.exp(scale * kinds[seed // 3 % 3])
+        found += "slower-over-time" not in judge(run({"step/time_ms": times.tolist()})).passed
+    assert found <= 3, f"{found} of 300 series of noise"
