@@ -60,7 +60,7 @@ def test_a_slow_stage_is_named_with_when_and_how_much():
     told = fed_by(costs(0, 60, 20, 3), costs(60, 80, 25, 40), costs(80, 128, 21, 214))
     finding = slower(run(waits(1.0, 1.0 + ADDED_MS), input=told))
     assert finding.title == (
-        "Steps are 6.41× slower from step 361, 1.2 min in, when read_record slowed down "
+        "Steps are 6.4× slower from step 361, 1.2 min in, when read_record slowed down "
         "(train.py:12)"
     )
     assert finding.severity == "critical"
@@ -145,7 +145,7 @@ def test_what_the_machine_shows_at_the_same_time_is_named(figures, words):
 def test_where_the_wait_is_unknown_no_cause_is_made_up(confidence):
     known = InputRecord("fit", confidence=confidence) if confidence else None
     finding = slower(run(waits(1.0, 212.0) if confidence else {}, input=known))
-    assert finding.title == "Steps are 6.41× slower from step 361, 1.2 min in"
+    assert finding.title == "Steps are 6.4× slower from step 361, 1.2 min in"
 
 
 def test_the_profile_after_the_change_is_named():
@@ -166,6 +166,21 @@ def test_steps_that_are_fast_again_have_an_end():
     assert finding.saving.low_s == pytest.approx(20 * 10 * 0.08)
 
 
+@pytest.mark.parametrize(
+    ("point_s", "after", "words"),
+    [
+        (0.5, 60.0, "1.5× slower from step 361, 18 s in"),
+        (0.1, 4000.0, "103× slower from step 361, 3.6 s in"),
+        (400.0, 78.0, "2× slower from step 361, 4 h in"),
+        (40_000.0, 78.0, "2× slower from step 361, 400 h in"),
+    ],
+)
+def test_figures_of_all_sizes_can_be_read(point_s, after, words):
+    levels = {"step/time_ms": [39.0] * 36 + [after] * 28}
+    throughput = ThroughputRecord("fit", 640, 640, 0.1, None, 1e9)
+    assert words in slower(changing_run(levels, point_s=point_s, throughput=throughput)).title
+
+
 def test_a_drift_has_a_begin_and_an_end():
     levels = [40.0 * math.exp(math.log(3) * point / 63) for point in range(64)]
     rising = {"step/time_ms": levels, "input/wait_ms": [level - 39.0 for level in levels]}
@@ -183,7 +198,7 @@ def test_a_drift_after_a_level_is_compared_with_that():
     levels = [40.0] * 30 + [40.0 + 3 * point for point in range(34)]
     rising = {"step/time_ms": levels, "input/wait_ms": [level - 39.0 for level in levels]}
     finding = slower(run(rising, input=fed_by()))
-    assert finding.title.startswith("Steps became 3.4")
+    assert finding.title.startswith("Steps became 3.")
     assert " from step 3" in finding.title
     assert finding.evidence[2].value == pytest.approx(1.0, abs=2.0)
 
