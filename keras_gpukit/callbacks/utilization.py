@@ -17,6 +17,7 @@ from keras_gpukit.records.names import (
 )
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.host import HostSensor, summarize_host
+from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.nvml import NVMLSensor
 from keras_gpukit.sensors.statistics import Gauges, GPUStatistics
 from keras_gpukit.watching.session import SAMPLE_EVERY_S, Session
@@ -47,6 +48,7 @@ class Utilization(WatchingCallback[UtilizationRecord]):
             return
         self._summary = None
         self._host_gauges = Gauges()
+        self._neighbours = NeighbourSensor()
         host = HostSensor()
         self._nvml: NVMLSensor | None = None
         self._gpus: dict[int, GPUStatistics] = {}
@@ -63,6 +65,8 @@ class Utilization(WatchingCallback[UtilizationRecord]):
             # The run was over before the first tick.
             session.read_now("the host")
             session.read_now("GPUs through NVML")
+        with Guard("Looking at other processes", "They are not named."):
+            self._neighbours.end()
         if self._nvml is not None:
             self._nvml.close()
             self._nvml = None  # a callback that watched can be copied
@@ -70,7 +74,7 @@ class Utilization(WatchingCallback[UtilizationRecord]):
             samples=self._host_gauges.readings,
             interval_s=SAMPLE_EVERY_S,
             gpus=tuple(gpu.summarize() for gpu in self._gpus.values()),
-            host=summarize_host(self._host_gauges),
+            host=summarize_host(self._host_gauges, self._neighbours),
             gpus_unknown_because=self._gpus_unknown_because,
         )
 
@@ -91,6 +95,7 @@ class Utilization(WatchingCallback[UtilizationRecord]):
         }
         session.values(session.step, tags)
         session.record("host", sample, session.step)
+        self._neighbours.note(sample)
 
     def _sample_gpus(self, session: Session, nvml: NVMLSensor) -> None:
         for sample in nvml.read():

@@ -15,7 +15,9 @@ from keras_gpukit.experiments.sources import endless
 from keras_gpukit.measuring.inside_fit import within_fit
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.records.diagnosis import Diagnosis
+from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports.diagnosis import print_diagnosis
+from keras_gpukit.rules.savings import of_rates
 
 
 def diagnose(
@@ -24,14 +26,16 @@ def diagnose(
     *,
     batch_size: int | None = None,
     seconds: float = 20.0,
+    summary: RunSummary | None = None,
     verbose: Literal["auto"] | bool = "auto",
 ) -> Diagnosis:
     """Measures the rates of the input, of the model, and of both together.
 
     In several rounds it iterates the pipeline without the model, trains as `fit` does, and trains
-    on a few batches in memory. The ratio of the last two rates is the largest gain that a better
-    pipeline can bring. The model is restored bit for bit, also when this ends early: weights,
-    optimizer, metrics, random numbers, and what was not built or compiled yet. No callback runs.
+    on a few batches in memory. The ratio of the last two rates is the most by which a better
+    pipeline can make the steps faster. The model is restored bit for bit, also when this ends
+    early: weights, optimizer, metrics, random numbers, and what was not built or compiled yet. No
+    callback runs.
 
     The dataset is only iterated: from its start, and again if it ends. A dataset that reshuffles on
     each iteration has advanced by one iteration.
@@ -43,6 +47,8 @@ def diagnose(
         batch_size: Examples in a batch of arrays; 32 by default.
         seconds: How long to measure. Tracing the train step and making the first batch take
             additional time, and so do slow steps, of which at least three rounds are measured.
+        summary: Of a run of this model on this dataset: `Monitor.summary`. The result then also
+            says what that whole run would save, with its epoch starts, validation and callbacks.
         verbose: Whether to show progress and print the result; "auto" is True.
 
     Returns:
@@ -56,16 +62,20 @@ def diagnose(
     Example:
         ```python
         diagnosis = gpukit.diagnose(model, dataset)
-        diagnosis.ceiling_gain  # 1.4: up to 1.4× faster with a better pipeline
+        diagnosis.ceiling_gain  # 1.4: steps are up to 1.4× faster with a better pipeline
         ```
     """
-    _check(model, seconds, verbose)
+    _check(model, seconds, summary, verbose)
     began = time.perf_counter()
     with untouched(model), _progress(bool(verbose)) as tell:
         turns = Turns(model, endless(dataset, batch_size), seconds, tell)
         within_fit(model, turns.source, turns.take)
+    concluded = conclude(turns.rounds)
     diagnosis = replace(
-        conclude(turns.rounds),
+        concluded,
+        saving=of_rates(summary, concluded.ceiling_interval)
+        if summary is not None and concluded.ceiling_gain is not None
+        else None,
         examples_per_batch=turns.examples_per_batch,
         spent_s=time.perf_counter() - began,
     )
@@ -74,7 +84,7 @@ def diagnose(
     return diagnosis
 
 
-def _check(model: Any, seconds: float, verbose: Any) -> None:
+def _check(model: Any, seconds: float, summary: Any, verbose: Any) -> None:
     import keras
 
     if keras.backend.backend() != "tensorflow":
@@ -93,6 +103,10 @@ def _check(model: Any, seconds: float, verbose: Any) -> None:
         raise TypeError(f"seconds must be a number. Received: seconds={seconds!r}")
     if not 0 < seconds < math.inf:
         raise ValueError(f"seconds must be above 0 and finite. Received: seconds={seconds!r}")
+    if summary is not None and not isinstance(summary, RunSummary):
+        raise TypeError(
+            f"summary must be a RunSummary, such as Monitor.summary. Received: summary={summary!r}"
+        )
     if verbose not in ("auto", True, False):
         raise ValueError(f'verbose must be "auto", True or False. Received: verbose={verbose!r}')
 

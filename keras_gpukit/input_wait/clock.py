@@ -89,6 +89,7 @@ class StepClock:
         self._now = now
         self._given_up = False
         self._raised = False
+        self._traces = False
 
     @property
     def calls(self) -> int:
@@ -163,6 +164,10 @@ class StepClock:
 
         return timed
 
+    def note_made_again(self) -> None:
+        """The step function was made again: the next call traces and compiles it."""
+        self._traces = True
+
     def wrap_batches(self, step_function: StepFunction, meter: RequestMeter) -> StepFunction:
         """The same for a step function that is given batches fetched beforehand."""
         fetched: list[Any] = []
@@ -233,6 +238,10 @@ class StepClock:
                 self._guarded(self._on_error, error)
             raise
         exit_s = self._now()
+        self.windows.has_traced = is_first_of_run or self._traces
+        if self._wall is not None and self._traces and not is_first_of_run:
+            self._wall.add_tracing(exit_s - entry_s)
+        self._traces = False
         if self._wall is not None and is_first_of_run:
             self._wall.turn("steps", exit_s)
             self._wall.add_inside(entry_s - exit_s)  # it will be counted with the others

@@ -86,6 +86,8 @@ class StepWindows:
         # anything was fetched.
         self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
         self._is_new = self._is_short = True
+        self.has_traced = True
+        """Whether the first call over the current pipeline traced, so that its wait is unknown."""
         # The current window.
         self._started_s: float | None = None
         self._taken: list[Any] = []
@@ -157,13 +159,13 @@ class StepWindows:
     def _start(self, first: Stretch) -> None:
         self._first_calls.note(*self._calls.times_s[-2:])
         start = None if self.meter is None else self.meter.start(first)
-        self._add_start(start or self._first_calls.start, is_first_of_run=self._calls.count == 2)
+        self._add_start(start or self._first_calls.start)
         if self._examples is not None:
             self._examples.start()
 
-    def _add_start(self, start: PipelineStart | None, *, is_first_of_run: bool) -> None:
+    def _add_start(self, start: PipelineStart | None) -> None:
         self.totals.distribution.gap()
-        if start is not None and self._is_new and not is_first_of_run:
+        if start is not None and self._is_new and not self.has_traced:
             self.totals.starts.add(start)
             if self._wall is not None:
                 self._wall.add_epoch_wait(start.wait_s)
@@ -208,7 +210,7 @@ class StepWindows:
             self.had_short_epoch |= self._raised
             return
         if calls.count == 1:  # the second call would have done this
-            self._add_start(calls.start, is_first_of_run=self._calls.count == 1)
+            self._add_start(calls.start)
         # The first call belongs to the pipeline's start.
         apart = int(self._is_new)
         if calls.count == apart:

@@ -29,6 +29,10 @@ class WallTime:
         self._ended_s: float | None = None
         self._spent_s: dict[Part, float] = {}
         self._inside_s = 0.0
+        self._tracing_s = 0.0
+        self._tracings = 0
+        self.by_callback: Callable[[float, float], dict[str, float]] = lambda wall_s, between_s: {}
+        """Gives the seconds of each callback's class, of the call's and those between steps."""
         self.batch_ended_s = 0.0
         """When Keras told of the last batch's end; set before `end_steps`."""
 
@@ -67,6 +71,14 @@ class WallTime:
         """Counts time of the part "steps" that was inside the step function."""
         self._inside_s += seconds
 
+    def add_tracing(self, seconds: float) -> None:
+        """Counts an epoch's first step, inside the step function, as one that traced.
+
+        How long it waited for its batch meanwhile is not known.
+        """
+        self._tracing_s += seconds
+        self._tracings += 1
+
     def add_epoch_wait(self, seconds: float) -> None:
         """Counts time inside the step function as part of an epoch's start."""
         self._inside_s -= seconds
@@ -88,7 +100,9 @@ class WallTime:
         """
         spent = self._spent_s
         between_s = max(spent.get("steps", 0.0) - self._inside_s, 0.0)
-        wait_s = None if wait_s is None else min(wait_s, self._inside_s)
+        tracing_s = min(max(self._tracing_s, 0.0), self._inside_s)
+        steps_s = self._inside_s - tracing_s
+        wait_s = None if wait_s is None else min(wait_s, steps_s)
         parts = {
             "callbacks_s": spent.get("callbacks", 0.0) + between_s,
             "epoch_start_s": spent.get("epoch start", 0.0),
@@ -98,8 +112,11 @@ class WallTime:
         return TimeBreakdown(
             wall_s=self.total_s,
             input_s=wait_s,
-            compute_s=None if wait_s is None else self._inside_s - wait_s,
+            compute_s=None if wait_s is None else steps_s - wait_s,
             other_s=max(self.total_s - self._inside_s - sum(parts.values()), 0.0),
+            tracing_s=tracing_s,
+            tracings=self._tracings,
+            by_callback=self.by_callback(self.total_s, between_s),
             **parts,
         )
 

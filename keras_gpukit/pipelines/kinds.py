@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -62,6 +63,7 @@ def kind(stage: Any) -> str:
     return type(stage).__name__.strip("_").removesuffix("V2").removesuffix("Dataset")
 
 
+@functools.cache  # the end of each run asks for the same few, dozens of times
 def kind_of(name: str) -> str:
     """Returns the kind of a stage: "Map" for "_ParallelMapDataset" and "ParallelMapV2" alike."""
     plain = re.sub(r"Dataset(V\d+)?$", "", name.lstrip("_"))
@@ -70,6 +72,7 @@ def kind_of(name: str) -> str:
     return SAME_AS.get(plain, plain)
 
 
+@functools.cache
 def spoken(kind: str) -> str:
     """Returns what a user calls a kind: "padded_batch" for "PaddedBatch"."""
     return SPOKEN.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from keras_gpukit.records.finding import Saving
+
 Cause = Literal["interpreter lock", "all cores busy", "nothing ahead"]
 
 
@@ -79,13 +81,15 @@ class Diagnosis:
         compute_only: Rate of the train step on batches in memory.
         actual: Rate of `fit`.
         examples_per_batch: Mean number of examples in a batch.
-        ceiling_gain: The speed-up if input were free, as a factor; None if none
-            can be separated from the noise.
+        ceiling_gain: The ratio of the compute-only to the actual rate: of steps alone, without
+            all else that a run does. None if none can be separated from the noise.
         ceiling_interval: The ratio of compute-only to actual rate, with its interval, whether or
             not it is a gain.
         contention: Present where the actual rate is lower than either alone explains.
         rounds: What it is all made from.
         spent_s: Wall time of the whole diagnosis, in seconds.
+        saving: What a run whose summary was given would save if input were free; None without one,
+            or where nothing can be separated from the noise.
     """
 
     data_only: Rate
@@ -97,3 +101,4 @@ class Diagnosis:
     rounds: tuple[Round, ...]
     examples_per_batch: float | None = None
     spent_s: float | None = None
+    saving: Saving | None = None

@@ -121,6 +121,21 @@ class GPUUtilization:
 
 
 @dataclass(frozen=True)
+class ProcessUse:
+    """How much a process used the host's processors.
+
+    Attributes:
+        name: Of its program.
+        pid: Its number.
+        cpu_percent: Of all cores together, 0 to 100.
+    """
+
+    name: str
+    pid: int
+    cpu_percent: float
+
+
+@dataclass(frozen=True)
 class HostUtilization:
     """The host over a whole run: means, except where the name says otherwise.
 
@@ -131,6 +146,9 @@ class HostUtilization:
         memory_available_min_bytes: Least the machine could still give.
         memory_total_bytes: Physical memory.
         disk_read_bytes_per_s: Mean.
+        children_cpu_percent: What this process' own children used; None where that was not looked
+            at, as other processes used little.
+        others: Other processes that used the most, of those that are visible to this one.
     """
 
     cpu_percent: float | None = None
@@ -139,6 +157,8 @@ class HostUtilization:
     memory_available_min_bytes: int | None = None
     memory_total_bytes: int | None = None
     disk_read_bytes_per_s: float | None = None
+    children_cpu_percent: float | None = None
+    others: tuple[ProcessUse, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, PythonSourceRecord
@@ -128,7 +128,7 @@ class PipelineStartRecord:
 
 @dataclass(frozen=True)
 class TimeBreakdown:
-    """Where a phase's wall time went. The parts, those that are known, add up to the whole.
+    """Where a phase's wall time went. Together with `unknown_s`, the parts add up to the whole.
 
     Attributes:
         wall_s: From the phase's begin to its end.
@@ -142,6 +142,10 @@ class TimeBreakdown:
         validation_s: Validation within `fit`.
         other_s: What Keras does at an epoch's end, and what callbacks do there that stand before
             the one that shows this.
+        tracing_s: First steps of later epochs, with their batch, whose step function was made
+            again: traced and compiled.
+        tracings: How many of those there were.
+        by_callback: Part of `callbacks_s` by the callback's class, as far as it was seen.
     """
 
     wall_s: float
@@ -152,6 +156,28 @@ class TimeBreakdown:
     first_step_s: float
     validation_s: float
     other_s: float
+    tracing_s: float = 0.0
+    tracings: int = 0
+    by_callback: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def unknown_s(self) -> float:
+        """Time that none of the parts accounts for, as steps whose wait is unknown."""
+        return max(self.wall_s - sum(filter(None, self.parts.values())), 0.0)
+
+    @property
+    def parts(self) -> dict[str, float | None]:
+        """The parts by their names in reports."""
+        return {
+            "compute": self.compute_s,
+            "input": self.input_s,
+            "epoch starts": self.epoch_start_s,
+            "the first step": self.first_step_s,
+            "tracing again": self.tracing_s,
+            "validation": self.validation_s,
+            "callbacks": self.callbacks_s,
+            "other": self.other_s,
+        }
 
 
 @dataclass(frozen=True)

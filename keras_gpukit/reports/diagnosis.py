@@ -10,6 +10,7 @@ from rich.text import Text
 from keras_gpukit.records.diagnosis import Contention, Diagnosis, Rate
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_anywhere
+from keras_gpukit.reports.phrases import saved
 from keras_gpukit.rules.contention import ADVICE
 
 
@@ -49,6 +50,8 @@ def render(diagnosis: Diagnosis) -> RenderableType:
 def conclusions(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What the rates mean, one or two sentences per line."""
     lines = [_ceiling(diagnosis)]
+    if diagnosis.saving is not None:
+        lines.append(f"The whole run would save {saved(diagnosis.saving)}.")
     if diagnosis.contention is not None:
         lines.append(_contention(diagnosis.contention))
     return tuple(lines)
@@ -66,8 +69,12 @@ def _ceiling(diagnosis: Diagnosis) -> str:
     interval = diagnosis.ceiling_interval
     span = f"{units.number(interval.low)} to {units.number(interval.high)}"
     if diagnosis.ceiling_gain is None:
-        return f"Fixing input gains nothing measurable above the noise (x{span})."
-    return f"Fixing input gives at most x{units.number(diagnosis.ceiling_gain)} ({span})."
+        return f"Without input, steps are not measurably faster than the noise (x{span})."
+    factor = units.number(diagnosis.ceiling_gain)
+    return (
+        f"Without input, steps are x{factor} as fast ({span}): the ratio of two measured rates. "
+        "Epoch starts, validation and callbacks are not in it."
+    )
 
 
 def _contention(contention: Contention) -> str:

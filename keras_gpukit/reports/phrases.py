@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Finding, Saving
+from collections import Counter
+
+from keras_gpukit.records.finding import Finding, Saving, Verdict
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.reports import units
 
 _HEDGES = {"sampled": "about ", "upper bound": "at most "}
 _LEAST_SHARE = 0.005
+_REASONS = 2
+NOTHING_FOUND = "Nothing found."
+_NOT_COMPUTE = "mostly-not-compute"
 
 
 def headline(summary: RunSummary) -> tuple[str, ...]:
     """The run's main figures; only those that are known."""
     parts = [
         *(_speed(summary.throughput) if summary.throughput else ()),
-        *(_input(summary.input) if summary.input else ()),
+        *(_input(summary) if summary.input else ()),
         *(_gpus(summary.utilization) if summary.utilization else ()),
         *(_memory(summary.memory) if summary.memory else ()),
     ]
@@ -31,15 +36,7 @@ def time_spent(summary: RunSummary) -> str | None:
     parts = summary.breakdown
     if parts is None or not parts.wall_s:
         return None
-    named = {
-        "compute": parts.compute_s,
-        "input": parts.input_s,
-        "callbacks": parts.callbacks_s,
-        "epoch starts": parts.epoch_start_s,
-        "the first step": parts.first_step_s,
-        "validation": parts.validation_s,
-        "other": parts.other_s,
-    }
+    named = {**parts.parts, "unknown": parts.unknown_s}
     known = {name: spent_s / parts.wall_s for name, spent_s in named.items() if spent_s is not None}
     largest = sorted(known.items(), key=lambda part: -part[1])
     shares = [
@@ -63,14 +60,30 @@ def captured(summary: RunSummary) -> str | None:
 
 
 def conclusion(summary: RunSummary) -> str | None:
-    """What to say if no rule found a problem; None if one did."""
+    """What to say if no rule found a problem, and how much was judged; None if one did."""
     verdict = summary.verdict
-    if any(finding.severity != "info" for finding in verdict.findings):
+    # A short run of which compute took less than half is not called healthy either.
+    if any(each.severity != "info" or each.code == _NOT_COMPUTE for each in verdict.findings):
         return None
-    if "input-bound" in verdict.not_applicable:
-        reason = verdict.not_applicable["input-bound"]
-        return f"No bottleneck found; the wait for input was not judged: {reason}."
-    return "No bottleneck found."
+    return " ".join(filter(None, (NOTHING_FOUND, _not_judged(verdict))))
+
+
+def _not_judged(verdict: Verdict) -> str | None:
+    """How many rules could not judge and why, the wait for input first; None if all could."""
+    unjudged = dict(verdict.not_applicable)
+    if not unjudged:
+        return None
+    count = len(unjudged)
+    reasons = []
+    if "input-bound" in unjudged:
+        reasons.append(f"the wait for input: {unjudged.pop('input-bound')}")
+    ranked = Counter(unjudged.values()).most_common()
+    reasons += [reason if n == 1 else f"{n}: {reason}" for reason, n in ranked[:_REASONS]]
+    left = sum(n for _, n in ranked[_REASONS:])
+    if left:
+        reasons.append(f"{left} more for other reasons")
+    rules = count + len(verdict.passed) + len(verdict.findings)
+    return f"{count} of {rules} rules could not judge ({'; '.join(reasons)})."
 
 
 def evidence(finding: Finding) -> str:
@@ -126,11 +139,38 @@ def _speed(throughput: ThroughputRecord) -> list[str]:
     return parts
 
 
-def _input(record: InputRecord) -> list[str]:
-    if record.stall_fraction is None:
-        return ["input stall unknown"]
-    share = units.percentage(record.stall_fraction)
-    return [f"input stall {_HEDGES.get(record.confidence or '', '')}{share}"]
+def input_fractions(summary: RunSummary) -> tuple[float, float] | None:
+    """The shares of the run that went to input: within steps, and until epochs' first batches."""
+    parts = summary.breakdown
+    if parts is None or parts.input_s is None or not parts.wall_s:
+        return None
+    return parts.input_s / parts.wall_s, parts.epoch_start_s / parts.wall_s
+
+
+def input_share(summary: RunSummary) -> str | None:
+    """The share of the run that went to waiting for input, also for epochs' first batches.
+
+    Where only the steps' time is known, their stall; None where that is unknown too.
+    """
+    record = summary.input
+    if record is None or record.stall_fraction is None:
+        return None
+    hedge = _HEDGES.get(record.confidence or "", "")
+    fractions = input_fractions(summary)
+    if fractions is None:
+        return f"input stall {hedge}{units.percentage(record.stall_fraction)}"
+    within, starts = fractions
+    whole = f"input {hedge}{units.percentage(within + starts)} of the run"
+    if starts <= _LEAST_SHARE:
+        return whole
+    return (
+        f"{whole}: {units.percentage(within)} within steps, {units.percentage(starts)} until each "
+        "epoch's first batch"
+    )
+
+
+def _input(summary: RunSummary) -> list[str]:
+    return [input_share(summary) or "input stall unknown"]
 
 
 def _gpus(record: UtilizationRecord) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.placement import Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
 
 # Not "host memory": TensorFlow keeps shapes and loop counters there for speed.
 # Not "requested": what the user placed has not fallen back.
@@ -38,7 +38,7 @@ class CPUFallback(Rule):
                 title="No operation of the training step ran on a GPU",
             )
         if not summary.environment.gpus and not record.predicted:
-            return self.abstain("there is no GPU to fall back from")
+            return self.abstain(NO_GPU)
         blamed = [fallback for fallback in record.fallbacks if fallback.cause in BLAMED_CAUSES]
         if not blamed:
             return None

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.finding import Figure, Finding, Saving
 from keras_gpukit.records.machine import HostUtilization
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.contention import CORES_BUSY_FRACTION
 from keras_gpukit.rules.input_bound import is_input_bound
-from keras_gpukit.rules.rule import Outcome, Rule, host_readings
+from keras_gpukit.rules.rule import Outcome, Rule, host_readings, readings_too_few
+from keras_gpukit.rules.savings import of_run
 
-# With less than this share of the busy time, others use more than the run does; our choice.
-OTHERS_SHARE = 0.5
+# Of all cores. A desktop or a browser takes less, another training more; our choice.
+OTHERS_PERCENT = 25.0
+LESS_WORK = (
+    "Do less work per example: smaller images, ds.cache(), prepare once",
+    "Augment with layers inside the model, which run on the GPU",
+)
 
 
 class HostCPUSaturated(Rule):
-    """The cores of the host mostly busy, while steps wait for input or a GPU depends on the host.
+    """The cores of the host mostly busy, by this run or by other processes.
 
     From 70 % on average over all cores: where making batches and training share the cores, neither
     uses them all of the time. A run that trains on the CPU keeps the cores busy when all is well,
-    so there busy cores count only together with a wait for input.
+    so its own use counts only together with a wait for input, or with a GPU that depends on the
+    host. Other processes count from a quarter of the cores, our choice.
     """
 
     code = "host-cpu-saturated"
@@ -26,36 +32,66 @@ class HostCPUSaturated(Rule):
     requires = "readings of the host's cores"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Asks whether the cores are busy, then whether that matters."""
+        """Asks whether the cores are busy, with what, and whether that matters."""
         host = host_readings(summary)
         if host is None or host.cpu_percent is None:
-            return self.abstain()
+            return self.abstain(readings_too_few(summary))
         if host.cpu_percent < 100 * CORES_BUSY_FRACTION:
             return None
         waits = is_input_bound(summary)
+        others = _others_percent(host)
+        if others is not None and others >= OTHERS_PERCENT:
+            return self._others(summary, host, others, matters=bool(waits))
         if not waits and not summary.environment.gpus:
-            return self.abstain("training on the CPU keeps the cores busy")
+            return self.abstain("this run trains on the CPU, which keeps the cores busy itself")
         return self.find(
             "warning" if waits else "info",
-            *_evidence(host, host.cpu_percent),
-            advice=_advice(host, host.cpu_percent),
+            *_evidence(host),
+            advice=(*LESS_WORK, "Give the run more cores"),
+        )
+
+    def _others(
+        self, summary: RunSummary, host: HostUtilization, others: float, *, matters: bool
+    ) -> Finding:
+        on_gpu = bool(summary.environment.gpus)
+        names = [f"{use.name} (pid {use.pid})" for use in host.others]
+        shares = [
+            Figure(name, use.cpu_percent, "%") for name, use in zip(names, host.others, strict=True)
+        ]
+        named = f": {', '.join(names)}" if names else ""
+        return self.find(
+            "info" if on_gpu and not matters else "warning",
+            *_evidence(host),
+            Figure("other processes", others, "%"),
+            *shares,
+            advice=(
+                "End what else uses the cores, or give the run cores of its own",
+                *LESS_WORK[:1],
+            ),
+            saving=None if on_gpu else _saving(summary, host),
+            title=f"Other processes keep the cores busy{named}",
         )
 
 
-def _advice(host: HostUtilization, cpu_percent: float) -> tuple[str, ...]:
-    mine = host.process_cpu_percent
-    less_work = (
-        "Do less work per example: smaller images, ds.cache(), prepare once",
-        "Augment with layers inside the model, which run on the GPU",
-    )
-    more_cores = "Give the run more cores, or end what else uses them"
-    if mine is not None and mine < OTHERS_SHARE * cpu_percent:
-        return (more_cores, *less_work)
-    return (*less_work, more_cores)
+def _others_percent(host: HostUtilization) -> float | None:
+    """What processes other than this one and its children used of all cores."""
+    if host.cpu_percent is None or host.process_cpu_percent is None:
+        return None
+    return host.cpu_percent - host.process_cpu_percent - (host.children_cpu_percent or 0.0)
 
 
-def _evidence(host: HostUtilization, cpu_percent: float) -> tuple[Figure, ...]:
-    busy = Figure("cores busy", cpu_percent, "%")
+def _saving(summary: RunSummary, host: HostUtilization) -> Saving | None:
+    """What the run would save with all cores for itself, at most: its work on all of them."""
+    parts = summary.breakdown
+    if parts is None or parts.compute_s is None or host.process_cpu_percent is None:
+        return None
+    computing_s = parts.compute_s + parts.first_step_s + parts.tracing_s + parts.validation_s
+    alone_s = host.process_cpu_percent / 100 * parts.wall_s
+    return of_run(summary, 0.0, computing_s - alone_s, basis="cores used by others")
+
+
+def _evidence(host: HostUtilization) -> tuple[Figure, ...]:
+    busy = Figure("cores busy", host.cpu_percent or 0.0, "%")
     if host.process_cpu_percent is None:
         return (busy,)
     return busy, Figure("this process", host.process_cpu_percent, "%")

@@ -50,7 +50,10 @@ class InputBound(Rule):
         if record is None or record.stall_fraction is None:
             return self.abstain(record.unknown_because if record else None)
         if record.measured_steps < MINIMUM_STEPS:
-            return self.abstain()
+            return self.abstain(
+                f"the wait of {record.measured_steps} steps was measured, and it takes "
+                f"{MINIMUM_STEPS}"
+            )
         stall = record.stall_fraction
         certain = stall - SAMPLED_MARGIN if record.confidence == "sampled" else stall
         if certain < WARNING_FRACTION:

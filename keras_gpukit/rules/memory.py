@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
 
 NEARLY_FULL_FRACTION = 0.9
 MOSTLY_UNUSED_FRACTION = 0.3
@@ -76,4 +76,6 @@ def _shares(summary: RunSummary) -> list[Figure]:
 
 
 def _unknown_because(summary: RunSummary) -> str | None:
+    if not summary.environment.gpus:
+        return NO_GPU
     return summary.memory.unknown_because if summary.memory else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.finding import Figure, Finding, Severity
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
 from keras_gpukit.rules.savings import of_compute
 
 # Tensor Cores multiply float16 from compute capability 7.0 on, and bfloat16 and TF32 from 8.0 on:
@@ -43,6 +43,8 @@ class Float32OnTensorCores(Rule):
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the policy with what the weakest GPU can do."""
         environment = summary.environment
+        if not environment.gpus:
+            return self.abstain(NO_GPU)
         known = [gpu.compute_capability for gpu in environment.gpus if gpu.compute_capability]
         if environment.precision is None or not known or len(known) < len(environment.gpus):
             return self.abstain()

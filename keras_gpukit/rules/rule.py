@@ -74,15 +74,32 @@ def gpu_readings(summary: RunSummary) -> tuple[GPUUtilization, ...]:
     return record.gpus if record and record.samples >= MINIMUM_SAMPLES else ()
 
 
+NO_GPU = "there is no GPU"
+
+
 def gpu_readings_unknown_because(summary: RunSummary) -> str | None:
     """Why there are no readings of the GPUs, where that is known."""
-    return summary.utilization.gpus_unknown_because if summary.utilization else None
+    if not summary.environment.gpus:
+        return NO_GPU
+    record = summary.utilization
+    if record is None or record.gpus_unknown_because is not None:
+        return record.gpus_unknown_because if record else None
+    return readings_too_few(summary)
 
 
 def host_readings(summary: RunSummary) -> HostUtilization | None:
     """The host's readings; None where there are none, or too few."""
     record = summary.utilization
     return record.host if record and record.samples >= MINIMUM_SAMPLES else None
+
+
+def readings_too_few(summary: RunSummary) -> str | None:
+    """That the machine was read, but less often than it takes; None where it was not read."""
+    record = summary.utilization
+    if record is None or not 0 < record.samples < MINIMUM_SAMPLES:
+        return None
+    times = "once" if record.samples == 1 else f"{record.samples} times"
+    return f"the machine was read {times}, and it takes {MINIMUM_SAMPLES} readings to judge"
 
 
 def percent(name: str, fraction: float) -> Figure:

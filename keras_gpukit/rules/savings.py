@@ -6,6 +6,7 @@ savings of several findings do not add up.
 
 from __future__ import annotations
 
+from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.finding import Saving, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.contention import GIL_WAIT_S
@@ -94,6 +95,20 @@ def of_input(summary: RunSummary) -> Saving | None:
     if freed_s is None:
         return of_run(summary, low_s, None, basis="wait")
     return of_run(summary, low_s, high_s + freed_s, basis="wait and freed cores")
+
+
+def of_rates(summary: RunSummary, ratio: Rate) -> Saving | None:
+    """Returns what a run would save if its steps took no longer than without their input.
+
+    Args:
+        summary: The run.
+        ratio: The rate of steps without input over that with it, as `diagnose` measures it.
+    """
+    steps_s = _steps_s(summary)
+    if not steps_s:
+        return None
+    low_s, high_s = (steps_s * (1 - 1 / max(each, 1.0)) for each in (ratio.low, ratio.high))
+    return of_run(summary, low_s, high_s, basis="rates that diagnose measured")
 
 
 def of_compute(summary: RunSummary, fraction: float, *, basis: str) -> Saving | None:

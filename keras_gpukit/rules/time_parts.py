@@ -15,7 +15,8 @@ LONG_VALIDATION_FRACTION = 0.30
 LOOP_S = 0.25e-3
 MOSTLY = 0.5
 
-_REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
+REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
+TOO_SHORT = f"the run took less than {MINIMUM_WALL_S:g} s"
 
 
 def long_enough(summary: RunSummary) -> TimeBreakdown | None:
@@ -24,46 +25,56 @@ def long_enough(summary: RunSummary) -> TimeBreakdown | None:
     return parts if parts is not None and parts.wall_s >= MINIMUM_WALL_S else None
 
 
-class SlowEpochStart(Rule):
-    """The share of the time that goes on waiting for epochs' first batches.
+def is_too_short(summary: RunSummary) -> bool:
+    """Whether a run's time is known, and too short to judge."""
+    return summary.breakdown is not None and long_enough(summary) is None
 
-    Keras makes a new iterator each epoch: buffers are filled again, and steps wait meanwhile. A
-    tenth is our choice, as for other waits. The first epoch cannot be separated from tracing, so at
-    least one more must have been seen.
+
+class SlowEpochStart(Rule):
+    """The share of the time that goes on starting epochs, until their first batches are there.
+
+    Keras makes a new iterator each epoch: pipelines begin and buffers are filled again, and steps
+    wait meanwhile. A tenth is our choice, as for other waits. The first epoch cannot be separated
+    from tracing, so at least one more must have been seen.
     """
 
     code = "slow-epoch-start"
-    title = "Each epoch begins with a wait for its first batch"
-    requires = f"{_REQUIRES}, and the start of an epoch after the first"
+    title = "Each epoch takes long to start"
+    requires = f"{REQUIRES}, and the start of an epoch after the first"
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the share with the threshold."""
         parts = long_enough(summary)
         start = summary.input.pipeline_start if summary.input else None
-        if parts is None or start is None:
-            return self.abstain()
-        share = start.epochs * start.mean_s / parts.wall_s
+        if parts is None:
+            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
+        if start is None:
+            return self.abstain("no epoch after the first began, or its start was not measured")
+        # The first epoch's pipeline starts in any case; its wait is within the first step.
+        lasting_s = max(
+            start.epochs * start.mean_s, parts.epoch_start_s * start.epochs / (start.epochs + 1)
+        )
+        share, each_s = lasting_s / parts.wall_s, lasting_s / start.epochs
         if share < NOTABLE_FRACTION:
             return None
         figures = [
             percent("of the time", share),
-            Figure("wait for an epoch's first batch", start.mean_s, "s"),
+            Figure("start of an epoch", each_s, "s"),
+            Figure("of it waiting for the first batch", start.mean_s, "s"),
         ]
         advice: tuple[str, ...] = (
             "ds.repeat() and fit(steps_per_epoch=...): one pipeline for all epochs",
         )
-        if start.shuffle_s is not None and start.shuffle_s >= MOSTLY * start.mean_s:
+        if start.shuffle_s is not None and start.shuffle_s >= MOSTLY * each_s:
             figures.append(Figure("of it filling the shuffle buffer", start.shuffle_s, "s"))
             advice = (
                 "a smaller shuffle buffer, or shuffle file names instead of examples",
                 *advice,
             )
-        waited_s = start.epochs * start.mean_s
-        # The first epoch's own wait is within the first step.
         saving = of_run(
             summary,
-            waited_s,
-            max(parts.epoch_start_s, waited_s) + start.mean_s,
+            lasting_s,
+            max(parts.epoch_start_s, lasting_s) + start.mean_s,
             basis="epoch starts",
         )
         return self.find(
@@ -74,61 +85,107 @@ class SlowEpochStart(Rule):
         )
 
 
-class SlowCallbacks(Rule):
-    """The share of the time that goes on callbacks, checkpoints among them.
+class TracingAgain(Rule):
+    """The share of the time that goes on step functions that are made again during a run.
 
-    Keras' own loop is in what is measured between steps: 0.25 ms a step, more than it was measured
-    to take, is left out. A tenth of the time is our choice.
+    TensorFlow then traces the model again, and compiles it where it is compiled. A tenth is our
+    choice, as for other waits. Seen at the start of epochs only.
     """
 
-    code = "slow-callbacks"
-    title = "Callbacks slow training down"
-    requires = _REQUIRES
-
-    def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the share with the threshold."""
-        parts = long_enough(summary)
-        if parts is None or summary.steps is None:
-            return self.abstain()
-        spent_s = parts.callbacks_s - LOOP_S * summary.steps
-        share = spent_s / parts.wall_s
-        if share < NOTABLE_FRACTION:
-            return None
-        saving = of_run(summary, spent_s, parts.callbacks_s, basis="callbacks", upper_bound=True)
-        return self.find(
-            "warning" if saving is None else severity(saving, summary),
-            percent("of the time", share),
-            Figure("in callbacks", parts.callbacks_s, "s"),
-            advice=(
-                'keras.callbacks.TensorBoard(update_freq="epoch")',
-                "keras.callbacks.ModelCheckpoint: save less often, or only the weights",
-                "your own callbacks: work every hundredth batch, not in each",
-            ),
-            saving=saving,
-        )
-
-
-class LongValidation(Rule):
-    """The share of the time that goes on validation within `fit`.
-
-    Three tenths is our choice. A remark up to half of the time: how often to validate is a question
-    of its own. What its steps wait for input is saved without validating less.
-    """
-
-    code = "long-validation"
-    title = "Validation takes a large part of the time"
-    requires = _REQUIRES
+    code = "tracing-again"
+    title = "The step function is made and traced again"
+    requires = REQUIRES
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the share with the threshold."""
         parts = long_enough(summary)
         if parts is None:
-            return self.abstain()
+            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
+        share = parts.tracing_s / parts.wall_s
+        if share < NOTABLE_FRACTION:
+            return None
+        # Such a step also does a step's work.
+        work_s = parts.tracings * (summary.step_time_s or 0.0)
+        saving = of_run(summary, parts.tracing_s - work_s, parts.tracing_s, basis="traced steps")
+        return self.find(
+            "warning" if saving is None else severity(saving, summary),
+            percent("of the time", share),
+            Figure("traced again", parts.tracings, "times"),
+            advice=(
+                "no model.compile or make_train_function between epochs: a value that changes "
+                "belongs into a keras.Variable, which is read at each step",
+            ),
+            saving=saving,
+        )
+
+
+class SlowCallbacks(Rule):
+    """The share of the time that goes on callbacks, checkpoints among them.
+
+    Keras' own loop is in what is measured between steps: 0.25 ms a step, more than it was measured
+    to take, is left out. A tenth of the time is our choice. A callback is named if it took half of
+    the time in callbacks, our choice too.
+    """
+
+    code = "slow-callbacks"
+    title = "Callbacks slow training down"
+    requires = REQUIRES
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the share with the threshold."""
+        parts = long_enough(summary)
+        if parts is None or summary.steps is None:
+            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
+        spent_s = parts.callbacks_s - LOOP_S * summary.steps
+        share = spent_s / parts.wall_s
+        if share < NOTABLE_FRACTION:
+            return None
+        saving = of_run(summary, spent_s, parts.callbacks_s, basis="callbacks", upper_bound=True)
+        name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))
+        is_named = longest_s >= MOSTLY * spent_s
+        figures = [percent("of the time", share), Figure("in callbacks", parts.callbacks_s, "s")]
+        if is_named:
+            figures.append(Figure(f"in {name}", longest_s, "s"))
+        return self.find(
+            "warning" if saving is None else severity(saving, summary),
+            *figures,
+            advice=_callback_advice(name if is_named else None),
+            saving=saving,
+            title=f"{self.title}, most of all {name}" if is_named else None,
+        )
+
+
+def _callback_advice(name: str | None) -> tuple[str, ...]:
+    known = {
+        "TensorBoard": 'keras.callbacks.TensorBoard(update_freq="epoch")',
+        "ModelCheckpoint": "keras.callbacks.ModelCheckpoint: save less often, or only the weights",
+    }
+    if name is None:
+        return (*known.values(), "your own callbacks: work every hundredth batch, not in each")
+    return (known.get(name, f"{name}: work less often, as every hundredth batch or tenth epoch"),)
+
+
+class LongValidation(Rule):
+    """The share of the time that goes on validation within `fit`.
+
+    Three tenths is our choice. A remark while compute takes half of the time: how often to validate
+    is a question of its own. What its steps wait for input is saved without validating less.
+    """
+
+    code = "long-validation"
+    title = "Validation takes a large part of the time"
+    requires = REQUIRES
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the share with the threshold."""
+        parts = long_enough(summary)
+        if parts is None:
+            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
         share = parts.validation_s / parts.wall_s
         if share < LONG_VALIDATION_FRACTION:
             return None
         return self.find(
-            "warning" if share >= MOSTLY else "info",
+            "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning",
             percent("of the time", share),
             saving=of_run(
                 summary,

@@ -33,7 +33,9 @@ class TinySteps(Rule):
         if throughput is None or throughput.step_time_s is None or steps_per_execution is None:
             return self.abstain()
         if throughput.measured_steps < MANY_STEPS:
-            return self.abstain()
+            return self.abstain(
+                f"{throughput.measured_steps} steps were measured, and it takes {MANY_STEPS}"
+            )
         if steps_per_execution > 1 or throughput.step_time_s >= TINY_STEP_S:
             return None
         return self.find(

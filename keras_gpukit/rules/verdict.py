@@ -10,6 +10,7 @@ from keras_gpukit.rules.input_bound import InputBound
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.memory_grows import MemoryGrows
 from keras_gpukit.rules.no_gpu import NoGPU
+from keras_gpukit.rules.not_compute import MostlyNotCompute
 from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.precision import Float32OnTensorCores
 from keras_gpukit.rules.rule import NotApplicable, Rule
@@ -17,7 +18,12 @@ from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 from keras_gpukit.rules.shift_causes import MOSTLY, SINCE_INPUT
 from keras_gpukit.rules.slower_over_time import SlowerOverTime
 from keras_gpukit.rules.throttling import Throttled
-from keras_gpukit.rules.time_parts import LongValidation, SlowCallbacks, SlowEpochStart
+from keras_gpukit.rules.time_parts import (
+    LongValidation,
+    SlowCallbacks,
+    SlowEpochStart,
+    TracingAgain,
+)
 from keras_gpukit.rules.tiny_steps import TinySteps
 from keras_gpukit.rules.utilization import LowUtilization
 
@@ -25,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     InputBound(),
     SlowerOverTime(),
     SlowEpochStart(),
+    TracingAgain(),
     SlowCallbacks(),
     CPUFallback(),
     LowUtilization(),
@@ -37,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     Throttled(),
     OtherProcessesOnGPU(),
     LongValidation(),
+    MostlyNotCompute(),
     NoGPU(),
 )
 """In the order in which findings of equal weight are shown."""

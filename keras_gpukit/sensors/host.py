@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from keras_gpukit.records.machine import HostSample, HostUtilization
+from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.statistics import Gauges
 
 # Reading the disks' counters takes a quarter of a millisecond, which short runs would wait for.
@@ -70,8 +71,15 @@ class HostSensor:
         return counters.read_bytes if counters else None
 
 
-def summarize_host(gauges: Gauges) -> HostUtilization | None:
-    """Sums readings up; None when there are none."""
+def summarize_host(
+    gauges: Gauges, neighbours: NeighbourSensor | None = None
+) -> HostUtilization | None:
+    """Sums readings up; None when there are none.
+
+    Args:
+        gauges: Of the readings.
+        neighbours: What looked at other processes.
+    """
     if not gauges.readings:
         return None
     return HostUtilization(
@@ -81,4 +89,6 @@ def summarize_host(gauges: Gauges) -> HostUtilization | None:
         memory_available_min_bytes=gauges.lowest("memory_available_bytes"),
         memory_total_bytes=gauges.last("memory_total_bytes"),
         disk_read_bytes_per_s=gauges.mean("disk_read_bytes_per_s"),
+        children_cpu_percent=neighbours.children_percent() if neighbours else None,
+        others=neighbours.uses() if neighbours else (),
     )

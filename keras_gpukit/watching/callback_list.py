@@ -6,11 +6,13 @@ which one of them ends the call, are visible in the list alone.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.input_wait.self_cost import StepFunction
+from keras_gpukit.watching.callback_times import CallbackTimes
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 # `on_train_begin` and its like are under way when ours is called.
@@ -33,7 +35,7 @@ Hook = Callable[..., None]
 
 def hooks_alone(step_function: StepFunction) -> StepFunction:
     """Has the hooks of a batch watched around a step function, so that they can be timed."""
-    watch = CallbackListWatch(None, lambda error: None, lambda: None)
+    watch = CallbackListWatch(None, lambda error: None, lambda: None, lambda: None)
     hook = watch._watched("on_train_batch_end", lambda batch, logs: None)
 
     def with_hooks(source: Any) -> Any:
@@ -52,9 +54,11 @@ class CallbackListWatch:
         callback_list: A `keras.callbacks.CallbackList`; None where it cannot be known.
         on_error: Called with an exception that any callback raises.
         on_epoch_began: Called when the last callback has returned from `on_epoch_begin`.
+        on_epoch_ends: Called before the first callback's `on_epoch_end`.
 
     Attributes:
         sees_epochs: Whether epochs are seen.
+        times: How long each callback takes.
         epoch_ended_s: When the first callback was called at the latest epoch's end; None before.
         batch_ended_s: When the last callback returned from the latest hook of a batch; 0 before.
     """
@@ -64,12 +68,15 @@ class CallbackListWatch:
         callback_list: Any,
         on_error: Callable[[BaseException], None],
         on_epoch_began: Callable[[], None],
+        on_epoch_ends: Callable[[], None],
     ) -> None:
         self.sees_epochs = callback_list is not None
         self.epoch_ended_s: float | None = None
         self.batch_ended_s = 0.0
         self._on_error = on_error
         self._on_epoch_began = on_epoch_began
+        self._on_epoch_ends = on_epoch_ends
+        self.times = CallbackTimes(callback_list, threading.get_ident())
         self._hooks = (
             {name: ReplacedAttribute(callback_list, name) for name in _HOOKS}
             if self.sees_epochs
@@ -88,6 +95,8 @@ class CallbackListWatch:
 
     def _watched(self, name: str, hook: Hook) -> Hook:
         now = time.perf_counter
+        if name in ("on_epoch_begin", "on_epoch_end"):
+            hook = self.times.timed(hook)
 
         def call(*args: Any, **kwargs: Any) -> None:
             try:
@@ -111,6 +120,7 @@ class CallbackListWatch:
 
         def epoch_ends(*args: Any, **kwargs: Any) -> None:
             self.epoch_ended_s = now()
+            self._on_epoch_ends()
             call(*args, **kwargs)
 
         if name == "on_epoch_begin":

@@ -33,6 +33,7 @@ from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 from keras_gpukit.watching.step_count import FitCount
 
+REPLACED = "the step function was replaced while it was watched"
 OnWindow = Callable[[StepWindow], None]
 
 # The model's attribute that holds each phase's step function.
@@ -73,12 +74,14 @@ class PhaseSteps:
     ) -> None:
         self._model = model
         self._phase = phase
-        self._counted = FitCount(model) if phase == "fit" else None
+        self._counted = FitCount(model, first_step) if phase == "fit" else None
         self._is_over = is_over
         self._wall = wall
         self._on_window: list[OnWindow] = [on_window]
         self._watchers: list[OnWindow] = []
         self._on_pause: list[Callable[[], None]] = []
+        self._is_between = False
+        self._around: list[Callable[[StepFunction], StepFunction]] = []
         self._around_alone: list[Callable[[StepFunction], StepFunction]] = [hooks_alone]
         self._function = ReplacedAttribute(model, ATTRIBUTES[phase])
         self._requests = RequestMeter()
@@ -154,8 +157,28 @@ class PhaseSteps:
             raise GPUKitError("the step function is not Keras' own, or other code replaced it")
         surrounded = around(self._function.current.__wrapped__)
         self._on_pause.append(on_pause)
+        self._around.append(around)
         self._around_alone.append(alone)
         self._function.replace(self._clock.wrap(surrounded, self._function.original))
+
+    def note_epoch_end(self) -> None:
+        """The steps of an epoch are over; until `follow` there are none."""
+        if self._function.is_lost:
+            self._clock.stop(REPLACED)
+        self._is_between = True
+
+    def follow(self) -> None:
+        """Wraps the step function that was made between two epochs, if it was; it will trace."""
+        self._is_between = False
+        made = self._function.current
+        if made is None or not self._function.is_lost:
+            return
+        if self._function.restore() == "replaced":
+            self._clock.note_made_again()
+        surrounded = made
+        for around in self._around:
+            surrounded = around(surrounded)
+        self._function.replace(self._clock.wrap(surrounded, made))
 
     def requested(self) -> None:
         """`predict` asks for a batch, which it fetches outside its step function."""
@@ -189,13 +212,13 @@ class PhaseSteps:
         outcome = self._function.restore()
         if outcome == "wrapped":
             self._clock.leave()
-        elif outcome == "replaced":
-            self._clock.stop("the step function was replaced while it was watched")
+        elif outcome == "replaced" and not self._is_between:
+            self._clock.stop(REPLACED)
 
     def release(self) -> None:
         """Forgets the data and the callbacks of a call that is over."""
         self._clock.release()
-        for actions in (self._on_window, self._watchers, self._on_pause):
+        for actions in (self._on_window, self._watchers, self._on_pause, self._around):
             actions.clear()
         self._pipeline = self._reporter = None
 

@@ -41,6 +41,11 @@ class ReplacedAttribute:
         """Whether Keras calls the latest wrapper itself."""
         return bool(self._wrappers) and self.current is self._wrappers[-1]
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the attribute's owner put something else in the wrapper's place."""
+        return bool(self._wrappers) and not _is_within(self._wrappers[-1], self.current)
+
     def replace(self, wrapper: Any) -> None:
         """Has Keras call a wrapper."""
         if not self._wrappers:

@@ -60,8 +60,9 @@ class Session:
         self.wall = WallTime("callbacks" if phase == "fit" else "epoch start")
         self._frame = CallFrame(phase)
         self._callback_list = CallbackListWatch(
-            callback_list(phase), self._tell_error, lambda: self.wall.turn("epoch start")
+            callback_list(phase), self._tell_error, self._epoch_began, self._epoch_ends
         )
+        self.wall.by_callback = self._callback_list.times.by_class
         self._log: RunLog | None = None
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S)
@@ -73,6 +74,7 @@ class Session:
         # The call's own now: the sampling thread asks for its step.
         self._phases = {phase: self._make_steps(phase)}
         self.every_second("whether the process stood still", self._heartbeat.beat)
+        self.every_second("which callback is under way", self._callback_list.times.look)
 
     def start(self) -> None:
         """Starts the threads. The session can be found and closed before this."""
@@ -289,6 +291,13 @@ class Session:
             wall=self.wall if own else None,
             first_call=self._first_step_hooks if own else None,
         )
+
+    def _epoch_began(self) -> None:
+        self._phases[self.phase].follow()
+        self.wall.turn("epoch start")
+
+    def _epoch_ends(self) -> None:
+        self._phases[self.phase].note_epoch_end()
 
     def _pause(self) -> None:
         self.wall.batch_ended_s = self._callback_list.batch_ended_s

@@ -17,11 +17,12 @@ class FitCount:
 
     Args:
         model: The model that is trained.
+        first_step: Its steps so far.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, first_step: int) -> None:
         self._model = model
-        self._first_step = steps_so_far(model)
+        self._first_step = first_step
         self._first_update = updates_so_far(model)
 
     def steps(self, calls: int, steps_per_execution: int, pipelines: int) -> int:

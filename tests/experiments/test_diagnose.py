@@ -442,6 +442,7 @@ def test_refuses_what_it_cannot_iterate(dataset, error, message):
         ({"seconds": float("nan")}, ValueError),
         ({"seconds": "20"}, TypeError),
         ({"verbose": 3}, ValueError),
+        ({"summary": {"steps": 3}}, TypeError),
         ({"batch_size": 8}, ValueError),
     ],
 )
@@ -514,10 +515,12 @@ def test_intervals_of_means_and_of_resampled_estimates():
 def test_says_in_words_what_there_is_to_gain():
     diagnosis = conclude(rounds(410, 92, 130, cores_busy_fraction=0.98, gil_wait_s=1e-4))
     ceiling, contention = conclusions(diagnosis)
-    assert ceiling.startswith("Fixing input gives at most x1.41")
+    assert ceiling.startswith("Without input, steps are x1.41 as fast (")
     assert "29 % slower" in contention
     assert "The cores are mostly busy" in contention
-    assert conclusions(conclude(rounds(410, 130, 130)))[0].startswith("Fixing input gains nothing")
+    assert conclusions(conclude(rounds(410, 130, 130)))[0].startswith(
+        "Without input, steps are not measurably faster"
+    )
     console = Console(record=True, width=100)
     print_diagnosis(diagnosis, console)
     assert "together" in console.export_text()

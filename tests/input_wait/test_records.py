@@ -56,6 +56,7 @@ def parts(breakdown):
         breakdown.first_step_s,
         breakdown.validation_s,
         breakdown.other_s,
+        breakdown.tracing_s,
     ]
 
 
@@ -77,6 +78,28 @@ def test_slow_callbacks_are_told_apart_from_input():
     # What a callback behind this one does with an epoch's last batch is not told apart.
     assert 0.95 * slept_s <= breakdown.callbacks_s <= 1.3 * slept_s
     assert breakdown.input_s < 0.1 * slept_s
+    assert next(iter(breakdown.by_callback)) == "Pauses"
+    assert 3 * EPOCH_PAUSE_S <= breakdown.by_callback["Pauses"] <= breakdown.callbacks_s
+
+
+@pytest.mark.parametrize("hook", ["on_epoch_begin", "on_epoch_end"])
+def test_a_step_function_made_again_between_epochs_is_followed_and_its_tracing_told_apart(hook):
+    class MakesAnew(keras.callbacks.Callback):
+        pass
+
+    def make(self, epoch, logs=None):
+        self.model.make_train_function(force=True)
+
+    setattr(MakesAnew, hook, make)
+    model = small_model()
+    record = watched(fast_dataset(BATCHES), model, others=[MakesAnew()])
+    assert record.measured_steps > 2 * BATCHES
+    breakdown = record.breakdown
+    # In the first epoch's begin it is made before anything was traced.
+    assert breakdown.tracings == 2
+    assert breakdown.tracing_s > 5 * breakdown.compute_s / (3 * BATCHES)
+    assert sum(parts(breakdown)) == pytest.approx(breakdown.wall_s, rel=0.02)
+    assert not hasattr(model.train_function, "__wrapped__")  # what the model made is restored
 
 
 def test_what_keras_does_at_an_epochs_end_is_no_callbacks_time():

@@ -10,6 +10,7 @@ from helpers.training import fast_dataset, slow_dataset, small_model, without_au
 
 import keras_gpukit as gpukit
 from keras_gpukit.input_wait.clock import StepClock
+from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.pipelines import measurable
 
@@ -86,7 +87,8 @@ def given_run(calls, *, new_pipeline=True, **options):
         now_s += BETWEEN_S
         pipeline = Pipeline() if new_pipeline else pipeline
     wall.end()
-    return clock.totals.input("given", "exact", clock.unknown_because), wall, windows
+    record = clock.totals.input(meter.mechanism, meter.confidence, clock.unknown_because)
+    return record, wall, windows
 
 
 def test_epochs_of_two_steps_have_one_that_waits_for_the_start_and_one_that_does_not():
@@ -134,6 +136,11 @@ def test_a_process_that_stood_still_leaves_a_short_epoch_unknown():
     record, _, _ = given_run(2, stood_still_since=lambda moment_s: True)
     assert record.wait_s is None
     assert record.unknown_because == "the process stood still"
+
+
+def test_what_a_device_hides_of_a_short_epoch_is_unknown():
+    assert given_run(2)[0].confidence == "exact"
+    assert given_run(2, device=DeviceWork())[0].confidence == "upper bound"
 
 
 PIPELINE_S = 0.05
@@ -232,7 +239,7 @@ def total_s(timed):
 
 def test_fetches_are_timed_and_nothing_else():
     # TensorFlow also adds up how long the function of such a stage takes, and in another unit.
-    data = fast_dataset(4).flat_map(examples_of)
+    data = fast_dataset(100).flat_map(examples_of)
     other = measurable.with_timed_fetches(fast_dataset(4))
     began = time.perf_counter()
     one = measurable.with_timed_fetches(data)

@@ -223,7 +223,7 @@ def test_a_healthy_run_is_told_so(tmp_path):
     healthy = replace(SUMMARY, input=replace(SUMMARY.input, wait_s=0.0, stall_fraction=0.0))
     healthy = replace(healthy, operations=None, memory=None)
     page = page_of(tmp_path, run_lines(summary=replace(healthy, verdict=judge(healthy))))
-    assert "good No bottleneck found." in page.words
+    assert "good Nothing found. " in page.words
 
 
 def test_faults_are_told_on_the_page(tmp_path):

@@ -18,6 +18,7 @@ from keras_gpukit.records.machine import (
     GPUUtilization,
     HostUtilization,
     MemoryRecord,
+    ProcessUse,
     UtilizationRecord,
 )
 from keras_gpukit.records.pipeline import (
@@ -75,7 +76,8 @@ def spent(wall_s=100.0, steps=1000, start=None, **parts):
         "other_s": 0.0,
         **parts,
     }
-    breakdown = TimeBreakdown(wall_s, compute_s=wall_s - sum(known.values()), **known)
+    others_s = sum(value for name, value in known.items() if name.endswith("_s"))
+    breakdown = TimeBreakdown(wall_s, compute_s=wall_s - others_s, **known)
     record = InputRecord("fit", breakdown=breakdown, pipeline_start=start)
     return run(input=record, throughput=throughput(0.01, steps))
 
@@ -104,8 +106,8 @@ def others(used, total=100 * GIB):
     return gpu(memory_others_max_bytes=used, memory_total_bytes=total)
 
 
-def host(cpu_percent, samples=100):
-    return UtilizationRecord(samples, 1.0, host=HostUtilization(cpu_percent, 50.0))
+def host(cpu_percent, samples=100, own=50.0, **more):
+    return UtilizationRecord(samples, 1.0, host=HostUtilization(cpu_percent, own, **more))
 
 
 def placed(cause, predicted=False):
@@ -156,8 +158,50 @@ FIRES = [
         spent(epoch_start_s=10.1, start=SHUFFLES),
         Figure("of it filling the shuffle buffer", 2.0, "s"),
     ),
+    (
+        "slow-epoch-start",
+        "warning",
+        spent(epoch_start_s=12.6, start=QUICKER),
+        Figure("of the time", 10.08, "%"),
+    ),
+    (
+        "tracing-again",
+        "warning",
+        spent(tracing_s=10.1, tracings=4),
+        Figure("traced again", 4, "times"),
+    ),
     ("slow-callbacks", "warning", spent(callbacks_s=10.26), Figure("in callbacks", 10.26, "s")),
+    ("long-validation", "warning", spent(validation_s=50.1), Figure("of the time", 50.1, "%")),
     ("long-validation", "info", spent(validation_s=30.0), Figure("of the time", 30.0, "%")),
+    (
+        "mostly-not-compute",
+        "warning",
+        spent(other_s=40.0, validation_s=20.0),
+        Figure("other", 40.0, "%"),
+    ),
+    (
+        "mostly-not-compute",
+        "warning",
+        run(
+            input=InputRecord(
+                "fit", breakdown=TimeBreakdown(100.0, None, None, 0.0, 0.0, 20.0, 0.0, 0.0)
+            )
+        ),
+        Figure("unknown", 80.0, "%"),
+    ),
+    (
+        "mostly-not-compute",
+        "warning",
+        spent(epoch_start_s=51.0),
+        Figure("epoch starts", 51.0, "%"),
+    ),
+    (
+        "mostly-not-compute",
+        "info",
+        spent(wall_s=59.0, first_step_s=30.0),
+        Figure("compute", 100 * 29 / 59, "%"),
+    ),
+    ("mostly-not-compute", "warning", spent(first_step_s=51.0), Figure("compute", 49.0, "%")),
     (
         "cpu-fallback",
         "warning",
@@ -193,6 +237,18 @@ FIRES = [
         "info",
         run((A100,), input=QUICK, utilization=BUSY_HOST),
         Figure("this process", 50.0, "%"),
+    ),
+    (
+        "host-cpu-saturated",
+        "warning",
+        run(input=QUICK, utilization=host(90.0, own=32.0)),
+        Figure("other processes", 58.0, "%"),
+    ),
+    (
+        "host-cpu-saturated",
+        "info",
+        run((A100,), input=QUICK, utilization=host(90.0, own=32.0)),
+        Figure("this process", 32.0, "%"),
     ),
     (
         "tiny-steps",
@@ -284,13 +340,21 @@ QUIET = [
     ("input-bound", run(input=stall(0.099, "upper bound"))),
     ("input-bound", run(input=stall(0.149, "sampled"))),
     ("slower-over-time", changing_run({"step/time_ms": [40.0] * 18 + [49.0] * 5})),
-    ("slow-epoch-start", spent(epoch_start_s=90.0, start=QUICKER)),
+    ("slow-epoch-start", spent(epoch_start_s=12.4, start=QUICKER)),
+    ("tracing-again", spent(tracing_s=9.9, tracings=4)),
     ("slow-callbacks", spent(callbacks_s=10.24)),
     ("long-validation", spent(validation_s=29.9)),
+    ("mostly-not-compute", spent(other_s=49.9)),
+    ("mostly-not-compute", spent(callbacks_s=51.0)),
+    ("mostly-not-compute", spent(epoch_start_s=51.0, start=SHUFFLES)),
+    ("mostly-not-compute", spent(validation_s=51.0)),
+    ("mostly-not-compute", spent(tracing_s=51.0)),
+    ("mostly-not-compute", spent(first_step_s=40.0, callbacks_s=20.0)),
     ("cpu-fallback", run((A100,), operations=placed("host memory"))),
     ("cpu-fallback", run((A100,), operations=placed("requested"))),
     ("low-utilization", run((A100,), input=QUICK, utilization=gpu(utilization_percent=50.0))),
     ("host-cpu-saturated", run((A100,), input=stall(0.5), utilization=host(69.9))),
+    ("host-cpu-saturated", run(input=QUICK, utilization=host(32.0, own=30.0))),
     ("tiny-steps", run(settings={"steps_per_execution": 1}, throughput=throughput(0.002))),
     ("tiny-steps", run(settings={"steps_per_execution": 2}, throughput=throughput(0.001))),
     ("float32-on-tensor-cores", run((P100,), {"precision": "float32"})),
@@ -314,17 +378,20 @@ def test_a_rule_is_quiet_under_its_threshold(code, summary):
 
 ABSTAINS = [
     ("input-bound", run(input=InputRecord("fit", unknown_because="no iterator")), "no iterator"),
-    ("input-bound", run(input=stall(0.9, steps=9)), "at least 10 steps"),
+    ("input-bound", run(input=stall(0.9, steps=9)), "the wait of 9 steps"),
     ("input-bound", run(input=stall(0.9, "upper bound")), "upper bound"),
     ("input-bound", run(input=stall(0.9, "upper bound", buffered_batches=1.5)), "upper bound"),
     ("slower-over-time", changing_run({"step/time_ms": [40.0] * 5 + [60.0] * 4}), "10 points"),
     ("slow-epoch-start", spent(epoch_start_s=90.0), "after the first"),
     ("slow-epoch-start", spent(4.9, epoch_start_s=4.0, start=SHUFFLES), "5 s"),
+    ("tracing-again", spent(4.9, tracing_s=4.0), "5 s"),
     ("slow-callbacks", spent(4.9, callbacks_s=4.0), "5 s"),
     ("long-validation", spent(4.9, validation_s=4.0), "5 s"),
+    ("mostly-not-compute", spent(4.9, other_s=4.0), "5 s"),
+    ("mostly-not-compute", run(), "broken down"),
     ("cpu-fallback", run(operations=PlacementRecord(unknown_because="no graph")), "no graph"),
     ("cpu-fallback", run(operations=PlacementRecord({"CPU:0": {"MatMul": 9}})), "no GPU"),
-    ("low-utilization", run((A100,), utilization=gpu(4, utilization_percent=1.0)), "readings"),
+    ("low-utilization", run((A100,), utilization=gpu(4, utilization_percent=1.0)), "read 4 times"),
     (
         "low-utilization",
         run((A100,), input=stall(0.5), utilization=gpu(utilization_percent=1.0)),
@@ -336,18 +403,28 @@ ABSTAINS = [
         run((A100,), utilization=UtilizationRecord(9, 1.0, gpus_unknown_because="no driver")),
         "no driver",
     ),
-    ("host-cpu-saturated", run(input=QUICK, utilization=BUSY_HOST), "training on the CPU"),
-    ("host-cpu-saturated", run(input=stall(0.5), utilization=host(99.0, samples=4)), "readings"),
+    ("host-cpu-saturated", run(input=QUICK, utilization=BUSY_HOST), "this run trains on the CPU"),
+    (
+        "host-cpu-saturated",
+        run(input=stall(0.5), utilization=host(99.0, samples=4)),
+        "read 4 times",
+    ),
+    (
+        "host-cpu-saturated",
+        run(input=QUICK, utilization=host(90.0, own=30.0, children_cpu_percent=40.0)),
+        "this run trains on the CPU",
+    ),
     ("tiny-steps", run(throughput=throughput(0.001)), "one execution"),
     (
         "tiny-steps",
         run(settings={"steps_per_execution": 1}, throughput=throughput(0.001, steps=99)),
-        "100 steps",
+        "it takes 100",
     ),
     ("float32-on-tensor-cores", run((GPUInfo(0),), {"precision": "float32"}), "capability"),
     ("float32-on-tensor-cores", run((A100,)), "precision"),
-    ("memory-nearly-full", run(memory=memory(99 * GIB, "CPU:0")), "on a GPU"),
-    ("memory-mostly-unused", run(memory=memory(1, limit_bytes=None)), "limit"),
+    ("memory-nearly-full", run((A100,), memory=memory(99 * GIB, "CPU:0")), "on a GPU"),
+    ("memory-nearly-full", run(memory=memory(99 * GIB, "CPU:0")), "there is no GPU"),
+    ("memory-mostly-unused", run((A100,), memory=memory(1, limit_bytes=None)), "limit"),
     ("memory-grows", changing_run({"host/memory_bytes": [GIB] * 9}), "10 readings"),
     ("throttled", run((A100,), utilization=gpu()), "throttle reasons"),
     ("other-processes-on-gpu", run((A100,), utilization=others(None)), "by process"),
@@ -403,6 +480,29 @@ def test_a_slow_epoch_start_is_blamed_on_the_shuffle_buffer_only_if_it_was():
     assert "shuffle buffer" in shuffled.advice[0]
     assert not any("shuffle" in line for line in opened.advice)
     assert (opened.saving.low_s, opened.saving.of_s) == (20.0, 100.0)
+
+
+def test_other_processes_that_keep_the_cores_busy_are_named_with_what_they_cost_at_most():
+    others = (ProcessUse("blender", 12, 40.0), ProcessUse("make", 7, 8.0))
+    busy = host(98.0, own=45.0, others=others)
+    found = finding("host-cpu-saturated", replace(spent(first_step_s=5.0), utilization=busy))
+    assert found.title == ("Other processes keep the cores busy: blender (pid 12), make (pid 7)")
+    assert Figure("blender (pid 12)", 40.0, "%") in found.evidence
+    # All of the run's work on all cores takes 45 s of its 100 s.
+    assert (found.saving.low_s, found.saving.high_s) == (0.0, pytest.approx(55.0))
+
+
+def test_the_callback_that_takes_most_is_named_with_its_own_advice():
+    def found(**by_callback):
+        return finding("slow-callbacks", spent(callbacks_s=20.0, by_callback=by_callback))
+
+    saves = found(ModelCheckpoint=18.0, Monitor=0.1)
+    assert saves.title == "Callbacks slow training down, most of all ModelCheckpoint"
+    assert Figure("in ModelCheckpoint", 18.0, "s") in saves.evidence
+    assert len(saves.advice) == 1
+    assert "save less often" in saves.advice[0]
+    assert found(Plotter=15.0).advice[0].startswith("Plotter: work less often")
+    assert found(Plotter=9.0, Logger=8.0).title == "Callbacks slow training down"
 
 
 def test_the_largest_part_of_the_run_comes_first_and_remarks_last():

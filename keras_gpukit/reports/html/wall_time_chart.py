@@ -35,7 +35,14 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
         ("epoch starts", parts.epoch_start_s, COLORS["epoch starts"], "epochs' first batches"),
         ("validation", parts.validation_s, COLORS["validation"], "validation within fit"),
         ("callbacks", parts.callbacks_s, COLORS["callbacks"], "callbacks, and Keras' own loop"),
+        (
+            "tracing again",
+            parts.tracing_s or None,
+            COLORS["first step"],
+            "step functions made again",
+        ),
         ("other", parts.other_s, COLORS["other"], "Keras at the end of epochs"),
+        ("unknown", parts.unknown_s or None, COLORS["other"], "steps whose wait is unknown"),
     )
     present = [part for part in named if part[1]]
     traces = [

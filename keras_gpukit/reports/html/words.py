@@ -10,7 +10,12 @@ from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import units
-from keras_gpukit.reports.phrases import conclusion, saved
+from keras_gpukit.reports.phrases import (
+    NOTHING_FOUND,
+    conclusion,
+    input_fractions,
+    saved,
+)
 
 STATES: dict[State, str] = {
     "completed": "completed",
@@ -57,8 +62,10 @@ def verdict(run: RunReport) -> Verdict:
 
 
 def verdict_line(run: RunReport) -> str:
-    """The verdict in one line."""
+    """The verdict in one line, without how much was judged."""
     told = verdict(run)
+    if told.severity == "good":
+        return NOTHING_FOUND
     return (
         f"{told.severity}: {told.headline}"
         if told.severity in ("critical", "warning")
@@ -93,7 +100,12 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
             figures.append(("examples per second", units.number(throughput.examples_per_s)))
     if record is not None and record.stall_fraction is not None:
         hedge = {"upper bound": "at most ", "sampled": "about "}.get(record.confidence or "", "")
-        figures.append(("input stall", f"{hedge}{units.percentage(record.stall_fraction)}"))
+        fractions = input_fractions(summary)
+        if fractions is None:
+            figures.append(("input stall", f"{hedge}{units.percentage(record.stall_fraction)}"))
+        else:
+            figures.append(("input, of the run", f"{hedge}{units.percentage(sum(fractions))}"))
+            figures.append(("of it until epochs' first batches", units.percentage(fractions[1])))
     figures += [
         (f"GPU {gpu.index} busy", f"{units.number(gpu.utilization_percent)} %")
         for gpu in (summary.utilization.gpus if summary.utilization else ())

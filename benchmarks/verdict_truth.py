@@ -1,0 +1,160 @@
+"""Whether the verdict names the largest cause, and promises what removing it really saves.
+
+Each run has a cause whose part of the time is known, or none (`benchmarks/planted/causes.py`). It
+is repeated without the cause, before and after, which shows the machine's own noise. The first
+finding must be of that cause, healthy runs must get none but remarks, and the wall time that was
+really saved must lie in the range that the finding gives. The range is widened by a twentieth of
+the run, and by as much as the two runs without the cause differ.
+
+Other processes on the machine are a cause too: each run waits until they leave the cores alone,
+for `--patience` seconds at most.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psutil
+from harness import argument_parser, in_own_process, print_table
+from results_file import save, saved_rows
+
+TOLERANCE = 0.05
+QUIET_PERCENT = 10.0
+NAMED, KEPT = 22, 20
+"""How many causes must be named, and how many savings must be in range, of all runs."""
+
+
+def main() -> None:
+    """Runs each cause in a process of its own, and judges."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--only", help="causes whose name has this in it; adds to the file's rows")
+    parser.add_argument("--one", help="run one cause here, and print its figures")
+    parser.add_argument("--patience", type=float, default=60.0, help="seconds, 60 by default")
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measured(options.one)))
+        return
+    from planted.causes import CAUSES
+
+    rows: dict[str, Any] = saved_rows(options.json, "runs") if options.only else {}
+    names = [name for name in CAUSES if not options.only or options.only in name]
+    for name in names:
+        wait_for_quiet(options.patience)
+        began_s = time.perf_counter()
+        (row,) = in_own_process(__file__, ["--one", name], limit_s=300)
+        rows[name] = row
+        print(f"{name}: {row['found']} {time.perf_counter() - began_s:.0f} s", file=sys.stderr)
+    named = sum(row["is_named"] for row in rows.values())
+    kept = sum(row["is_kept"] for row in rows.values())
+    print_table(
+        "The verdict against the truth",
+        ("run", "wall", "first finding", "promised", "saved", "named", "kept"),
+        [_shown(name, row) for name, row in rows.items()],
+        f"Named {named} of {len(rows)} (bar {NAMED}), kept {kept} (bar {KEPT}).",
+    )
+    if options.json:
+        save(
+            options.json,
+            __file__,
+            tolerance=TOLERANCE,
+            named=named,
+            kept=kept,
+            count=len(rows),
+            runs=rows,
+        )
+    if len(rows) == len(CAUSES) and (named < NAMED or kept < KEPT):
+        sys.exit(1)
+
+
+def wait_for_quiet(patience_s: float) -> None:
+    """Waits until the machine's cores idle for three seconds."""
+    until_s = time.perf_counter() + patience_s
+    while time.perf_counter() < until_s and psutil.cpu_percent(3.0) > QUIET_PERCENT:
+        pass
+
+
+def measured(name: str) -> dict[str, Any]:
+    """Runs a cause: without, with, without it.
+
+    Args:
+        name: Of the cause.
+    """
+    from planted.causes import CAUSES, quick
+
+    cause = CAUSES[name]
+    quick(())  # what a process's first fit sets up
+    before_s, _ = _timed(cause.removed)
+    wall_s, summary = _timed(cause.planted)
+    after_s, _ = _timed(cause.removed) if cause.codes else (before_s, None)
+    finding = next((each for each in summary.findings if each.severity != "info"), None)
+    if finding is None and cause.codes:  # a remark may name it too
+        finding = next((each for each in summary.findings if each.code in cause.codes), None)
+    saving = finding.saving if finding else None
+    saved_s, noise_s = wall_s - (before_s + after_s) / 2, abs(before_s - after_s)
+    return {
+        "wall_s": wall_s,
+        "without_s": [before_s, after_s],
+        "saved_s": saved_s,
+        "found": finding.code if finding else None,
+        "promised_s": [saving.low_s, saving.high_s] if saving else None,
+        "basis": saving.basis if saving else None,
+        "is_named": (finding.code in cause.codes) if finding else not cause.codes,
+        "is_kept": _is_kept(saving, saved_s, TOLERANCE * wall_s + noise_s)
+        if cause.codes
+        else finding is None,
+        "parts_s": {**summary.breakdown.parts, "unknown": summary.breakdown.unknown_s}
+        if summary.breakdown
+        else None,
+        "host": [
+            summary.utilization.host.cpu_percent,
+            summary.utilization.host.process_cpu_percent,
+        ],
+        "all": [each.code for each in summary.findings],
+    }
+
+
+def _timed(run: Any) -> tuple[float, Any]:
+    import gc
+
+    import keras_gpukit as gpukit
+
+    gc.collect()
+    with tempfile.TemporaryDirectory() as logs:
+        monitor = gpukit.Monitor(logs, verbose=0)
+        began_s = time.perf_counter()
+        run([monitor])
+        wall_s = time.perf_counter() - began_s
+    summary = monitor.summary
+    return (summary.throughput.wall_s or wall_s), summary
+
+
+def _is_kept(saving: Any, saved_s: float, slack_s: float) -> bool:
+    if saving is None:
+        return False
+    high_s = saving.of_s if saving.high_s is None else saving.high_s
+    return bool(saving.low_s - slack_s <= saved_s <= high_s + slack_s)
+
+
+def _shown(name: str, row: dict[str, Any]) -> Sequence[str]:
+    low_s, high_s = row["promised_s"] or (None, None)
+    promised = (
+        "" if low_s is None else f"{low_s:.1f} to {'?' if high_s is None else f'{high_s:.1f}'} s"
+    )
+    return (
+        name,
+        f"{row['wall_s']:.1f} s",
+        row["found"] or "none",
+        promised,
+        f"{row['saved_s']:.1f} s",
+        "yes" if row["is_named"] else "no",
+        "yes" if row["is_kept"] else "no",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Whether most of a run's time went to something else than compute, whatever that is."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Finding, Severity
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.input_bound import InputBound
+from keras_gpukit.rules.rule import Outcome, Rule, percent
+from keras_gpukit.rules.savings import of_run
+from keras_gpukit.rules.time_parts import (
+    REQUIRES,
+    TOO_SHORT,
+    LongValidation,
+    SlowCallbacks,
+    SlowEpochStart,
+    TracingAgain,
+    is_too_short,
+    long_enough,
+)
+from keras_gpukit.rules.tiny_steps import TinySteps
+
+HALF = 0.5
+SHORT_RUN_S = 60.0
+# Rules that name a part of the time; where one does, it says more than this one.
+COVERED_BY: dict[str, tuple[Rule, ...]] = {
+    "input": (InputBound(),),
+    "epoch starts": (SlowEpochStart(),),
+    "tracing again": (TracingAgain(),),
+    "callbacks": (SlowCallbacks(), TinySteps()),
+    "validation": (LongValidation(),),
+}
+ONCE = "the first step"
+ADVICE: dict[str, tuple[str, ...]] = {
+    "input": ("Prepare batches ahead: ds.prefetch(tf.data.AUTOTUNE) last",),
+    "epoch starts": ("ds.repeat() and fit(steps_per_epoch=...): one pipeline for all epochs",),
+    ONCE: (
+        "It traces and compiles the model, once: over a longer run it matters less",
+        "Where it takes minutes: a smaller graph, without unrolled loops",
+    ),
+    "tracing again": ("Make the step function once",),
+    "validation": ("fit(validation_freq=...), validation_steps, or a larger batch there",),
+    "callbacks": ("Your own callbacks: work every hundredth batch, not in each",),
+    "other": ("Longer epochs: Keras' work at each epoch's end is then rarer",),
+    "unknown": ("keras_gpukit.Profiler(log_dir, at_steps=(100,)) shows what the steps do",),
+}
+
+
+class MostlyNotCompute(Rule):
+    """Compute took less than half of the run, and no other rule names what took the most.
+
+    Half is our choice. The largest other part is named, whatever its kind, also time of which no
+    part is known. The first step comes once: as the largest part it is a remark in a run of less
+    than a minute (our choice), and no finding where a lasting cause is named.
+    """
+
+    code = "mostly-not-compute"
+    title = "Most of the time did not go to compute"
+    requires = REQUIRES
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares compute with half of the time, then looks for the largest other part."""
+        parts = long_enough(summary)
+        if parts is None:
+            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
+        if (parts.compute_s or 0.0) >= HALF * parts.wall_s:
+            return None
+        others = {**parts.parts, "unknown": parts.unknown_s}
+        others.pop("compute")
+        name, spent_s = max(
+            ((part, spent_s or 0.0) for part, spent_s in others.items()), key=lambda part: part[1]
+        )
+        covering = COVERED_BY.get(name, ())
+        if name == ONCE:
+            covering = tuple(rule for rules in COVERED_BY.values() for rule in rules)
+        if any(isinstance(rule.judge(summary), Finding) for rule in covering):
+            return None
+        short = name == ONCE and parts.wall_s < SHORT_RUN_S
+        severity: Severity = "info" if short else "warning"
+        figures = [percent(name, spent_s / parts.wall_s)]
+        if parts.compute_s is not None:
+            figures.append(percent("compute", parts.compute_s / parts.wall_s))
+        return self.find(
+            severity,
+            *figures,
+            advice=ADVICE[name],
+            saving=of_run(summary, 0.0, spent_s, basis=f"time of {name}", upper_bound=True),
+            title=f"{self.title}: the largest part is {name}",
+        )

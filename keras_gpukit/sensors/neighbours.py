@@ -1,0 +1,89 @@
+"""Which other processes use the host's processors, looked at only while they use much."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from keras_gpukit.records.machine import HostSample, ProcessUse
+
+MUCH_PERCENT = 25.0
+"""Of all cores; with less there is no reason to look."""
+FIRST_LOOKS_APART_S = 2.0
+NAMED = 3
+
+
+class NeighbourSensor:
+    """Compares the processor times of all processes, from the first look to the latest.
+
+    A look takes some ten milliseconds, so each time twice as much time passes until the next one.
+
+    Args:
+        now: The clock, in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        import psutil
+
+        self._psutil = psutil
+        self._now = now
+        self._cores = psutil.cpu_count() or 1
+        self._first: dict[tuple[int, str], float] | None = None
+        self._latest: dict[tuple[int, str], float] = {}
+        self._children: set[int] = set()
+        self._began_s = self._looked_s = 0.0
+        self._due_s = 0.0
+
+    def note(self, sample: HostSample) -> None:
+        """Looks, if a reading of the host shows that others use much."""
+        if sample.cpu_percent is None or sample.process_cpu_percent is None:
+            return
+        if sample.cpu_percent - sample.process_cpu_percent < MUCH_PERCENT:
+            return
+        if self._now() >= self._due_s:
+            self.look()
+
+    def end(self) -> None:
+        """Looks a last time, if others have ever used much."""
+        if self._first is not None:
+            self.look()
+
+    def look(self) -> None:
+        """Reads the processor time of each process."""
+        self._latest, self._looked_s = self._read(), self._now()
+        self._children |= {child.pid for child in self._psutil.Process().children(recursive=True)}
+        if self._first is None:
+            self._first, self._began_s = self._latest, self._looked_s
+        self._due_s = self._looked_s + max(self._looked_s - self._began_s, FIRST_LOOKS_APART_S)
+
+    def uses(self) -> tuple[ProcessUse, ...]:
+        """Returns the processes that used the most between the first look and the latest."""
+        return self._ranked(lambda pid: pid not in self._children)[:NAMED]
+
+    def children_percent(self) -> float | None:
+        """Returns what this process' own children used, of all cores; None without two looks."""
+        if self._looked_s == self._began_s:
+            return None
+        return sum(use.cpu_percent for use in self._ranked(lambda pid: pid in self._children))
+
+    def _ranked(self, counts: Callable[[int], bool]) -> tuple[ProcessUse, ...]:
+        passed_s = (self._looked_s - self._began_s) * self._cores
+        if self._first is None or passed_s <= 0:
+            return ()
+        own = self._psutil.Process().pid
+        uses = [
+            ProcessUse(name, pid, 100 * (spent_s - self._first.get((pid, name), 0.0)) / passed_s)
+            for (pid, name), spent_s in self._latest.items()
+            if pid != own and counts(pid)
+        ]
+        used = [use for use in uses if use.cpu_percent >= 1]
+        return tuple(sorted(used, key=lambda use: -use.cpu_percent))
+
+    def _read(self) -> dict[tuple[int, str], float]:
+        times = {}
+        for process in self._psutil.process_iter(["pid", "name", "cpu_times"]):
+            spent = process.info["cpu_times"]
+            if spent is not None:
+                key = process.info["pid"], process.info["name"] or "unnamed"
+                times[key] = spent.user + spent.system
+        return times

@@ -1,0 +1,105 @@
+"""How long each callback of a call takes, by its class.
+
+At the begin and end of epochs Keras' loop over the callbacks is timed. Between steps that would
+cost too much, so there the sampling thread looks which callback is under way.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+from keras_gpukit.sensors.python_time import DEEPEST
+
+_BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
+
+
+class _TimedList(list[Any]):
+    """Callbacks that are timed while Keras goes through them."""
+
+    def __init__(self, callbacks: list[Any], spent_s: defaultdict[str, float]) -> None:
+        super().__init__(callbacks)
+        self._spent_s = spent_s
+
+    def __iter__(self) -> Iterator[Any]:
+        for callback in super().__iter__():
+            began_s = time.perf_counter()
+            yield callback
+            self._spent_s[type(callback).__name__] += time.perf_counter() - began_s
+
+
+class CallbackTimes:
+    """Adds the times up.
+
+    Args:
+        callback_list: A `keras.callbacks.CallbackList`; None where it cannot be known.
+        thread: The training thread's identifier.
+    """
+
+    def __init__(self, callback_list: Any, thread: int) -> None:
+        self._list = callback_list
+        self._thread = thread
+        self._at_epochs_s: defaultdict[str, float] = defaultdict(float)
+        self._seen: Counter[str] = Counter()
+        self._looks = 0
+        self._names = {} if callback_list is None else _names_by_code(callback_list.callbacks)
+
+    def timed(self, hook: Callable[..., None]) -> Callable[..., None]:
+        """Returns a hook of the list that is called at epochs, with each callback timed."""
+
+        @functools.wraps(hook)
+        def call(*args: Any, **kwargs: Any) -> None:
+            callbacks = self._list.callbacks
+            timed = self._list.callbacks = _TimedList(callbacks, self._at_epochs_s)
+            try:
+                hook(*args, **kwargs)
+            finally:
+                if self._list.callbacks is timed:
+                    callbacks[:] = list.__iter__(timed)  # a callback may have added another
+                    self._list.callbacks = callbacks
+
+        return call
+
+    def look(self) -> None:
+        """Looks which callback is under way between steps, from another thread."""
+        frame = sys._current_frames().get(self._thread)
+        self._looks += 1
+        for _ in range(DEEPEST):
+            if frame is None:
+                return
+            name = self._names.get(frame.f_code)
+            if name is not None:
+                self._seen[name] += 1
+                return
+            frame = frame.f_back
+
+    def by_class(self, wall_s: float, between_steps_s: float) -> dict[str, float]:
+        """Returns the seconds that each class took, the longest first.
+
+        Args:
+            wall_s: The call's time.
+            between_steps_s: Part of it between steps; callbacks that were seen there took no more.
+        """
+        spent_s = self._at_epochs_s.copy()
+        seen_s = {name: count / self._looks * wall_s for name, count in self._seen.items()}
+        scale = min(1.0, between_steps_s / sum(seen_s.values())) if seen_s else 1.0
+        for name, seconds in seen_s.items():
+            spent_s[name] += scale * seconds
+        return dict(sorted(spent_s.items(), key=lambda each: -each[1]))
+
+
+def _names_by_code(callbacks: list[Any]) -> dict[CodeType, str]:
+    """The callbacks' classes by the code of their own hooks at batches."""
+    names = {}
+    for callback in callbacks:
+        for hook in _BATCH_HOOKS:
+            code = getattr(getattr(callback, hook, None), "__code__", None)
+            # What does nothing, as Keras' own hooks, takes no time.
+            if code is not None and not hasattr(getattr(callback, hook), "_is_default"):
+                names[code] = type(callback).__name__
+    return names

@@ -1,0 +1,72 @@
+"""Which other processes use the cores, on a machine whose processes are made up."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from keras_gpukit.records.machine import HostSample
+from keras_gpukit.sensors.neighbours import NeighbourSensor
+
+
+class FakeHost:
+    """Processes with their processor time, of four cores, at a time that a test sets."""
+
+    def __init__(self, monkeypatch):
+        self.now_s, self.looks = 0.0, 0
+        self.spent_s = {}
+        self.children = []
+        monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
+        monkeypatch.setattr(psutil, "process_iter", self.processes)
+        monkeypatch.setattr(
+            psutil.Process,
+            "children",
+            lambda process, recursive: [SimpleNamespace(pid=pid) for pid in self.children],
+        )
+        self.sensor = NeighbourSensor(lambda: self.now_s)
+
+    def processes(self, names):
+        self.looks += 1
+        for (pid, name), spent_s in self.spent_s.items():
+            spent = None if spent_s is None else SimpleNamespace(user=spent_s, system=0.0)
+            yield SimpleNamespace(info={"pid": pid, "name": name, "cpu_times": spent})
+
+    def note(self, at_s, others_percent):
+        self.now_s = at_s
+        self.sensor.note(HostSample(others_percent + 30.0, 30.0))
+
+
+@pytest.fixture
+def host(monkeypatch):
+    return FakeHost(monkeypatch)
+
+
+def test_processes_are_named_by_what_they_used_while_others_used_much(host):
+    host.spent_s = {(1, "init"): 5.0, (7, "make"): 100.0, (os.getpid(), "python"): 9.0}
+    host.children = [8]
+    host.note(1.0, 60.0)
+    host.spent_s |= {(7, "make"): 110.0, (9, "blender"): 20.0, (8, "worker"): 4.0, (3, None): None}
+    host.spent_s[os.getpid(), "python"] = 19.0
+    host.now_s = 11.0
+    host.sensor.end()
+    found = [(use.name, use.pid, use.cpu_percent) for use in host.sensor.uses()]
+    assert found == [("blender", 9, 50.0), ("make", 7, 25.0)]
+    assert host.sensor.children_percent() == 10.0
+
+
+def test_nothing_is_looked_at_while_others_use_little(host):
+    host.note(1.0, 20.0)
+    host.sensor.note(HostSample(None, None))
+    host.sensor.end()
+    assert host.looks == 0
+    assert host.sensor.uses() == ()
+    assert host.sensor.children_percent() is None
+
+
+def test_looks_get_rarer_the_longer_a_run_lasts(host):
+    for second in range(1, 101):
+        host.note(float(second), 60.0)
+    assert host.looks == 7  # at 1, 3, 5, 9, 17, 33 and 65 seconds

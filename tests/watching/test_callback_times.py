@@ -1,0 +1,83 @@
+"""How long each callback of a call takes, told apart by their classes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from keras_gpukit.watching.callback_times import CallbackTimes
+
+
+class Waits:
+    """Its hooks take as long as they are told to, or until they are let go."""
+
+    def __init__(self, seconds=0.0):
+        self.seconds = seconds
+        self.entered, self.released = threading.Event(), threading.Event()
+
+    def on_epoch_end(self, epoch):
+        time.sleep(self.seconds)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.entered.set()
+        self.released.wait(10)
+
+
+class Raises(Waits):
+    def on_epoch_end(self, epoch):
+        raise ValueError("in a callback")
+
+
+def keras_list(*callbacks):
+    listed = SimpleNamespace(callbacks=list(callbacks))
+
+    def on_epoch_end(epoch):
+        for callback in listed.callbacks:
+            callback.on_epoch_end(epoch)
+
+    return listed, on_epoch_end
+
+
+def test_each_callback_is_timed_at_an_epochs_end_and_the_list_is_left_as_it_was():
+    callbacks = Waits(0.05), SimpleNamespace(on_epoch_end=lambda epoch: None)
+    listed, hook = keras_list(*callbacks)
+    before = listed.callbacks
+    times = CallbackTimes(listed, threading.get_ident())
+    times.timed(hook)(3)
+    spent_s = times.by_class(1.0, 0.0)
+    assert list(spent_s) == ["Waits", "SimpleNamespace"]
+    assert spent_s["Waits"] >= 0.05
+    assert listed.callbacks is before == list(callbacks)
+
+
+def test_what_a_callback_raises_passes_and_the_list_is_left_as_it_was():
+    listed, hook = keras_list(Raises())
+    before = listed.callbacks
+    with pytest.raises(ValueError, match="in a callback"):
+        CallbackTimes(listed, threading.get_ident()).timed(hook)(3)
+    assert listed.callbacks is before
+
+
+def test_a_callback_that_adds_another_is_not_undone():
+    listed, _ = keras_list()
+    CallbackTimes(listed, 0).timed(lambda epoch: listed.callbacks.append("new"))(0)
+    assert listed.callbacks == ["new"]
+    assert type(listed.callbacks) is list
+
+
+def test_a_callback_seen_between_steps_counts_for_its_share_of_the_looks():
+    waits = Waits()
+    listed, _ = keras_list(waits)
+    thread = threading.Thread(target=waits.on_train_batch_end, args=(0,))
+    thread.start()
+    waits.entered.wait(10)
+    times = CallbackTimes(listed, thread.ident)
+    times.look()
+    waits.released.set()
+    thread.join()
+    times.look()  # the thread is gone
+    assert times.by_class(10.0, 8.0) == {"Waits": 5.0}
+    assert times.by_class(10.0, 2.0) == {"Waits": 2.0}  # no more than passed between steps
