@@ -10,9 +10,10 @@ from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series, Shift
 from keras_gpukit.rules.change_points import FEWEST
+from keras_gpukit.rules.machine_causes import Cause
 from keras_gpukit.rules.rule import Outcome, Rule, percent
 from keras_gpukit.rules.savings import of_run, severity
-from keras_gpukit.rules.shift_causes import Cause, cause_of
+from keras_gpukit.rules.shift_causes import cause_of
 from keras_gpukit.rules.shifts import series_of, shifts_in
 
 LEAST_SHARE = 0.05

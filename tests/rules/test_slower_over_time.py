@@ -9,6 +9,7 @@ import pytest
 from helpers.series import changing_run, ones_series, series_of_points
 
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
+from keras_gpukit.records.machine import HostUtilization, ProcessUse, UtilizationRecord
 from keras_gpukit.records.pipeline import (
     PipelineCosts,
     PipelineRecord,
@@ -139,6 +140,36 @@ def test_what_the_machine_shows_at_the_same_time_is_named(figures, words):
     finding = slower(run({**waits(1.0, 1.2), **figures}, input=fed_by()))
     assert finding.title.endswith(f", when {words}")
     assert finding.advice
+
+
+NEIGHBOURS = {
+    "host/cpu_percent": [30.0] * 36 + [99.0] * 28,
+    "host/process_cpu_percent": [25.0] * 64,
+}
+
+
+def host(**figures):
+    return UtilizationRecord(64, 1.0, host=HostUtilization(**figures))
+
+
+def test_other_processes_are_named():
+    seen = host(others=(ProcessUse("ffmpeg", 77, 60.0),))
+    finding = slower(run({**waits(1.0, 1.2), **NEIGHBOURS}, input=fed_by(), utilization=seen))
+    assert figures_of(finding)["ffmpeg (pid 77)"] == 60.0
+
+
+def test_a_runs_own_workers_are_no_other_processes():
+    figures = {**waits(1.0, 1.2), **NEIGHBOURS}
+    title = slower(run(figures, input=fed_by(), utilization=host(children_cpu_percent=70.0))).title
+    assert title.endswith("when the steps' own work slowed down")
+
+
+def test_an_input_that_other_processes_slow_down_says_so():
+    told = fed_by(costs(0, 60, 20, 3), costs(80, 128, 21, 214))
+    finding = slower(run({**waits(1.0, 212.0), **NEIGHBOURS}, input=told))
+    assert "read_record slowed down" in finding.title
+    assert figures_of(finding)["CPU used by other processes before"] == pytest.approx(5.0)
+    assert "what else runs" in finding.advice[0]
 
 
 @pytest.mark.parametrize("confidence", [None, "upper bound"])
