@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import keras
@@ -36,6 +37,11 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
         self._log_dir = check_log_dir(log_dir)
         self.lifecycle = Lifecycle(type(self).__name__, self._log_dir, self.begin, self.end)
         self._summary: R | None = None
+
+    @property
+    def log_dir(self) -> Path | None:
+        """Where it writes; None if nowhere."""
+        return self._log_dir
 
     @property
     def summary(self) -> R | None:

@@ -92,7 +92,7 @@ class Monitor(WatchingCallback[RunSummary]):
         session.values(session.step, {FINDINGS: markdown(summary)})
         session.record("summary", summary, session.step)
         if summary.ending == "completed" and self._prints(phase):
-            print_summary(summary)
+            print_summary(summary, log_dir=self._log_dir)
 
     def _sum_up(self, session: Session) -> RunSummary:
         throughput = self._throughput.summary

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import inspect
 import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from keras_gpukit.cli.folder_argument import folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,13 +37,13 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--log-dir",
-        type=_folder,
+        type=folder,
         default=Path("logs", "demo"),
         help="where TensorBoard finds the runs (default: %(default)s)",
     )
     parser.add_argument(
         "--data-dir",
-        type=_folder,
+        type=folder,
         default=Path("~", ".cache", "keras-gpukit"),
         help="where the images are written, once (default: %(default)s)",
     )
@@ -107,26 +108,14 @@ def _train(
     console: Console,
 ) -> RunSummary:
     """Shows a pipeline's code, and trains with it."""
-    from rich.syntax import Syntax
-
+    from keras_gpukit.cli.demo_report import print_code
     from keras_gpukit.cli.demo_training import EPOCHS, train
 
     console.print(f"\n{title}", style="bold")
-    # The code that runs, so that what is shown cannot differ from it.
-    console.print(Syntax(inspect.getsource(pipeline).rstrip(), "python", theme="ansi_dark"))
+    print_code(pipeline, console)
     console.print(f"\nTraining for {EPOCHS} epochs ...")
     dataset = pipeline(files, setup.global_batch_size(BATCH_SIZE))
     return train(dataset, setup, logs / pipeline.__name__)
-
-
-def _folder(text: str) -> Path:
-    """A folder's path; the folder need not exist."""
-    if not text:
-        raise argparse.ArgumentTypeError("the folder's name is empty")
-    path = Path(text)
-    if path.expanduser().exists() and not path.expanduser().is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is not a folder")
-    return path
 
 
 def _fail(message: str) -> int:

@@ -1,13 +1,30 @@
-"""The demo's comparison of both runs."""
+"""What the demo shows: the code that runs, and the comparison of both runs."""
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import units
+
+
+def print_code(function: Callable[..., Any], console: Console) -> None:
+    """Prints a function's own source, so that what is shown cannot differ from what runs.
+
+    Args:
+        function: The function.
+        console: Where to print; its lines stay whole where it is narrower.
+    """
+    source = inspect.getsource(function).rstrip()
+    highlighted = Syntax(source, "python", theme="ansi_dark").highlight(source)
+    console.print(highlighted, soft_wrap=True)
 
 
 def comparison(written: RunSummary, advised: RunSummary) -> RenderableType:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
-from keras_gpukit.cli import demo, doctor, report
+from keras_gpukit.cli import demo, doctor, report, run
 from keras_gpukit.version import __version__
 
 
@@ -18,10 +19,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code. Wrong arguments exit with 2, as argparse has it.
     """
-    args = _parser().parse_args(argv)
+    ours, theirs = run.split(sys.argv[1:] if argv is None else argv)
+    args = _parser().parse_args(ours)
+    args.script_arguments = theirs
     try:
         code: int = args.func(args)
     except KeyboardInterrupt:
+        if args.func is run.run:
+            raise  # the script's own: Python prints it, and ends the process by the signal
         return 130  # what shells give a command that was interrupted
     return code
 
@@ -34,6 +39,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"keras-gpukit {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     # Each loads what it needs when it runs, so that --help is quick.
-    for command in (demo, doctor, report):
+    for command in (run, demo, doctor, report):
         command.add_parser(subparsers)
     return parser

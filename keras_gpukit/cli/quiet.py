@@ -1,22 +1,26 @@
-"""Loading TensorFlow without its log on the terminal."""
+"""TensorFlow without its log on the terminal."""
 
 from __future__ import annotations
 
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
-def load_tensorflow_quietly() -> None:
-    """Imports TensorFlow with its log turned off, unless the user chose a level.
+@contextmanager
+def quiet_tensorflow() -> Iterator[None]:
+    """Turns TensorFlow's log off from here on, unless the user chose a level.
 
-    While they load, its libraries log whatever the level; for that time standard error goes to a
-    file, which is shown if loading fails.
+    While they load and look for GPUs, its libraries log whatever the level: within the context,
+    standard error goes to a file, which is shown if an exception leaves it.
     """
     if LEVEL in os.environ:
+        yield
         return
     os.environ[LEVEL] = "3"
     sys.stderr.flush()
@@ -24,7 +28,7 @@ def load_tensorflow_quietly() -> None:
     with tempfile.TemporaryFile() as log:
         os.dup2(log.fileno(), 2)
         try:
-            import_module("tensorflow")
+            yield
         except BaseException:
             log.seek(0)
             os.write(terminal, log.read())
@@ -32,3 +36,9 @@ def load_tensorflow_quietly() -> None:
         finally:
             os.dup2(terminal, 2)
             os.close(terminal)
+
+
+def load_tensorflow_quietly() -> None:
+    """Imports TensorFlow without its log, which is shown if loading fails."""
+    with quiet_tensorflow():
+        import_module("tensorflow")

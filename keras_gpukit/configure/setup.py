@@ -15,6 +15,7 @@ from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import TensorFlowState
 from keras_gpukit.records.setup import Action, Cause
+from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.setup import setup_panel
 
 
@@ -127,6 +128,10 @@ class GPUSetup:
             strategy=None if self.strategy is None else type(self.strategy).__name__,
             replicas=self.replicas,
         )
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        return as_html(self.__rich__())
 
     def __str__(self) -> str:
         text = StringIO()

@@ -26,6 +26,7 @@ from keras_gpukit.measuring.intervals import summarize
 from keras_gpukit.measuring.rates import compute_rate
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.records.tuning import Trial, TuningRecord
+from keras_gpukit.reports.notebook import as_html, card, code_as_html
 from keras_gpukit.reports.tuning import render
 
 # Largest share and time of one reading, and of measuring the model.
@@ -54,6 +55,10 @@ class TunedInput:
 
     def __rich__(self) -> RenderableType:
         return render(self.record, self.code)
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        return card(as_html(render(self.record)) + code_as_html(self.code))
 
     def __str__(self) -> str:
         console = Console(width=100)

@@ -229,13 +229,31 @@ class StepWindows:
             reading,
             stretch.durations_s,
             None if self._examples is None else self._examples.read(),
+            calls_after=1,
+            after_s=stretch.next_exit_s - float(stretch.entries_s[-1]),
         )
         self._is_short = False
         self._begin()
         self._on_window(window)
 
-    def _add(self, reading: WaitReading, durations_s: Times, examples: int | None) -> StepWindow:
-        """Makes a window of consecutive calls, and adds it to the totals."""
+    def _add(
+        self,
+        reading: WaitReading,
+        durations_s: Times,
+        examples: int | None,
+        *,
+        calls_after: int = 0,
+        after_s: float = 0.0,
+    ) -> StepWindow:
+        """Makes a window of consecutive calls, and adds it to the totals.
+
+        Args:
+            reading: Their wait.
+            durations_s: The time of each.
+            examples: How many they were given.
+            calls_after: Calls since.
+            after_s: The time since.
+        """
         if reading.waits_s is not None:
             self.totals.distribution.add(reading.waits_s, durations_s)
         window = StepWindow(
@@ -249,6 +267,12 @@ class StepWindows:
             buffered_batches=reading.buffered_batches,
         )
         self.totals.add(window)
+        self.totals.step_times.add(
+            durations_s,
+            reading.waits_s,
+            last_step=window.step - calls_after * self._steps_per_execution,
+            ended_s=window.time_s - after_s,
+        )
         return window
 
     def _read(self, stretch: Stretch) -> WaitReading:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.input_wait.meters import PipelineStart
+from keras_gpukit.input_wait.step_time_histogram import StepTimeHistogram
 from keras_gpukit.input_wait.time_series import WaitSeries
 from keras_gpukit.input_wait.wait_distribution import WaitHistogram
 from keras_gpukit.records.steps import (
@@ -60,12 +61,14 @@ class StepTotals:
 
     Attributes:
         distribution: The wait of each call.
+        step_times: The time of each call.
         starts: The waits for the first batches of epochs.
     """
 
     def __init__(self, phase: Phase, steps_per_execution: int = 1) -> None:
         self.phase = phase
         self.distribution = WaitHistogram(steps_per_execution)
+        self.step_times = StepTimeHistogram(steps_per_execution)
         self.starts = PipelineStarts()
         self._steps = 0
         self._duration_s = 0.0
@@ -123,6 +126,7 @@ class StepTotals:
             examples_per_s=self._examples / self._counted_s if self._counted_s else None,
             wall_s=wall_s,
             examples_unknown_because=(NOT_COUNTED if self._steps and not self._counted_s else None),
+            step_times=self.step_times.record(),
         )
 
     def input(

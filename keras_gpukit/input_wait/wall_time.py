@@ -20,10 +20,17 @@ class WallTime:
     Args:
         part: The part the call begins with.
         now: The clock, in seconds.
+        on_part: Called with each part that ended, and when it began and ended.
     """
 
-    def __init__(self, part: Part, now: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        part: Part,
+        now: Callable[[], float] = time.perf_counter,
+        on_part: Callable[[Part, float, float], None] = lambda part, began_s, ended_s: None,
+    ) -> None:
         self._now = now
+        self._on_part = on_part
         self._part: Part | None = part
         self._began_s = self._since_s = now()
         self._ended_s: float | None = None
@@ -84,6 +91,8 @@ class WallTime:
         self._inside_s -= seconds
         self._spend("steps", -seconds)
         self._spend("epoch start", seconds)
+        # The steps began with it.
+        self._on_part("epoch start", self._since_s, self._since_s + seconds)
 
     def end(self) -> None:
         """The call is over."""
@@ -123,6 +132,7 @@ class WallTime:
     def _close(self, at_s: float) -> None:
         if self._part is not None:
             self._spend(self._part, max(at_s - self._since_s, 0.0))
+            self._on_part(self._part, self._since_s, at_s)
         self._since_s = at_s
 
     def _spend(self, part: Part, seconds: float) -> None:

@@ -13,6 +13,8 @@ import os
 import types
 from typing import Any
 
+from keras_gpukit.pipelines.cells import place
+
 # The frames of a user's function follow this TensorFlow function in an operation's traceback.
 CALLER = "wrapper_helper"
 # Frames from this folder are in between if AutoGraph runs a function without converting it.
@@ -110,5 +112,5 @@ def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, st
         return None, None
     if any(library in filename for library in LIBRARIES):
         return name, None
-    location = f"{os.path.basename(filename)}:{line}"
+    location = place(filename, line)
     return (f"lambda at {location}" if name == "<lambda>" else name), location

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.finding import Saving
 
 Cause = Literal["interpreter lock", "all cores busy", "nothing ahead"]
@@ -73,7 +74,7 @@ class Contention:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Displayed):
     """How fast a model's input, its computing, and both together go.
 
     Attributes:

@@ -23,7 +23,16 @@ PROFILES = Path(FOLDER, "plugins", "profile")
 PROFILE_SUFFIX = ".xplane.pb"
 
 RecordKind = Literal[
-    "run", "environment", "placement", "steps", "host", "gpu", "memory", "capture", "summary"
+    "run",
+    "environment",
+    "placement",
+    "steps",
+    "host",
+    "gpu",
+    "memory",
+    "capture",
+    "event",
+    "summary",
 ]
 """What a line of a run's file holds. The type checker refuses any other where lines are written
 and read."""

@@ -7,6 +7,7 @@ from typing import Literal
 
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.environment import Environment, Worker
+from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Phase
@@ -108,6 +109,8 @@ class RunReport:
             `throttled`, 0 or 1.
         memory: By device, fields of `DeviceMemory`.
         captures: Profiles, the oldest first.
+        validation: Figures of the step windows of validations within `fit`, as those of `steps`.
+        events: Epochs, validations, saves and the like, each kind in its order.
         worker: Which process of a cluster wrote it; None outside one.
         has_time_series: False where only the summary was kept, the run being one of many.
         notes: What could not be read, in words.
@@ -124,6 +127,8 @@ class RunReport:
     gpus: dict[str, TimeSeries] = field(default_factory=dict)
     memory: dict[str, TimeSeries] = field(default_factory=dict)
     captures: tuple[CaptureReport, ...] = ()
+    validation: TimeSeries | None = None
+    events: tuple[RunEvent, ...] = ()
     worker: Worker | None = None
     has_time_series: bool = True
     notes: tuple[str, ...] = ()

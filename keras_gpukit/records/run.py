@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from keras_gpukit.records.capture import ProfilerRecord
+from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
@@ -32,7 +33,7 @@ class RunHeader:
 
 
 @dataclass(frozen=True)
-class RunSummary:
+class RunSummary(Displayed):
     """One run of `fit`, `evaluate` or `predict`, as watched.
 
     What was not watched or could not be read is None.

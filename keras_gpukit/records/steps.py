@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, PythonSourceRecord
+from keras_gpukit.records.step_times import StepTimes
 
 Phase = Literal["fit", "evaluate", "predict"]
 Confidence = Literal["exact", "sampled", "upper bound"]
@@ -49,6 +50,7 @@ class ThroughputRecord:
         examples_per_s: Mean rate.
         wall_s: From the phase's begin to its end, everything included.
         examples_unknown_because: Why the rate is None, where steps were measured.
+        step_times: The distribution of the step times.
         updates: Updates by the model's optimizer during `fit`: fewer than steps where gradients
             accumulate. None where some of what it counted may have been none.
         executions: Calls of the step function, each of up to `steps_per_execution` steps.
@@ -61,6 +63,7 @@ class ThroughputRecord:
     examples_per_s: float | None
     wall_s: float | None = None
     examples_unknown_because: str | None = None
+    step_times: StepTimes | None = None
     updates: int | None = None
     executions: int | None = None
 

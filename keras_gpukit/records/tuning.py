@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.displayed import Displayed
 
 Ending = Literal["nothing left to try", "the model is no faster", "time ran out"]
 
@@ -61,7 +62,7 @@ class StageTraits:
 
 
 @dataclass(frozen=True)
-class TuningRecord:
+class TuningRecord(Displayed):
     """What tuning an input pipeline found.
 
     Attributes:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.text import Text
 
+from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import Ending, RunSummary
+from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.phrases import captured, conclusion, evidence, headline, time_spent
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
@@ -21,35 +26,42 @@ _INDENT = 2
 _ASCII = str.maketrans({"µ": "u", "×": "x"})
 
 
-def print_summary(summary: RunSummary, console: Console | None = None) -> None:
+def print_summary(
+    summary: RunSummary, console: Console | None = None, log_dir: Path | None = None
+) -> None:
     """Prints the panel.
 
     Args:
         summary: The run, judged.
         console: Where to print; standard output by default, without colours if that is not
             a terminal.
+        log_dir: Where the run was written; None if nowhere.
     """
-    print_anywhere(render(summary), console)
+    print_anywhere(render(summary, log_dir), console)
 
 
-def render(summary: RunSummary) -> RenderableType:
-    """The panel: the run's figures, then the findings, worst first.
+def render(summary: RunSummary, log_dir: Path | None = None) -> RenderableType:
+    """The panel: the run's figures, then the findings, worst first, then where there is more.
 
     The worst finding has all of its advice, the others only the first line, and "info" findings
     no figures: users change one thing at a time, and the next run has its own verdict.
 
     Args:
         summary: The run, judged.
+        log_dir: Where the run was written; None if nowhere.
     """
     lines: list[RenderableType] = [Text(", ".join(headline(summary)) or "Nothing was measured.")]
-    more = filter(None, (time_spent(summary), captured(summary)))
-    lines += [Text(each, style="dim") for each in more]
+    spent = time_spent(summary)
+    lines += [Text(spent, style="dim")] if spent else []
     verdict = conclusion(summary)
     if verdict:
         lines += ["", Text(verdict, style="green")]
     for position, finding in enumerate(summary.findings):
         advice = finding.advice if position == 0 else finding.advice[:1]
         lines += ["", *_tell(finding, advice)]
+    report = f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
+    more = [*filter(None, [captured(summary)]), *([report] if log_dir is not None else [])]
+    lines += ["", *(Text(each, style="dim") for each in more)] if more else []
     return Panel(Group(*lines), title=_TITLES[summary.ending], title_align="left", expand=False)
 
 
@@ -78,3 +90,6 @@ def print_anywhere(renderable: RenderableType, console: Console | None = None) -
         console.file.write(capture.get().translate(_ASCII))
     else:
         console.print(renderable)
+
+
+show_by(RunSummary, lambda record: as_html(render(record)))

@@ -8,8 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from keras_gpukit.records.diagnosis import Contention, Diagnosis, Rate
+from keras_gpukit.records.displayed import show_by
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_anywhere
+from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.phrases import saved
 from keras_gpukit.rules.contention import ADVICE
 
@@ -88,3 +90,6 @@ def _contention(contention: Contention) -> str:
     meaning = ADVICE[cause] if cause else "Cores were idle; the cause is unknown"
     figures = f" ({', '.join(evidence)})" if evidence else ""
     return f"Together they run {share} slower than the slower one alone. {meaning}{figures}."
+
+
+show_by(Diagnosis, lambda record: as_html(render(record)))

@@ -15,6 +15,7 @@ _LEAST_SHARE = 0.005
 _REASONS = 2
 NOTHING_FOUND = "Nothing found."
 _NOT_COMPUTE = "mostly-not-compute"
+_CAPTURES_LISTED = 3
 
 
 def headline(summary: RunSummary) -> tuple[str, ...]:
@@ -46,13 +47,19 @@ def time_spent(summary: RunSummary) -> str | None:
 
 
 def captured(summary: RunSummary) -> str | None:
-    """The outcome of the captures; None without any."""
+    """The captures there are, each by its first step and its reason; None without any."""
     captures = summary.captures.captures if summary.captures else ()
-    written = sum(capture.path is not None for capture in captures)
+    written = [capture for capture in captures if capture.path is not None]
     told = []
     if written:
-        profiles = "1 profile" if written == 1 else f"{written} profiles"
-        told.append(f"{profiles} captured: see TensorBoard's tabs Profile and GPU Kit")
+        profiles = "1 profile" if len(written) == 1 else f"{len(written)} profiles"
+        places = [
+            f"step {each.first_step:,} ({each.reason})" for each in written[:_CAPTURES_LISTED]
+        ]
+        if len(written) > _CAPTURES_LISTED:
+            places.append(f"{len(written) - _CAPTURES_LISTED} more")
+        where = "see TensorBoard's tabs Profile and GPU Kit"
+        told.append(f"{profiles} captured, at {', '.join(places)}: {where}")
     told += [
         f"A capture failed: {capture.failed_because}" for capture in captures if not capture.path
     ]

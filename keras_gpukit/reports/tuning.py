@@ -7,9 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_anywhere
+from keras_gpukit.reports.notebook import as_html, card
 
 
 def print_tuning(record: TuningRecord, code: str = "", console: Console | None = None) -> None:
@@ -79,3 +81,6 @@ def _interval(trial: Trial) -> str:
     if trial.low is None or trial.high is None:
         return ""
     return f"{trial.low:.2f} to {trial.high:.2f}"
+
+
+show_by(TuningRecord, lambda record: card(as_html(render(record))))

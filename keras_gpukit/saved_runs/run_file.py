@@ -126,6 +126,8 @@ def without_time_series(run: RunReport) -> RunReport:
         host=None,
         gpus={},
         memory={},
+        validation=None,
+        events=(),
         has_time_series=False,
     )
 

@@ -10,6 +10,7 @@ import msgspec
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import LARGEST, bounded, checked_record, quick_decoder
 from keras_gpukit.records.environment import Environment, Worker
+from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import PlacementRecord
@@ -18,6 +19,7 @@ from keras_gpukit.records.run import RunHeader, RunSummary
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.saved_runs.downsampling import Downsampler
 from keras_gpukit.saved_runs.partial_summary import partial_summary
+from keras_gpukit.saved_runs.run_events import RunEvents
 
 FRESH_S = 30.0
 """Lines come about once a second; a run that has written none for so long has ended."""
@@ -67,6 +69,8 @@ class RunLines:
         self._summary: RunSummary | None = None
         self._captures: list[CaptureReport] = []
         self._steps = Downsampler(_STEPS)
+        self._validation = Downsampler(_STEPS)
+        self._events = RunEvents()
         self._host = Downsampler(_HOST)
         self._gpus: dict[str, Downsampler] = {}
         self._memory: dict[str, Downsampler] = {}
@@ -82,6 +86,7 @@ class RunLines:
             "gpu": self._take_gpu,
             "memory": self._take_memory,
             "capture": self._take_capture,
+            "event": self._take_event,
             "summary": self._take_summary,
         }
 
@@ -141,6 +146,8 @@ class RunLines:
             gpus=gpus,
             memory=memory,
             captures=tuple(self._captures),
+            validation=self._validation.series(),
+            events=self._events.all(),
             worker=self._worker,
             notes=self._notes(),
         )
@@ -183,10 +190,10 @@ class RunLines:
             raise ValueError("a window without steps or without time")
         if self._phase is None:
             self._phase = window.phase
-        if window.phase != self._phase:
-            return  # a validation within `fit`
+        # Others than the run's own are those of a validation within `fit`.
+        readings = self._steps if window.phase == self._phase else self._validation
         wait_s, examples = window.input_wait_s, window.examples
-        self._steps.add(
+        readings.add(
             time_s,
             window.step,
             bounded(
@@ -198,6 +205,12 @@ class RunLines:
             ),
             (steps, steps, duration_s, duration_s, 1.0),
         )
+
+    def _take_event(self, line: Line, time_s: float) -> None:
+        event = checked_record(line.record, RunEvent)
+        if not (0 < event.began_s < LATEST_S and event.duration_s >= 0 and event.count == 1):
+            raise ValueError("an event at no time")
+        self._events.add(event)
 
     def _take_host(self, line: Line, time_s: float) -> None:
         sample = _decode_host(line.record)

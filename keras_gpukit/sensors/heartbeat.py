@@ -22,6 +22,7 @@ class Heartbeat:
         interval_s: Time between two beats.
         now: The clock, in seconds.
         process_s: Processor time of this process, in seconds.
+        on_stop: Called when the process goes on, with the last beat before and with the time.
     """
 
     def __init__(
@@ -29,7 +30,9 @@ class Heartbeat:
         interval_s: float,
         now: Callable[[], float] = time.perf_counter,
         process_s: Callable[[], float] = time.process_time,
+        on_stop: Callable[[float, float], None] = lambda began_s, ended_s: None,
     ) -> None:
+        self._on_stop = on_stop
         self._longest_s = interval_s + LATE_S
         self._now = now
         self._process_s = process_s
@@ -41,6 +44,7 @@ class Heartbeat:
         now_s = self._now()
         if self._stands_still(now_s):
             self._stopped_s = now_s
+            self._on_stop(self._beaten_s, now_s)
         self._beaten_s, self._worked_s = now_s, self._process_s()
 
     def stopped_since(self, moment_s: float) -> bool:

@@ -35,7 +35,9 @@ Hook = Callable[..., None]
 
 def hooks_alone(step_function: StepFunction) -> StepFunction:
     """Has the hooks of a batch watched around a step function, so that they can be timed."""
-    watch = CallbackListWatch(None, lambda error: None, lambda: None, lambda: None)
+    watch = CallbackListWatch(
+        None, lambda error: None, lambda epoch: None, lambda: None, lambda: None
+    )
     hook = watch._watched("on_train_batch_end", lambda batch, logs: None)
 
     def with_hooks(source: Any) -> Any:
@@ -53,8 +55,10 @@ class CallbackListWatch:
     Args:
         callback_list: A `keras.callbacks.CallbackList`; None where it cannot be known.
         on_error: Called with an exception that any callback raises.
-        on_epoch_began: Called when the last callback has returned from `on_epoch_begin`.
+        on_epoch_began: Called when the last callback has returned from `on_epoch_begin`, with
+            Keras' number of the epoch, which counts from 0.
         on_epoch_ends: Called before the first callback's `on_epoch_end`.
+        on_epoch_ended: Called when the last callback has returned from `on_epoch_end`.
 
     Attributes:
         sees_epochs: Whether epochs are seen.
@@ -67,8 +71,9 @@ class CallbackListWatch:
         self,
         callback_list: Any,
         on_error: Callable[[BaseException], None],
-        on_epoch_began: Callable[[], None],
+        on_epoch_began: Callable[[int], None],
         on_epoch_ends: Callable[[], None],
+        on_epoch_ended: Callable[[], None],
     ) -> None:
         self.sees_epochs = callback_list is not None
         self.epoch_ended_s: float | None = None
@@ -76,6 +81,7 @@ class CallbackListWatch:
         self._on_error = on_error
         self._on_epoch_began = on_epoch_began
         self._on_epoch_ends = on_epoch_ends
+        self._on_epoch_ended = on_epoch_ended
         self.times = CallbackTimes(callback_list, threading.get_ident())
         self._hooks = (
             {name: ReplacedAttribute(callback_list, name) for name in _HOOKS}
@@ -114,14 +120,15 @@ class CallbackListWatch:
                 raise
             self.batch_ended_s = now()
 
-        def epoch_begins(*args: Any, **kwargs: Any) -> None:
-            call(*args, **kwargs)
-            self._on_epoch_began()
+        def epoch_begins(epoch: int, *args: Any, **kwargs: Any) -> None:
+            call(epoch, *args, **kwargs)
+            self._on_epoch_began(epoch)
 
         def epoch_ends(*args: Any, **kwargs: Any) -> None:
             self.epoch_ended_s = now()
             self._on_epoch_ends()
             call(*args, **kwargs)
+            self._on_epoch_ended()
 
         if name == "on_epoch_begin":
             return epoch_begins

@@ -106,6 +106,14 @@ def open_session(model: Any, log_dir: Path | None, phase: Phase) -> OpenSession:
     return _open[key]
 
 
+def is_watched(model: Any) -> bool:
+    """Whether a call of this model is being watched."""
+    return any(
+        opened.session.model is model and opened.is_open and not opened.session.is_over
+        for opened in tuple(_open.values())
+    )
+
+
 @atexit.register
 def end_all() -> None:
     """Ends every session."""

@@ -28,6 +28,7 @@ from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import read_environment
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
+from keras_gpukit.watching.run_events import RunEventNotes
 from keras_gpukit.watching.step_count import steps_so_far
 from keras_gpukit.writers.run_log import RunLog
 
@@ -57,15 +58,26 @@ class Session:
         self.first_step = steps_so_far(model)
         self.series = SeriesCollector()
         self._began_s = time.time()
-        self.wall = WallTime("callbacks" if phase == "fit" else "epoch start")
+        self._events = RunEventNotes(
+            model,
+            record=lambda event: self.record("event", event, event.step),
+            step=lambda: self.step,
+        )
+        self.wall = WallTime(
+            "callbacks" if phase == "fit" else "epoch start", on_part=self._events.part
+        )
         self._frame = CallFrame(phase)
         self._callback_list = CallbackListWatch(
-            callback_list(phase), self._tell_error, self._epoch_began, self._epoch_ends
+            callback_list(phase),
+            self._tell_error,
+            self._epoch_began,
+            self._epoch_ends,
+            self._events.epoch_ends,
         )
         self.wall.by_callback = self._callback_list.times.by_class
         self._log: RunLog | None = None
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
-        self._heartbeat = Heartbeat(SAMPLE_EVERY_S)
+        self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self._events.stood_still)
         self._first_step_hooks = FirstStepHooks()
         self._on_error: list[Callable[[BaseException], None]] = []
         self._error: BaseException | None = None
@@ -79,6 +91,7 @@ class Session:
     def start(self) -> None:
         """Starts the threads. The session can be found and closed before this."""
         self._callback_list.start()
+        self._events.start()
         if self.log_dir is not None:
             self._log = RunLog(self.log_dir, this_worker(self.model))
         self._sampler.start()
@@ -261,6 +274,7 @@ class Session:
         for steps in self._phases.values():
             steps.restore()
         self._callback_list.close()
+        self._events.close()
         self._first_step_hooks.close()
         with contextlib.suppress(RuntimeError):  # an interrupt came before the thread started
             self._sampler.stop()
@@ -292,9 +306,10 @@ class Session:
             first_call=self._first_step_hooks if own else None,
         )
 
-    def _epoch_began(self) -> None:
+    def _epoch_began(self, epoch: int) -> None:
         self._phases[self.phase].follow()
         self.wall.turn("epoch start")
+        self._events.epoch_begins(epoch + 1)
 
     def _epoch_ends(self) -> None:
         self._phases[self.phase].note_epoch_end()

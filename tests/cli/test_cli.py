@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import os
 import re
@@ -12,9 +13,12 @@ from pathlib import Path
 
 import pytest
 from helpers.processes import ROOT
+from rich.console import Console
 
 import keras_gpukit
 from keras_gpukit.cli.demo_images import COUNT, image_files
+from keras_gpukit.cli.demo_pipelines import as_advised, as_written
+from keras_gpukit.cli.demo_report import print_code
 from keras_gpukit.cli.main import main
 from keras_gpukit.cli.quiet import LEVEL
 
@@ -47,7 +51,8 @@ def test_importing_the_package_loads_no_framework():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["demo", "--help"], ["doctor", "--help"], ["report", "--help"]]
+    "arguments",
+    [["--help"], ["run", "--help"], ["demo", "--help"], ["doctor", "--help"], ["report", "--help"]],
 )
 def test_help_loads_no_framework(arguments):
     code = f"from keras_gpukit.cli.main import main; main({arguments!r})"
@@ -111,6 +116,12 @@ def test_an_interrupt_ends_without_a_traceback(monkeypatch):
 
     monkeypatch.setattr("keras_gpukit.cli.demo.run", interrupted)
     assert main(["demo"]) == 130
+
+
+def test_the_demos_code_is_whole_in_a_narrow_terminal(capsys):
+    for pipeline in (as_written, as_advised):
+        print_code(pipeline, Console(width=40))
+        assert capsys.readouterr().out.rstrip() == inspect.getsource(pipeline).rstrip()
 
 
 def test_demo_without_scikit_learn_says_what_to_install(monkeypatch, capsys):

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import pytest
 
-from keras_gpukit.cli import doctor
+from keras_gpukit.cli import doctor, examination
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import (
     Build,
@@ -43,7 +43,7 @@ def examine(monkeypatch, capsys):
                 raise machine
             return machine
 
-        monkeypatch.setattr(doctor, "read_machine", read)
+        monkeypatch.setattr(examination, "read_machine", read)
         monkeypatch.setenv("COLUMNS", "120")
         parser = argparse.ArgumentParser()
         doctor.add_parser(parser.add_subparsers())
@@ -77,6 +77,18 @@ def test_a_machine_without_a_usable_gpu_exits_with_1_and_says_every_reason(exami
     assert "missing: libcudnn.so.9" in text
 
 
+def test_each_line_is_marked(examine):
+    _, text = examine(HEALTHY)
+    lines = [line.split() for line in text.split("\n\n")[0].splitlines()]
+    assert ["set", "TF_FORCE_GPU_ALLOW_GROWTH", "'false'"] in lines
+    assert {mark for mark, *_ in lines} == {"ok", "set"}
+    _, text = examine(BROKEN)
+    lines = [line.split() for line in text.split("\n\n")[0].splitlines()]
+    assert ["missing", "libcudnn.so.9", "not", "found"] in lines
+    assert ["missing", "GPUs", "that", "TensorFlow", "sees", "none"] in lines
+    assert ["set", "CUDA_VISIBLE_DEVICES", "''"] in lines
+
+
 def test_json_holds_all_that_was_found(examine):
     code, text = examine(HEALTHY, "--json")
     data = json.loads(text)
@@ -104,7 +116,8 @@ def test_a_tensorflow_that_cannot_be_imported_is_a_finding(examine):
 def test_this_very_machine(run_script):
     """The real facts, in a process of their own; whatever they are, the answer is consistent."""
     done = run_script(
-        "import argparse, sys\n"
+        "import argparse, os, sys\n"
+        "os.environ.pop('TF_CPP_MIN_LOG_LEVEL')\n"
         "from keras_gpukit.cli import doctor\n"
         "from keras_gpukit.sensors.tf_private import is_initialized\n"
         "code = doctor.run(argparse.Namespace(json=True))\n"
@@ -114,4 +127,5 @@ def test_this_very_machine(run_script):
     )
     data = json.loads(done.stdout)
     assert done.returncode == (0 if data["can_train_on_gpu"] else 1)
+    assert done.stderr == ""  # nothing of TensorFlow's log
     assert bool(data["plan"]["causes"]) != data["can_train_on_gpu"]

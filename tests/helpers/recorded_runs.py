@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.machine import (
     DeviceMemory,
     GPUSample,
@@ -20,6 +21,7 @@ from keras_gpukit.records.machine import (
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.placement import Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.step_times import SlowStep, StepTimes
 from keras_gpukit.records.steps import (
     InputRecord,
     StepWindow,
@@ -52,9 +54,12 @@ PLACEMENT = PlacementRecord(
 )
 DECODE = StageRecord("decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, None, 0.1, 0.97)
 READ = StageRecord("files", "interleave", "reading", "train.py:9", 1e-4, 0.002, 4, None, 1.5)
+STEP_TIMES = StepTimes(
+    2398, 0.024, (2000, 358, 0, 0, 40), (SlowStep(280, BEGAN_S + 6, 0.125, 0.05),)
+)
 SUMMARY = RunSummary(
     ENVIRONMENT,
-    throughput=ThroughputRecord("fit", 2400, 2398, 0.025, 1280.0, 64.0),
+    throughput=ThroughputRecord("fit", 2400, 2398, 0.025, 1280.0, 64.0, step_times=STEP_TIMES),
     input=InputRecord(
         "fit",
         "autotune",
@@ -122,6 +127,39 @@ def run_lines(
     if summary is not None:
         lines.append((began_s + windows + 1, windows * STEPS, "summary", summary))
     return lines
+
+
+def with_validation(lines: list[Line], after: int = 30, lasts_s: float = 20.0) -> list[Line]:
+    """The same run in two epochs, with a validation of two windows and a save between them."""
+    at_s = BEGAN_S + after
+    place = next(place for place, line in enumerate(lines) if line[0] > at_s)
+    shifted = [
+        (line[0] + lasts_s, line[1], line[2], _later(line[3], lasts_s)) for line in lines[place:]
+    ]
+    between: list[Line] = [
+        (
+            at_s + 8 + number,
+            after * STEPS,
+            "steps",
+            replace(window(after + 8 + number, phase="evaluate"), step=number * STEPS),
+        )
+        for number in (1, 2)
+    ]
+    ended_s = shifted[-1][0]
+    events = (
+        RunEvent("first step", BEGAN_S, 0.6, 0),
+        RunEvent("validation", at_s + 8, 4.0, after * STEPS),
+        RunEvent("checkpoint", at_s + 14, 2.0, after * STEPS),
+        RunEvent("epoch", BEGAN_S, after + 16.0, after * STEPS, 1),
+        RunEvent("epoch", at_s + 16, ended_s - at_s - 16, None, 2),
+    )
+    noted: list[Line] = [(ended_s, event.step, "event", event) for event in events]
+    return [*lines[:place], *between, *shifted[:-1], *noted, shifted[-1]]
+
+
+def _later(record: Any, seconds: float) -> Any:
+    is_window = isinstance(record, StepWindow)
+    return replace(record, time_s=record.time_s + seconds) if is_window else record
 
 
 def write_lines(log_dir: Path, lines: list[Line], name: str = "run") -> Path:

@@ -17,12 +17,14 @@ from helpers.recorded_runs import (
     BEGAN_S,
     DECODE,
     PLACEMENT,
+    STEPS,
     SUMMARY,
     run_lines,
+    with_validation,
     write_lines,
 )
 
-from keras_gpukit.records.capture import MissedCapture, ProfilerRecord
+from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
@@ -37,9 +39,10 @@ from keras_gpukit.records.profile import (
     StageProfile,
     StepProfile,
 )
-from keras_gpukit.records.report import CaptureReport, Report, RunReport
+from keras_gpukit.records.report import Band, CaptureReport, Report, RunReport, TimeSeries
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports.html import plotly_js, render
+from keras_gpukit.reports.html.chart import COLORS
 from keras_gpukit.rules import judge
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS
@@ -55,7 +58,9 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
+        self.style = ""
         self.scripts: list[str] = []
+        self.texts: list[tuple[str, str | None, str]] = []
         self._open: list[str] = []
         self.feed(html)
         self.close()
@@ -73,11 +78,19 @@ class Page(HTMLParser):
         inside = self._open[-1] if self._open else ""
         if inside == "script":
             self.scripts.append(data)
-        elif inside != "style":
+        elif inside == "style":
+            self.style += data
+        else:
             self.text += data
+            if self._open:
+                self.texts.append((inside, self.tags[-1][1].get("class"), data))
 
     def all(self, *names: str) -> list[tuple[str, dict[str, str | None]]]:
         return [(tag, attrs) for tag, attrs in self.tags if tag in names]
+
+    def text_of(self, tag: str, css_class: str) -> list[str]:
+        """What stands right in elements of a class."""
+        return [text for name, told, text in self.texts if (name, told) == (tag, css_class)]
 
     @property
     def figures(self) -> dict[str, dict]:
@@ -116,12 +129,16 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
         words.index(part)
         for part in (
             "critical Steps wait for input; the bottleneck is decode (train.py:12)",
-            "input stall 40 %, wait per step 10 ms",
             "What to do: saves 24 s of 64 s, 1.6× faster (by the wait)",
             "ds.cache() right after decode",
+            "Steps spend 40 % of their time waiting for input.",
+            "A step waits 10 ms for its batch.",
+            "decode takes 16 ms per batch, 2 in parallel.",
             "25 ms",
+            "A step took",
             "Also found",
             "Operations fell back to the CPU",
+            "2 AsString operations are affected.",
             "Where the whole run's time went",
         )
     ]
@@ -152,28 +169,185 @@ def test_headings_and_landmarks_are_in_order(page):
             assert attrs.get(name, ids[0]) in ids
 
 
-def test_the_time_of_a_step_is_stacked_by_cause(page):
-    work, wait = figure_of(page, "Step time over the run")["data"]
-    assert (work["name"], wait["name"]) == ("the step's own work", "waiting for input")
-    assert work["stackgroup"] == wait["stackgroup"]
-    assert work["x"] == [float(second) for second in range(1, 61)]
-    assert (work["y"][0], wait["y"][0]) == pytest.approx((15, 10))
-    assert (work["y"][6], wait["y"][6]) == pytest.approx((75, 50))
+def named(figure: dict, name: str) -> list[dict]:
+    """What is drawn under a name: an area, and what the cursor says of it."""
+    return [trace for trace in figure["data"] if trace.get("name") == name]
+
+
+def between(trace: dict, begin: float, end: float) -> set[float | None]:
+    """The values that are drawn between two places on the time axis."""
+    return {y for x, y in zip(trace["x"], trace["y"], strict=True) if x and begin < x < end}
+
+
+def test_the_timeline_splits_steps_by_cause(page):
+    figure = figure_of(page, "Timeline")
+    step, wait = named(figure, "waiting for input")
+    work, _ = named(figure, "computing")
+    # The later area covers the earlier one, so that what shows of it is the wait.
+    assert (step["fill"], work["fill"]) == ("tozeroy", "tozeroy")
+    assert max(step["y"]) == pytest.approx(125)
+    assert max(work["y"]) == pytest.approx(75)
+    assert (wait["y"][0], wait["y"][6]) == pytest.approx((10, 50))
+    assert wait["hovertemplate"].endswith("ms")
+
+
+def test_nothing_is_drawn_where_no_steps_ran(tmp_path):
+    page = page_of(tmp_path, with_validation(run_lines()))
+    figure = figure_of(page, "Timeline")
+    step = named(figure, "waiting for input")[0]
+    assert between(step, 30.01, 49.99) <= {0}
+    assert {0} < between(step, 20, 30.01)
+    validation = named(figure, "validation step")[0]
+    assert max(between(validation, 38.1, 40.1)) == pytest.approx(25)
+    assert between(figure_of(page, "Wait for input over the run")["data"][1], 30.01, 49.99) <= {0}
+
+
+def test_events_stand_in_lanes_on_the_same_axis(tmp_path):
+    page = page_of(tmp_path, with_validation(run_lines()))
+    figure = figure_of(page, "Timeline")
+    assert figure["layout"]["yaxis2"]["ticktext"] == [
+        "epochs",
+        "first step",
+        "validation",
+        "checkpoints",
+    ]
+    bars = {bar["y"][0]: bar for bar in figure["data"] if bar["type"] == "bar"}
+    assert (bars[0]["base"], bars[0]["text"]) == ([0, 46], ["1", "2"])
+    assert (bars[2]["base"], bars[2]["x"]) == ([38], [4])
+    assert "checkpoint, 2 s" in json.dumps(named(figure, "checkpoints")[0]["text"])
+    assert "checkpoint, 2 s" in page.words
+
+
+def test_the_cursor_says_step_and_epoch_in_every_chart_over_time(tmp_path):
+    page = page_of(tmp_path, with_validation(run_lines()))
+    over_time = [attrs["id"] for _, attrs in page.all("div") if attrs.get("data-time")]
+    assert len(over_time) == 4
+    for name in over_time:
+        first = page.figures[name]["data"][0]
+        assert first["hovertemplate"].startswith("step %{customdata[0]:,}, epoch")
+        assert first["customdata"][0] == [STEPS, "1"]
+        assert first["customdata"][-1] == [60 * STEPS, "2"]
+
+
+def test_throttling_and_captures_are_events_too():
+    throttled = Band((0.0, 1.0, 1.0, 0.0), (0.0,) * 4, (1.0,) * 4, (1.0,) * 4)
+    times = Band((0.1,) * 4, (0.1,) * 4, (0.1,) * 4, (10.0,) * 4)
+    unknown = Band((None,) * 4, (None,) * 4, (None,) * 4, (0.0,) * 4)
+    at_s = tuple(BEGAN_S + second for second in range(1, 5))
+    names = ("wait_s", "stall_fraction", "examples_per_s", "buffered_batches")
+    steps = {"step_time_s": times, **dict.fromkeys(names, unknown)}
+    gpu = dict.fromkeys(("utilization_percent", "memory_used_bytes", "memory_total_bytes"), unknown)
+    capture = CaptureRecord("one", "steps", "step 20 of the run", 20, 5, BEGAN_S + 2, 0.5, 0.0)
+    run = RunReport(
+        "logs",
+        "completed",
+        began_s=BEGAN_S,
+        ended_s=BEGAN_S + 4,
+        steps=TimeSeries(at_s, (10, 20, 30, 40), 4, 1, steps),
+        gpus={"0": TimeSeries(at_s, (10, 20, 30, 40), 4, 1, {**gpu, "throttled": throttled})},
+        captures=(CaptureReport("one", capture),),
+    )
+    figure = figure_of(Page(render(Report("logs", 0.0, "1", (run,)))), "Timeline")
+    assert figure["layout"]["yaxis2"]["ticktext"] == ["captures", "GPU 0 throttled"]
+    bars = {bar["y"][0]: bar for bar in figure["data"] if bar["type"] == "bar"}
+    assert (bars[0]["base"], bars[0]["x"]) == ([2], [0.5])
+    assert (bars[1]["base"], bars[1]["x"]) == ([1], [2])
 
 
 def test_stall_and_buffer_are_drawn(page):
-    stall, buffered = figure_of(page, "Wait for input over the run")["data"]
-    assert stall["y"] == pytest.approx([40.0] * 60)
-    assert buffered["y"][:4] == [1, 0, 1, 0]
+    figure = figure_of(page, "Wait for input over the run")
+    assert named(figure, "input stall")[1]["y"] == pytest.approx([40.0] * 60)
+    assert named(figure, "batches buffered")[1]["y"][:4] == [1, 0, 1, 0]
 
 
-def test_devices_are_drawn_with_their_limits(page):
-    lines = {line["name"]: line["y"] for line in figure_of(page, "Memory of the devices")["data"]}
-    assert lines["GPU:0 limit"] == [70, 70]
-    assert lines["GPU 1, total"] == [80, 80]
+def test_memory_is_scaled_to_its_use_with_the_limit_in_words(page):
+    lines = {
+        line.get("name"): line["y"] for line in figure_of(page, "Memory of the devices")["data"]
+    }
+    assert max(max(values) for values in lines.values()) == 20
     assert (lines["GPU:0 peak so far"][0], lines["GPU:0 peak so far"][-1]) == (4, 5)
-    names = {line["name"] for line in figure_of(page, "How busy GPUs and host were")["data"]}
-    assert names == {"GPU 0", "GPU 1", "all cores", "this process"}
+    assert "GPU:0 held at most 5 GiB of 70 GiB" in page.words
+    assert "GPU 1, all processes held at most 20 GiB of 80 GiB" in page.words
+    names = {line.get("name") for line in figure_of(page, "How busy GPUs and host were")["data"]}
+    assert names == {None, "GPU 0", "GPU 1", "all cores", "this process"}
+
+
+def test_level_charts_are_left_out_and_said_in_one_line(page):
+    assert (
+        "Nothing to draw: Disk reads (never more than 977 KiB/s), Memory of the host (hardly "
+        "changed: this process held at most 1,024 MiB of 128 GiB)."
+    ) in page.words
+
+
+def test_disk_reads_are_drawn(tmp_path):
+    lines = [
+        (*line[:3], replace(line[3], disk_read_bytes_per_s=2**20 * (line[0] % 7)))
+        if line[2] == "host"
+        else line
+        for line in run_lines()
+    ]
+    page = page_of(tmp_path, lines)
+    assert max(figure_of(page, "Disk reads")["data"][1]["y"]) == 6
+    assert "at most 6 MiB/s" not in page.words
+    assert "6 MiB/s at most" in page.words
+
+
+def test_the_distribution_of_steps_and_the_slowest_are_shown(page):
+    (trace,) = figure_of(page, "Distribution of step times")["data"]
+    assert trace["y"][:2] == pytest.approx([100 * 2000 / 2398, 100 * 358 / 2398], rel=1e-4)
+    assert trace["x"][:2] == pytest.approx([24, 24 * 1.05])
+    assert "Half of the 2,398 measured steps took 24.6 ms or less" in page.words
+    assert "280?6125 ms5.08×50 ms" in page.words
+
+
+def test_steps_of_microseconds_are_drawn_in_them(tmp_path):
+    lines = [
+        (*line[:3], replace(line[3], steps=4000)) if line[2] == "steps" else line
+        for line in run_lines()
+    ]
+    figure = figure_of(page_of(tmp_path, lines), "Timeline")
+    assert figure["layout"]["yaxis"]["title"]["text"] == "µs per step"
+    assert named(figure, "waiting for input")[1]["y"][0] == pytest.approx(100)
+
+
+def test_a_stop_of_the_process_interrupts_every_line(tmp_path):
+    lines = [line for line in run_lines() if not 20 < line[0] - BEGAN_S < 40]
+    busy = figure_of(page_of(tmp_path, lines), "How busy GPUs and host were")
+    for line in busy["data"][1:]:
+        assert None in line["y"]
+        assert between(line, 20.5, 39.5) == set()
+
+
+def test_a_finding_leads_to_its_charts_and_captures(page):
+    links = [attrs["href"] for _, attrs in page.all("a")]
+    for key in ("stages", "input", "timeline", "placement", "device-memory"):
+        assert f"#run-1-{key}-title" in links
+    ids = {attrs.get("id") for _, attrs in page.tags}
+    assert {link.removeprefix("#") for link in links} <= ids
+    capture = CaptureRecord(
+        "2026_step_34", "stall", "stalls rose", 34, 9, BEGAN_S, 1.0, 0.0, path="a/b"
+    )
+    run = RunReport(
+        "logs", "completed", summary=SUMMARY, captures=(CaptureReport("34", capture, PROFILE),)
+    )
+    linked = Page(render(Report("logs", 0.0, "1", (run,))))
+    assert "#run-1-captures-title" in {attrs["href"] for _, attrs in linked.all("a")}
+    assert "Captured: step 34, in TensorBoard's Profile tab 2026_step_34" in linked.words
+
+
+def test_a_stage_has_one_name_in_pipeline_and_profile():
+    stages = (StageProfile("MapDataset:2", "ParallelMapV2", 0.01, 0.9, 0.01),)
+    capture = CaptureReport("34", None, replace(PROFILE, stages=stages))
+    run = RunReport("logs", "completed", summary=SUMMARY, captures=(capture,))
+    words = Page(render(Report("logs", 0.0, "1", (run,)))).words
+    assert "MapDataset" not in words
+    assert "decodeParallelMapV210 ms" in words
+
+
+def test_code_in_advice_can_be_copied(page):
+    codes = page.text_of("code", "copied")
+    assert "ds.cache()" in codes
+    assert "tf.io.decode_jpeg(image, ratio=2)" in codes
 
 
 def test_the_whole_time_the_stages_and_the_placement_are_drawn(page):
@@ -193,9 +367,9 @@ def test_the_whole_time_the_stages_and_the_placement_are_drawn(page):
 
 def test_what_is_not_known_says_why_instead_of_an_empty_chart(tmp_path):
     page = page_of(tmp_path, run_lines(1, summary=None))
-    assert "Step time over the run: the run has fewer than two windows" in page.words
-    assert "Where the whole run's time went: reported when the run ends." in page.words
-    assert "Captured steps: nothing was captured" in page.words
+    assert "Timeline (the run has fewer than two windows" in page.words
+    assert "Where the whole run's time went (reported when the run ends)" in page.words
+    assert "Captured steps (nothing was captured" in page.words
     assert all(figure["data"] for figure in page.figures.values())
 
 
@@ -207,11 +381,13 @@ def test_a_run_of_which_nothing_is_known_is_still_a_page(tmp_path):
 
 def test_extremes_of_a_long_run_are_drawn(tmp_path):
     page = page_of(tmp_path, run_lines(MOST_POINTS + 1))
-    work, wait, slowest, fastest = figure_of(page, "Step time over the run")["data"]
-    assert len(work["x"]) <= MOST_POINTS
-    assert max(slowest["y"]) == pytest.approx(125)
-    assert min(fastest["y"]) == pytest.approx(25)
-    assert work["y"][2] + wait["y"][2] < 125
+    figure = figure_of(page, "Timeline")
+    (slowest,), (fastest,) = named(figure, "slowest window"), named(figure, "fastest window")
+    assert max(value or 0 for value in slowest["y"]) == pytest.approx(125)
+    assert min(value for value in fastest["y"] if value is not None) == pytest.approx(25)
+    mean = named(figure, "waiting for input")[0]
+    assert len(mean["x"]) <= MOST_POINTS
+    assert max(mean["y"]) < 125
 
 
 def test_the_set_up_is_told(page):
@@ -244,7 +420,7 @@ def test_runs_stand_run_comparison(tmp_path):
     assert [len(line["x"]) for line in lines] == [30, 20]
     assert lines[0]["line"]["dash"] != lines[1]["line"]["dash"]
     links = {attrs.get("href") for _, attrs in page.all("a")}
-    assert {"#runs", "#run-1", "#run-2", "#main"} == links
+    assert {"#runs", "#run-1", "#run-2", "#main"} <= links
 
 
 def test_of_many_runs_only_the_newest_have_charts(tmp_path):
@@ -372,6 +548,40 @@ def test_names_stay_text_wherever_they_stand():
     drawn = json.dumps(page.figures)
     assert "&lt;img" in drawn
     assert not [tag for tag in ("<img", "<a", "</script") if tag in drawn]
+
+
+# How it looks
+
+
+def luminance(color: str) -> float:
+    digits = color.lstrip("#")
+    digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_every_word_stands_out_from_what_is_behind_it_on_screen_and_on_paper(page):
+    palettes = [
+        dict(re.findall(r"--(\w+): (#\w+)", block))
+        for block in re.findall(r":root[^{]*\{([^}]*)\}", page.style)
+        if "--ink" in block
+    ]
+    assert len(palettes) >= 3  # light, dark and print
+    words = ("ink", "soft", "accent", "critical", "warning", "info", "good")
+    for palette in palettes:
+        for behind in ("page", "card"):
+            for word in words:
+                assert contrast(palette[word], palette[behind]) >= 4.5, (word, behind, palette)
+    # Words stand on bars, too.
+    assert all(contrast("#0d1214", color) >= 4.5 for color in COLORS.values())
 
 
 def test_the_page_asks_for_nothing_but_what_it_was_told(page):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -242,10 +243,27 @@ def test_the_stage_that_holds_the_run_up_stands_out():
     assert "No single stage is the bottleneck: it keeps up." in text
 
 
+def test_the_panel_ends_with_the_captures_and_how_to_open_the_report():
+    captures = tuple(
+        CaptureRecord("run", "file", "asked for", step, 10, 0.0, 1.0, 0.001, path="run/vm.pb")
+        for step in (20, 1431, 5000, 6000, 7000)
+    )
+    summary = replace(TROUBLED, captures=ProfilerRecord(captures))
+    with (console := Console(width=120)).capture() as shown:
+        print_summary(summary, console, Path("my logs"))
+    lines = [line.strip("│ ") for line in shown.get().splitlines()]
+    assert lines[-2] == "Report with charts: keras-gpukit report 'my logs'"
+    assert " ".join(lines[-4:-2]) == (
+        "5 profiles captured, at step 20 (asked for), step 1,431 (asked for), step 5,000 (asked "
+        "for), 2 more: see TensorBoard's tabs Profile and GPU Kit"
+    )
+
+
 def test_captures_are_told():
     one = CaptureRecord("run", "file", "asked for", 20, 10, 0.0, 1.0, 0.001, path="run/vm.pb")
     failed = replace(one, path=None, failed_because="the disk is full")
     told = markdown(replace(HEALTHY, captures=ProfilerRecord((one, failed))))
-    assert "1 profile captured: see TensorBoard's tabs Profile and GPU Kit" in told
+    where = "see TensorBoard's tabs Profile and GPU Kit"
+    assert f"1 profile captured, at step 20 (asked for): {where}" in told
     assert "A capture failed: the disk is full" in told
     assert "captured" not in markdown(replace(HEALTHY, captures=ProfilerRecord()))

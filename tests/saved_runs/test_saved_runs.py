@@ -69,10 +69,15 @@ def test_a_real_run_is_read_back_as_the_callback_has_it(tmp_path):
     run = only_run(tmp_path)
     assert run.name == "logs"
     assert run.summary == monitor.summary
+    measured = monitor.summary.throughput.measured_steps
     weights = {series.tag: sum(series.weight) for series in run.summary.series}
-    assert weights["step/time_ms"] == monitor.summary.throughput.measured_steps
+    assert weights["step/time_ms"] == measured
     assert {"input/wait_ms", "host/cpu_percent", "host/memory_bytes"} < weights.keys()
-    assert sum(run.steps.figures["step_time_s"].weight) == monitor.summary.throughput.measured_steps
+    assert sum(run.steps.figures["step_time_s"].weight) == measured
+    assert monitor.summary.throughput.step_times.steps == measured
+    # The first epoch traces, which takes longer than an event must.
+    assert {event.kind for event in run.events} >= {"first step", "epoch"}
+    assert run.events[-1].ended_s <= run.ended_s
     assert run.notes == ()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from keras_gpukit.records.capture import MissedCapture
@@ -40,13 +41,16 @@ _PARTS: dict[Part, str] = {
 
 
 def captures_chart(
-    captures: Sequence[CaptureReport], missed: Sequence[MissedCapture] = ()
+    captures: Sequence[CaptureReport],
+    missed: Sequence[MissedCapture] = (),
+    stage_names: Mapping[str, str] = MappingProxyType({}),
 ) -> Chart | Unknown:
     """The mean step of each capture by where its time went.
 
     Args:
         captures: What was captured.
         missed: What was to be captured too.
+        stage_names: What the page calls the stages, by the profiles' names.
     """
     if not captures and missed:
         return Unknown(_CAPTURES, f"no capture was started: {missed[0].because}")
@@ -64,7 +68,7 @@ def captures_chart(
         captures_table(captures),
         (
             *((("Captures that were not started", missed_table(missed)),) if missed else ()),
-            *(detail_tables(newest.profile) if newest and newest.profile else ()),
+            *(detail_tables(newest.profile, stage_names) if newest and newest.profile else ()),
         ),
     )
 

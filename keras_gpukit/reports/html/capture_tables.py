@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from keras_gpukit.records.capture import MissedCapture
 from keras_gpukit.records.profile import MemoryProfile, ProfileRecord
@@ -25,8 +25,15 @@ def missed_table(missed: Sequence[MissedCapture]) -> Table:
     return Table(("step", "because", "not started because"), rows)
 
 
-def detail_tables(profile: ProfileRecord) -> Iterator[tuple[str, Table]]:
-    """What took the time of one capture, by heading; only what is known."""
+def detail_tables(
+    profile: ProfileRecord, stage_names: Mapping[str, str]
+) -> Iterator[tuple[str, Table]]:
+    """What took the time of one capture, by heading; only what is known.
+
+    Args:
+        profile: The capture's.
+        stage_names: What the page calls its stages, by the profile's names.
+    """
     if profile.kinds_s:
         yield "Newest capture: computation by kind", _kinds(profile)
     if profile.operations:
@@ -34,7 +41,7 @@ def detail_tables(profile: ProfileRecord) -> Iterator[tuple[str, Table]]:
     if profile.kernels:
         yield "Newest capture: longest kernels", _kernels(profile)
     if profile.stages:
-        yield "Newest capture: stages that training waited for", _stages(profile)
+        yield "Newest capture: stages that training waited for", _stages(profile, stage_names)
 
 
 def holdings_tables(memories: Sequence[MemoryProfile]) -> Iterator[tuple[str, Table]]:
@@ -110,10 +117,10 @@ def _kernels(profile: ProfileRecord) -> Table:
     return Table(("kernel", "Tensor Cores", "time per step", "count per step", "share"), rows)
 
 
-def _stages(profile: ProfileRecord) -> Table:
+def _stages(profile: ProfileRecord, names: Mapping[str, str]) -> Table:
     rows = tuple(
         (
-            shortened(each.name),
+            shortened(names.get(each.name, each.name)),
             each.kind,
             units.duration(each.blocked_s),
             units.percentage(each.share),

@@ -49,6 +49,9 @@ class Chart:
         figure: JSON as Plotly takes it; None where there is only the table.
         table: Its numbers.
         more: Further tables, by heading.
+        shown: A table that is open from the start.
+        shown_title: Its heading.
+        over_time: Whether its axis is the run's time, and so shares cursor and zoom.
     """
 
     title: str
@@ -56,6 +59,9 @@ class Chart:
     figure: str | None
     table: Table
     more: tuple[tuple[str, Table], ...] = ()
+    shown: Table | None = None
+    shown_title: str = ""
+    over_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,19 @@ class Unknown:
 
     title: str
     because: str
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A chart that would show one level line, and is a sentence instead.
+
+    Attributes:
+        title: Its heading.
+        says: What stayed as it was, such as "the host's memory stayed at 1.2 GiB".
+    """
+
+    title: str
+    says: str
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:
@@ -102,6 +121,7 @@ def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
         "margin": {"l": 56, "r": 16, "t": 12, "b": 48},
         "font": {"family": "system-ui, sans-serif", "size": 12},
         "hovermode": "x unified",
+        "hoversubplots": "axis",
         "legend": {
             "orientation": "h",
             "x": 0,
@@ -113,6 +133,17 @@ def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
     }
     text: str = go.Figure(data=list(traces), layout={**common, **layout}).to_json()
     return text
+
+
+def step_time_unit(longest_s: float | None) -> tuple[float, str]:
+    """The unit that fits step times: its size in seconds, and its name.
+
+    Args:
+        longest_s: The longest of them, or a usual one.
+    """
+    if longest_s is not None and longest_s < 1e-3:
+        return 1e-6, "µs"
+    return (1e-3, "ms") if longest_s is None or longest_s < 1 else (1.0, "s")
 
 
 def known(value: float | None, text: Callable[[float], str]) -> str:

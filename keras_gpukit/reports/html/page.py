@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from keras_gpukit.records.capture import MissedCapture
@@ -13,19 +14,27 @@ from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.capture_charts import captures_chart, each_step_chart
 from keras_gpukit.reports.html.capture_memory_chart import capture_memory_chart
-from keras_gpukit.reports.html.chart import Chart, Unknown
+from keras_gpukit.reports.html.chart import Chart, Flat, Unknown
+from keras_gpukit.reports.html.code_words import code_in
+from keras_gpukit.reports.html.disk_chart import disk_chart
+from keras_gpukit.reports.html.evidence import evidence_sentences
+from keras_gpukit.reports.html.input_chart import input_chart
+from keras_gpukit.reports.html.links import Link, captures_of, chart_links, stage_names
 from keras_gpukit.reports.html.memory_charts import device_memory_chart, host_memory_chart
 from keras_gpukit.reports.html.placement_chart import placement_chart
 from keras_gpukit.reports.html.run_comparison import runs_table, stalls_chart, step_times_chart
 from keras_gpukit.reports.html.stages_chart import stages_chart
-from keras_gpukit.reports.html.step_charts import stall_chart, step_time_chart
+from keras_gpukit.reports.html.step_distribution_chart import step_distribution_chart
 from keras_gpukit.reports.html.time_axis import TimeAxis
+from keras_gpukit.reports.html.timeline_chart import timeline_chart
 from keras_gpukit.reports.html.utilization_chart import utilization_chart
 from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
-from keras_gpukit.reports.phrases import evidence
 
 _FOLDER = "keras_gpukit.reports.html"
-_FILES = ("report.css", "report.js")
+_STYLES = ("report.css", "charts.css", "printing.css")
+_SCRIPTS = ("report.js", "linked_charts.js", "page_tools.js")
+Keyed = tuple[str, Chart | Flat | Unknown]
+"""A chart with the key that its id ends in."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +47,39 @@ class Shown:
 
 @dataclass(frozen=True)
 class Section:
-    """The charts of one run, or of captures without a run."""
+    """The charts of one run, or of captures without a run.
+
+    Attributes:
+        id: For links.
+        run: The run.
+        shown: Its charts.
+        flat: Those that would show a level line.
+        unknown: Those that cannot be drawn.
+    """
 
     id: str
     run: RunReport | None
     shown: tuple[Shown, ...]
+    flat: tuple[Flat, ...]
     unknown: tuple[Unknown, ...]
+
+    @property
+    def timeline(self) -> tuple[Shown, ...]:
+        """The chart that comes right after the verdict, if there is one."""
+        return tuple(each for each in self.shown if each.id == f"{self.id}-timeline")
+
+    @property
+    def others(self) -> tuple[Shown, ...]:
+        """All but the timeline."""
+        return tuple(each for each in self.shown if each not in self.timeline)
+
+    @property
+    def links(self) -> dict[str, Link]:
+        """Where each chart is, by its key."""
+        return {
+            each.id.removeprefix(f"{self.id}-"): Link(f"#{each.id}-title", each.chart.title)
+            for each in self.shown
+        }
 
 
 def plotly_js() -> str:
@@ -56,7 +92,7 @@ def plotly_js() -> str:
 
 def drawing_js() -> str:
     """The page's own script, the only one in it apart from Plotly."""
-    return _packaged("report.js")
+    return "\n".join(map(_packaged, _SCRIPTS))
 
 
 def render(report: Report, *, plotly_src: str | None = None) -> str:
@@ -84,16 +120,18 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
         for shown in section.shown
         if shown.chart.figure is not None
     }
-    css, javascript = (_packaged(name) for name in _FILES)
     text: str = _template().render(
         report=report,
         sections=sections,
         beside=beside,
         runs_table=runs_table(report.runs),
         words=words,
-        evidence=evidence,
-        css=css,
-        javascript=javascript,
+        evidence=evidence_sentences,
+        chart_links=chart_links,
+        captures_of=captures_of,
+        code_in=code_in,
+        css="\n".join(map(_packaged, _STYLES)),
+        javascript=drawing_js(),
         figures=_in_script(figures),
         plotly_js=plotly_js() if plotly_src is None else None,
         plotly_src=plotly_src,
@@ -101,43 +139,49 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
     return text
 
 
-def _run_charts(run: RunReport) -> Iterator[Chart | Unknown]:
+def _run_charts(run: RunReport) -> Iterator[Keyed]:
     began_s = run.began_s or 0.0
-    time = TimeAxis(began_s, max((run.ended_s or began_s) - began_s, 0.0))
-    yield wall_time_chart(run)
-    yield step_time_chart(run, time)
-    yield stall_chart(run, time)
-    yield utilization_chart(run, time)
-    yield device_memory_chart(run, time)
-    yield host_memory_chart(run, time)
-    yield stages_chart(run)
-    yield placement_chart(run)
+    epochs = tuple(event for event in run.events if event.kind == "epoch")
+    time = TimeAxis(began_s, max((run.ended_s or began_s) - began_s, 0.0), epochs)
+    yield "timeline", timeline_chart(run, time)
+    yield "wall-time", wall_time_chart(run)
+    yield "step-times", step_distribution_chart(run, time)
+    yield "input", input_chart(run, time)
+    yield "stages", stages_chart(run)
+    yield "busy", utilization_chart(run, time)
+    yield "disk", disk_chart(run, time)
+    yield "device-memory", device_memory_chart(run, time)
+    yield "host-memory", host_memory_chart(run, time)
+    yield "placement", placement_chart(run)
     profiler = run.summary.captures
-    yield from _capture_charts(run.captures, profiler.missed if profiler else ())
+    missed = profiler.missed if profiler else ()
+    yield from _capture_charts(run.captures, missed, stage_names(run))
 
 
 def _capture_charts(
-    captures: Sequence[CaptureReport], missed: Sequence[MissedCapture] = ()
-) -> Iterator[Chart | Unknown]:
-    yield captures_chart(captures, missed)
+    captures: Sequence[CaptureReport],
+    missed: Sequence[MissedCapture] = (),
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Keyed]:
+    yield "captures", captures_chart(captures, missed, names)
     if captures:
-        yield each_step_chart(captures)
-        yield capture_memory_chart(captures)
+        yield "each-step", each_step_chart(captures)
+        yield "capture-memory", capture_memory_chart(captures)
 
 
-def _beside(runs: Sequence[RunReport]) -> Iterator[Chart | Unknown]:
-    yield step_times_chart(runs)
-    yield stalls_chart(runs)
+def _beside(runs: Sequence[RunReport]) -> Iterator[Keyed]:
+    yield "step-times", step_times_chart(runs)
+    yield "stalls", stalls_chart(runs)
 
 
-def _section(name: str, run: RunReport | None, charts: Iterator[Chart | Unknown]) -> Section:
+def _section(name: str, run: RunReport | None, charts: Iterator[Keyed]) -> Section:
     all_charts = tuple(charts)
-    shown = [chart for chart in all_charts if isinstance(chart, Chart)]
     return Section(
         name,
         run,
-        tuple(Shown(f"{name}-{place}", chart) for place, chart in enumerate(shown, start=1)),
-        tuple(chart for chart in all_charts if isinstance(chart, Unknown)),
+        tuple(Shown(f"{name}-{key}", each) for key, each in all_charts if isinstance(each, Chart)),
+        tuple(each for _, each in all_charts if isinstance(each, Flat)),
+        tuple(each for _, each in all_charts if isinstance(each, Unknown)),
     )
 
 

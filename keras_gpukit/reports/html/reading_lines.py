@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.records.report import Band, TimeSeries
 from keras_gpukit.reports.html.chart import DASHES, PALETTE, Table, label
 from keras_gpukit.reports.html.time_axis import TimeAxis
+from keras_gpukit.reports.html.windows import unbroken
 
 NO_READINGS = "the run was over before two readings, which come about once a second"
 
@@ -31,6 +32,12 @@ class Line:
         """Whether it was ever read."""
         return self.band.overall is not None
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether it never changed by more than a fiftieth."""
+        lowest, highest = self.band.lowest, self.band.highest
+        return lowest is not None and highest is not None and highest - lowest <= highest / 50
+
 
 def are_enough(lines: Sequence[Line]) -> bool:
     """Whether any of them has two points or more."""
@@ -41,35 +48,40 @@ def traces_of(line: Line, place: int, time: TimeAxis, size: float, unit: str) ->
     """The mean as a line, with a band from lowest to highest where they differ."""
     from plotly import graph_objects as go
 
-    name, band, places = line.name, line.band, time.places(line.series)
+    band, places = line.band, time.places(line.series)
     color, dash = PALETTE[place % len(PALETTE)], DASHES[place % len(DASHES)]
-    if line.series.readings_per_point > 1:
-        edge = {"width": 0, "color": color}
-        common = {
-            "x": places,
-            "mode": "lines",
-            "line": edge,
-            "showlegend": False,
-            "legendgroup": name,
-        }
-        yield go.Scatter(**common, y=scaled(band.low, size), hoverinfo="skip")
+    pieces = tuple(unbroken(line.series))
+    low, high = scaled(band.low, size), scaled(band.high, size)
+    has_band = line.series.readings_per_point > 1
+    common = {"name": label(line.name), "legendgroup": line.name, "mode": "lines"}
+    if has_band:
         yield go.Scatter(
             **common,
-            y=scaled(band.high, size),
-            name=f"{label(name)}, highest",
-            fill="tonexty",
+            x=_joined([*places[piece], *places[piece][::-1]] for piece in pieces),
+            y=_joined([*high[piece], *low[piece][::-1]] for piece in pieces),
+            line={"width": 0, "color": color},
+            fill="toself",
             fillcolor=_transparent(color),
-            hovertemplate=f"%{{y:.3~f}} {unit}",
+            hoverinfo="skip",
+            showlegend=False,
         )
+    mean = scaled(band.mean, size)
+    bounds = list(zip(low, high, strict=True))
     yield go.Scatter(
-        x=places,
-        y=scaled(band.mean, size),
-        name=label(name),
-        legendgroup=name,
-        mode="lines",
+        **common,
+        x=_joined(places[piece] for piece in pieces),
+        y=_joined(mean[piece] for piece in pieces),
+        customdata=_joined(bounds[piece] for piece in pieces) if has_band else None,
         line={"width": 2, "color": color, "dash": dash},
-        hovertemplate=f"%{{y:.3~f}} {unit}",
+        hovertemplate=f"%{{y:.4~g}} {unit}"
+        + (" (%{customdata[0]:.4~g} to %{customdata[1]:.4~g})" if has_band else ""),
     )
+
+
+def whereabouts(lines: Sequence[Line], time: TimeAxis, size: float) -> Any:
+    """What adds step and epoch to the cursor over these lines."""
+    series = lines[0].series
+    return time.whereabouts(series.time_s, series.step, (lines[0].band.overall or 0.0) / size)
 
 
 def table_of(lines: Sequence[Line], time: TimeAxis, size: float, unit: str) -> Table:
@@ -95,6 +107,14 @@ def tables_of_others(
 def scaled(values: Sequence[float | None], size: float) -> list[float | None]:
     """Values in another unit."""
     return [None if value is None else round(value / size, 4) for value in values]
+
+
+def _joined(pieces: Iterable[Sequence[Any]]) -> list[Any]:
+    """Pieces of a line one after the other, which is interrupted between them."""
+    joined: list[Any] = []
+    for piece in pieces:
+        joined += [None, *piece] if joined else piece
+    return joined
 
 
 def _transparent(color: str) -> str:

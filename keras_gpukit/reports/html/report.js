@@ -4,27 +4,15 @@
   const figures = JSON.parse(document.getElementById("figures").textContent);
   // A finger scrolls the page; only a mouse zooms by dragging.
   const touch = matchMedia("(pointer: coarse)").matches;
-  const config = {
-    displaylogo: false,
-    responsive: true,
-    displayModeBar: touch ? false : "hover",
-    modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]],
-  };
+  // The page has buttons of its own: a chart is an image, in which there can be none.
+  const config = { displayModeBar: false, responsive: true, doubleClick: "reset" };
   for (const [id, figure] of Object.entries(figures)) {
+    const plot = document.getElementById(id);
     if (touch) figure.layout.dragmode = false;
     // With the window, a figure takes its size from its place, which without this has no height.
-    document.getElementById(id).style.height = `${figure.layout.height}px`;
-    Plotly.newPlot(id, figure.data, figure.layout, config);
+    plot.style.height = `${figure.layout.height}px`;
+    Plotly.newPlot(plot, figure.data, figure.layout, config).then(() =>
+      plot.dispatchEvent(new CustomEvent("gpukit:drawn", { bubbles: true })),
+    );
   }
-  const resize = () => Object.keys(figures).forEach((id) => Plotly.Plots.resize(id));
-  let closed = [];
-  addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll(".finding:not([open])")];
-    closed.forEach((details) => (details.open = true));
-    resize();
-  });
-  addEventListener("afterprint", () => {
-    closed.forEach((details) => (details.open = false));
-    resize();
-  });
 })();

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.report import Band, TimeSeries
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import Table, axis
@@ -21,31 +23,91 @@ class TimeAxis:
     Attributes:
         began_s: When the run began, in seconds since the Unix epoch.
         lasted_s: Until the last reading.
+        epochs: In their order.
     """
 
     began_s: float
     lasted_s: float
+    epochs: tuple[RunEvent, ...] = ()
 
     @property
     def _unit(self) -> tuple[float, str]:
         fitting = ((size, name) for least, size, name in _UNITS if self.lasted_s >= least)
         return next(fitting, (1.0, "seconds"))
 
+    def place(self, time_s: float) -> float:
+        """Where a moment is, which is in seconds since the Unix epoch."""
+        return round((time_s - self.began_s) / self._unit[0], 4)
+
     def places(self, series: TimeSeries) -> list[float]:
         """Where the points of a series are."""
-        size_s, _ = self._unit
-        return [round((time_s - self.began_s) / size_s, 4) for time_s in series.time_s]
+        return [self.place(time_s) for time_s in series.time_s]
+
+    def length(self, duration_s: float) -> float:
+        """A duration on the axis."""
+        return duration_s / self._unit[0]
+
+    def epoch(self, time_s: float) -> str:
+        """The epoch at a time, such as "3"; "?" where it is not known."""
+        place = bisect_right(self.epochs, time_s, key=lambda epoch: epoch.began_s)
+        # The epoch under way has no record yet.
+        if not place or self.epochs[place - 1].number is None:
+            return "1" if self.epochs and not place else "?"
+        latest = self.epochs[place - 1]
+        number, past = latest.number or 0, time_s > latest.ended_s
+        first = number + (latest.count if past else 0)
+        return f"{first}" if past or latest.count == 1 else f"{first} to {first + latest.count - 1}"
+
+    def whereabouts(
+        self, times_s: Sequence[float], steps: Sequence[int | None], level: float = 0.0
+    ) -> Any:
+        """Points that do not show, and add step and epoch to what the cursor says.
+
+        Args:
+            times_s: When, in seconds since the Unix epoch.
+            steps: Global step at each time.
+            level: Where on the other axis; a value within its range.
+        """
+        from plotly import graph_objects as go
+
+        known = [
+            (time_s, step) for time_s, step in zip(times_s, steps, strict=True) if step is not None
+        ]
+        epochs = [self.epoch(time_s) for time_s, _ in known]
+        has_epochs = any(epoch != "?" for epoch in epochs)
+        return go.Scatter(
+            x=[self.place(time_s) for time_s, _ in known],
+            y=[level] * len(known),
+            customdata=[
+                [step, epoch] if has_epochs else [step]
+                for (_, step), epoch in zip(known, epochs, strict=True)
+            ],
+            mode="markers",
+            marker={"color": "rgba(0,0,0,0)"},
+            showlegend=False,
+            hovertemplate="step %{customdata[0]:,}"
+            + (", epoch %{customdata[1]}" if has_epochs else "")
+            + "<extra></extra>",
+        )
 
     def layout(self) -> dict[str, Any]:
         """Plotly's axis."""
         size_s, name = self._unit
         whole = max(self.lasted_s / size_s, 0.0)
         # A little room, so that the last point is not cut off.
-        return axis(f"{name} since the run began", range=[0, whole * 1.01 or 1])
+        return axis(
+            f"{name} since the run began",
+            range=[0, whole * 1.01 or 1],
+            unifiedhovertitle={"text": f"%{{x:.4~g}} {name}"},
+        )
 
     def title(self) -> str:
         """What its numbers are."""
         return f"until ({self._unit[1]})"
+
+    def begin_title(self) -> str:
+        """What the begins of events are."""
+        return f"at ({self._unit[1]})"
 
     def table(self, series: TimeSeries, figures: Sequence[tuple[str, str, float]]) -> Table:
         """The time series in at most twenty rows: mean, and lowest to highest.

@@ -1,0 +1,114 @@
+"""`keras-gpukit run`: an unchanged training script, monitored."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_gpukit.cli.folder_argument import folder
+from keras_gpukit.cli.gpu_flags import VALUE_FLAGS, add_gpu_flags, given_gpu_flags
+
+USAGE = "keras-gpukit run [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
+DESCRIPTION = """\
+Runs a training script as Python does, with a Monitor in every fit(). What follows SCRIPT or MODULE
+are its own arguments. Its output, its results and its exit code stay as they are; when it ends, the
+verdict is printed on standard error, and a report is written next to the records."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds the command to the `keras-gpukit` parser."""
+    parser = subparsers.add_parser(
+        "run",
+        help="run an unchanged training script, and say what limits its speed",
+        usage=USAGE,
+        description=DESCRIPTION,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "script", metavar="SCRIPT", nargs="?", help="a Python file, or a folder with __main__.py"
+    )
+    parser.add_argument("-m", dest="module", metavar="MODULE", help="a module, as in python -m")
+    parser.add_argument(
+        "--log-dir",
+        type=folder,
+        default=Path("logs"),
+        help="where the run gets a folder of its own (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="also profile a few steps, with a Profiler"
+    )
+    parser.add_argument("--open", action="store_true", help="open the report in a browser")
+    add_gpu_flags(parser)
+    parser.set_defaults(func=run, error=parser.error)
+
+
+def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Splits the command line behind SCRIPT or `-m MODULE`, where it is one of this command.
+
+    What follows is the script's, whatever it looks like; argparse would take a "--" out of it.
+
+    Args:
+        argv: What comes after `keras-gpukit`.
+
+    Returns:
+        Our part of it, and the script's.
+    """
+    at = 1 if argv[:1] == ["run"] else len(argv)
+    ours_end = len(argv)
+    while at < len(argv):
+        word = argv[at]
+        if word == "-m" or word in VALUE_FLAGS or word == "--log-dir":
+            at += 2
+        else:
+            at += 1
+        if word.startswith("-m") or not word.startswith("-"):
+            ours_end = at
+            break
+    return list(argv[:ours_end]), list(argv[ours_end:])
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the script. What ends it passes through: Python itself ends the process by it.
+
+    Returns:
+        0 if it came to its end, 2 if it cannot be read.
+    """
+    from keras_gpukit.configure.settings import check
+    from keras_gpukit.running.conclusion import Conclusion
+    from keras_gpukit.running.main_module import (
+        CannotOpenError,
+        keep_interrupted,
+        run_module,
+        run_script,
+    )
+    from keras_gpukit.running.on_imports import OnImports
+    from keras_gpukit.running.run_folder import RunFolder
+    from keras_gpukit.running.watched_fits import WatchedFits
+
+    if args.script is None and args.module is None:
+        args.error("give the SCRIPT to run, or -m MODULE")
+    gpu_settings = given_gpu_flags(args)
+    try:
+        check(**gpu_settings)
+    except (TypeError, ValueError) as error:
+        args.error(str(error))
+    log_dir = args.log_dir.expanduser().absolute()
+    run_folder = RunFolder(log_dir, args.module or Path(args.script).stem)
+    fits = WatchedFits(run_folder, profile=args.profile)
+    # Registered first, so that they are called last: what the script registers may still train.
+    atexit.register(keep_interrupted)
+    atexit.register(Conclusion(fits, run_folder, opens=args.open).tell)
+    OnImports(fits, gpu_settings).install()
+    try:
+        if args.module is None:
+            run_script(args.script, args.script_arguments)
+        else:
+            run_module(args.module, args.script_arguments)
+    except CannotOpenError as error:
+        print(f"keras-gpukit run: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,74 @@
+"""The distribution of step times and the slowest steps, in fixed memory."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import numpy as np
+
+from keras_gpukit.input_wait.meters import Times
+from keras_gpukit.records.step_times import BIN_GROWTH, SlowStep, StepTimes
+
+MOST_SLOW_STEPS = 10
+_GROWTH = math.log(BIN_GROWTH)
+_SMALLEST_S, _LARGEST_S = 1e-6, 1e4
+_BINS = math.ceil(math.log(_LARGEST_S / _SMALLEST_S) / _GROWTH) + 1
+
+
+class StepTimeHistogram:
+    """Takes in the time of each call of a step function.
+
+    Args:
+        steps_per_call: Steps in one call; its time is its steps' alike.
+    """
+
+    def __init__(self, steps_per_call: int) -> None:
+        self._steps_per_call = steps_per_call
+        self._counts = np.zeros(_BINS, np.int64)
+        # Smallest first; the number orders steps of equal times.
+        self._slowest: list[tuple[float, int, SlowStep]] = []
+
+    def add(
+        self, durations_s: Times, waits_s: Times | None, *, last_step: int, ended_s: float
+    ) -> None:
+        """Takes in consecutive calls.
+
+        Args:
+            durations_s: Time of each, in seconds. Shape (calls,).
+            waits_s: Wait of each, in seconds; None where it is not known. Shape (calls,).
+            last_step: Global step of the last one.
+            ended_s: When the last one ended, in seconds since the Unix epoch.
+        """
+        times_s = durations_s / self._steps_per_call
+        bins = np.log(np.maximum(times_s, _SMALLEST_S) / _SMALLEST_S) / _GROWTH
+        bins = np.minimum(bins, _BINS - 1).astype(np.int64)
+        self._counts += np.bincount(bins, minlength=_BINS)
+        is_full = len(self._slowest) == MOST_SLOW_STEPS
+        # Mostly none of them is among the slowest.
+        if is_full and times_s.max() <= self._slowest[0][0]:
+            return
+        places = np.argsort(times_s)[-MOST_SLOW_STEPS:].tolist()
+        until_end_s = np.cumsum(durations_s[::-1])[::-1]
+        for place in places:
+            step = last_step - (len(times_s) - 1 - place) * self._steps_per_call
+            wait_s = None if waits_s is None else float(waits_s[place]) / self._steps_per_call
+            slow = SlowStep(
+                step, ended_s - float(until_end_s[place]), float(times_s[place]), wait_s
+            )
+            heapq.heappush(self._slowest, (slow.duration_s, step, slow))
+            if len(self._slowest) > MOST_SLOW_STEPS:
+                heapq.heappop(self._slowest)
+
+    def record(self) -> StepTimes | None:
+        """Returns the distribution; None before the first step."""
+        filled = np.flatnonzero(self._counts)
+        if not len(filled):
+            return None
+        first, last = int(filled[0]), int(filled[-1])
+        return StepTimes(
+            steps=int(self._counts.sum()) * self._steps_per_call,
+            first_bin_s=_SMALLEST_S * math.exp(first * _GROWTH),
+            counts=tuple((self._counts[first : last + 1] * self._steps_per_call).tolist()),
+            slowest=tuple(slow for *_, slow in sorted(self._slowest, reverse=True)),
+        )

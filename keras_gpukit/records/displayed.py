@@ -1,0 +1,32 @@
+"""Records that notebooks show as HTML, by a view that lies on a floor above.
+
+A record knows that it can be shown, not how: the module of its view says so when it is loaded.
+Whatever makes such a record loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+R = TypeVar("R", bound="Displayed")
+_views: dict[type, Callable[[Any], str]] = {}
+
+
+class Displayed:
+    """Base of records with a view."""
+
+    def _repr_html_(self) -> str | None:
+        """The record as HTML, for notebooks; None if no view of it is loaded."""
+        view = _views.get(type(self))
+        return None if view is None else view(self)
+
+
+def show_by(record: type[R], view: Callable[[R], str]) -> None:
+    """Sets how notebooks show a record.
+
+    Args:
+        record: Its class.
+        view: Returns HTML.
+    """
+    _views[record] = view

@@ -1,0 +1,184 @@
+"""What happened in a run apart from its steps, in lanes below the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from keras_gpukit.records.event import EventKind, RunEvent
+from keras_gpukit.records.report import RunReport, TimeSeries
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html.chart import COLORS
+from keras_gpukit.reports.html.time_axis import TimeAxis
+
+# Of the axis: a shorter event is drawn as long as this, so that it can be seen.
+_SHORTEST = 0.002
+# The cursor reads points: a long event has one at least so often.
+_APART = 0.02
+_KINDS: dict[EventKind, tuple[str, str]] = {
+    "epoch": ("epochs", COLORS["compute"]),
+    "first step": ("first step", COLORS["first step"]),
+    "epoch start": ("epoch starts", COLORS["epoch starts"]),
+    "validation": ("validation", COLORS["validation"]),
+    "callbacks": ("callbacks", COLORS["callbacks"]),
+    "checkpoint": ("checkpoints", "#b06a4f"),
+    "stood still": ("stood still", COLORS["other"]),
+}
+_OTHER_EPOCH = "#7fbdb7"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One event, as it is drawn.
+
+    Attributes:
+        began_s: In seconds since the Unix epoch.
+        duration_s: Until it ended.
+        says: What the cursor and the table say.
+        step: Global step when it ended, if known.
+        text: Stands in its bar, where there is room.
+    """
+
+    began_s: float
+    duration_s: float
+    says: str
+    step: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Events of one kind."""
+
+    name: str
+    color: str
+    marks: tuple[Mark, ...]
+    second_color: str | None = None
+
+
+def lanes(run: RunReport) -> tuple[Lane, ...]:
+    """The lanes that are not empty, epochs first."""
+    found = [
+        Lane(
+            name,
+            color,
+            tuple(_mark(each) for each in run.events if each.kind == kind),
+            _OTHER_EPOCH if kind == "epoch" else None,
+        )
+        for kind, (name, color) in _KINDS.items()
+    ]
+    captures = [each.capture for each in run.captures if each.capture]
+    found.append(
+        Lane(
+            "captures",
+            COLORS["input"],
+            tuple(
+                Mark(
+                    each.time_s,
+                    each.duration_s,
+                    f"capture at step {each.first_step:,}: {each.reason}",
+                    each.first_step,
+                )
+                for each in captures
+            ),
+        )
+    )
+    found += [
+        Lane(f"GPU {index} throttled", "#c4543f", tuple(_throttled(series)))
+        for index, series in run.gpus.items()
+    ]
+    return tuple(lane for lane in found if lane.marks)
+
+
+def draw_lane(lane: Lane, place: int, time: TimeAxis) -> Iterator[Any]:
+    """Bars on the second axis, and the points that the cursor reads."""
+    from plotly import graph_objects as go
+
+    shortest_s = _SHORTEST * time.lasted_s
+    second = lane.second_color or lane.color
+    yield go.Bar(
+        base=[time.place(mark.began_s) for mark in lane.marks],
+        x=[round(time.length(max(mark.duration_s, shortest_s)), 5) for mark in lane.marks],
+        y=[place] * len(lane.marks),
+        orientation="h",
+        width=0.7,
+        yaxis="y2",
+        marker={
+            "line": {"width": 0},
+            "color": [(lane.color, second)[number % 2] for number in range(len(lane.marks))]
+            if lane.second_color
+            else lane.color,
+        },
+        text=[mark.text for mark in lane.marks] if any(mark.text for mark in lane.marks) else None,
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    points = [(mark, moment_s) for mark in lane.marks for moment_s in _moments(mark, time)]
+    yield go.Scatter(
+        x=[time.place(moment_s) for _, moment_s in points],
+        y=[place] * len(points),
+        text=[mark.says for mark, _ in points],
+        yaxis="y2",
+        mode="markers",
+        marker={"symbol": "square", "size": 10, "color": lane.color},
+        showlegend=False,
+        name=lane.name,
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def event_rows(found: Sequence[Lane], time: TimeAxis, most: int) -> tuple[tuple[str, ...], ...]:
+    """The longest events, in the order in which they began, as cells."""
+    marks = [(lane, mark) for lane in found for mark in lane.marks]
+    longest = sorted(marks, key=lambda each: -each[1].duration_s)[:most]
+    return tuple(
+        (
+            units.number(time.place(mark.began_s)),
+            lane.name,
+            mark.says,
+            units.duration(mark.duration_s),
+            "" if mark.step is None else f"{mark.step:,}",
+        )
+        for lane, mark in sorted(longest, key=lambda each: each[1].began_s)
+    )
+
+
+def _mark(event: RunEvent) -> Mark:
+    took = units.duration(event.duration_s)
+    if event.count > 1 and event.spent_s is not None:
+        what = f"{event.count} × {event.kind}, {units.duration(event.spent_s)} in all"
+        return Mark(event.began_s, event.duration_s, what, event.step)
+    if event.kind == "epoch" and event.number is not None:
+        says = f"epoch {event.number}, {took}"
+        return Mark(event.began_s, event.duration_s, says, event.step, f"{event.number}")
+    return Mark(event.began_s, event.duration_s, f"{event.kind}, {took}", event.step)
+
+
+def _throttled(series: TimeSeries) -> Iterator[Mark]:
+    """Readings in a row that were throttled, each since the one before."""
+    began_s: float | None = None
+    before_s = series.time_s[0]
+    for time_s, throttled in zip(series.time_s, series.figures["throttled"].mean, strict=True):
+        if throttled and began_s is None:
+            began_s = before_s
+        elif not throttled and began_s is not None:
+            yield _throttled_for(began_s, before_s)
+            began_s = None
+        before_s = time_s
+    if began_s is not None:
+        yield _throttled_for(began_s, before_s)
+
+
+def _throttled_for(began_s: float, ended_s: float) -> Mark:
+    duration_s = ended_s - began_s
+    return Mark(began_s, duration_s, f"clock throttled, {units.duration(duration_s)}")
+
+
+def _moments(mark: Mark, time: TimeAxis) -> Iterator[float]:
+    count = 1 + int(mark.duration_s / (_APART * time.lasted_s)) if time.lasted_s else 1
+    for number in range(count):
+        yield mark.began_s + mark.duration_s * (number + 0.5) / count

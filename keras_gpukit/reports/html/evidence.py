@@ -1,0 +1,70 @@
+"""What a finding rests on, in sentences."""
+
+from __future__ import annotations
+
+import re
+
+from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.reports import units
+
+# By a figure's name: its sentence, or what it adds to the sentence before. What has neither is
+# shown as a name with its value.
+_SENTENCES = {
+    "input stall": "Steps spend {value} of their time waiting for input",
+    "input stall, at most": "Steps spend at most {value} of their time waiting for input",
+    "input stall at first": "At first, steps spend {value} of their time waiting for input",
+    "wait per step": "A step waits {value} for its batch",
+    "a stall every": "A stall comes every {value}",
+    "of the time": "This takes {value} of the run's time",
+    "wait for an epoch's first batch": "The first batch of an epoch takes {value}",
+    "step time": "A step takes {value}",
+    "cores busy": "All cores together are {value} busy",
+    "copies between devices per step": "Each step copies {value} times between devices",
+    "traced again": "The step was traced again {value}",
+    "compute": "Computing takes {value}",
+    "compute capability": "The GPU's compute capability is {value}",
+}
+_ADDED = {
+    "in parallel": "{value} in parallel",
+    "in the end": "in the end {value}",
+    "after the first epoch": "after the first epoch {value}",
+    "of it filling the shuffle buffer": "{value} of it to fill the shuffle buffer",
+    "in callbacks": "{value} in callbacks",
+    "this process": "this process {value}",
+    "other processes": "other processes {value}",
+    "steps measured": "the mean of {value} steps",
+}
+_PATTERNS = {
+    r"(?P<what>.+) per batch": "{what} takes {value} per batch",
+    r"(?P<what>GPU:\d+) busy": "{what} is busy {value} of the time",
+    r"peak use of (?P<what>.+)": "{what} uses {value} of its memory at most",
+    r"memory of (?P<what>.+) held by others": "other processes use {value} of the memory of {what}",
+    r"readings of (?P<what>GPU:\d+) with (?P<reason>.+)": "{value} of the readings of {what} show "
+    "{reason}",
+    r"(?P<what>\w+) operations": "{value} {what} operations are affected",
+}
+
+
+def evidence_sentences(finding: Finding) -> tuple[str, ...]:
+    """Returns what was measured, in sentences: "A step waits 10 ms for its batch" and the like.
+
+    Args:
+        finding: The finding.
+    """
+    sentences: list[str] = []
+    for figure in finding.evidence:
+        value = units.measured(figure)
+        if figure.name in _ADDED and sentences:
+            sentences[-1] += f", {_ADDED[figure.name].format(value=value)}"
+        else:
+            sentences.append(_sentence(figure, value))
+    return tuple(f"{sentence}." for sentence in sentences)
+
+
+def _sentence(figure: Figure, value: str) -> str:
+    if figure.name in _SENTENCES:
+        return _SENTENCES[figure.name].format(value=value)
+    for pattern, sentence in _PATTERNS.items():
+        if found := re.fullmatch(pattern, figure.name):
+            return sentence.format(value=value, **found.groupdict())
+    return f"{figure.name}: {value}"

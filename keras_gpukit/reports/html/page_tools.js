@@ -1,0 +1,51 @@
+// Buttons of the page, and what printing needs: everything open, and charts as wide as the paper.
+(() => {
+  "use strict";
+  // The width of A4 and Letter between their margins.
+  const PAPER_PX = 680;
+
+  function button(label, action) {
+    const made = Object.assign(document.createElement("button"), { type: "button", className: "copy", title: "Copy" });
+    made.setAttribute("aria-label", label);
+    made.addEventListener("click", action);
+    return made;
+  }
+
+  async function copy(text, place) {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      // Not every page may use the clipboard; a selection can always be copied.
+      const field = Object.assign(document.createElement("textarea"), { value: text });
+      document.body.append(field);
+      field.select();
+      document.execCommand("copy");
+      field.remove();
+    }
+    place.classList.add("done");
+    setTimeout(() => place.classList.remove("done"), 1500);
+  }
+
+  for (const code of document.querySelectorAll("code.copied")) {
+    const made = button(`Copy ${code.textContent}`, () => copy(code.textContent, made));
+    code.after(made);
+  }
+
+  let closed = [];
+  const plots = () => [...document.querySelectorAll(".plot")].filter((plot) => plot.layout);
+  addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open])")];
+    closed.forEach((details) => (details.open = true));
+    for (const plot of plots()) {
+      plot.style.width = `${PAPER_PX}px`;
+      Plotly.relayout(plot, { width: PAPER_PX });
+    }
+  });
+  addEventListener("afterprint", () => {
+    closed.forEach((details) => (details.open = false));
+    for (const plot of plots()) {
+      plot.style.width = "";
+      Plotly.relayout(plot, { width: undefined, autosize: true }).then(() => Plotly.Plots.resize(plot));
+    }
+  });
+})();

@@ -1,0 +1,138 @@
+"""A chart of how step times are distributed, with the slowest steps as a table."""
+
+from __future__ import annotations
+
+import math
+
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.records.step_times import BIN_GROWTH, StepTimes
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html.chart import (
+    COLORS,
+    Chart,
+    Table,
+    Unknown,
+    axis,
+    draw,
+    known,
+    step_time_unit,
+)
+from keras_gpukit.reports.html.time_axis import TimeAxis
+from keras_gpukit.reports.html.words import not_told
+
+_TITLE = "Distribution of step times"
+_MOST_BARS = 60
+_MOST_TICKS = 8
+
+
+def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
+    """How many steps took how long, and which took longest."""
+    record = run.summary.throughput.step_times if run.summary.throughput else None
+    if record is None or not record.counts:
+        return Unknown(_TITLE, not_told(run, "no step was measured"))
+    from plotly import graph_objects as go
+
+    bars = _bars(record)
+    size_s, unit = step_time_unit(record.quantile_s(0.5))
+    edges = [begin_s / size_s for begin_s, _, _ in bars] + [bars[-1][1] / size_s]
+    shares = [100 * count / record.steps for *_, count in bars]
+    trace = go.Scatter(
+        x=[float(f"{edge:.5g}") for edge in edges],
+        y=[round(share, 4) for share in (*shares, shares[-1])],
+        customdata=[
+            [units.duration(begin_s), units.duration(end_s), count]
+            for begin_s, end_s, count in (*bars, bars[-1])
+        ],
+        mode="lines",
+        line={"shape": "hv", "width": 1.5, "color": COLORS["compute"]},
+        fill="tozeroy",
+        hovertemplate="%{customdata[2]:,} steps (%{y:.3~f} %) took %{customdata[0]} "
+        "to %{customdata[1]}<extra></extra>",
+        showlegend=False,
+    )
+    marks = [("median", record.quantile_s(0.5)), ("99 %", record.quantile_s(0.99))]
+    figure = draw(
+        [trace],
+        hovermode="x",
+        height=260,
+        xaxis=axis(f"{unit} per step", type="log", tickmode="array", tickvals=_ticks(edges)),
+        yaxis=axis("steps, %", rangemode="tozero", nticks=5),
+        shapes=[
+            {
+                "type": "line",
+                "x0": each_s / size_s,
+                "x1": each_s / size_s,
+                "yref": "paper",
+                "y0": 0,
+                "y1": 1,
+                "line": {"width": 1.5, "dash": dash, "color": COLORS["other"]},
+                "label": {"text": name, "textposition": "end", "textangle": 0, "yanchor": "top"},
+            }
+            for (name, each_s), dash in zip(marks, ("solid", "dot"), strict=True)
+        ],
+    )
+    rows = tuple(
+        (
+            f"{units.duration(begin_s)} to {units.duration(end_s)}",
+            f"{count:,}",
+            units.percentage(count / record.steps),
+        )
+        for begin_s, end_s, count in bars
+        if count
+    )
+    return Chart(
+        _TITLE,
+        _words(record),
+        figure,
+        Table(("step time", "steps", "share"), rows),
+        shown=_slowest(record, time),
+        shown_title="The slowest steps",
+    )
+
+
+def _bars(record: StepTimes) -> list[tuple[float, float, int]]:
+    """Begin, end and steps of each bar; neighbouring bins share one where there are many."""
+    size = -(-len(record.counts) // _MOST_BARS)
+    return [
+        (
+            record.first_bin_s * BIN_GROWTH**first,
+            record.first_bin_s * BIN_GROWTH ** (first + size),
+            sum(record.counts[first : first + size]),
+        )
+        for first in range(0, len(record.counts), size)
+    ]
+
+
+def _ticks(edges: list[float]) -> list[float]:
+    """Round numbers within the chart, not too many."""
+    lowest = math.floor(math.log10(edges[0]))
+    decades = range(lowest, math.ceil(math.log10(edges[-1])) + 1)
+    every = [mantissa * 10.0**decade for decade in decades for mantissa in (1, 1.5, 2, 3, 5, 7)]
+    within = [tick for tick in every if edges[0] <= tick <= edges[-1]]
+    few = [tick for tick in within if f"{tick:e}"[:3] in ("1.0", "2.0", "5.0")]
+    return [float(f"{tick:.3g}") for tick in (within if len(within) <= _MOST_TICKS else few)]
+
+
+def _slowest(record: StepTimes, time: TimeAxis) -> Table:
+    median_s = record.quantile_s(0.5)
+    rows = tuple(
+        (
+            f"{slow.step:,}",
+            time.epoch(slow.time_s),
+            units.number(time.place(slow.time_s)),
+            units.duration(slow.duration_s),
+            f"{units.number(slow.duration_s / median_s)}×",
+            known(slow.wait_s, units.duration),
+        )
+        for slow in record.slowest
+    )
+    heads = ("step", "epoch", time.begin_title(), "took", "× median", "input wait")
+    return Table(heads, rows, "The first of each epoch is not among them.")
+
+
+def _words(record: StepTimes) -> str:
+    median, p95, p99 = (units.duration(record.quantile_s(share)) for share in (0.5, 0.95, 0.99))
+    return (
+        f"Half of the {record.steps:,} measured steps took {median} or less, 95 % {p95} or less, "
+        f"99 % {p99} or less."
+    )

@@ -1,0 +1,130 @@
+"""The timeline: step time and what it is made of, with events on its axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from keras_gpukit.records.report import Band, RunReport, TimeSeries
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html.chart import (
+    COLORS,
+    Chart,
+    Table,
+    Unknown,
+    axis,
+    draw,
+    names_axis,
+    step_time_unit,
+)
+from keras_gpukit.reports.html.event_lanes import draw_lane, event_rows, lanes
+from keras_gpukit.reports.html.time_axis import TimeAxis
+from keras_gpukit.reports.html.window_areas import WindowAreas
+
+TIMELINE = "Timeline"
+TOO_SHORT = "the run has fewer than two windows of steps, which are about a second each"
+_STEPS_HEIGHT = 240
+_LANE_HEIGHT = 24
+_REST_HEIGHT = 76
+_MOST_EVENTS = 100
+_WAITING, _COMPUTING = "waiting for input", "computing"
+
+
+def timeline_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
+    """Step time, split into the wait for input and the rest if that is known, and the events."""
+    if run.steps is None or len(run.steps.time_s) < 2:
+        return Unknown(TIMELINE, TOO_SHORT)
+    times, waits = run.steps.figures["step_time_s"], run.steps.figures["wait_s"]
+    size_s, unit = step_time_unit(times.overall)
+    traces = [*_areas(run.steps, time, size_s, unit)]
+    if run.validation is not None:
+        traces += _validation(run.validation, time, size_s, unit)
+    found = lanes(run)
+    for place, lane in enumerate(found):
+        traces += draw_lane(lane, place, time)
+    lanes_height = _LANE_HEIGHT * len(found)
+    height = _STEPS_HEIGHT + lanes_height + _REST_HEIGHT
+    share = lanes_height / (_STEPS_HEIGHT + lanes_height)
+    layout: dict[str, Any] = {
+        "xaxis": time.layout(),
+        "yaxis": axis(f"{unit} per step", rangemode="tozero", domain=[share, 1], nticks=6),
+    }
+    if found:
+        layout["xaxis"]["anchor"] = "y2"
+        layout["yaxis2"] = {
+            **names_axis([lane.name for lane in found]),
+            "domain": [0, share - 0.02],
+        }
+        layout["barmode"] = "overlay"
+    figures = [(f"step ({unit})", "step_time_s", 1 / size_s)]
+    figures += [(f"wait ({unit})", "wait_s", 1 / size_s)] if waits.overall is not None else []
+    return Chart(
+        TIMELINE,
+        _words(times, waits),
+        draw(traces, height=height, **layout),
+        time.table(run.steps, figures),
+        _events_table(found, time),
+        over_time=True,
+    )
+
+
+def _areas(series: TimeSeries, time: TimeAxis, size_s: float, unit: str) -> Iterator[Any]:
+    times, waits = series.figures["step_time_s"], series.figures["wait_s"]
+    areas, hover = WindowAreas(series, time), f"%{{y:.4~g}} {unit}"
+    is_split = [wait is not None for wait in waits.mean]
+    steps = _scaled(times.mean, size_s)
+    whole = [None if split else step for split, step in zip(is_split, steps, strict=True)]
+    split = [step if split else None for split, step in zip(is_split, steps, strict=True)]
+    wait = _scaled(waits.mean, size_s)
+    work = [
+        None if step is None or wait is None else max(round(step - wait, 5), 0.0)
+        for step, wait in zip(steps, wait, strict=True)
+    ]
+    yield time.whereabouts(series.time_s, series.step, level=(times.highest or 0.0) / size_s)
+    # The later covers the earlier, so that each part is as high as its time.
+    if not all(is_split):
+        name, color = "wait unknown" if any(is_split) else "whole step", COLORS["other"]
+        yield areas.area(whole, name, color)
+        yield areas.reading(whole, name, color, hover)
+    if any(is_split):
+        yield areas.area(split, _WAITING, COLORS["input"])
+        yield areas.area(work, _COMPUTING, COLORS["compute"])
+        yield areas.reading(wait, _WAITING, COLORS["input"], hover)
+        yield areas.reading(work, _COMPUTING, COLORS["compute"], hover)
+    if series.readings_per_point > 1:
+        high, low = _scaled(times.high, size_s), _scaled(times.low, size_s)
+        yield from areas.edges(("slowest window", high), ("fastest window", low), hover)
+
+
+def _validation(series: TimeSeries, time: TimeAxis, size_s: float, unit: str) -> Iterator[Any]:
+    areas, name, color = WindowAreas(series, time), "validation step", COLORS["validation"]
+    values = _scaled(series.figures["step_time_s"].mean, size_s)
+    yield areas.area(values, name, color)
+    yield areas.reading(values, name, color, f"%{{y:.4~g}} {unit}")
+
+
+def _events_table(found: Sequence[Any], time: TimeAxis) -> tuple[tuple[str, Table], ...]:
+    if not found:
+        return ()
+    count = sum(len(lane.marks) for lane in found)
+    rows = event_rows(found, time, _MOST_EVENTS)
+    note = f"The longest {_MOST_EVENTS} of {count:,}." if count > len(rows) else ""
+    heads = (time.begin_title(), "what", "", "took", "step")
+    return (("Events", Table(heads, rows, note)),)
+
+
+def _words(times: Band, waits: Band) -> str:
+    if times.overall is None or times.lowest is None or times.highest is None:
+        return ""
+    words = (
+        f"A step took {units.duration(times.overall)} on average; "
+        f"{units.duration(times.lowest)} in the fastest window of about a second, "
+        f"{units.duration(times.highest)} in the slowest."
+    )
+    if waits.overall is None or not times.overall:
+        return f"{words} How much of it was input wait is unknown."
+    return f"{words} {units.duration(waits.overall)} of it was input wait."
+
+
+def _scaled(values: Sequence[float | None], size_s: float) -> list[float | None]:
+    return [None if value is None else round(value / size_s, 5) for value in values]

@@ -1,0 +1,1 @@
+"""Runs an unchanged training script as Python would, with a `Monitor` in every `fit`."""

@@ -1,0 +1,132 @@
+"""Runs a script or module as `__main__`, as if Python itself had been started with it.
+
+Private name of Python, seen in 3.10 to 3.13: `runpy._run_module_as_main`, which is what `python -m`
+calls. `runpy.run_module` is no replacement: it empties the module afterwards, under threads and
+exit handlers that still use it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import io
+import os
+import pkgutil
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import SourceFileLoader
+from types import CodeType, ModuleType
+from typing import Any
+
+from keras_gpukit.running.tracebacks import hide_own_frames
+
+_ended_by: list[type[BaseException]] = []
+"""The exception by which the script ended."""
+
+
+class CannotOpenError(Exception):
+    """There is no script to run; the message is the one that Python prints."""
+
+
+def run_script(path: str, arguments: Sequence[str]) -> None:
+    """Runs a file, or a folder or zip file with a `__main__.py`; what it raises passes through.
+
+    Args:
+        path: The script, as it was given: it becomes `sys.argv[0]`.
+        arguments: Become the rest of `sys.argv`.
+
+    Raises:
+        CannotOpenError: If the file cannot be read.
+    """
+    sys.argv = [path, *arguments]
+    if pkgutil.get_importer(path) is not None:
+        _replace_main()
+        _first_on_path(os.path.abspath(path))
+        _leaving_no_frames(_run_module_as_main, "__main__", False)
+        return
+    absolute = os.path.abspath(path)
+    source, code = _read(absolute)
+    main = _replace_main()
+    main.__loader__ = SourceFileLoader("__main__", absolute)
+    main.__dict__.update({"__file__": absolute, "__cached__": None})
+    _first_on_path(os.path.dirname(os.path.realpath(absolute)))
+    _leaving_no_frames(_execute, code or source, absolute, main.__dict__)
+
+
+def run_module(name: str, arguments: Sequence[str]) -> None:
+    """Runs a module or package as `python -m` does; what it raises passes through.
+
+    Args:
+        name: The module.
+        arguments: Become `sys.argv[1:]`.
+    """
+    sys.argv = ["-m", *arguments]
+    _replace_main()
+    _first_on_path(os.getcwd())
+    _leaving_no_frames(_run_module_as_main, name, True)
+
+
+def keep_interrupted() -> None:
+    """Has Python end the process by SIGINT still, where Ctrl-C ended the script; an exit handler.
+
+    CPython notes that it is to do so, and forgets it if an exit handler runs source code, as making
+    a dataclass does. Source code that raises the exception again reminds it.
+    """
+    if _ended_by == [KeyboardInterrupt]:
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")
+
+
+def _read(path: str) -> tuple[bytes, CodeType | None]:
+    """Returns a file's bytes, and its code if it is compiled already."""
+    try:
+        with io.open_code(path) as file:
+            code = pkgutil.read_code(file)
+            file.seek(0)
+            return file.read(), code
+    except OSError as error:
+        raise CannotOpenError(
+            f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
+        ) from error
+
+
+def _execute(program: bytes | CodeType, path: str, names: dict[str, Any]) -> None:
+    code = program
+    if not isinstance(code, CodeType):
+        code = compile(code, path, "exec", dont_inherit=True)
+    exec(code, names)
+
+
+def _replace_main() -> ModuleType:
+    """Puts an empty `__main__` in the place of ours, with the attributes that Python gives it."""
+    main = ModuleType("__main__")
+    main.__dict__.update({"__annotations__": {}, "__builtins__": builtins})
+    sys.modules["__main__"] = main
+    return main
+
+
+def _first_on_path(folder: str) -> None:
+    """Replaces the folder of the `keras-gpukit` command, unless Python adds none (`python -P`)."""
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+        sys.path[0] = folder
+
+
+def _run_module_as_main(name: str, alter_argv: bool) -> None:
+    runpy._run_module_as_main(name, alter_argv)  # type: ignore[attr-defined]
+
+
+def _leaving_no_frames(run: Callable[..., None], *arguments: Any) -> None:
+    """Runs; an exception that ends the process is shown without frames of this package.
+
+    The exception itself goes on to Python, which prints it by the hook in place at this moment,
+    and ends the process as it does for that exception.
+    """
+    try:
+        run(*arguments)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _ended_by.append(type(error))
+        sys.excepthook = hide_own_frames(sys.excepthook)
+        raise

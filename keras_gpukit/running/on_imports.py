@@ -1,0 +1,67 @@
+"""What is done to a script's TensorFlow and Keras, right after the script has imported them.
+
+Not earlier: what the script sets before its imports, such as environment variables, must hold. And
+not later: TensorFlow's devices may start with the script's next line.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from keras_gpukit.running.import_hook import ImportHook
+from keras_gpukit.running.watched_fits import WatchedFits
+
+
+class OnImports:
+    """Watches fits from the import of Keras on, and sets the GPUs up before.
+
+    Args:
+        fits: Installed after Keras was imported.
+        gpu_settings: Arguments for `configure_gpus`, which is not called without any.
+    """
+
+    def __init__(self, fits: WatchedFits, gpu_settings: Mapping[str, Any]) -> None:
+        self._fits = fits
+        self._gpu_settings = dict(gpu_settings)
+        self._hook = ImportHook({"tensorflow": self._tensorflow, "keras": self._keras})
+
+    def install(self) -> None:
+        """Begins to look at imports."""
+        self._hook.install()
+
+    def _tensorflow(self) -> None:
+        if not self._hook.is_under_way("keras"):  # else Keras is not ready for settings yet
+            self._set_gpus_up()
+
+    def _keras(self) -> None:
+        import keras
+
+        if "tensorflow" in sys.modules:
+            self._set_gpus_up()
+        if keras.backend.backend() == "tensorflow":
+            self._fits.install()
+
+    def _set_gpus_up(self) -> None:
+        if not self._gpu_settings:
+            return
+        settings = {"strategy": "none", **self._gpu_settings}
+        self._gpu_settings = {}
+        import tensorflow as tf
+        from rich.console import Console
+
+        from keras_gpukit.configure.api import configure_gpus
+        from keras_gpukit.errors import GPUKitError
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # they are part of what is printed
+                setup = configure_gpus(**settings, verbose=False)
+            if setup.strategy is not None:
+                tf.distribute.experimental_set_strategy(setup.strategy)
+        except (GPUKitError, TypeError, ValueError) as error:
+            print(f"keras-gpukit run: {error}", file=sys.stderr)
+            raise SystemExit(2) from None
+        Console(stderr=True).print(setup)

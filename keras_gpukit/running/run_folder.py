@@ -1,0 +1,76 @@
+"""Where the fits of one run of a script are written."""
+
+from __future__ import annotations
+
+import re
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+_UNSUITABLE = re.compile(r"[^\w.+-]+")
+_LONGEST = 60
+
+
+class RunFolder:
+    """One folder for a run of a script, and one in it for each model.
+
+    The fits of one model share its folder: their global step goes on from one to the next.
+
+    Args:
+        log_dir: The folder above; the run's own is made when it is first needed.
+        script: What is run: names the folder, together with the time.
+    """
+
+    def __init__(self, log_dir: Path, script: str) -> None:
+        self._log_dir = log_dir
+        self._name = f"{file_name(script)}-{time.strftime('%Y%m%d-%H%M%S')}"
+        self._path: Path | None = None
+        self._of_models: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
+        self._taken: set[str] = set()
+
+    def path(self) -> Path:
+        """The run's own folder, made if it is not there.
+
+        Raises:
+            OSError: If it cannot be made.
+        """
+        if self._path is None:
+            self._path = _new_folder(self._log_dir, self._name)
+        return self._path
+
+    def of_model(self, model: Any) -> Path:
+        """The folder of a model, which is the same for all its fits.
+
+        Raises:
+            OSError: If the run's folder cannot be made.
+        """
+        folder = self._of_models.get(model)
+        if folder is None:
+            name = base = file_name(str(getattr(model, "name", "model")))
+            number = 1
+            while name in self._taken:
+                number += 1
+                name = f"{base}-{number}"
+            self._taken.add(name)
+            folder = self._of_models[model] = self.path() / name
+        return folder
+
+
+def file_name(text: str) -> str:
+    """A file name like a text, such as a model's name, that suits every file system."""
+    return _UNSUITABLE.sub("-", text).strip(".-")[:_LONGEST] or "unnamed"
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """Makes a folder that another run that started in the same second does not have."""
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        folder = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return folder

@@ -1,0 +1,100 @@
+"""Notes what else happens in a call apart from its steps, for the time axis of its report."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from keras_gpukit.errors import Guard
+from keras_gpukit.input_wait.wall_time import Part
+from keras_gpukit.records.event import EventKind, RunEvent
+from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
+
+SHORTEST_S = 0.05
+"""A shorter event shows on no chart of a run that lasts a minute, and short epochs have many."""
+_OF_PART: dict[Part, EventKind] = {
+    "first step": "first step",
+    "epoch start": "epoch start",
+    "validation": "validation",
+    "callbacks": "callbacks",
+}
+_SAVES = ("save", "save_weights")
+
+
+class RunEventNotes:
+    """Records events from the moments at which a session notices them.
+
+    Moments are those of `time.perf_counter`.
+
+    Args:
+        model: The model, whose `save` and `save_weights` are watched from `start` to `close`.
+        record: Takes an event.
+        step: Returns the global step.
+    """
+
+    def __init__(
+        self, model: Any, record: Callable[[RunEvent], None], step: Callable[[], int]
+    ) -> None:
+        self._record = record
+        self._step = step
+        self._epoch: tuple[int, float] | None = None
+        self._guard = Guard("Noting an event", "It is missing in the report.")
+        self._saves = [ReplacedAttribute(model, name) for name in _SAVES]
+
+    def start(self) -> None:
+        """Watches the model's saves."""
+        for save in self._saves:
+            save.replace(self._watched(save.current))
+
+    def close(self) -> None:
+        """Restores the model; the epoch that was interrupted ends here. May be called again."""
+        for save in self._saves:
+            save.restore()
+        self.epoch_ends()
+
+    def part(self, part: Part, began_s: float, ended_s: float) -> None:
+        """A part of the call's wall time ended."""
+        if part in _OF_PART:
+            self._note(_OF_PART[part], began_s, ended_s)
+
+    def epoch_begins(self, number: int) -> None:
+        """An epoch begins.
+
+        Args:
+            number: Counted from 1.
+        """
+        self._epoch = number, time.perf_counter()
+
+    def epoch_ends(self) -> None:
+        """The current epoch, if there is one, has ended."""
+        if self._epoch is not None:
+            number, began_s = self._epoch
+            self._epoch = None
+            self._note("epoch", began_s, time.perf_counter(), number)
+
+    def stood_still(self, began_s: float, ended_s: float) -> None:
+        """The process stood still."""
+        self._note("stood still", began_s, ended_s)
+
+    def _note(
+        self, kind: EventKind, began_s: float, ended_s: float, number: int | None = None
+    ) -> None:
+        duration_s = ended_s - began_s
+        if duration_s < SHORTEST_S:
+            return
+        with self._guard:
+            began_unix_s = time.time() - (time.perf_counter() - began_s)
+            self._record(RunEvent(kind, began_unix_s, duration_s, self._step(), number))
+
+    def _watched(self, save: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(save)
+        def saving(*args: Any, **kwargs: Any) -> Any:
+            began_s = time.perf_counter()
+            try:
+                return save(*args, **kwargs)
+            finally:
+                self._note("checkpoint", began_s, time.perf_counter())
+
+        return saving

@@ -1,0 +1,111 @@
+"""Records in notebooks: what the terminal shows, as HTML."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+from rich.panel import Panel
+
+from keras_gpukit.configure.plan import Plan
+from keras_gpukit.configure.setup import GPUSetup
+from keras_gpukit.experiments.tune_input import TunedInput
+from keras_gpukit.records.diagnosis import Contention, Diagnosis, Rate
+from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.finding import Figure, Finding, Verdict
+from keras_gpukit.records.installation import TensorFlowState
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.setup import Action, Cause
+from keras_gpukit.records.steps import ThroughputRecord
+from keras_gpukit.records.tuning import Trial, TuningRecord
+from keras_gpukit.reports import console, diagnosis, tuning
+
+NAME = "<b>[bold]a & b"
+RATE = Rate(100.0, 90.0, 110.0)
+SUMMARY = RunSummary(
+    Environment({}),
+    throughput=ThroughputRecord("fit", 1200, 1180, 0.0241, 1327.0),
+    ending="completed",
+    verdict=Verdict(
+        (
+            Finding(
+                "input-bound",
+                f"Steps wait for {NAME}",
+                "critical",
+                (Figure("input stall", 78.4, "%"),),
+                ("first advice", "second advice"),
+            ),
+        )
+    ),
+)
+DIAGNOSIS = Diagnosis(
+    RATE, RATE, RATE, 1.5, Rate(1.5, 1.4, 1.6, ""), Contention(RATE, None, None, None), (), 32.0
+)
+TUNING = TuningRecord(
+    (Trial("parallel-map", f"{NAME} in parallel", 1.5, 1.4, 1.6, kept=True),),
+    RATE,
+    RATE,
+    None,
+    1.5,
+    1.4,
+    1.6,
+    (f"cache {NAME}",),
+    "nothing left to try",
+    12.0,
+)
+SETUP = GPUSetup(
+    (GPUInfo(0, NAME, "GPU-0", 40 << 30, (8, 0)),),
+    Plan(actions=(Action("memory_growth", True, f"because of {NAME}", gpus=(0,)),)),
+    TensorFlowState(visible_gpus=(0,), growth=(True,), memory_limit_mib=(None,)),
+    ("a warning",),
+)
+WITHOUT_GPU = GPUSetup(
+    (),
+    Plan(causes=(Cause("no_driver", "No driver.", "Install it."),)),
+    TensorFlowState(visible_gpus=(), growth=(), memory_limit_mib=()),
+)
+SHOWN = {
+    "summary": (SUMMARY, console.render),
+    "nothing measured": (RunSummary(Environment({})), console.render),
+    "diagnosis": (DIAGNOSIS, diagnosis.render),
+    "tuning": (TUNING, tuning.render),
+    "tuned": (TunedInput(None, "ds = ds.map(f)  # <b>", TUNING), TunedInput.__rich__),
+    "setup": (SETUP, GPUSetup.__rich__),
+    "no GPU": (WITHOUT_GPU, GPUSetup.__rich__),
+}
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is not closed, or not in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag, attributes):
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
+
+
+@pytest.mark.parametrize(("record", "render"), SHOWN.values(), ids=SHOWN)
+def test_a_notebook_shows_what_a_terminal_does(record, render):
+    html = record._repr_html_()
+    with (terminal := Console(width=200)).capture() as printed:
+        terminal.print(render(record))
+    title = [] if isinstance(render(record), Panel) else ["keras_gpukit"]
+    assert words(unescape(re.sub("<[^>]*>", " ", html))) == title + words(printed.get())
+    parser = Balanced()
+    parser.feed(html)
+    assert parser.open == []
+    assert "<b>[bold]" not in html  # a name is no markup
+    if NAME in printed.get():
+        assert "&lt;b&gt;[bold]a &amp; b" in html

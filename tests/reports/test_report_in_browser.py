@@ -1,0 +1,144 @@
+"""The report in a real Chromium: cursor and zoom, printing, small screens, accessibility."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from helpers.browsing import chromium, find_chromium
+from helpers.recorded_runs import run_lines, with_validation, write_lines
+
+from keras_gpukit.reports.html import render
+from keras_gpukit.saved_runs import load_report
+
+pytestmark = pytest.mark.browser
+TIMELINE = "run-1-timeline"
+BUSY = "run-1-busy"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("logs")
+    write_lines(folder, with_validation(run_lines()))
+    file: Path = folder / "report.html"
+    file.write_text(render(load_report(folder)), encoding="utf-8")
+    return file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def page(report) -> Iterator[Any]:
+    """One page for all: each test puts it back as it was."""
+    if find_chromium() is None:
+        message = "no Chromium is installed; on Debian: apt-get install chromium"
+        if os.environ.get("GPUKIT_REQUIRE_BROWSER") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 1440, "height": 4500})
+        page.set_default_timeout(10_000)
+        page.goto(report)
+        page.locator(".plot .main-svg").first.wait_for()
+        yield page
+
+
+def x_range(page: Any, plot: str) -> list[float]:
+    return page.evaluate("id => document.getElementById(id).layout.xaxis.range", plot)
+
+
+def test_charts_over_time_share_one_cursor(page):
+    spot = page.locator(f"#{TIMELINE} .nsewdrag").first.bounding_box()
+    page.mouse.move(spot["x"] + spot["width"] / 4, spot["y"] + 20)
+    page.mouse.move(spot["x"] + spot["width"] / 4 + 5, spot["y"] + 25, steps=3)
+    for plot in (TIMELINE, BUSY):
+        told = page.locator(f"#{plot} .hoverlayer .legend")
+        told.wait_for()
+        assert "epoch 1" in (told.text_content() or "")
+    here, there = (page.locator(f"#{plot} .legendtitletext") for plot in (TIMELINE, BUSY))
+    # Each chart has readings of its own, a second apart at most.
+    places = [float(each.text_content().split()[0]) for each in (here, there)]
+    assert places[0] == pytest.approx(places[1], abs=1.5)
+    page.mouse.move(5, 5)
+
+
+def test_charts_over_time_share_one_zoom_and_can_be_put_back(page):
+    whole = x_range(page, BUSY)
+    page.evaluate("id => Plotly.relayout(id, {'xaxis.range': [10, 20]})", TIMELINE)
+    page.wait_for_function(
+        "id => document.getElementById(id).layout.xaxis.range[0] === 10", arg=BUSY
+    )
+    assert x_range(page, BUSY) == [10, 20]
+    button = page.get_by_role("button", name="Show the whole run").first
+    button.click()
+    page.wait_for_function(
+        "id => document.getElementById(id).layout.xaxis.range[0] === 0", arg=BUSY
+    )
+    assert x_range(page, BUSY) == whole
+    assert not button.is_visible()
+
+
+def test_code_is_copied_with_one_click(page):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy ds.cache()").first.click()
+    page.wait_for_function("navigator.clipboard.readText().then((text) => text === 'ds.cache()')")
+
+
+def test_printing_loses_nothing(page):
+    """Scroll boxes are open, tables are in, and charts fit the paper."""
+    closed = page.locator("details:not([open])").count()
+    assert closed > 5
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 703, "height": 1000})
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    cut = (
+        "document.querySelectorAll('.scroll').values().filter((box) => {box} > 1).toArray().length"
+    )
+    for sizes in ("box.scrollHeight - box.clientHeight", "box.scrollWidth - box.clientWidth"):
+        assert page.evaluate(cut.replace("{box}", sizes)) == 0
+    widths = "[...document.querySelectorAll('.plot .main-svg')].map((svg) => svg.clientWidth)"
+    assert max(page.evaluate(widths)) <= 703
+    assert page.evaluate("document.documentElement.scrollWidth") <= 703
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": 1440, "height": 4500})
+    assert page.locator("details:not([open])").count() == closed
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 375)])
+def test_axe_finds_no_serious_violation(page, scheme, width):
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 4500})
+    opened = "document.querySelectorAll('details').forEach((each) => (each.open = {}))"
+    page.evaluate(opened.format("true"))
+    violations = Axe().run(page).response["violations"]
+    page.evaluate(opened.format("false"))
+    page.emulate_media(color_scheme="light")
+    serious = [
+        (each["id"], each["nodes"][0]["html"])
+        for each in violations
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def test_words_of_charts_are_legible_on_a_phone(page):
+    page.set_viewport_size({"width": 375, "height": 4500})
+    page.wait_for_timeout(500)  # Plotly waits for the last of several changes
+    words = page.evaluate(
+        """[...document.querySelectorAll('.plot text')]
+        .filter((text) => text.textContent.trim() && text.getClientRects().length)
+        .map((text) => {
+          const plot = text.closest('.plot').getBoundingClientRect();
+          const box = text.getBoundingClientRect();
+          const size = parseFloat(getComputedStyle(text).fontSize);
+          return [text.textContent, size, plot.left - box.left, box.right - plot.right];
+        })"""
+    )
+    assert len(words) > 50
+    assert [word for word in words if word[1] < 11] == []
+    assert [word for word in words if max(word[2:]) > 2] == []
+    page.set_viewport_size({"width": 1440, "height": 4500})

@@ -1,0 +1,42 @@
+"""A training script that knows nothing of this package, under Python and under `run`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from helpers.processes import ROOT
+from unchanged_scripts import DURATIONS, SCRIPTS
+
+SCRIPT = str(SCRIPTS / "functional_classifier.py")
+
+
+def start(folder, *command):
+    return subprocess.Popen(
+        [sys.executable, *command],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "BROWSER": "echo opened %s"},
+    )
+
+
+@pytest.mark.tensorflow
+def test_losses_and_output_are_the_same_and_the_verdict_comes_on_top(tmp_path):
+    arguments = (SCRIPT, "--epochs", "2", "--batch-size=64")
+    ours = ("--log-dir", "runs", "--memory", "growth", "--mixed-precision", "float32", "--open")
+    under_python = start(tmp_path, *arguments)
+    watched = start(tmp_path, "-m", "keras_gpukit", "run", *ours, *arguments)
+    expected, _ = under_python.communicate(timeout=240)
+    printed, said = watched.communicate(timeout=240)
+    assert under_python.returncode == watched.returncode == 0
+    assert b"'val_loss': [" in expected
+    assert DURATIONS.sub(b"", printed) == DURATIONS.sub(b"", expected)
+    (report,) = tmp_path.glob("runs/functional_classifier-*/report.html")
+    in_order = [b"GPU setup", b"36 steps", b"Report: runs/", f"opened {report.as_uri()}".encode()]
+    places = [said.index(each) for each in in_order]
+    assert places == sorted(places)
+    assert (report.parent / "digits" / "gpukit" / "run.jsonl").is_file()
+    assert b"digits" in report.read_bytes()
