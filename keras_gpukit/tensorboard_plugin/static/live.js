@@ -10,7 +10,7 @@ export function parsed(html) {
   return new DOMParser().parseFromString(html, "text/html");
 }
 
-// Returns false where the page has to be loaded anew.
+// Returns false where the page has to be loaded again.
 //
 // shown: the document in the frame; before: what the server had sent for it; next: what it sends now.
 export function update(shown, before, next) {
