@@ -46,6 +46,7 @@ class StepWindows:
         meter: The current pipeline's; None without one.
         unknown_because: Why the wait is unknown.
         totals: The windows so far, added up.
+        has_traced: Whether the first call over the pipeline traced, so that its wait is unknown.
         had_short_epoch: Whether data ended after one or two calls, whose waits were not known.
     """
 
@@ -85,9 +86,7 @@ class StepWindows:
         # A source that comes again keeps its meter: choosing another may only be done before
         # anything was fetched.
         self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
-        self._is_new = self._is_short = True
-        self.has_traced = True
-        """Whether the first call over the current pipeline traced, so that its wait is unknown."""
+        self._is_new = self._is_short = self.has_traced = True
         # The current window.
         self._started_s: float | None = None
         self._taken: list[Any] = []

@@ -94,6 +94,8 @@ class GPUKitPlugin(base_plugin.TBPlugin):
     def _report(self, request: Request) -> Response:
         from keras_gpukit.reports.html import drawing_js
 
+        if "missing" in request.args:
+            return _page(request, messages.folder_is_gone())
         folder = self._asked(request)
         if folder is None and "folder" not in request.args:
             return _page(request, messages.no_runs(self._folders.roots))

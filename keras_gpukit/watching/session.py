@@ -15,7 +15,7 @@ from typing import Any
 from keras_gpukit.distribute.worker import this_worker
 from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.self_cost import StepFunction
-from keras_gpukit.input_wait.wall_time import WallTime
+from keras_gpukit.input_wait.wall_time import Part, WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.run import Ending
@@ -61,14 +61,9 @@ class Session:
         self.series = SeriesCollector()
         self._began_s = time.time()
         self.epoch: int | None = None
-        self._events = RunEventNotes(
-            model,
-            record=lambda event: self.record("event", event, event.step),
-            step=lambda: self.step,
-        )
-        self.wall = WallTime(
-            "callbacks" if phase == "fit" else "epoch start", on_part=self._events.part
-        )
+        self._events = RunEventNotes(model, self.record, lambda: self.step)
+        begins_with: Part = "callbacks" if phase == "fit" else "epoch start"
+        self.wall = WallTime(begins_with, on_part=self._events.part)
         self._frame = CallFrame(phase)
         self._callback_list = CallbackListWatch(
             callback_list(phase),
@@ -327,7 +322,7 @@ class Session:
         self._events.epoch_begins(epoch + 1)
 
     def _epoch_ends(self) -> None:
-        self._phases[self.phase].note_epoch_end()
+        self._phases[self.phase].end_epoch()
 
     def _pause(self) -> None:
         self.wall.batch_ended_s = self._callback_list.batch_ended_s

@@ -129,7 +129,7 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
         words.index(part)
         for part in (
             "critical Steps wait for input; the bottleneck is decode (train.py:12)",
-            "What to do: saves 24 s of 64 s, 1.6× faster (by the wait)",
+            "What to do: saves 24 s of 64 s, 1.6× faster (basis: wait)",
             "ds.cache() right after decode",
             "Steps spend 40 % of their time waiting for input.",
             "A step waits 10 ms for its batch.",

@@ -140,6 +140,8 @@ class TestWhichRuns:
         alone = tab.report(f"?folder={ids['sgd']}").text
         assert all(name in together for name in ("adam", "sgd", "rmsprop"))
         assert "adam" not in alone
+        assert all(f'href="report?folder={ids[name]}#run-' in together for name in list(ids)[1:])
+        assert "report?folder=" not in alone
         assert "rmsprop" not in alone
 
     def test_several_workers_are_several_runs_of_one_folder(self, tmp_path):
@@ -179,6 +181,8 @@ class TestWhichRuns:
         answer = tab.report(f"?folder={gone}")
         assert answer.status_code == 404
         assert "not here" in answer.text
+        named = tab.report("?missing")  # by an address, perhaps before they are found
+        assert (named.status_code, named.text) == (200, answer.text)
 
     def test_a_remote_log_directory_is_left_to_others(self):
         tab = Tab("--logdir", "gs://bucket/logs")

@@ -23,9 +23,10 @@
     const axes = Object.keys(layout).filter((name) => /^[xy]axis\d*$/.test(name));
     const initial = axes.map((name) => layout[name].range && [...layout[name].range]);
     for (const name of axes) keepZoom(layout[name], plot.layout[name], old?.layout[name]);
-    for (const trace of data) {
-      const shown = alike(plot.data, trace);
-      if (shown && shown.visible !== alike(old?.data ?? [], trace)?.visible) trace.visible = shown.visible;
+    const [shown, given] = [plot.data, old?.data ?? []].map(byName);
+    for (const [name, trace] of byName(data)) {
+      const { visible } = shown.get(name) ?? trace;
+      if (visible !== given.get(name)?.visible) trace.visible = visible;
     }
     plot.style.height = `${layout.height}px`;
     Plotly.react(plot, data, layout).then(() => {
@@ -57,7 +58,13 @@
     return a.some((end, side) => Math.abs(end - b[side]) > 1e-9 * (1 + Math.abs(end)));
   }
 
-  function alike(traces, { name, type }) {
-    return traces.find((each) => each.name === name && each.type === type);
+  // Several may share a name: the first of them, the second, and so on.
+  function byName(traces) {
+    const count = {};
+    return new Map(traces.map((trace) => {
+      const name = `${trace.type} ${trace.name}`;
+      count[name] = (count[name] ?? 0) + 1;
+      return [`${count[name]} ${name}`, trace];
+    }));
   }
 })();

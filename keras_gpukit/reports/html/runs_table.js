@@ -118,7 +118,8 @@
     compare();
     const told = view.picked.length === 2 ? `#compare=${view.picked.join(",")}` : "#runs";
     if (location.hash !== told && (view.picked.length === 2 || location.hash.startsWith("#compare="))) {
-      history.pushState(null, "", told);
+      // In TensorBoard the address is that of its page.
+      history[window === parent ? "pushState" : "replaceState"](null, "", told);
       dispatchEvent(new Event("gpukit:moved"));
     }
   }

@@ -18,8 +18,8 @@ def state_note(run: RunReport) -> str | None:
     if run.state == "running":
         now = doing(run.progress) if run.progress else "its first step has not started"
         return (
-            f"Running for {_lasted(run)}: {now}. Charts follow each second, the pipeline's stages "
-            "and the wall time's parts after some seconds, in a long run after minutes."
+            f"Running for {_lasted(run)}: {now}. The pipeline's stages and the parts of the wall "
+            "time are updated less often than the charts."
         )
     seen = _join(f"It was last alive at {moment(run.ended_s)}", _after(run), _where(run))
     return (

@@ -19,25 +19,16 @@ export function read() {
 }
 
 // Goes to another place: an entry in the browser's history.
-export function move(place) {
-  write(place, "pushState");
-}
-
-// The report was scrolled to a place in it, which is an entry in the history already.
-export function note(at) {
-  write({ ...read(), at: at || undefined }, "replaceState");
+export function move({ run, at }) {
+  const others = parts().filter((part) => ![RUN, AT].includes(split(part)[0]));
+  const own = [[RUN, run], [AT, at]].filter(([, value]) => value);
+  const told = own.map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
+  const hash = `#${[...others, ...told].join("&")}`;
+  if (hash !== around.location.hash) around.history.pushState(around.history.state, "", hash);
 }
 
 export function onMove(action) {
   around.addEventListener("hashchange", action);
-}
-
-function write({ run, at }, how) {
-  const others = parts().filter((part) => ![RUN, AT].includes(split(part)[0]));
-  const own = [[RUN, run], [AT, at]].filter(([, value]) => value !== undefined);
-  const told = own.map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
-  const hash = `#${[...others, ...told].join("&")}`;
-  if (hash !== around.location.hash) around.history[how](around.history.state, "", hash);
 }
 
 function parts() {

@@ -8,6 +8,7 @@ import { followTheme } from "./theme.js";
 const POLL_MS = 3000;
 // Making a report takes the server a while: it spends at most a quarter of the time on it.
 const REST = 3;
+const MISSING = "missing"; // the address names runs that are not, or not yet, found
 
 const tab = {
   live: true,
@@ -25,7 +26,7 @@ export async function render() {
     style,
   );
   tab.picker = element("select", { id: "folder" });
-  tab.picker.addEventListener("change", () => go({ run: tab.picker.selectedOptions[0].text }));
+  tab.picker.addEventListener("change", () => go({ run: called(tab.picker.selectedOptions[0].text) }));
   tab.button = element("button", { type: "button", textContent: "Pause" });
   tab.button.addEventListener("click", () => {
     tab.live = !tab.live;
@@ -70,26 +71,30 @@ async function refreshOnce() {
   let state = await ask("state", tab.ids?.get(run));
   const known = idOf(state, run);
   if (known !== undefined && known !== tab.ids?.get(run)) state = await ask("state", known);
-  tab.ids = new Map(state.folders.map(({ id, name }) => [name, id]));
-  const folder = run === undefined ? undefined : (known ?? (state.folders.length ? "gone" : undefined));
+  tab.ids = new Map(state.folders.map(({ id, name }) => [called(name), id]));
+  const folder = run === undefined ? undefined : (known ?? (state.folders.length ? MISSING : undefined));
   pick(state, run);
   if (tab.shown?.folder !== folder || !tab.frame) {
     await show(folder, state.stamp, at);
-  } else if (tab.shown.stamp !== state.stamp) {
+  } else if (tab.shown.stamp !== state.stamp && folder !== MISSING) {
     await update(folder, state.stamp, at);
-  } else if (at !== undefined) {
-    arrive(at);
   }
+  arrive(at);
   say(`Updated ${tab.updated}` + (state.complete ? "" : ", too many folders to search them all"));
 }
 
 function idOf({ folders }, run) {
-  return folders.find(({ name }) => name === run)?.id;
+  return folders.find(({ name }) => called(name) === run)?.id;
+}
+
+// How many folders there are says nothing about which ones are meant.
+function called(name) {
+  return name.replace(/\bAll [\d,]+ folders$/, "All folders");
 }
 
 function url(route, folder) {
   const made = new URL(`./${route}`, import.meta.url);
-  if (folder) made.searchParams.set("folder", folder);
+  if (folder) made.searchParams.set(folder === MISSING ? MISSING : "folder", folder);
   return made;
 }
 
@@ -108,25 +113,25 @@ function pick({ folders }, run) {
       ...folders.map(({ id, name }) => element("option", { value: id, text: name })),
     );
   }
-  const place = run === undefined ? 0 : folders.findIndex(({ name }) => name === run);
+  const place = run === undefined ? 0 : folders.findIndex(({ name }) => called(name) === run);
   if (tab.picker.selectedIndex !== place) tab.picker.selectedIndex = place;
 }
 
 // Another folder's report loads behind the one that is shown, so that nothing flickers.
-async function show(folder, stamp, at) {
+async function show(folder, stamp, at = "") {
   const made = url("report", folder);
   const answer = await fetch(made);
   const page = live.parsed(await answer.text());
-  made.hash = at ?? "";
+  made.hash = at;
   const next = element("iframe", { title: "Report", className: "behind", src: made.href });
   const loaded = new Promise((done) => next.addEventListener("load", done));
   tab.frames.append(next);
   await loaded;
   tab.theme.apply(next.contentDocument);
   next.contentDocument.addEventListener("click", follow);
-  const moved = () => address.note(next.contentWindow.location.hash.slice(1));
-  next.contentWindow.addEventListener("hashchange", moved);
-  next.contentWindow.addEventListener("gpukit:moved", moved);
+  next.contentWindow.addEventListener("gpukit:moved", () =>
+    address.move({ ...address.read(), at: next.contentWindow.location.hash.slice(1) }),
+  );
   next.className = "";
   tab.frame?.remove();
   tab.frame = next;
@@ -145,22 +150,29 @@ async function update(folder, stamp, at) {
   tab.updated = new Date().toLocaleTimeString();
 }
 
-// The back button may have left a place within the report.
-function arrive(at) {
+// A place within the report, without an entry in the history for the frame.
+function arrive(at = "") {
   const { location } = tab.frame.contentWindow;
-  if (location.hash.slice(1) !== at) location.replace(`#${at}`);
+  // The whole address, since a part of one would be taken for one from this page's.
+  if (location.hash.slice(1) !== at) location.replace(`${location.href.split("#")[0]}#${at}`);
 }
 
-// One of many runs has a report of its own, which the tab shows instead of its frame.
+// Links in the report move the whole tab: to a place in it, or to the report of another run.
 function follow(event) {
   const link = event.target.closest?.("a[href]");
   if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
   const to = new URL(link.href);
+  if (to.pathname !== url("report").pathname) return;
+  event.preventDefault();
+  const at = to.hash.slice(1);
+  if (link.getAttribute("href").startsWith("#")) {
+    go({ ...address.read(), at });
+    arrive(at);
+    return;
+  }
   const folder = to.searchParams.get("folder");
   const name = [...tab.ids].find(([, id]) => id === folder)?.[0];
-  if (name === undefined || to.pathname !== url("report").pathname) return;
-  event.preventDefault();
-  go({ run: name, at: to.hash.slice(1) || undefined });
+  if (name !== undefined) go({ run: name, at });
 }
 
 // TensorBoard hides the frames of the other tabs, where nothing needs to be refreshed.
