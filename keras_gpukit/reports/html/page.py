@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from keras_gpukit.records.capture import MissedCapture
+from keras_gpukit.records.capture import CaptureRecord, MissedCapture
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.capture_charts import captures_chart, each_step_chart
@@ -95,7 +95,12 @@ def drawing_js() -> str:
     return "\n".join(map(_packaged, _SCRIPTS))
 
 
-def render(report: Report, *, plotly_src: str | None = None) -> str:
+def render(
+    report: Report,
+    *,
+    plotly_src: str | None = None,
+    profile_href: Callable[[RunReport, CaptureRecord], str | None] = lambda run, capture: None,
+) -> str:
     """Returns the report as one HTML document.
 
     Names of runs, operations and files may be anything: the template escapes them, and what goes
@@ -105,6 +110,7 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
         report: Its data.
         plotly_src: Where the page finds `plotly_js()`; None puts it into the page, which then needs
             nothing else.
+        profile_href: Where TensorBoard's Profile tab shows a capture's trace; None if unknown.
     """
     sections = [
         _section(f"run-{place}", run, _run_charts(run))
@@ -129,6 +135,7 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
         evidence=evidence_sentences,
         chart_links=chart_links,
         captures_of=captures_of,
+        profile_href=profile_href,
         code_in=code_in,
         css="\n".join(map(_packaged, _STYLES)),
         javascript=drawing_js(),
