@@ -214,6 +214,7 @@ class Session:
         """A callback leaves at the end of a phase."""
         if phase == self.phase:
             self.wall.end()
+            self._events.epoch_ends()  # it was interrupted
         else:
             self.wall.turn("callbacks")
 
