@@ -98,6 +98,21 @@ class StepWindows:
         """Global step."""
         return self._first_step + self._calls.count * self._steps_per_execution
 
+    @property
+    def began_s(self) -> float | None:
+        """When the window under way began; None between windows."""
+        return self._started_s
+
+    @property
+    def steps_before(self) -> int:
+        """Steps before the window under way."""
+        return self._calls.before * self._steps_per_execution
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether a window has started and a call in it ended."""
+        return self._started_s is not None and len(self._calls.times_s) > 2
+
     def release(self) -> None:
         """Forgets the data of a run that is over, and its listener."""
         self.meter = None

@@ -10,9 +10,10 @@ from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series, Shift
 from keras_gpukit.rules.change_points import FEWEST
+from keras_gpukit.rules.machine_causes import Cause
 from keras_gpukit.rules.rule import Outcome, Rule, percent
 from keras_gpukit.rules.savings import of_run, severity
-from keras_gpukit.rules.shift_causes import Cause, cause_of
+from keras_gpukit.rules.shift_causes import cause_of
 from keras_gpukit.rules.shifts import series_of, shifts_in
 
 LEAST_SHARE = 0.05
@@ -31,7 +32,7 @@ class Slowdown:
         begin_s: Where the level before it began, in seconds since the run did.
         back: The change by which steps were as fast again; None where none was.
         lost_s: By how much steps took longer than the median before, in all.
-        low_s: The same by the slower ones before, those at the third quartile.
+        low_s: The same by the slower ones before, at the ninth decile.
         high_s: The same by the faster ones, at the first.
     """
 
@@ -108,17 +109,16 @@ def _slowdown(series: Series, shift: Shift, back: Shift | None, begin_s: float) 
     end_s = back.elapsed_s if back else series.elapsed_s[-1]
     points = list(zip(series.elapsed_s, series.mean, series.weight, strict=True))
     before = [mean for until_s, mean, _ in points if begin_s < until_s <= shift.elapsed_s]
-    quartiles = statistics.quantiles(before, n=4) if len(before) > 1 else [shift.before] * 3
+    # Of a drift nothing came before, or what came before is where it starts.
+    fast_ms = slow_ms = shift.before
+    if shift.kind == "level" and len(before) > 1:
+        fast_ms, *_, slow_ms = statistics.quantiles(before, n=10, method="inclusive")
 
     def lost_s(level: float) -> float:
         slow = (each for each in points if shift.elapsed_s < each[0] <= end_s)
         return sum((mean - level) * steps for _, mean, steps in slow) / 1e3
 
-    # Of a drift nothing came before, or what came before is where it starts.
-    first, third = (
-        (shift.before, shift.before) if shift.kind == "drift" else (quartiles[0], quartiles[2])
-    )
-    return Slowdown(shift, begin_s, back, lost_s(shift.before), lost_s(third), lost_s(first))
+    return Slowdown(shift, begin_s, back, lost_s(shift.before), lost_s(slow_ms), lost_s(fast_ms))
 
 
 def _severity(saving: Saving | None, summary: RunSummary) -> Severity:
@@ -132,7 +132,7 @@ def _steps_s(series: Series) -> float:
 
 def _title(slowdown: Slowdown, cause: Cause) -> str:
     shift, back = slowdown.shift, slowdown.back
-    times = f"{shift.after / shift.before:.3g}× slower"
+    times = f"{_two_digits(shift.after / shift.before)}× slower"
     when = f", when {cause.words}" if cause.words else ""
     if shift.kind == "drift":
         begin = "the start" if shift.elapsed_s == 0 else _moment(shift.step, shift.elapsed_s)
@@ -148,8 +148,12 @@ def _moment(step: int, elapsed_s: float) -> str:
 
 
 def _spoken(elapsed_s: float) -> str:
-    """A time since the run began, to two digits."""
+    """A time since the run began: "40 s", "1.2 min"."""
     for size_s, unit in ((3600.0, "h"), (60.0, "min")):
         if elapsed_s >= size_s:
-            return f"{elapsed_s / size_s:.2g} {unit}"
-    return f"{elapsed_s:.2g} s"
+            return f"{_two_digits(elapsed_s / size_s)} {unit}"
+    return f"{_two_digits(elapsed_s)} s"
+
+
+def _two_digits(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"

@@ -7,6 +7,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.cpu_fallback import CPUFallback
 from keras_gpukit.rules.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.input_bound import InputBound
+from keras_gpukit.rules.machine_causes import MOSTLY, SINCE_INPUT
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.memory_grows import MemoryGrows
 from keras_gpukit.rules.no_gpu import NoGPU
@@ -15,7 +16,6 @@ from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.precision import Float32OnTensorCores
 from keras_gpukit.rules.rule import NotApplicable, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
-from keras_gpukit.rules.shift_causes import MOSTLY, SINCE_INPUT
 from keras_gpukit.rules.slower_over_time import SlowerOverTime
 from keras_gpukit.rules.throttling import Throttled
 from keras_gpukit.rules.time_parts import (

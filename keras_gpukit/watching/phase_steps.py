@@ -221,36 +221,48 @@ class PhaseSteps:
 
     def input(self) -> InputRecord:
         """The input wait, what its pipeline's stages cost, and where the call's time went."""
+        record = self._totals()
+        breakdown = self._breakdown(record.wait_s, self.steps)
+        return replace(record, breakdown=breakdown, pipeline=self._stages(record))
+
+    def input_so_far(self) -> InputRecord:
+        """The same when a window has just ended, without stages and without a time series."""
+        record, windows = self._totals(), self._clock.windows
+        breakdown = self._breakdown(record.wait_s, windows.steps_before, windows.began_s)
+        return replace(record, breakdown=breakdown, time_series=())
+
+    def with_stages(self, record: InputRecord) -> InputRecord:
+        """Adds what the pipeline's stages cost so far; on any thread."""
+        return replace(record, pipeline=self._stages(record, so_far=True))
+
+    def _totals(self) -> InputRecord:
         clock, meter = self._clock, self._clock.meter
-        record = clock.totals.input(
+        return clock.totals.input(
             meter.mechanism if meter else None,
             meter.confidence if meter else None,
             clock.unknown_because,
         )
-        return replace(
-            record,
-            pipeline=self._stages(record),
-            breakdown=self._breakdown(record.wait_s),
-        )
 
-    def _breakdown(self, wait_s: float | None) -> TimeBreakdown | None:
+    def _breakdown(
+        self, wait_s: float | None, steps: int, until_s: float | None = None
+    ) -> TimeBreakdown | None:
         """Where the call's wall time went; None unless every step was timed."""
         clock = self._clock
         if self._wall is None or self._phase == "predict" or not clock.saw_every_step:
             return None
         # The first step of the run, and those whose wait is known to be their epoch's start.
         executions_apart = 1 + clock.totals.starts.epochs
-        waiting_steps = max(self.steps - executions_apart * clock.steps_per_execution, 0)
+        waiting_steps = max(steps - executions_apart * clock.steps_per_execution, 0)
         if waiting_steps == 0:
             wait_s = 0.0
-        return self._wall.breakdown(None if wait_s is None else wait_s * waiting_steps)
+        return self._wall.breakdown(None if wait_s is None else wait_s * waiting_steps, until_s)
 
-    def _stages(self, record: InputRecord) -> PipelineRecord | None:
+    def _stages(self, record: InputRecord, *, so_far: bool = False) -> PipelineRecord | None:
         """The pipeline's stages; a failure to name them must not lose the wait."""
         if self._pipeline is None:
             return None
         with Guard("Naming the stages of the pipeline", "They are unknown.") as guard:
-            stages = self._pipeline.record(record.wait_s)
+            stages = self._pipeline.record(record.wait_s, so_far=so_far)
             return name_bottleneck(stages, record.stall_fraction, record.wait_s)
         return PipelineRecord(unknown_because=guard.failed_because)
 

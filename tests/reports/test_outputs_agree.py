@@ -53,7 +53,7 @@ def shown(tmp_path_factory):
     return {
         "panel": panel.getvalue().replace("│", " "),
         "report": _text(page.read_text(encoding="utf-8")),
-        "tab": _text(ReportPages().page(folder)),
+        "tab": _text(ReportPages().page(folder, {})),
         "TensorBoard's text": markdown(PLANTED),
         "JSON": plain.read_text(encoding="utf-8"),
     }

@@ -9,6 +9,7 @@ import pytest
 from helpers.series import changing_run, ones_series, series_of_points
 
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
+from keras_gpukit.records.machine import HostUtilization, ProcessUse, UtilizationRecord
 from keras_gpukit.records.pipeline import (
     PipelineCosts,
     PipelineRecord,
@@ -60,7 +61,7 @@ def test_a_slow_stage_is_named_with_when_and_how_much():
     told = fed_by(costs(0, 60, 20, 3), costs(60, 80, 25, 40), costs(80, 128, 21, 214))
     finding = slower(run(waits(1.0, 1.0 + ADDED_MS), input=told))
     assert finding.title == (
-        "Steps are 6.41× slower from step 361, 1.2 min in, when read_record slowed down "
+        "Steps are 6.4× slower from step 361, 1.2 min in, when read_record slowed down "
         "(train.py:12)"
     )
     assert finding.severity == "critical"
@@ -141,11 +142,41 @@ def test_what_the_machine_shows_at_the_same_time_is_named(figures, words):
     assert finding.advice
 
 
+NEIGHBOURS = {
+    "host/cpu_percent": [30.0] * 36 + [99.0] * 28,
+    "host/process_cpu_percent": [25.0] * 64,
+}
+
+
+def host(**figures):
+    return UtilizationRecord(64, 1.0, host=HostUtilization(**figures))
+
+
+def test_other_processes_are_named():
+    seen = host(others=(ProcessUse("ffmpeg", 77, 60.0),))
+    finding = slower(run({**waits(1.0, 1.2), **NEIGHBOURS}, input=fed_by(), utilization=seen))
+    assert figures_of(finding)["ffmpeg (pid 77)"] == 60.0
+
+
+def test_a_runs_own_workers_are_no_other_processes():
+    figures = {**waits(1.0, 1.2), **NEIGHBOURS}
+    title = slower(run(figures, input=fed_by(), utilization=host(children_cpu_percent=70.0))).title
+    assert title.endswith("when the steps' own work slowed down")
+
+
+def test_an_input_that_other_processes_slow_down_says_so():
+    told = fed_by(costs(0, 60, 20, 3), costs(80, 128, 21, 214))
+    finding = slower(run({**waits(1.0, 212.0), **NEIGHBOURS}, input=told))
+    assert "read_record slowed down" in finding.title
+    assert figures_of(finding)["CPU used by other processes before"] == pytest.approx(5.0)
+    assert "what else runs" in finding.advice[0]
+
+
 @pytest.mark.parametrize("confidence", [None, "upper bound"])
 def test_where_the_wait_is_unknown_no_cause_is_made_up(confidence):
     known = InputRecord("fit", confidence=confidence) if confidence else None
     finding = slower(run(waits(1.0, 212.0) if confidence else {}, input=known))
-    assert finding.title == "Steps are 6.41× slower from step 361, 1.2 min in"
+    assert finding.title == "Steps are 6.4× slower from step 361, 1.2 min in"
 
 
 def test_the_profile_after_the_change_is_named():
@@ -166,6 +197,21 @@ def test_steps_that_are_fast_again_have_an_end():
     assert finding.saving.low_s == pytest.approx(20 * 10 * 0.08)
 
 
+@pytest.mark.parametrize(
+    ("point_s", "after", "words"),
+    [
+        (0.5, 60.0, "1.5× slower from step 361, 18 s in"),
+        (0.1, 4000.0, "103× slower from step 361, 3.6 s in"),
+        (400.0, 78.0, "2× slower from step 361, 4 h in"),
+        (40_000.0, 78.0, "2× slower from step 361, 400 h in"),
+    ],
+)
+def test_figures_of_all_sizes_can_be_read(point_s, after, words):
+    levels = {"step/time_ms": [39.0] * 36 + [after] * 28}
+    throughput = ThroughputRecord("fit", 640, 640, 0.1, None, 1e9)
+    assert words in slower(changing_run(levels, point_s=point_s, throughput=throughput)).title
+
+
 def test_a_drift_has_a_begin_and_an_end():
     levels = [40.0 * math.exp(math.log(3) * point / 63) for point in range(64)]
     rising = {"step/time_ms": levels, "input/wait_ms": [level - 39.0 for level in levels]}
@@ -183,7 +229,7 @@ def test_a_drift_after_a_level_is_compared_with_that():
     levels = [40.0] * 30 + [40.0 + 3 * point for point in range(34)]
     rising = {"step/time_ms": levels, "input/wait_ms": [level - 39.0 for level in levels]}
     finding = slower(run(rising, input=fed_by()))
-    assert finding.title.startswith("Steps became 3.4")
+    assert finding.title.startswith("Steps became 3.")
     assert " from step 3" in finding.title
     assert finding.evidence[2].value == pytest.approx(1.0, abs=2.0)
 

@@ -1,0 +1,108 @@
+"""What the machine shows where steps became slower: clocks that fell, other processes."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.names import HOST_CPU, HOST_PROCESS_CPU
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.shift import Series
+from keras_gpukit.rules.shifts import scale_of, series_of
+
+MOSTLY = 0.5
+"""The share of a change that explains it."""
+SINCE_INPUT, SINCE_STEPS = "input wait since then", "step time since then"
+"""What a saving rests on."""
+_OTHERS_PERCENT = 15.0
+_CLOCK = "sm_clock_mhz"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What changed with the step time.
+
+    Attributes:
+        words: What happened, after "when"; "" where nothing is known of it.
+        basis: What a saving rests on.
+        evidence: Figures before and after.
+        advice: What to do.
+    """
+
+    words: str
+    basis: str
+    evidence: tuple[Figure, ...] = ()
+    advice: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Two stretches of a run, in seconds since it began: before a change, and after it."""
+
+    before_s: tuple[float, float]
+    after_s: tuple[float, float]
+
+
+def levels(series: Series | None, spans: Spans) -> tuple[float, float] | None:
+    """The medians of a series before and after a change; None where it has no points there."""
+    if series is None:
+        return None
+    found = []
+    for begin_s, end_s in (spans.before_s, spans.after_s):
+        means = [
+            mean
+            for elapsed_s, mean in zip(series.elapsed_s, series.mean, strict=True)
+            if begin_s < elapsed_s <= end_s
+        ]
+        if not means:
+            return None
+        found.append(statistics.median(means))
+    return found[0], found[1]
+
+
+def slower_clock(summary: RunSummary, spans: Spans) -> Cause | None:
+    """The GPU whose clock fell; None where none did, or it is unknown."""
+    for series in summary.series:
+        clocks = levels(series, spans) if series.tag.endswith(f"/{_CLOCK}") else None
+        scale = scale_of(summary, series.tag)
+        if clocks is None or scale is None or clocks[0] < clocks[1] or not scale.differ(*clocks):
+            continue
+        gpu = f"GPU:{series.tag.split('/')[1]}"
+        return Cause(
+            f"the clock of {gpu} fell",
+            SINCE_STEPS,
+            (
+                Figure(f"clock of {gpu} before", clocks[0], "MHz"),
+                Figure("after", clocks[1], "MHz"),
+            ),
+            (
+                "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER: says what holds the clock down",
+                "cool the GPU, or compare its power limit with that of others",
+            ),
+        )
+    return None
+
+
+def busy_neighbours(summary: RunSummary, spans: Spans) -> Cause | None:
+    """Other processes that began to use the cores; None where none did, or it is unknown."""
+    busy, own = (levels(series_of(summary, tag), spans) for tag in (HOST_CPU, HOST_PROCESS_CPU))
+    if busy is None or own is None:
+        return None
+    before, after = busy[0] - own[0], busy[1] - own[1]
+    host = summary.utilization.host if summary.utilization else None
+    children = (host.children_cpu_percent if host else None) or 0.0
+    if after - before < max(_OTHERS_PERCENT, children):
+        return None
+    first = host.others[:1] if host else ()
+    named = (Figure(f"{use.name} (pid {use.pid})", use.cpu_percent, "%") for use in first)
+    return Cause(
+        "other processes began to use the CPU",
+        SINCE_STEPS,
+        (
+            Figure("CPU used by other processes before", before, "%"),
+            Figure("after", after, "%"),
+            *named,
+        ),
+        ("end what else runs, or give the run cores of its own",),
+    )
