@@ -336,7 +336,7 @@ def test_a_finding_leads_to_its_charts_and_captures(page):
 
 
 def test_a_stage_has_one_name_in_pipeline_and_profile():
-    stages = (StageProfile("MapDataset:2", "ParallelMapV2", 0.01, 0.9, 0.01),)
+    stages = (StageProfile("map", "ParallelMapV2", 0.01, 0.9, 0.01),)
     capture = CaptureReport("34", None, replace(PROFILE, stages=stages))
     run = RunReport("logs", "completed", summary=SUMMARY, captures=(capture,))
     words = Page(render(Report("logs", 0.0, "1", (run,)))).words
