@@ -379,6 +379,16 @@ def test_a_run_of_which_nothing_is_known_is_still_a_page(tmp_path):
     assert "How the run ended is unknown. The run wrote no summary" in page.words
 
 
+def test_windows_of_short_epochs_are_not_called_seconds(tmp_path):
+    lines = [
+        (time_s, step, kind, replace(record, duration_s=0.1) if kind == "steps" else record)
+        for time_s, step, kind, record in run_lines(30)
+    ]
+    words = page_of(tmp_path, lines).words
+    assert "A step took 2.5 ms on average; 2.5 ms in the fastest window" in words
+    assert "A window lasted 100 ms on average." in words
+
+
 def test_extremes_of_a_long_run_are_drawn(tmp_path):
     page = page_of(tmp_path, run_lines(MOST_POINTS + 1))
     figure = figure_of(page, "Timeline")
