@@ -32,6 +32,7 @@ from keras_gpukit.watching import open_session
 
 PACKAGE = str(Path(gpukit.__file__).parent)
 BATCHES = 6
+Stack = tuple[tuple[str, str, int], ...]
 
 
 class InterruptAt:
@@ -44,7 +45,7 @@ class InterruptAt:
     def __init__(self, line: int | None) -> None:
         self.line = line
         self.count = 0
-        self.functions: list[tuple[str, str]] = []
+        self.stacks: list[Stack] = []
         self.place = ""
 
     def __enter__(self) -> InterruptAt:
@@ -61,12 +62,18 @@ class InterruptAt:
         if event == "line":
             self.count += 1
             if self.line is None:
-                code = frame.f_code
-                self.functions.append((Path(code.co_filename).name, code.co_name))
+                self.stacks.append(tuple(_stack(frame)))
             if self.count - 1 == self.line:
                 self.place = f"{frame.f_code.co_filename[len(PACKAGE) + 1 :]}:{frame.f_lineno}"
                 raise KeyboardInterrupt
         return self._on_line
+
+
+def _stack(frame: FrameType | None) -> Iterator[tuple[str, str, int]]:
+    """Yields file, function and line of the package's frames, the innermost first."""
+    while frame is not None and (path := frame.f_code.co_filename).startswith(PACKAGE):
+        yield Path(path).name, frame.f_code.co_name, frame.f_lineno
+        frame = frame.f_back
 
 
 class Warnings(logging.Handler):
@@ -99,15 +106,16 @@ class Trials:
         with InterruptAt(None) as tracer:
             self.fit()
         self.lines = tracer.count
-        self._functions = tracer.functions
+        self._stacks = tracer.stacks
 
     def lines_in(self, file: str, functions: tuple[str, ...]) -> list[int]:
-        """Returns the executed lines of some functions of a file."""
-        return [
+        """Returns the executed lines of some functions of a file, once for each way to them."""
+        ways = {stack: line for line, stack in reversed(list(enumerate(self._stacks)))}
+        return sorted(
             line
-            for line, (name, function) in enumerate(self._functions)
+            for ((name, function, _), *_), line in ways.items()
             if name == file and function in functions
-        ]
+        )
 
     def fit(self) -> None:
         """One short run."""

@@ -15,7 +15,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +36,8 @@ def run(command: tuple[str, ...], script: Path, folder: Path) -> dict[str, Any]:
         folder: Where it runs.
 
     Returns:
-        Its exit code, standard output, standard error and seconds.
+        Its exit code, standard output and standard error.
     """
-    began = time.perf_counter()
     done = subprocess.run(
         [*command, str(script)],
         cwd=folder,
@@ -52,7 +50,6 @@ def run(command: tuple[str, ...], script: Path, folder: Path) -> dict[str, Any]:
         "exit_code": done.returncode,
         "output": DURATIONS.sub(b"(time)", done.stdout),
         "error": done.stderr.decode(errors="replace"),
-        "seconds": round(time.perf_counter() - began, 1),
     }
 
 
@@ -72,7 +69,6 @@ def compare(script: Path) -> dict[str, Any]:
         "losses": first["output"].count(b"loss"),
         "models_recorded": len(records),
         "report": len(reports) == 1 and "Report: " in watched["error"],
-        "seconds": [first["seconds"], second["seconds"], watched["seconds"]],
     }
 
 
@@ -85,7 +81,7 @@ def main() -> int:
     rows = {script.stem: compare(script) for script in scripts}
     print_table(
         "unchanged scripts under Python and under keras-gpukit run",
-        ("script", "exit code", "repeatable", "same code", "same output", "report", "seconds"),
+        ("script", "exit code", "repeatable", "same code", "same output", "report"),
         (
             (
                 name,
@@ -97,7 +93,6 @@ def main() -> int:
                         "same_exit_code",
                         "same_output",
                         "report",
-                        "seconds",
                     )
                 ),
             )

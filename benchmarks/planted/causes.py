@@ -287,22 +287,22 @@ CAUSES: dict[str, Cause] = {
     ),
     "checkpoint each epoch": Cause(
         fit(
-            lambda: batches(10).prefetch(2),
+            lambda: batches(4).prefetch(2),
             lambda: model(3072, 3),
-            epochs=6,
+            epochs=8,
             more=lambda: [Saves()],
         ),
-        fit(lambda: batches(10).prefetch(2), lambda: model(3072, 3), epochs=6),
+        fit(lambda: batches(4).prefetch(2), lambda: model(3072, 3), epochs=8),
         CALLBACKS,
     ),
     "step function made in each epoch": Cause(
         fit(
             lambda: batches(20).prefetch(2),
-            lambda: model(128, 24),
-            epochs=10,
+            lambda: model(128, 12),
+            epochs=8,
             more=lambda: [MakesAnew()],
         ),
-        fit(lambda: batches(20).prefetch(2), lambda: model(128, 24), epochs=10),
+        fit(lambda: batches(20).prefetch(2), lambda: model(128, 12), epochs=8),
         ("tracing-again",),
     ),
     "tiny steps": Cause(tiny(1), tiny(16), ("tiny-steps",)),

@@ -67,7 +67,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Notes that a pipeline starts."""
-        self.lifecycle.epoch_begins()
+        self.lifecycle.epoch_begins(epoch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Ends the window of steps."""

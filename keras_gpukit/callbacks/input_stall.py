@@ -12,6 +12,7 @@ from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.python_time import PythonTimeSensor
 from keras_gpukit.watching.call_frame import epoch_iterator
+from keras_gpukit.watching.progress import InputSoFar
 from keras_gpukit.watching.session import Session
 
 
@@ -44,6 +45,9 @@ class InputStall(StepWatchingCallback[InputRecord]):
             self._contention = ContentionSensor()
             session.every_second("threads that wait", self._contention.read)
             self._begin_python(session, phase)
+            so_far = InputSoFar(session, lambda record: self._completed(session, record))
+            session.on_window(phase, so_far.on_window)
+            session.every_second("the input so far", so_far.write)
 
     def _begin_python(self, session: Session, phase: Phase) -> None:
         self._python: PythonSource | None = python_source(epoch_iterator(phase))
@@ -72,20 +76,26 @@ class InputStall(StepWatchingCallback[InputRecord]):
         record = session.input(phase)
         if phase != session.phase:
             return record
-        python = self._python_record(session.step_time_s(phase))
+        completed = self._completed(session, record)
         # What a callback holds after a run must not keep the run's data alive.
         self._python = self._python_time = None
+        return completed
+
+    def _completed(self, session: Session, record: InputRecord) -> InputRecord:
+        python = self._python_record(session.step_time_s(session.phase))
         return replace(record, python=python, contention=self._contention.record())
 
     def _python_record(self, step_time_s: float | None) -> PythonSourceRecord | None:
-        if self._python is None:
+        # Asked on the sampling thread too, while the run may end.
+        python, python_time = self._python, self._python_time
+        if python is None:
             return None
-        busy = self._python_time.mean_threads() if self._python_time else None
+        busy = python_time.mean_threads() if python_time else None
         return PythonSourceRecord(
-            name=self._python.name,
-            location=self._python.location,
-            workers=self._python.workers,
-            in_processes=self._python.in_processes,
+            name=python.name,
+            location=python.location,
+            workers=python.workers,
+            in_processes=python.in_processes,
             busy_workers=busy,
             time_per_batch_s=None if busy is None or step_time_s is None else busy * step_time_s,
         )

@@ -27,8 +27,12 @@ def apply(actions: tuple[Action, ...], machine: Machine) -> Any:
     for action in actions:
         if action.kind in _STRATEGIES:
             strategy = _STRATEGIES[action.kind](action.value)
-        elif not holds(action, machine):
-            _SETTERS[action.kind](action)
+        elif holds(action, machine):
+            continue
+        elif action.kind in _DEVICE_SETTERS:
+            _DEVICE_SETTERS[action.kind](action)
+        else:
+            _setter(action.kind)(action.value)
     return strategy
 
 
@@ -87,46 +91,21 @@ def _set_limits(action: Action) -> None:
         tf.config.set_logical_device_configuration(gpus[index], parts)
 
 
-def _set_log_device_placement(action: Action) -> None:
-    import tensorflow as tf
-
-    tf.debugging.set_log_device_placement(action.value)
-
-
-def _set_seed(action: Action) -> None:
+def _setter(kind: str) -> Callable[[Any], Any]:
+    """Returns what makes a setting that is a single value."""
     import keras
-
-    keras.utils.set_random_seed(action.value)
-
-
-def _set_deterministic(action: Action) -> None:
     import tensorflow as tf
 
-    tf.config.experimental.enable_op_determinism()
-
-
-def _set_soft_placement(action: Action) -> None:
-    import tensorflow as tf
-
-    tf.config.set_soft_device_placement(action.value)
-
-
-def _set_tf32(action: Action) -> None:
-    import tensorflow as tf
-
-    tf.config.experimental.enable_tensor_float_32_execution(action.value)
-
-
-def _set_jit(action: Action) -> None:
-    import tensorflow as tf
-
-    tf.config.optimizer.set_jit("autoclustering" if action.value else False)
-
-
-def _set_dtype_policy(action: Action) -> None:
-    import keras
-
-    keras.config.set_dtype_policy(action.value)
+    setters: dict[str, Callable[[Any], Any]] = {
+        "log_device_placement": tf.debugging.set_log_device_placement,
+        "seed": keras.utils.set_random_seed,
+        "deterministic": lambda value: tf.config.experimental.enable_op_determinism(),
+        "soft_placement": tf.config.set_soft_device_placement,
+        "tf32": tf.config.experimental.enable_tensor_float_32_execution,
+        "jit": lambda value: tf.config.optimizer.set_jit("autoclustering" if value else False),
+        "dtype_policy": keras.config.set_dtype_policy,
+    }
+    return setters[kind]
 
 
 _STRATEGIES: dict[str, Callable[[Any], Any]] = {
@@ -135,16 +114,9 @@ _STRATEGIES: dict[str, Callable[[Any], Any]] = {
     "mirrored_strategy": strategies.mirrored,
 }
 
-_SETTERS: dict[str, Callable[[Action], None]] = {
+_DEVICE_SETTERS: dict[str, Callable[[Action], None]] = {
     "environment": _set_environment,
     "visible_gpus": _set_visible_gpus,
     "memory_growth": _set_memory_growth,
     "memory_limit_mib": _set_limits,
-    "log_device_placement": _set_log_device_placement,
-    "seed": _set_seed,
-    "deterministic": _set_deterministic,
-    "soft_placement": _set_soft_placement,
-    "tf32": _set_tf32,
-    "jit": _set_jit,
-    "dtype_policy": _set_dtype_policy,
 }

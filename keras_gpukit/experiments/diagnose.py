@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
+from keras_gpukit.experiments.checks import check_experiment, check_model
 from keras_gpukit.experiments.diagnosing.conclusions import conclude
 from keras_gpukit.experiments.diagnosing.turns import Tell, Turns
 from keras_gpukit.experiments.sources import endless
@@ -55,7 +55,7 @@ def diagnose(
         The rates with their intervals, and the conclusions.
 
     Raises:
-        TypeError: If `model` or `dataset` has another type.
+        TypeError: If an argument has another type.
         ValueError: If the model is not compiled, the dataset is empty, or another argument is
             out of range. Errors of the dataset or the model are passed on unchanged.
 
@@ -65,7 +65,15 @@ def diagnose(
         diagnosis.ceiling_gain  # 1.4: steps are up to 1.4× faster with a better pipeline
         ```
     """
-    _check(model, seconds, summary, verbose)
+    check_experiment("diagnose", seconds)
+    check_model(model)
+    if summary is not None and not isinstance(summary, RunSummary):
+        raise TypeError(
+            "`summary` must be a RunSummary, such as Monitor.summary. "
+            f"Received: summary={summary!r}"
+        )
+    if verbose not in ("auto", True, False):
+        raise ValueError(f'`verbose` must be "auto", True or False. Received: verbose={verbose!r}')
     began = time.perf_counter()
     with untouched(model), _progress(bool(verbose)) as tell:
         turns = Turns(model, endless(dataset, batch_size), seconds, tell)
@@ -82,33 +90,6 @@ def diagnose(
     if verbose:
         print_diagnosis(diagnosis)
     return diagnosis
-
-
-def _check(model: Any, seconds: float, summary: Any, verbose: Any) -> None:
-    import keras
-
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            "diagnose needs Keras with TensorFlow as its backend. "
-            f"Received: backend={keras.backend.backend()!r}"
-        )
-    if not isinstance(model, keras.Model):
-        raise TypeError(f"model must be a keras.Model. Received: model={model!r}")
-    if not model.compiled:
-        raise ValueError(
-            "model must be compiled: call model.compile() first. "
-            f"Received: a model named {model.name!r} that is not"
-        )
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise TypeError(f"seconds must be a number. Received: seconds={seconds!r}")
-    if not 0 < seconds < math.inf:
-        raise ValueError(f"seconds must be above 0 and finite. Received: seconds={seconds!r}")
-    if summary is not None and not isinstance(summary, RunSummary):
-        raise TypeError(
-            f"summary must be a RunSummary, such as Monitor.summary. Received: summary={summary!r}"
-        )
-    if verbose not in ("auto", True, False):
-        raise ValueError(f'verbose must be "auto", True or False. Received: verbose={verbose!r}')
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import reprlib
-from numbers import Integral
 from typing import Any
+
+from keras_gpukit.arguments import check_whole
+from keras_gpukit.experiments.checks import check_arrays, wrong_kind
 
 DEFAULT_BATCH_SIZE = 32  # Keras' own
 
@@ -31,7 +32,7 @@ def endless(dataset: Any, batch_size: int | None = None) -> Any:
         return _from_arrays(dataset, DEFAULT_BATCH_SIZE if batch_size is None else batch_size)
     if batch_size is not None:
         raise ValueError(
-            "batch_size is for arrays; a dataset comes in batches already. "
+            "`batch_size` is for arrays; a dataset comes in batches already. "
             f"Received: batch_size={batch_size!r}"
         )
     if isinstance(dataset, tf.data.Dataset):
@@ -45,23 +46,6 @@ def endless(dataset: Any, batch_size: int | None = None) -> Any:
         "dataset must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of "
         "arrays (x, y).",
     )
-
-
-def wrong_kind(dataset: Any, accepted: str) -> TypeError:
-    """What to raise for something that is no dataset.
-
-    Args:
-        dataset: What was given.
-        accepted: What is, as a sentence.
-    """
-    hint = ""
-    if hasattr(dataset, "__next__"):
-        hint = (
-            " A generator can be iterated only once, and the experiment would use it up: wrap the"
-            " function that makes it, tf.data.Dataset.from_generator(function, ...)."
-        )
-    # An array would fill the screen.
-    return TypeError(f"{accepted}{hint} Received: dataset={reprlib.repr(dataset)}")
 
 
 def _from_py_dataset(dataset: Any) -> Any:
@@ -91,7 +75,8 @@ def _from_arrays(arrays: tuple[Any, ...], batch_size: int) -> Any:
     import keras
     import tensorflow as tf
 
-    _check_arrays(tf.nest.flatten(arrays), batch_size)
+    check_whole("batch_size", batch_size)
+    check_arrays(tf.nest.flatten(arrays))
 
     def on_host(array: Any) -> Any:
         floating = keras.backend.is_float_dtype(keras.backend.standardize_dtype(array.dtype))
@@ -110,22 +95,3 @@ def _from_arrays(arrays: tuple[Any, ...], batch_size: int) -> Any:
         lambda chosen: tf.nest.map_structure(lambda tensor: tf.gather(tensor, chosen), tensors),
         num_parallel_calls=tf.data.AUTOTUNE,
     ).repeat()
-
-
-def _check_arrays(arrays: list[Any], batch_size: Any) -> None:
-    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
-        raise ValueError(
-            f"batch_size must be a whole number above 0. Received: batch_size={batch_size!r}"
-        )
-    for array in arrays:
-        if not (hasattr(array, "dtype") and hasattr(array, "shape")):
-            raise TypeError(
-                "dataset must be a tuple of NumPy arrays or tensors, (x, y) or (x, y, "
-                "sample_weight): convert lists and data frames, and leave out None. "
-                f"Received: {type(array).__name__} in it"
-            )
-        if not len(array.shape):
-            raise ValueError(
-                "dataset must be a tuple of arrays with a row for each example. "
-                f"Received: an array of shape {tuple(array.shape)} in it"
-            )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import tempfile
 import time
@@ -14,7 +13,8 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from keras_gpukit.experiments.sources import endless, wrong_kind
+from keras_gpukit.experiments.checks import check_experiment, check_model, wrong_kind
+from keras_gpukit.experiments.sources import endless
 from keras_gpukit.experiments.tuning.changes import Allowed
 from keras_gpukit.experiments.tuning.permission import CachePermission, Choice
 from keras_gpukit.experiments.tuning.pipeline import PipelineTuning
@@ -112,12 +112,15 @@ def tune_input(
         verbose: Whether to show progress, and the result.
 
     Raises:
-        TypeError: If `dataset` is neither kind of dataset.
+        TypeError: If an argument has another type.
         ValueError: If an argument is out of range, the model is not compiled, the dataset is
             empty or cannot be restarted, it writes a cache on disk that cannot be left out of the
             trials, or Keras' backend is not TensorFlow.
     """
-    _check(dataset, model, seconds, cache, cache_folder)
+    check_experiment("tune_input", seconds)
+    if model is not None:
+        check_model(model)
+    _check(dataset, cache, cache_folder)
     console = Console()
     with (
         _progress(console, verbose) as (tell, ask),
@@ -178,33 +181,22 @@ def _run(
     )
 
 
-def _check(dataset: Any, model: Any, seconds: Any, cache: Any, cache_folder: Any) -> None:
-    import keras
+def _check(dataset: Any, cache: Any, cache_folder: Any) -> None:
     import tensorflow as tf
 
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            "tune_input needs Keras with TensorFlow as its backend. "
-            f"Received: backend={keras.backend.backend()!r}"
-        )
     if not isinstance(dataset, tf.data.Dataset) and not _is_py_dataset(dataset):
         raise wrong_kind(
             dataset,
             "dataset must be a tf.data.Dataset or a keras.utils.PyDataset; tune it before it is "
             "distributed.",
         )
-    if model is not None and not getattr(model, "compiled", False):
-        raise ValueError(f"model must be a compiled Keras model. Received: model={model!r}")
-    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    if not is_number or not 0 < seconds < math.inf:
-        raise ValueError(f"seconds must be a positive number. Received: seconds={seconds!r}")
     if not isinstance(cache, bool) and cache not in ("ask", "memory", "disk"):
         raise ValueError(
-            f'cache must be "ask", "memory", "disk", True or False. Received: cache={cache!r}'
+            f'`cache` must be "ask", "memory", "disk", True or False. Received: cache={cache!r}'
         )
     if cache_folder is not None and not os.path.isdir(cache_folder):
         raise ValueError(
-            f"cache_folder must be an existing folder. Received: cache_folder={cache_folder!r}"
+            f"`cache_folder` must be an existing folder. Received: cache_folder={cache_folder!r}"
         )
 
 

@@ -107,3 +107,10 @@ class FirstCalls:
         """Returns the examples of the calls from one on; None if unknown."""
         counted = [each for each in self._examples[first:] if each is not None]
         return sum(counted) if len(counted) == self.count - first else None
+
+
+def is_end_of_data(error: BaseException) -> bool:
+    """Whether a call raised because its data have ended."""
+    import tensorflow as tf
+
+    return isinstance(error, (StopIteration, tf.errors.OutOfRangeError))

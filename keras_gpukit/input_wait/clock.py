@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from keras_gpukit.errors import give_up
-from keras_gpukit.input_wait.calls import NOTHING, Calls
+from keras_gpukit.input_wait.calls import NOTHING, Calls, is_end_of_data
 from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import Meter
@@ -89,7 +89,8 @@ class StepClock:
         self._now = now
         self._given_up = False
         self._raised = False
-        self._traces = False
+        self.will_trace = False
+        """Whether the step function was made again, so that its next call traces it."""
 
     @property
     def calls(self) -> int:
@@ -164,10 +165,6 @@ class StepClock:
 
         return timed
 
-    def note_made_again(self) -> None:
-        """The step function was made again: the next call traces and compiles it."""
-        self._traces = True
-
     def wrap_batches(self, step_function: StepFunction, meter: RequestMeter) -> StepFunction:
         """The same for a step function that is given batches fetched beforehand."""
         fetched: list[Any] = []
@@ -234,14 +231,14 @@ class StepClock:
             with around:
                 outputs = step_function(source)
         except BaseException as error:
-            if self._on_error is not None and not _is_end_of_data(error):
+            if self._on_error is not None and not is_end_of_data(error):
                 self._guarded(self._on_error, error)
             raise
         exit_s = self._now()
-        self.windows.has_traced = is_first_of_run or self._traces
-        if self._wall is not None and self._traces and not is_first_of_run:
+        self.windows.has_traced = is_first_of_run or self.will_trace
+        if self._wall is not None and self.will_trace and not is_first_of_run:
             self._wall.add_tracing(exit_s - entry_s)
-        self._traces = False
+        self.will_trace = False
         if self._wall is not None and is_first_of_run:
             self._wall.turn("steps", exit_s)
             self._wall.add_inside(entry_s - exit_s)  # it will be counted with the others
@@ -263,7 +260,7 @@ class StepClock:
     def _raise(self, entry_s: float, error: BaseException) -> None:
         self._raised = True
         self.windows.note_raised()
-        if self._on_error is not None and not _is_end_of_data(error):
+        if self._on_error is not None and not is_end_of_data(error):
             self._guarded(self._on_error, error)
         if self._wall is not None:
             # Mostly the end of the data, which was looked for.
@@ -284,12 +281,6 @@ class StepClock:
         self.overhead_s += spent_s
         if self.calls <= 2:
             self.startup_s += spent_s
-
-
-def _is_end_of_data(error: BaseException) -> bool:
-    import tensorflow as tf
-
-    return isinstance(error, (StopIteration, tf.errors.OutOfRangeError))
 
 
 def _timed_alone(step_function: StepFunction) -> StepFunction:

@@ -46,6 +46,7 @@ class StepWindows:
         meter: The current pipeline's; None without one.
         unknown_because: Why the wait is unknown.
         totals: The windows so far, added up.
+        has_traced: Whether the first call over the pipeline traced, so that its wait is unknown.
         had_short_epoch: Whether data ended after one or two calls, whose waits were not known.
     """
 
@@ -85,9 +86,7 @@ class StepWindows:
         # A source that comes again keeps its meter: choosing another may only be done before
         # anything was fetched.
         self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
-        self._is_new = self._is_short = True
-        self.has_traced = True
-        """Whether the first call over the current pipeline traced, so that its wait is unknown."""
+        self._is_new = self._is_short = self.has_traced = True
         # The current window.
         self._started_s: float | None = None
         self._taken: list[Any] = []
@@ -98,6 +97,21 @@ class StepWindows:
     def step(self) -> int:
         """Global step."""
         return self._first_step + self._calls.count * self._steps_per_execution
+
+    @property
+    def began_s(self) -> float | None:
+        """When the window under way began; None between windows."""
+        return self._started_s
+
+    @property
+    def steps_before(self) -> int:
+        """Steps before the window under way."""
+        return self._calls.before * self._steps_per_execution
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether a window has started and a call in it ended."""
+        return self._started_s is not None and len(self._calls.times_s) > 2
 
     def release(self) -> None:
         """Forgets the data of a run that is over, and its listener."""

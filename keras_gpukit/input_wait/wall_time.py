@@ -100,14 +100,19 @@ class WallTime:
             self._ended_s = self._now()
             self._close(self._ended_s)
 
-    def breakdown(self, wait_s: float | None) -> TimeBreakdown:
+    def breakdown(self, wait_s: float | None, until_s: float | None = None) -> TimeBreakdown:
         """Returns the parts.
 
         Args:
             wait_s: Part of the time inside the step function that was spent waiting for input;
                 None if unknown.
+            until_s: In the steps: until when their time inside the step function was counted. None
+                if the call is over.
         """
-        spent = self._spent_s
+        spent, total_s = dict(self._spent_s), self.total_s
+        if until_s is not None:
+            total_s = until_s - self._began_s
+            spent["steps"] = spent.get("steps", 0.0) + until_s - self._since_s
         between_s = max(spent.get("steps", 0.0) - self._inside_s, 0.0)
         tracing_s = min(max(self._tracing_s, 0.0), self._inside_s)
         steps_s = self._inside_s - tracing_s
@@ -119,13 +124,13 @@ class WallTime:
             "validation_s": spent.get("validation", 0.0),
         }
         return TimeBreakdown(
-            wall_s=self.total_s,
+            wall_s=total_s,
             input_s=wait_s,
             compute_s=None if wait_s is None else steps_s - wait_s,
-            other_s=max(self.total_s - self._inside_s - sum(parts.values()), 0.0),
+            other_s=max(total_s - self._inside_s - sum(parts.values()), 0.0),
             tracing_s=tracing_s,
             tracings=self._tracings,
-            by_callback=self.by_callback(self.total_s, between_s),
+            by_callback=self.by_callback(total_s, between_s),
             **parts,
         )
 

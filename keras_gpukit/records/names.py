@@ -32,6 +32,8 @@ RecordKind = Literal[
     "memory",
     "capture",
     "event",
+    "progress",
+    "input",
     "summary",
 ]
 """What a line of a run's file holds. The type checker refuses any other where lines are written

@@ -9,6 +9,7 @@ from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records.progress import Progress
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Phase
 
@@ -112,6 +113,8 @@ class RunReport:
         validation: Figures of the step windows of validations within `fit`, as those of `steps`.
         events: Epochs, validations, saves and the like, each kind in its order.
         worker: Which process of a cluster wrote it; None outside one.
+        progress: What it was doing last; None where that was not noted.
+        folder: Its log folder, from the report's, as "sweep/lr-0.1"; "" where it is the same.
         has_time_series: False where only the summary was kept, the run being one of many.
         notes: What could not be read, in words.
     """
@@ -130,6 +133,8 @@ class RunReport:
     validation: TimeSeries | None = None
     events: tuple[RunEvent, ...] = ()
     worker: Worker | None = None
+    progress: Progress | None = None
+    folder: str = ""
     has_time_series: bool = True
     notes: tuple[str, ...] = ()
 

@@ -102,7 +102,7 @@ def evidence(finding: Finding) -> str:
 
 
 def saved(saving: Saving) -> str:
-    """A saving: "2.4 to 4.1 s of 9 s, 1.4 to 1.8× faster (by the wait and freed cores)"."""
+    """A saving: "2.4 to 4.1 s of 9 s, 1.4 to 1.8× faster (basis: wait and freed cores)"."""
     most = "at most" if saving.upper_bound else "up to"
     span = _span(
         units.duration(saving.low_s) if saving.low_s else None,
@@ -114,7 +114,7 @@ def saved(saving: Saving) -> str:
         low = _factor(saving.speed_up) if saving.low_s else None
         high = saving.highest_speed_up
         parts.append(f"{_span(low, None if high is None else _factor(high), most)} faster")
-    return f"{', '.join(parts)} (by the {saving.basis})"
+    return f"{', '.join(parts)} (basis: {saving.basis})"
 
 
 def _span(low: str | None, high: str | None, most: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import time
@@ -36,6 +37,8 @@ class Conclusion:
         self._opens = opens
         self._began_s = time.time()
         self._process = os.getpid()
+        # The script may replace it, even by its standard output; it is None if that was closed.
+        self._error_output = sys.stderr or io.StringIO()
 
     def tell(self) -> None:
         """Called when the process ends; changes neither its exit code nor its standard output."""
@@ -43,26 +46,29 @@ class Conclusion:
             return  # a fork of the script, which ends before the script does
         with contextlib.suppress(Exception):
             sys.stdout.flush()  # what the script printed comes first, where both are one terminal
-        try:
-            self._tell()
-        except KeyboardInterrupt:
-            pass
-        except Exception as error:
-            _say(f"the report could not be made ({type(error).__name__}: {error}).")
+        with contextlib.suppress(Exception, KeyboardInterrupt):  # it may have closed the stream
+            try:
+                self._tell()
+            except Exception as error:
+                self._say(f"the report could not be made ({type(error).__name__}: {error}).")
 
     def _tell(self) -> None:
-        if not self._fits.count and not self._fits.own_log_dirs:
+        log_dirs = sorted(self._fits.own_log_dirs)
+        if self._fits.count:
+            log_dirs.insert(0, self._folder.path())
+        if not log_dirs:
             self._tell_that_there_is_nothing()
             return
-        report = self._report()
-        if not report.runs:
-            _say("nothing was recorded; a warning above says why.")
+        report = _read(log_dirs, self._began_s)
+        if report is None:
+            self._say("nothing was recorded; a warning above says why.")
             return
-        _print_verdicts(report.runs)
+        self._print_verdicts(report.runs)
         path = self._folder.path() / REPORT
         _write(report, path)
-        print(f"Report: {_shown(path)}", file=sys.stderr)
-        print(f"TensorBoard: tensorboard --logdir {_shown(path.parent)}", file=sys.stderr)
+        self._print(f"Report: {_shown(path)}")
+        for log_dir in log_dirs:
+            self._print(f"TensorBoard: tensorboard --logdir {_shown(log_dir)}")
         if self._opens:
             _open_in_browser(path)
 
@@ -70,55 +76,58 @@ class Conclusion:
         keras = sys.modules.get("keras")
         if keras is not None and keras.backend.backend() != "tensorflow":
             name = keras.backend.backend()
-            _say(f"Keras runs on {name}; only fits on the TensorFlow backend can be monitored.")
+            self._say(f"Keras runs on {name}; only the TensorFlow backend can be monitored.")
         elif keras is None and "tf_keras" in sys.modules:
-            _say("this script uses tf_keras (Keras 2); only fits of Keras 3 can be monitored.")
+            self._say("this script uses tf_keras (Keras 2); only Keras 3 can be monitored.")
         elif keras is not None and not self._fits.has_own:
-            _say("the script called no fit(), so nothing was monitored.")
+            self._say("the script called no fit(), so nothing was monitored.")
 
-    def _report(self) -> Report:
-        """The runs of this process, also those that the script's own callbacks recorded."""
-        from keras_gpukit.saved_runs import load_report
+    def _print_verdicts(self, runs: tuple[RunReport, ...]) -> None:
+        """The whole verdict on the longest run, and a line for each other verdict."""
+        from rich.console import Console
 
-        log_dirs = [*([self._folder.path()] if self._fits.count else []), *self._own_log_dirs()]
-        reports = []
-        for log_dir in log_dirs:
-            with contextlib.suppress(OSError):
-                reports.append(load_report(log_dir))
-        runs = [
-            run for each in reports for run in each.runs if (run.began_s or 0.0) >= self._began_s
-        ]
-        runs.sort(key=lambda run: run.began_s or 0.0, reverse=True)
-        notes = tuple(note for each in reports for note in each.notes)
-        return replace(reports[0], runs=tuple(runs), notes=notes) if reports else _empty()
+        from keras_gpukit.records.capture import ProfilerRecord
+        from keras_gpukit.reports.console import print_summary
+        from keras_gpukit.reports.html.words import verdict_line
 
-    def _own_log_dirs(self) -> list[Path]:
-        return sorted(self._fits.own_log_dirs)
+        longest = max(runs, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
+        if len(runs) > 1:
+            count = max(self._fits.count, len(runs))
+            self._print(f"{count} fits were monitored; the longest is {longest.name}:")
+        captures = tuple(each.capture for each in longest.captures if each.capture is not None)
+        summary = replace(longest.summary, captures=ProfilerRecord(captures))
+        print_summary(summary, Console(file=self._error_output))
+        names = defaultdict(list)
+        for run in runs:
+            if run is not longest:
+                names[verdict_line(run)].append(run.name)
+        for verdict, those in list(names.items())[:_VERDICTS_LISTED]:
+            more = f" and {len(those) - 1} more" if len(those) > 1 else ""
+            self._print(f"{those[-1]}{more}: {verdict}")
+        if len(names) > _VERDICTS_LISTED:
+            self._print(f"and {len(names) - _VERDICTS_LISTED} other verdicts")
+
+    def _say(self, message: str) -> None:
+        self._print(f"keras-gpukit run: {message}")
+
+    def _print(self, line: str) -> None:
+        print(line, file=self._error_output)
 
 
-def _print_verdicts(runs: tuple[RunReport, ...]) -> None:
-    """The whole verdict on the longest run, and a line for each other verdict."""
-    from rich.console import Console
+def _read(log_dirs: list[Path], since_s: float) -> Report | None:
+    """The runs since a time, the newest first; None without any."""
+    from keras_gpukit.saved_runs import load_report
 
-    from keras_gpukit.records.capture import ProfilerRecord
-    from keras_gpukit.reports.console import print_summary
-    from keras_gpukit.reports.html.words import verdict_line
-
-    longest = max(runs, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
-    if len(runs) > 1:
-        print(f"{len(runs)} fits were monitored; the longest is {longest.name}:", file=sys.stderr)
-    captures = tuple(each.capture for each in longest.captures if each.capture is not None)
-    summary = replace(longest.summary, captures=ProfilerRecord(captures))
-    print_summary(summary, Console(stderr=True))
-    names = defaultdict(list)
-    for run in runs:
-        if run is not longest:
-            names[verdict_line(run)].append(run.name)
-    for verdict, those in list(names.items())[:_VERDICTS_LISTED]:
-        more = f" and {len(those) - 1} more" if len(those) > 1 else ""
-        print(f"{those[-1]}{more}: {verdict}", file=sys.stderr)
-    if len(names) > _VERDICTS_LISTED:
-        print(f"and {len(names) - _VERDICTS_LISTED} other verdicts", file=sys.stderr)
+    reports = []
+    for log_dir in log_dirs:
+        with contextlib.suppress(OSError):  # a script's callback that has not written
+            reports.append(load_report(log_dir))
+    runs = [run for each in reports for run in each.runs if (run.began_s or 0.0) >= since_s]
+    if not runs:
+        return None
+    runs.sort(key=lambda run: run.began_s or 0.0, reverse=True)
+    notes = tuple(note for each in reports for note in each.notes)
+    return replace(reports[0], runs=tuple(runs), notes=notes)
 
 
 def _write(report: Report, path: Path) -> None:
@@ -145,14 +154,3 @@ def _shown(path: Path) -> str:
     """A path as one would type it here."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith(os.pardir) else relative
-
-
-def _empty() -> Report:
-    from keras_gpukit.records.report import Report
-    from keras_gpukit.version import __version__
-
-    return Report(log_dir="", made_s=time.time(), version=__version__)
-
-
-def _say(message: str) -> None:
-    print(f"keras-gpukit run: {message}", file=sys.stderr)

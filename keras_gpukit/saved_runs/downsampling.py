@@ -11,6 +11,8 @@ from keras_gpukit.records.report import Band, TimeSeries
 
 MOST_POINTS = 800
 """About what a screen is wide."""
+FEWEST_POINTS = 2
+"""Enough for the mean, lowest and highest of all readings."""
 _DIGITS = 6
 _MOST_WAITING = 1024
 _Reading = tuple[float, int | None, Sequence[float | None], Sequence[float]]

@@ -20,7 +20,7 @@ from keras_gpukit.saved_runs.run_file import (
 )
 from keras_gpukit.version import __version__
 
-MOST_FILES = 50
+MOST_FILES = 500
 
 
 class LogFolder:
@@ -35,6 +35,7 @@ class LogFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._files: dict[Path, RunFile] = {}
+        self._in_full: set[Path] = set()
         self._captures = Captures()
         self._lock = threading.Lock()
 
@@ -68,11 +69,10 @@ class LogFolder:
             notes.append(f"Only the newest {MOST_FILES} of {len(files):,} records are shown.")
             files = sorted(files, key=_changed_s)[-MOST_FILES:]
         runs = self._runs(files, captures, now_s, notes)
-        runs.sort(key=lambda run: run.began_s or 0.0, reverse=True)
         if len(runs) > MOST_LISTED:
             notes.append(f"Only the newest {MOST_LISTED} runs are shown.")
         return Report(
-            log_dir=os.fsencode(self.path).decode("utf-8", "replace"),
+            log_dir=_text(str(self.path)),
             made_s=now_s,
             version=__version__,
             runs=tuple(
@@ -90,19 +90,34 @@ class LogFolder:
         now_s: float,
         notes: list[str],
     ) -> list[RunReport]:
-        """Reads runs; takes what they captured out of `captures`, adds faults to `notes`."""
+        """Reads runs, the newest first.
+
+        Takes what they captured out of `captures`, adds faults to `notes`.
+        """
         self._files = {
-            path: self._files.get(path) or RunFile(path, _run_name(self.path, path))
+            path: self._files.get(path)
+            or RunFile(path, _run_name(self.path, path), _text(_folder_of(self.path, path)))
             for path in files
         }
-        runs: list[RunReport] = []
-        for path, file in self._files.items():
-            log_dir = path.parent.parent
+        found: dict[Path, tuple[RunReport, ...]] = {}
+
+        def read(path: Path) -> None:
             try:
-                runs += [_with_profiles(run, log_dir, captures) for run in file.runs(now_s)]
+                found[path] = self._files[path].runs(now_s, in_full=path in self._in_full)
             except OSError as error:
                 notes.append(f"{_run_name(self.path, path)} could not be read: {error}.")
-        return runs
+
+        if len(files) <= MOST_DETAILED:
+            self._in_full = set(files)
+        for path in files:
+            read(path)
+        newest = _newest_first(found)[:MOST_DETAILED]
+        before, self._in_full = self._in_full, {path for path, _ in newest}
+        for path in (before ^ self._in_full) & found.keys():
+            read(path)
+        return [
+            _with_profiles(run, path.parent.parent, captures) for path, run in _newest_first(found)
+        ]
 
 
 def load_report(path: str | os.PathLike[str]) -> Report:
@@ -127,16 +142,31 @@ def _run_name(root: Path, file: Path) -> str:
     Where several processes wrote to it, with the worker and the process.
     """
     log_dir = file.parent.parent
-    below = log_dir.relative_to(root) if log_dir.is_relative_to(root) else Path()
-    name = below.as_posix() if below.parts else log_dir.resolve().name or str(log_dir)
+    name = _folder_of(root, file) or log_dir.resolve().name or str(log_dir)
     told = RUN_FILE_OF_ANY.fullmatch(file.name)
     worker, process = told.group("worker", "process") if told else (None, None)
     if worker is not None:
         name += ", evaluator" if worker == "evaluator" else f", worker {worker}"
     if process is not None:
         name += f", process {process}"
-    # A name may hold bytes that are no text.
+    return _text(name)
+
+
+def _folder_of(root: Path, file: Path) -> str:
+    """A record's log folder, from the folder that was asked for; "" where it is that one."""
+    log_dir = file.parent.parent
+    below = log_dir.relative_to(root) if log_dir.is_relative_to(root) else Path()
+    return below.as_posix() if below.parts else ""
+
+
+def _text(name: str) -> str:
+    """A name as text; it may hold bytes that are none."""
     return os.fsencode(name).decode("utf-8", "replace")
+
+
+def _newest_first(found: dict[Path, tuple[RunReport, ...]]) -> list[tuple[Path, RunReport]]:
+    runs = [(path, run) for path, of_file in found.items() for run in of_file]
+    return sorted(runs, key=lambda run: run[1].began_s or 0.0, reverse=True)
 
 
 def _changed_s(path: Path) -> float:

@@ -28,6 +28,8 @@ def partial_summary(
     latest_memory: Mapping[str, DeviceMemory],
     phase: Phase | None,
     began_s: float | None,
+    input_so_far: InputRecord | None,
+    wall_s: float | None,
     steps: TimeSeries | None,
     host: TimeSeries | None,
     gpus: Mapping[str, TimeSeries],
@@ -41,6 +43,8 @@ def partial_summary(
         latest_memory: The latest reading of each allocator.
         phase: What is run.
         began_s: When, in seconds since the Unix epoch.
+        input_so_far: What the run noted last of its input: its stages, and where its time went.
+        wall_s: From its begin to its last line.
         steps: Figures of its windows.
         host: Readings of the host.
         gpus: Readings of GPUs.
@@ -49,8 +53,8 @@ def partial_summary(
     watched = phase is not None and steps is not None
     summary = RunSummary(
         environment=environment or Environment({}),
-        throughput=_throughput(phase, steps) if phase and steps else None,
-        input=_input(phase, steps) if phase and steps else None,
+        throughput=_throughput(phase, steps, wall_s) if phase and steps else None,
+        input=_input(phase, steps, input_so_far) if phase and steps else None,
         memory=MemoryRecord(tuple(latest_memory.values())) if latest_memory else None,
         operations=operations,
         utilization=_utilization(host, gpus) if host or gpus else None,
@@ -60,7 +64,7 @@ def partial_summary(
     return replace(summary, verdict=judge(summary)) if watched and environment else summary
 
 
-def _throughput(phase: Phase, steps: TimeSeries) -> ThroughputRecord:
+def _throughput(phase: Phase, steps: TimeSeries, wall_s: float | None) -> ThroughputRecord:
     times = steps.figures["step_time_s"]
     measured = round(sum(times.weight))
     return ThroughputRecord(
@@ -69,13 +73,15 @@ def _throughput(phase: Phase, steps: TimeSeries) -> ThroughputRecord:
         measured_steps=measured,
         step_time_s=times.overall,
         examples_per_s=steps.figures["examples_per_s"].overall,
+        wall_s=wall_s,
     )
 
 
-def _input(phase: Phase, steps: TimeSeries) -> InputRecord:
+def _input(phase: Phase, steps: TimeSeries, so_far: InputRecord | None) -> InputRecord:
+    """What was noted last, with the figures of its steps up to the last window."""
     waits = steps.figures["wait_s"]
-    return InputRecord(
-        phase=phase,
+    return replace(
+        so_far or InputRecord(phase),
         measured_steps=round(sum(waits.weight)),
         wait_s=waits.overall,
         stall_fraction=steps.figures["stall_fraction"].overall,

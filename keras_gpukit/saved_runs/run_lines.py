@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import msgspec
@@ -14,10 +15,11 @@ from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.progress import Progress
 from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
 from keras_gpukit.records.run import RunHeader, RunSummary
-from keras_gpukit.records.steps import Phase, StepWindow
-from keras_gpukit.saved_runs.downsampling import Downsampler
+from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
+from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.partial_summary import partial_summary
 from keras_gpukit.saved_runs.run_events import RunEvents
 
@@ -55,23 +57,37 @@ class RunLines:
     Args:
         name: Of the run.
         note: What is wrong with it from the start, in words.
+        folder: Its log folder, from the one that the report is of.
+        most_points: How many points its time series have at most; even.
     """
 
-    def __init__(self, name: str, note: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        note: str | None = None,
+        *,
+        folder: str = "",
+        most_points: int = MOST_POINTS,
+    ) -> None:
         self._name = name
         self._note = note
+        self._folder = folder
+        self._most_points = most_points
         self._worker: Worker | None = None
         self._phase: Phase | None = None
         self._began_s: float | None = None
         self._ended_s: float | None = None
         self._environment: Environment | None = None
         self._placement: PlacementRecord | None = None
+        self._progress: Progress | None = None
+        self._step = 0
+        self._input: InputRecord | None = None
         self._summary: RunSummary | None = None
         self._captures: list[CaptureReport] = []
-        self._steps = Downsampler(_STEPS)
-        self._validation = Downsampler(_STEPS)
+        self._steps = Downsampler(_STEPS, most_points)
+        self._validation = Downsampler(_STEPS, most_points)
         self._events = RunEvents()
-        self._host = Downsampler(_HOST)
+        self._host = Downsampler(_HOST, most_points)
         self._gpus: dict[str, Downsampler] = {}
         self._memory: dict[str, Downsampler] = {}
         self._latest_memory: dict[str, DeviceMemory] = {}
@@ -87,6 +103,8 @@ class RunLines:
             "memory": self._take_memory,
             "capture": self._take_capture,
             "event": self._take_event,
+            "progress": self._take_progress,
+            "input": self._take_input,
             "summary": self._take_summary,
         }
 
@@ -104,6 +122,7 @@ class RunLines:
         if self._began_s is None:
             self._began_s = time_s
         self._ended_s = time_s
+        self._step = max(self._step, line.step or 0)
 
     def unreadable(self, number: int, fault: str) -> None:
         """Counts a line that could not be taken in.
@@ -115,6 +134,11 @@ class RunLines:
         self._unreadable += 1
         self._first_fault = self._first_fault or f"line {number:,}: {fault}"
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run's summary says how it ended."""
+        return self._summary is not None and self._summary.ending is not None
+
     def report(self, now_s: float | None) -> RunReport:
         """Returns the run as far as it was read.
 
@@ -122,11 +146,12 @@ class RunLines:
             now_s: The time, in seconds since the Unix epoch; None for a run that another followed.
         """
         steps, host = self._steps.series(), self._host.series()
+        phase = self._phase_of_run()
         gpus, memory = _series_of(self._gpus), _series_of(self._memory)
         return RunReport(
             name=self._name,
             state=self._state(now_s),
-            phase=self._phase,
+            phase=phase,
             began_s=self._began_s,
             ended_s=self._ended_s,
             summary=self._summary
@@ -134,8 +159,10 @@ class RunLines:
                 environment=self._environment,
                 operations=self._placement,
                 latest_memory=self._latest_memory,
-                phase=self._phase,
+                phase=phase,
                 began_s=self._began_s,
+                input_so_far=self._input,
+                wall_s=None if self._began_s is None else (self._ended_s or 0.0) - self._began_s,
                 steps=steps,
                 host=host,
                 gpus=gpus,
@@ -149,6 +176,8 @@ class RunLines:
             validation=self._validation.series(),
             events=self._events.all(),
             worker=self._worker,
+            progress=self._progress_so_far(),
+            folder=self._folder,
             notes=self._notes(),
         )
 
@@ -176,6 +205,23 @@ class RunLines:
 
     def _take_summary(self, line: Line, time_s: float) -> None:
         self._summary = checked_record(line.record, RunSummary)
+
+    def _phase_of_run(self) -> Phase | None:
+        if self._phase is None and self._summary is not None and self._summary.throughput:
+            return self._summary.throughput.phase
+        return self._phase
+
+    def _progress_so_far(self) -> Progress | None:
+        """With the latest step, which other lines tell more often."""
+        latest = self._progress
+        return latest and replace(latest, step=max(latest.step, self._step))
+
+    def _take_progress(self, line: Line, time_s: float) -> None:
+        self._progress = progress = checked_record(line.record, Progress)
+        self._phase = self._phase or progress.phase
+
+    def _take_input(self, line: Line, time_s: float) -> None:
+        self._input = checked_record(line.record, InputRecord)
 
     def _take_capture(self, line: Line, time_s: float) -> None:
         if len(self._captures) == MOST_CAPTURES:
@@ -220,14 +266,21 @@ class RunLines:
         sample = _decode_gpu(line.record)
         reasons = sample.throttle_reasons
         throttled = None if reasons is None else float(bool(reasons))
-        points = _readings_of(self._gpus, str(sample.index), (*_GPU, "throttled"))
+        points = self._device(self._gpus, str(sample.index), (*_GPU, "throttled"))
         points.add(time_s, line.step, (*_values(sample, _GPU), throttled))
 
     def _take_memory(self, line: Line, time_s: float) -> None:
         reading = checked_record(line.record, DeviceMemory)
-        points = _readings_of(self._memory, reading.device, _MEMORY)
+        points = self._device(self._memory, reading.device, _MEMORY)
         points.add(time_s, line.step, _values(reading, _MEMORY))
         self._latest_memory[reading.device] = reading
+
+    def _device(
+        self, devices: dict[str, Downsampler], device: str, figures: tuple[str, ...]
+    ) -> Downsampler:
+        if device not in devices and len(devices) == MOST_DEVICES:
+            raise ValueError(f"more than {MOST_DEVICES} devices")
+        return devices.setdefault(device, Downsampler(figures, self._most_points))
 
 
 _decode_window = quick_decoder(StepWindow)
@@ -237,14 +290,6 @@ _decode_gpu = quick_decoder(GPUSample)
 
 def _values(sample: object, names: tuple[str, ...]) -> tuple[float | None, ...]:
     return bounded(*(getattr(sample, name) for name in names))
-
-
-def _readings_of(
-    devices: dict[str, Downsampler], device: str, figures: tuple[str, ...]
-) -> Downsampler:
-    if device not in devices and len(devices) == MOST_DEVICES:
-        raise ValueError(f"more than {MOST_DEVICES} devices")
-    return devices.setdefault(device, Downsampler(figures))
 
 
 def _series_of(devices: dict[str, Downsampler]) -> dict[str, TimeSeries]:

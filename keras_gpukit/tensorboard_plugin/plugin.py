@@ -21,6 +21,7 @@ from keras_gpukit.tensorboard_plugin.run_folders import RunFolder, RunFolders
 # TensorBoard's page waits for the answer whether the tab has something to show.
 FIRST_LOOK_S = 0.1
 STATIC = Path(__file__).parent / "static"
+MODULES = ("index.js", "address.js", "live.js", "theme.js")
 DAY_S = 86400
 # TensorBoard's own policy is sent as well, and a browser keeps to both. The one script that stands
 # in a report is allowed by its hash; names in the records cannot add any.
@@ -61,7 +62,7 @@ class GPUKitPlugin(base_plugin.TBPlugin):
         # Asked for when TensorBoard has loaded everything: runs are found until a user looks.
         self._folders.known()
         routes = {
-            "/index.js": _static("index.js", "text/javascript"),
+            **{f"/{name}": _static(name, "text/javascript") for name in MODULES},
             "/tab.css": _static("tab.css", "text/css"),
             "/plotly.js": self._plotly_js,
             "/state": self._state,
@@ -93,12 +94,15 @@ class GPUKitPlugin(base_plugin.TBPlugin):
     def _report(self, request: Request) -> Response:
         from keras_gpukit.reports.html import drawing_js
 
+        if "missing" in request.args:
+            return _page(request, messages.folder_is_gone())
         folder = self._asked(request)
         if folder is None and "folder" not in request.args:
             return _page(request, messages.no_runs(self._folders.roots))
         try:
             if folder:
-                return _page(request, self._pages.page(folder), script=drawing_js())
+                page = self._pages.page(folder, self._folders.known().folders)
+                return _page(request, page, script=drawing_js())
         except FileNotFoundError:
             pass  # it went since it was found
         return _page(request, messages.folder_is_gone(), code=404)

@@ -35,9 +35,11 @@ Hook = Callable[..., None]
 
 def hooks_alone(step_function: StepFunction) -> StepFunction:
     """Has the hooks of a batch watched around a step function, so that they can be timed."""
-    watch = CallbackListWatch(
-        None, lambda error: None, lambda epoch: None, lambda: None, lambda: None
-    )
+
+    def nothing(*args: Any) -> None:
+        pass
+
+    watch = CallbackListWatch(None, nothing, nothing, nothing, nothing)
     hook = watch._watched("on_train_batch_end", lambda batch, logs: None)
 
     def with_hooks(source: Any) -> Any:
@@ -58,7 +60,7 @@ class CallbackListWatch:
         on_epoch_began: Called when the last callback has returned from `on_epoch_begin`, with
             Keras' number of the epoch, which counts from 0.
         on_epoch_ends: Called before the first callback's `on_epoch_end`.
-        on_epoch_ended: Called when the last callback has returned from `on_epoch_end`.
+        on_epoch_ended: Called when the last callback has returned from it.
 
     Attributes:
         sees_epochs: Whether epochs are seen.

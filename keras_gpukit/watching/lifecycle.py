@@ -102,10 +102,10 @@ class Lifecycle:
             self.guard(self._end, session, phase, once=False)
             session.validation_ends()
 
-    def epoch_begins(self) -> None:
+    def epoch_begins(self, epoch: int) -> None:
         """A pipeline starts."""
         if (session := self.session) is not None:
-            session.epoch_begins()
+            session.epoch_begins(epoch)
 
     def epoch_ends(self) -> None:
         """The window of steps ends."""

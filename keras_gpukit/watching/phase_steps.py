@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from keras_gpukit.errors import GPUKitError, Guard
+from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input_wait.examples import ExampleCounter
@@ -14,7 +14,7 @@ from keras_gpukit.input_wait.measurable_input import make_measurable
 from keras_gpukit.input_wait.meter_choice import MeterChoice
 from keras_gpukit.input_wait.meters import Meter
 from keras_gpukit.input_wait.request_meter import RequestMeter
-from keras_gpukit.input_wait.self_cost import StepFunction, cost_of_a_call_s
+from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.input_wait.tf_private import host_iterator
 from keras_gpukit.input_wait.wall_time import WallTime
@@ -28,12 +28,11 @@ from keras_gpukit.records.steps import (
 )
 from keras_gpukit.rules.bottleneck import name_bottleneck
 from keras_gpukit.watching.call_frame import epoch_iterator, has_one_epoch
-from keras_gpukit.watching.callback_list import hooks_alone
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 from keras_gpukit.watching.step_count import FitCount
+from keras_gpukit.watching.watched_function import WatchedFunction
 
-REPLACED = "the step function was replaced while it was watched"
 OnWindow = Callable[[StepWindow], None]
 
 # The model's attribute that holds each phase's step function.
@@ -80,9 +79,6 @@ class PhaseSteps:
         self._on_window: list[OnWindow] = [on_window]
         self._watchers: list[OnWindow] = []
         self._on_pause: list[Callable[[], None]] = []
-        self._is_between = False
-        self._around: list[Callable[[StepFunction], StepFunction]] = []
-        self._around_alone: list[Callable[[StepFunction], StepFunction]] = [hooks_alone]
         self._function = ReplacedAttribute(model, ATTRIBUTES[phase])
         self._requests = RequestMeter()
         self._pipeline: PipelineWatch | None = None
@@ -104,6 +100,7 @@ class PhaseSteps:
             stood_still_since=stood_still_since,
             device=self._device,
         )
+        self._watched = WatchedFunction(self._function, self._clock)
 
     @property
     def step(self) -> int:
@@ -118,8 +115,7 @@ class PhaseSteps:
     @property
     def recurring_s(self) -> float:
         """What timing costs again and again, so far, and what else is around each step."""
-        around_s = sum(cost_of_a_call_s(each) for each in self._around_alone)
-        return self._clock.recurring_s + self._clock.calls * around_s
+        return self._watched.recurring_s
 
     @property
     def startup_s(self) -> float:
@@ -153,32 +149,16 @@ class PhaseSteps:
         Raises:
             GPUKitError: If there is no step function that can be put back afterwards.
         """
-        if not self._function.is_ours:
-            raise GPUKitError("the step function is not Keras' own, or other code replaced it")
-        surrounded = around(self._function.current.__wrapped__)
+        self._watched.surround(around, alone)
         self._on_pause.append(on_pause)
-        self._around.append(around)
-        self._around_alone.append(alone)
-        self._function.replace(self._clock.wrap(surrounded, self._function.original))
 
-    def note_epoch_end(self) -> None:
-        """The steps of an epoch are over; until `follow` there are none."""
-        if self._function.is_lost:
-            self._clock.stop(REPLACED)
-        self._is_between = True
+    def end_epoch(self) -> None:
+        """The steps of an epoch are over."""
+        self._watched.end_epoch()
 
     def follow(self) -> None:
-        """Wraps the step function that was made between two epochs, if it was; it will trace."""
-        self._is_between = False
-        made = self._function.current
-        if made is None or not self._function.is_lost:
-            return
-        if self._function.restore() == "replaced":
-            self._clock.note_made_again()
-        surrounded = made
-        for around in self._around:
-            surrounded = around(surrounded)
-        self._function.replace(self._clock.wrap(surrounded, made))
+        """An epoch begins: a step function that was made since the last one is followed."""
+        self._watched.follow()
 
     def requested(self) -> None:
         """`predict` asks for a batch, which it fetches outside its step function."""
@@ -209,17 +189,14 @@ class PhaseSteps:
         """The phase is over: its step function is restored."""
         self.pause()
         self._watchers.clear()
-        outcome = self._function.restore()
-        if outcome == "wrapped":
-            self._clock.leave()
-        elif outcome == "replaced" and not self._is_between:
-            self._clock.stop(REPLACED)
+        self._watched.restore()
 
     def release(self) -> None:
         """Forgets the data and the callbacks of a call that is over."""
         self._clock.release()
-        for actions in (self._on_window, self._watchers, self._on_pause, self._around):
+        for actions in (self._on_window, self._watchers, self._on_pause):
             actions.clear()
+        self._watched.release()
         self._pipeline = self._reporter = None
 
     @property
@@ -244,36 +221,48 @@ class PhaseSteps:
 
     def input(self) -> InputRecord:
         """The input wait, what its pipeline's stages cost, and where the call's time went."""
+        record = self._totals()
+        breakdown = self._breakdown(record.wait_s, self.steps)
+        return replace(record, breakdown=breakdown, pipeline=self._stages(record))
+
+    def input_so_far(self) -> InputRecord:
+        """The same when a window has just ended, without stages and without a time series."""
+        record, windows = self._totals(), self._clock.windows
+        breakdown = self._breakdown(record.wait_s, windows.steps_before, windows.began_s)
+        return replace(record, breakdown=breakdown, time_series=())
+
+    def with_stages(self, record: InputRecord) -> InputRecord:
+        """Adds what the pipeline's stages cost so far; on any thread."""
+        return replace(record, pipeline=self._stages(record, so_far=True))
+
+    def _totals(self) -> InputRecord:
         clock, meter = self._clock, self._clock.meter
-        record = clock.totals.input(
+        return clock.totals.input(
             meter.mechanism if meter else None,
             meter.confidence if meter else None,
             clock.unknown_because,
         )
-        return replace(
-            record,
-            pipeline=self._stages(record),
-            breakdown=self._breakdown(record.wait_s),
-        )
 
-    def _breakdown(self, wait_s: float | None) -> TimeBreakdown | None:
+    def _breakdown(
+        self, wait_s: float | None, steps: int, until_s: float | None = None
+    ) -> TimeBreakdown | None:
         """Where the call's wall time went; None unless every step was timed."""
         clock = self._clock
         if self._wall is None or self._phase == "predict" or not clock.saw_every_step:
             return None
         # The first step of the run, and those whose wait is known to be their epoch's start.
         executions_apart = 1 + clock.totals.starts.epochs
-        waiting_steps = max(self.steps - executions_apart * clock.steps_per_execution, 0)
+        waiting_steps = max(steps - executions_apart * clock.steps_per_execution, 0)
         if waiting_steps == 0:
             wait_s = 0.0
-        return self._wall.breakdown(None if wait_s is None else wait_s * waiting_steps)
+        return self._wall.breakdown(None if wait_s is None else wait_s * waiting_steps, until_s)
 
-    def _stages(self, record: InputRecord) -> PipelineRecord | None:
+    def _stages(self, record: InputRecord, *, so_far: bool = False) -> PipelineRecord | None:
         """The pipeline's stages; a failure to name them must not lose the wait."""
         if self._pipeline is None:
             return None
         with Guard("Naming the stages of the pipeline", "They are unknown.") as guard:
-            stages = self._pipeline.record(record.wait_s)
+            stages = self._pipeline.record(record.wait_s, so_far=so_far)
             return name_bottleneck(stages, record.stall_fraction, record.wait_s)
         return PipelineRecord(unknown_because=guard.failed_because)
 

@@ -10,6 +10,7 @@ from typing import Any
 from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.wall_time import Part
 from keras_gpukit.records.event import EventKind, RunEvent
+from keras_gpukit.records.names import RecordKind
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 SHORTEST_S = 0.05
@@ -30,12 +31,15 @@ class RunEventNotes:
 
     Args:
         model: The model, whose `save` and `save_weights` are watched from `start` to `close`.
-        record: Takes an event.
+        record: Takes a record's kind, the record and its global step.
         step: Returns the global step.
     """
 
     def __init__(
-        self, model: Any, record: Callable[[RunEvent], None], step: Callable[[], int]
+        self,
+        model: Any,
+        record: Callable[[RecordKind, RunEvent, int], None],
+        step: Callable[[], int],
     ) -> None:
         self._record = record
         self._step = step
@@ -86,7 +90,8 @@ class RunEventNotes:
             return
         with self._guard:
             began_unix_s = time.time() - (time.perf_counter() - began_s)
-            self._record(RunEvent(kind, began_unix_s, duration_s, self._step(), number))
+            step = self._step()
+            self._record("event", RunEvent(kind, began_unix_s, duration_s, step, number), step)
 
     def _watched(self, save: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(save)

@@ -15,7 +15,7 @@ from typing import Any
 from keras_gpukit.distribute.worker import this_worker
 from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.self_cost import StepFunction
-from keras_gpukit.input_wait.wall_time import WallTime
+from keras_gpukit.input_wait.wall_time import Part, WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.run import Ending
@@ -28,6 +28,7 @@ from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import read_environment
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
+from keras_gpukit.watching.progress import ProgressNotes
 from keras_gpukit.watching.run_events import RunEventNotes
 from keras_gpukit.watching.step_count import steps_so_far
 from keras_gpukit.writers.run_log import RunLog
@@ -48,6 +49,7 @@ class Session:
         ending: How the call ended.
         first_step: Global step before the call.
         series: The numbers over time, by tag.
+        epoch: The epoch under way, counted from 1; None before the first, and outside `fit`.
     """
 
     def __init__(self, model: Any, log_dir: Path | None, phase: Phase) -> None:
@@ -58,14 +60,10 @@ class Session:
         self.first_step = steps_so_far(model)
         self.series = SeriesCollector()
         self._began_s = time.time()
-        self._events = RunEventNotes(
-            model,
-            record=lambda event: self.record("event", event, event.step),
-            step=lambda: self.step,
-        )
-        self.wall = WallTime(
-            "callbacks" if phase == "fit" else "epoch start", on_part=self._events.part
-        )
+        self.epoch: int | None = None
+        self._events = RunEventNotes(model, self.record, lambda: self.step)
+        begins_with: Part = "callbacks" if phase == "fit" else "epoch start"
+        self.wall = WallTime(begins_with, on_part=self._events.part)
         self._frame = CallFrame(phase)
         self._callback_list = CallbackListWatch(
             callback_list(phase),
@@ -87,6 +85,8 @@ class Session:
         self._phases = {phase: self._make_steps(phase)}
         self.every_second("whether the process stood still", self._heartbeat.beat)
         self.every_second("which callback is under way", self._callback_list.times.look)
+        params = getattr(callback_list(phase), "params", None)
+        self.every_second("what the run is doing", ProgressNotes(self, params).note)
 
     def start(self) -> None:
         """Starts the threads. The session can be found and closed before this."""
@@ -223,8 +223,13 @@ class Session:
         if phase in self._phases:
             self._phases[phase].note_finished(by)
 
-    def epoch_begins(self) -> None:
-        """A callback is called at the begin of an epoch; others may follow."""
+    def epoch_begins(self, epoch: int) -> None:
+        """A callback is called at the begin of an epoch; others may follow.
+
+        Args:
+            epoch: Keras' number of the epoch, which counts from 0.
+        """
+        self.epoch = epoch + 1
         if not self._callback_list.sees_epochs:
             self.wall.turn("epoch start")
 
@@ -264,6 +269,11 @@ class Session:
     def throughput(self, phase: Phase) -> ThroughputRecord:
         """Step times and rates of a phase."""
         return self._steps_of(phase).throughput()
+
+    @property
+    def own_steps(self) -> PhaseSteps:
+        """The steps of the call itself."""
+        return self._steps_of(self.phase)
 
     def input(self, phase: Phase) -> InputRecord:
         """The input wait of a phase."""
@@ -312,7 +322,7 @@ class Session:
         self._events.epoch_begins(epoch + 1)
 
     def _epoch_ends(self) -> None:
-        self._phases[self.phase].note_epoch_end()
+        self._phases[self.phase].end_epoch()
 
     def _pause(self) -> None:
         self.wall.batch_ended_s = self._callback_list.batch_ended_s

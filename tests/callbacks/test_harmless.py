@@ -20,6 +20,7 @@ from helpers.training import (
     SlowPyDataset,
     arrays,
     fast_dataset,
+    sensitive_model,
     small_model,
     without_autotuning,
 )
@@ -51,7 +52,7 @@ def several_workers():
 
 
 def train(callbacks, data=shuffled, **compile_options):
-    model = small_model(**compile_options)
+    model = sensitive_model(**compile_options)
     x = data()
     y = arrays(6)[1] if isinstance(x, np.ndarray) else None
     history = model.fit(
@@ -95,7 +96,7 @@ def test_every_kind_of_input_stays_bit_identical(tmp_path, data):
 MIRRORED = """
 import json, sys, tempfile
 import numpy as np, tensorflow as tf, keras
-from helpers.training import arrays, BATCH, small_model
+from helpers.training import arrays, BATCH, sensitive_model
 import keras_gpukit as gpukit
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -104,7 +105,7 @@ results = []
 profiler = gpukit.Profiler(tempfile.mkdtemp(), every_steps=4, steps=2)
 for callbacks in ([], [gpukit.Monitor(None), profiler]):
     with strategy.scope():
-        model = small_model()
+        model = sensitive_model()
     dataset = tf.data.Dataset.from_tensor_slices(arrays(12)).batch(BATCH, drop_remainder=True)
     history = model.fit(dataset, epochs=2, callbacks=callbacks, verbose=0)
     results.append((history.history, [np.asarray(w).tolist() for w in model.weights]))
@@ -329,7 +330,7 @@ def test_nothing_is_logged_on_a_healthy_run(tmp_path, caplog):
 def test_the_model_saves_as_it_would_have(tmp_path):
     saved = []
     for callbacks in ([], [gpukit.Monitor(tmp_path)]):
-        model = small_model()
+        model = sensitive_model()
         path = tmp_path / f"{len(saved)}.keras"
         checkpoint = keras.callbacks.ModelCheckpoint(str(path))
         model.fit(fast_dataset(4), epochs=2, callbacks=[*callbacks, checkpoint], verbose=0)

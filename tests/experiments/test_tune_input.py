@@ -843,7 +843,7 @@ class TestTuneInput:
             ({"dataset": [1, 2]}, TypeError),
             ({"model": keras.Sequential([keras.layers.Dense(1)])}, ValueError),
             ({"seconds": 0}, ValueError),
-            ({"seconds": True}, ValueError),
+            ({"seconds": True}, TypeError),
             ({"cache": "ram"}, ValueError),
             ({"cache_folder": "/does/not/exist"}, ValueError),
             ({"dataset": tf.data.Dataset.range(0).batch(2)}, ValueError),

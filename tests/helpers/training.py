@@ -13,6 +13,13 @@ FEATURES = 8
 
 
 def small_model(**compile_options) -> keras.Model:
+    """The model that is traced fastest, for tests about anything but the model."""
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", **{"jit_compile": False, **compile_options})
+    return model
+
+
+def sensitive_model(**compile_options) -> keras.Model:
     """With a random layer, batch statistics and slots: whatever watching could disturb."""
     keras.utils.set_random_seed(7)
     model = keras.Sequential(

@@ -35,7 +35,7 @@ PLANTED = replace(
 )
 PLANTED = replace(PLANTED, verdict=judge(PLANTED))
 FIRST = PLANTED.findings[0]
-SAVED = "24 s to 42 s of 64 s, 1.6× to 2.9× faster (by the wait and freed cores)"
+SAVED = "24 s to 42 s of 64 s, 1.6× to 2.9× faster (basis: wait and freed cores)"
 INPUT = "input 39 % of the run: 38 % within steps, 1.6 % until each epoch's first batch"
 
 
@@ -53,7 +53,7 @@ def shown(tmp_path_factory):
     return {
         "panel": panel.getvalue().replace("│", " "),
         "report": _text(page.read_text(encoding="utf-8")),
-        "tab": _text(ReportPages().page(folder)),
+        "tab": _text(ReportPages().page(folder, {})),
         "TensorBoard's text": markdown(PLANTED),
         "JSON": plain.read_text(encoding="utf-8"),
     }
@@ -98,5 +98,5 @@ def test_diagnose_speaks_of_the_same_run_in_the_same_seconds():
     assert rest == []
     told = conclusions(replace(measured, saving=of_rates(PLANTED, measured.ceiling_interval)))
     assert told[1] == (
-        "The whole run would save 24 s of 64 s, 1.6× faster (by the rates that diagnose measured)."
+        "The whole run would save 24 s of 64 s, 1.6× faster (basis: rates that diagnose measured)."
     )

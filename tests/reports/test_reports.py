@@ -106,7 +106,7 @@ def test_the_panel_tells_figures_and_findings():
         "1,200 steps, 24.1 ms per step, 1,327 examples/s, input stall 78 %, GPU 21 % busy, "
         "GPU:0 peak 3 GiB of 70 GiB, overhead 3 µs per step",
         "critical: Steps wait for input (input-bound) input stall 78.4 %, wait per step 18.9 ms, "
-        "fixing it saves 22.3 s of 28.4 s, 4.6× faster (by the wait)",
+        "fixing it saves 22.3 s of 28.4 s, 4.6× faster (basis: wait)",
         "- AsString in model/[bold]a|b: TensorFlow has none.",
     ):
         assert words in text

@@ -430,3 +430,58 @@ def test_damaged_records_give_a_report_or_a_clear_error(tmp_path):
             page = render(report, plotly_src="plotly.js")
             assert page.rstrip().endswith("</html>")
     assert told > 300
+
+
+# Many runs
+
+
+def test_of_many_runs_the_newest_are_read_in_full_and_all_are_summed_up(tmp_path):
+    for number in range(12):
+        over = number % 4 != 3  # some were killed
+        lines = run_lines(5 + number, summary=SUMMARY if over else None, began_s=BEGAN_S + number)
+        write_lines(tmp_path / "sweep" / f"lr-{number}", lines)
+    runs = load_report(tmp_path).runs
+    assert [run.name for run in runs] == [f"sweep/lr-{number}" for number in range(11, -1, -1)]
+    assert [run.has_time_series for run in runs] == [True] * MOST_DETAILED + [False] * 8
+    assert [run.folder for run in runs] == [run.name for run in runs]
+    killed = {run.name: run for run in runs}["sweep/lr-3"]
+    assert killed.state == "unfinished"
+    assert killed.summary.steps == 8 * STEPS
+    assert killed.summary.input_stall_fraction == pytest.approx(0.4)
+    assert all(run.summary == SUMMARY for run in runs if run.state == "completed")
+
+
+def test_an_older_run_without_a_summary_in_a_record_is_summed_up(tmp_path):
+    """The record's latest run has one, those before it have not."""
+    write_lines(tmp_path / "a", run_lines(9, summary=None))
+    write_lines(tmp_path / "a", run_lines(3, began_s=BEGAN_S + 100))
+    for number in range(MOST_DETAILED):
+        write_lines(tmp_path / f"b{number}", run_lines(3, began_s=BEGAN_S + 200 + number))
+    runs = {run.name: run for run in load_report(tmp_path).runs}
+    assert runs["a"].summary.steps == 9 * STEPS
+    assert runs["a #2"].summary == SUMMARY
+
+
+def test_one_of_many_that_lost_its_beginning_is_summed_up(tmp_path):
+    write_lines(tmp_path / "a", run_lines(9)[20:])
+    write_lines(tmp_path / "b", run_lines(9, summary=None)[20:])
+    for number in range(MOST_DETAILED):
+        write_lines(tmp_path / f"c{number}", run_lines(3, began_s=BEGAN_S + 200 + number))
+    runs = {run.name: run for run in load_report(tmp_path).runs}
+    assert runs["a"].notes == runs["b"].notes == ("It has lost its beginning.",)
+    assert runs["a"].began_s == runs["b"].began_s < BEGAN_S + 9
+    assert runs["b"].summary.steps == 5 * STEPS
+
+
+def test_a_run_is_read_in_full_once_it_is_one_of_the_newest(tmp_path):
+    for number in range(MOST_DETAILED + 1):
+        path = write_lines(tmp_path / f"r{number}", run_lines(3, began_s=BEGAN_S + number))
+    folder = LogFolder(tmp_path)
+    assert not folder.report().runs[-1].has_time_series
+    path.unlink()
+    assert all(run.steps.readings == 3 for run in folder.report().runs)
+    write_lines(tmp_path / "new", run_lines(3, summary=None, began_s=time.time()))
+    first, *_, last = folder.report().runs
+    assert (first.name, first.state, last.steps) == ("new", "running", None)
+    write_lines(tmp_path / "new", run_lines(3)[-1:])
+    assert folder.report().runs[0].state == "completed"

@@ -26,11 +26,26 @@ from helpers.browsing import (
     tensorboard,
     wait_until,
 )
+from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
 from playwright.sync_api import Error
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 VERDICT = "Steps wait for input"
 DEADLINE_MS = DEADLINE_S * 1000
+ZOOM = """async (id) => {
+  await Plotly.relayout(id, { "xaxis.range": [0.5, 1.5] });
+  await Plotly.restyle(id, { visible: "legendonly" }, [0]);
+}"""
+VIEW = """(id) => {
+  const { data, layout } = document.getElementById(id);
+  const { top } = document.getElementById(id).getBoundingClientRect();
+  const hidden = data.filter((trace) => trace.visible === "legendonly").length;
+  const points = Math.max(...data.map(({ x }) => x.length));
+  return { top, range: layout.xaxis.range, hidden, points };
+}"""
+BACKGROUND = (
+    "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +63,9 @@ class Watched:
     """A fit that goes on until it is told to end, and a TensorBoard that shows it."""
 
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        for number in range(5):  # older runs beside it
+            lines = run_lines(5 + number, began_s=BEGAN_S + number)
+            write_lines(folder / "logs" / "sweep" / f"lr-{number}", lines)
         self.log_dir = folder / "logs" / "mine"
         self._fit = stack.enter_context(contextlib.ExitStack())
         self._fit.enter_context(fit(self.log_dir, "as_written", folder / "images"))
@@ -91,26 +109,37 @@ def page(browser) -> Iterator[Any]:
 
 def test_the_tab_follows_a_fit_to_its_verdict(watched, page):
     wait_until(lambda: watched.tabs()["gpukit"]["enabled"])
-    page.goto(f"{watched.address}/#gpukit")
+    page.goto(f"{watched.address}/#gpukit&gpukit.run=mine")
     page.get_by_role("tab", name="GPU Kit").wait_for()
+    wait_until(lambda: f"{VERDICT}; the bottleneck is" in body(page))  # the stage, while it runs
     told = wait_until(lambda: steps_told(page))
     bar = page.frame_locator("iframe")
     bar.get_by_role("button", name="Pause").click()
     bar.get_by_text("Paused").wait_for()
     frame = report_frame(page)
-    assert "running" in frame.inner_text("body")
+    assert re.search(r"Running for .* s: .* epoch \d", frame.inner_text("body"))
+    plot = frame.locator(".plot[data-time]").first.get_attribute("id")
+    frame.evaluate(ZOOM, plot)
     frame.locator("figure summary").first.click()
     frame.evaluate("scrollTo(0, 300)")
+    before = frame.evaluate(VIEW, plot)
 
     bar.get_by_role("button", name="Resume").click()
     wait_until(lambda: steps_told(page) not in (None, told))
+    assert_background(frame, light=True)
+    page.evaluate("document.body.classList.add('dark-mode')")  # as TensorBoard's switch does
+    assert_background(frame, light=False)
     watched.end()
     wait_until(lambda: "completed" in body(page))
-    frame = report_frame(page)
+    assert report_frame(page) == frame  # in place
     assert VERDICT in frame.inner_text("body")
-    assert frame.evaluate("scrollY") == pytest.approx(300, abs=50)
+    assert_background(frame, light=False)
+    view = frame.evaluate(VIEW, plot)
+    assert view["range"] == [0.5, 1.5]
+    assert view["hidden"] == 1
+    assert view["points"] > before["points"]
+    assert view["top"] == pytest.approx(before["top"], abs=50)
     assert frame.locator("figure details[open]").count() == 1
-    assert frame.locator(".plot .main-svg").count() > 0
     assert page.errors == []
     assert outside(page, watched.address) == []
 
@@ -119,6 +148,37 @@ def test_the_tab_follows_a_fit_to_its_verdict(watched, page):
     page.asked.clear()
     page.wait_for_timeout(4000)
     assert not any("gpukit/state" in url for url in page.asked)
+
+
+def test_many_runs_are_sorted_filtered_compared_and_linked(watched, page):
+    watched.end()
+    page.goto(f"{watched.address}/#gpukit")
+    wait_until(lambda: "6 runs side by side" in body(page))
+    frame = report_frame(page)
+    names = frame.locator(".runs-table tbody tr:visible th")
+    frame.get_by_role("button", name="ran for").click()
+    assert frame.locator("[aria-sort]").get_attribute("aria-sort") == "ascending"
+    frame.get_by_label("Filter").fill("lr-")
+    assert sorted(names.all_inner_texts()) == [f"sweep/lr-{number}" for number in range(5)]
+    assert "5 of 6 runs" in body(page)
+    frame.get_by_label("Filter").fill("mine")
+    frame.get_by_label("Compare mine").check()
+    frame.get_by_label("Filter").fill("")
+    frame.get_by_label("Compare sweep/lr-3").check()
+    compared = frame.locator("#comparison")
+    compared.get_by_text("Settings that differ").wait_for()
+    assert re.search(r"cores\s+\d+\s+16\n", compared.inner_text())
+    assert "compare%3Drun-" in page.url
+
+    frame.locator(".runs-table").get_by_role("link", name="sweep/lr-3").click()
+    wait_until(lambda: "Training report" in body(page) and "side by side" not in body(page))
+    assert "gpukit.run=sweep%2Flr-3" in page.url
+    assert report_frame(page).locator(".run:target h2").inner_text() == "lr-3"
+    page.go_back()
+    wait_until(lambda: "Settings that differ" in body(page))
+    page.go_back()
+    wait_until(lambda: "side by side" in body(page) and "Settings that differ" not in body(page))
+    assert page.errors == []
 
 
 def test_the_profile_tab_shows_steps_and_what_held_them_up(watched, page):
@@ -185,10 +245,7 @@ def test_the_report_opens_from_a_file_without_a_network(report, page, scheme, wi
     page.set_viewport_size({"width": width - 50, "height": 700})
     page.wait_for_timeout(500)  # Plotly waits for the last of several changes
     assert page.evaluate(heights) == before
-    brightness = page.evaluate(
-        "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
-    )
-    assert all((part > 200) == (scheme == "light") for part in brightness)
+    assert_background(page, light=scheme == "light")
     assert page.errors == []
     assert [url for url in page.asked if not url.startswith("data:")] == [report]
 
@@ -200,6 +257,11 @@ def body(page) -> str:
         return frame.inner_text("body") if frame else ""
     except Error:  # a newer one has taken its place
         return ""
+
+
+def assert_background(page, *, light: bool) -> None:
+    """Checks that a page, or a frame, is light or dark."""
+    wait_until(lambda: all((part > 200) == light for part in page.evaluate(BACKGROUND)))
 
 
 def steps_told(page) -> str | None:

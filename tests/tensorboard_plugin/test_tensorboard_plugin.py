@@ -22,6 +22,7 @@ from keras_gpukit.records import search
 from keras_gpukit.records.search import find_run_files
 from keras_gpukit.tensorboard_plugin import run_folders
 from keras_gpukit.tensorboard_plugin.loader import GPUKitLoader
+from keras_gpukit.tensorboard_plugin.plugin import MODULES
 
 DEADLINE_S = 30
 SECRET = "no-one-may-read-this"
@@ -96,7 +97,8 @@ class TestTheTab:
         tab = tab_on(tmp_path, "--path_prefix", prefix)
         module = tab.listing()["loading_mechanism"]["module_path"]
         assert module == f"{prefix}/data/plugin/gpukit/index.js"
-        for name, kind in [("index.js", "javascript"), ("tab.css", "css"), ("plotly.js", "javas")]:
+        kinds = {"tab.css": "css", **dict.fromkeys((*MODULES, "plotly.js"), "javascript")}
+        for name, kind in kinds.items():
             answer = tab.get(f"plugin/gpukit/{name}")
             assert answer.status_code == 200
             assert kind in answer.content_type
@@ -138,6 +140,8 @@ class TestWhichRuns:
         alone = tab.report(f"?folder={ids['sgd']}").text
         assert all(name in together for name in ("adam", "sgd", "rmsprop"))
         assert "adam" not in alone
+        assert all(f'href="report?folder={ids[name]}#run-' in together for name in list(ids)[1:])
+        assert "report?folder=" not in alone
         assert "rmsprop" not in alone
 
     def test_several_workers_are_several_runs_of_one_folder(self, tmp_path):
@@ -177,6 +181,8 @@ class TestWhichRuns:
         answer = tab.report(f"?folder={gone}")
         assert answer.status_code == 404
         assert "not here" in answer.text
+        named = tab.report("?missing")  # by an address, perhaps before they are found
+        assert (named.status_code, named.text) == (200, answer.text)
 
     def test_a_remote_log_directory_is_left_to_others(self):
         tab = Tab("--logdir", "gs://bucket/logs")

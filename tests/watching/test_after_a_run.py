@@ -24,7 +24,7 @@ def test_after_an_interrupt_at_any_line_the_next_fit_is_as_new(tmp_path):
 
 
 def test_an_interrupt_between_wrapping_and_noting_it_is_undone(tmp_path):
-    # The lines in which a step function is wrapped and restored, each of them.
+    # Each line in which a step function or a hook is wrapped and restored.
     trials = interrupts.Trials(tmp_path)
     lines = trials.lines_in("replaced_attribute.py", ("replace", "restore"))
     assert len(lines) > 10

@@ -32,7 +32,7 @@ def model():
 
 @pytest.fixture
 def notes(model, events):
-    return RunEventNotes(model, events.append, lambda: 7)
+    return RunEventNotes(model, lambda kind, event, step: events.append(event), lambda: 7)
 
 
 def test_a_save_is_noted_and_does_what_it_did(notes, model, events):
@@ -64,7 +64,7 @@ def test_parts_and_epochs_are_noted_if_they_can_be_seen(notes, events):
 
 
 def test_a_failure_to_note_is_not_the_models(model, caplog):
-    def refuse(event):
+    def refuse(kind, event, step):
         raise RuntimeError("no")
 
     notes = RunEventNotes(model, refuse, lambda: 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -20,6 +21,7 @@ from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 # Readings kept of one pass over the pipeline, and passes kept; more are thinned out.
 MOST_READINGS = 16
 MOST_PASSES = 8
+LATEST_PASSES = 2
 SOURCE = "tf.data's live model"
 OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data shows no model of a shared one"
 
@@ -41,6 +43,7 @@ class PipelineWatch:
         self._began_s = time.monotonic()
         # When each reading was taken, and what it says.
         self._passes: list[list[tuple[float, Any]]] = []
+        self._one_at_a_time = threading.Lock()
         self._every = 1
         self._until_next = 0
         self._dataset: Any = None
@@ -79,23 +82,33 @@ class PipelineWatch:
             self._every *= 2
         self._until_next = self._every - 1
 
-    def record(self, wait_s: float | None) -> PipelineRecord:
+    def record(self, wait_s: float | None, *, so_far: bool = False) -> PipelineRecord:
         """Returns what the stages cost; which one is the bottleneck is for the rules to say.
 
-        The first call names the stages, which takes milliseconds.
+        The first call names the stages, which takes milliseconds. Any thread may call.
 
         Args:
             wait_s: How long a step waits for its batch, so that work of the stages which tf.data
                 does not time can be added; None where it is unknown.
+            so_far: Whether the run goes on. Then only the latest passes are looked at, since steps
+                wait for the GIL meanwhile.
         """
+        # Copies, since readings go on meanwhile.
+        passes = [list(each) for each in self._passes[-LATEST_PASSES if so_far else 0 :]]
+        with self._one_at_a_time:
+            return self._record(wait_s, passes)
+
+    def _record(
+        self, wait_s: float | None, passes: list[list[tuple[float, Any]]]
+    ) -> PipelineRecord:
         if self._dataset is not None and self._is_out_of_sight():
             return PipelineRecord(unknown_because=OUT_OF_SIGHT)
-        passes = [[(when, read_model(model)) for when, model in each] for each in self._passes]
-        measured = measure([[reading for _, reading in each] for each in passes])
+        read = [[(when, read_model(model)) for when, model in each] for each in passes]
+        measured = measure([[reading for _, reading in each] for each in read])
         if measured is None:
             return PipelineRecord(unknown_because="the pipeline's model was not read twice")
         output, batches = measured
-        costs = costs_over_time(passes, output)
+        costs = costs_over_time(read, output)
         if wait_s is not None:
             output = complete(output, wait_s) or output
         names = self._names(output)

@@ -30,11 +30,11 @@
   addEventListener("gpukit:drawn", ({ target: plot }) => {
     if (!plot.dataset.time) return;
     seen.observe(plot);
-    const whole = [...plot.layout.xaxis.range];
+    plot.whole = [...plot.layout.xaxis.range]; // of a run in progress it grows
     plot.on("plotly_relayout", follow((event) => {
       if (!Object.keys(event).some((key) => key.startsWith("xaxis"))) return;
       const range = [...plot.layout.xaxis.range];
-      const zoomed = range.some((end, side) => Math.abs(end - whole[side]) > 1e-9);
+      const zoomed = range.some((end, side) => Math.abs(end - plot.whole[side]) > 1e-9);
       plot.closest("section").classList.toggle("zoomed", zoomed);
       return Promise.all(others(plot).map((each) => Plotly.relayout(each, { "xaxis.range": [...range] })));
     }));
@@ -46,7 +46,7 @@
     }));
     plot.on("plotly_unhover", follow(() => others(plot).forEach((each) => Plotly.Fx.unhover(each))));
     plot.closest("figure").querySelector(".reset").addEventListener("click", () =>
-      Plotly.relayout(plot, { "xaxis.range": [...whole] }),
+      Plotly.relayout(plot, { "xaxis.range": [...plot.whole] }),
     );
   });
 })();

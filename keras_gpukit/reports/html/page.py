@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -22,8 +22,11 @@ from keras_gpukit.reports.html.input_chart import input_chart
 from keras_gpukit.reports.html.links import Link, captures_of, chart_links, stage_names
 from keras_gpukit.reports.html.memory_charts import device_memory_chart, host_memory_chart
 from keras_gpukit.reports.html.placement_chart import placement_chart
-from keras_gpukit.reports.html.run_comparison import runs_table, stalls_chart, step_times_chart
+from keras_gpukit.reports.html.run_comparison import stalls_chart, step_times_chart
+from keras_gpukit.reports.html.run_names import run_ids
+from keras_gpukit.reports.html.runs_table import runs_table
 from keras_gpukit.reports.html.stages_chart import stages_chart
+from keras_gpukit.reports.html.state_notes import state_note
 from keras_gpukit.reports.html.step_distribution_chart import step_distribution_chart
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.timeline_chart import timeline_chart
@@ -31,8 +34,8 @@ from keras_gpukit.reports.html.utilization_chart import utilization_chart
 from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
 
 _FOLDER = "keras_gpukit.reports.html"
-_STYLES = ("report.css", "charts.css", "printing.css")
-_SCRIPTS = ("report.js", "linked_charts.js", "page_tools.js")
+_STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")
+_SCRIPTS = ("report.js", "linked_charts.js", "page_tools.js", "runs_table.js", "refresh.js")
 Keyed = tuple[str, Chart | Flat | Unknown]
 """A chart with the key that its id ends in."""
 
@@ -55,6 +58,7 @@ class Section:
         shown: Its charts.
         flat: Those that would show a level line.
         unknown: Those that cannot be drawn.
+        brief: Whether it has no charts, the run being one of many; shown when it is linked to.
     """
 
     id: str
@@ -62,6 +66,7 @@ class Section:
     shown: tuple[Shown, ...]
     flat: tuple[Flat, ...]
     unknown: tuple[Unknown, ...]
+    brief: bool = False
 
     @property
     def timeline(self) -> tuple[Shown, ...]:
@@ -95,7 +100,12 @@ def drawing_js() -> str:
     return "\n".join(map(_packaged, _SCRIPTS))
 
 
-def render(report: Report, *, plotly_src: str | None = None) -> str:
+def render(
+    report: Report,
+    *,
+    plotly_src: str | None = None,
+    href: Callable[[RunReport], str | None] = lambda run: None,
+) -> str:
     """Returns the report as one HTML document.
 
     Names of runs, operations and files may be anything: the template escapes them, and what goes
@@ -105,11 +115,15 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
         report: Its data.
         plotly_src: Where the page finds `plotly_js()`; None puts it into the page, which then needs
             nothing else.
+        href: Where one of many runs is shown; None for its place in this page.
     """
+    ids = run_ids(report.runs)
     sections = [
-        _section(f"run-{place}", run, _run_charts(run))
-        for place, run in enumerate(report.runs, start=1)
+        _section(name, run, _run_charts(run))
         if run.has_time_series
+        else Section(name, run, (), (), (), brief=True)
+        for name, run in zip(ids, report.runs, strict=True)
+        if run.has_time_series or href(run) is None
     ]
     if report.captures or not report.runs:
         sections.append(_section("captures", None, _capture_charts(report.captures)))
@@ -120,19 +134,22 @@ def render(report: Report, *, plotly_src: str | None = None) -> str:
         for shown in section.shown
         if shown.chart.figure is not None
     }
+    runs = runs_table(report.runs, href) if beside else None
     text: str = _template().render(
         report=report,
         sections=sections,
         beside=beside,
-        runs_table=runs_table(report.runs),
+        runs=runs,
+        runs_data=_in_script(runs.data) if runs else None,
         words=words,
+        state_note=state_note,
         evidence=evidence_sentences,
         chart_links=chart_links,
         captures_of=captures_of,
         code_in=code_in,
         css="\n".join(map(_packaged, _STYLES)),
         javascript=drawing_js(),
-        figures=_in_script(figures),
+        figures=_in_script(_as_json(figures)),
         plotly_js=plotly_js() if plotly_src is None else None,
         plotly_src=plotly_src,
     )
@@ -185,9 +202,13 @@ def _section(name: str, run: RunReport | None, charts: Iterator[Keyed]) -> Secti
     )
 
 
-def _in_script(figures: dict[str, str]) -> str:
+def _as_json(figures: dict[str, str]) -> str:
+    """One JSON of figures that are JSON already."""
+    return "{" + ",".join(f"{json.dumps(name)}:{each}" for name, each in figures.items()) + "}"
+
+
+def _in_script(text: str) -> str:
     """JSON that cannot end the script it stands in, whatever names are in it."""
-    text = "{" + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in figures.items()) + "}"
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
@@ -198,7 +219,9 @@ def _template() -> Any:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.DictLoader({"page": _packaged("report.html.j2")}),
+        loader=jinja2.DictLoader(
+            {"page": _packaged("report.html.j2"), "runs": _packaged("runs_table.html.j2")}
+        ),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -26,10 +26,16 @@
     setTimeout(() => place.classList.remove("done"), 1500);
   }
 
-  for (const code of document.querySelectorAll("code.copied")) {
-    const made = button(`Copy ${code.textContent}`, () => copy(code.textContent, made));
-    code.after(made);
+  function addCopyButtons() {
+    for (const code of document.querySelectorAll("code.copied")) {
+      if (code.nextElementSibling?.matches(".copy")) continue;
+      const made = button(`Copy ${code.textContent}`, () => copy(code.textContent, made));
+      made.dataset.live = "";
+      code.after(made);
+    }
   }
+  addCopyButtons();
+  document.addEventListener("gpukit:updated", addCopyButtons);
 
   let closed = [];
   const plots = () => [...document.querySelectorAll(".plot")].filter((plot) => plot.layout);

@@ -6,8 +6,7 @@
   const touch = matchMedia("(pointer: coarse)").matches;
   // The page has buttons of its own: a chart is an image, in which there can be none.
   const config = { displayModeBar: false, responsive: true, doubleClick: "reset" };
-  for (const [id, figure] of Object.entries(figures)) {
-    const plot = document.getElementById(id);
+  function draw(plot, figure) {
     if (touch) figure.layout.dragmode = false;
     // With the window, a figure takes its size from its place, which without this has no height.
     plot.style.height = `${figure.layout.height}px`;
@@ -15,4 +14,6 @@
       plot.dispatchEvent(new CustomEvent("gpukit:drawn", { bubbles: true })),
     );
   }
+  for (const [id, figure] of Object.entries(figures)) draw(document.getElementById(id), figure);
+  document.addEventListener("gpukit:draw", ({ detail }) => draw(detail.plot, detail.figure));
 })();

@@ -1,4 +1,4 @@
-"""Several runs compared."""
+"""Several runs over time, in one chart each."""
 
 from __future__ import annotations
 
@@ -14,37 +14,10 @@ from keras_gpukit.reports.html.chart import (
     Unknown,
     axis,
     draw,
-    known,
     label,
 )
+from keras_gpukit.reports.html.run_names import common_prefix
 from keras_gpukit.reports.html.time_axis import TimeAxis
-from keras_gpukit.reports.html.words import STATES, moment, verdict_line
-
-_UNKNOWN = "unknown"
-
-
-def runs_table(runs: Sequence[RunReport]) -> Table:
-    """One run per row, newest first."""
-    heads = (
-        "run",
-        "verdict",
-        "state",
-        "began",
-        "steps",
-        "step time",
-        "examples/s",
-        "input stall",
-        "GPU busy",
-        "peak memory",
-        "whole run",
-    )
-    rows = [_row(run) for run in runs]
-    # A figure that no run has gets no column, as a GPU's figures on a machine without one.
-    kept = [place for place in range(len(heads)) if any(row[place] != _UNKNOWN for row in rows)]
-    return Table(
-        tuple(heads[place] for place in kept),
-        tuple(tuple(row[place] for place in kept) for row in rows),
-    )
 
 
 def step_times_chart(runs: Sequence[RunReport]) -> Chart | Unknown:
@@ -55,30 +28,6 @@ def step_times_chart(runs: Sequence[RunReport]) -> Chart | Unknown:
 def stalls_chart(runs: Sequence[RunReport]) -> Chart | Unknown:
     """Their input stalls."""
     return _overlaid(runs, "Input stalls of the runs", "stall_fraction", "input stall, %", 1e2, "%")
-
-
-def _row(run: RunReport) -> tuple[str, ...]:
-    summary = run.summary
-    busy = [
-        gpu.utilization_percent
-        for gpu in (summary.utilization.gpus if summary.utilization else ())
-        if gpu.utilization_percent is not None
-    ]
-    peaks = summary.memory_peak_bytes.values()
-    wall_s = summary.throughput.wall_s if summary.throughput else None
-    return (
-        run.name,
-        verdict_line(run),
-        STATES[run.state],
-        moment(run.began_s),
-        known(summary.steps, units.number),
-        known(summary.step_time_s, units.duration),
-        known(summary.examples_per_s, units.number),
-        known(summary.input_stall_fraction, units.percentage),
-        f"{units.number(sum(busy) / len(busy))} %" if busy else _UNKNOWN,
-        units.size(max(peaks)) if peaks else _UNKNOWN,
-        known(wall_s, units.duration),
-    )
 
 
 def _overlaid(
@@ -94,6 +43,7 @@ def _overlaid(
     if len(drawn) < 2:
         return Unknown(title, "fewer than two of the newest runs have it over time")
     longest_s = max(series.time_s[-1] - (run.began_s or 0.0) for run, series in drawn)
+    cut = len(common_prefix([run.name for run in runs]))
     traces, rows, means = [], [], []
     for place, (run, series) in enumerate(drawn):
         time = TimeAxis(run.began_s or series.time_s[0], longest_s)
@@ -102,7 +52,7 @@ def _overlaid(
             go.Scatter(
                 x=time.places(series),
                 y=[None if value is None else round(value * factor, 5) for value in band.mean],
-                name=label(run.name, 40),
+                name=label(run.name[cut:], 40),
                 mode="lines",
                 line={
                     "width": 2,
@@ -112,11 +62,10 @@ def _overlaid(
                 hovertemplate=f"%{{y:.3~f}} {unit}",
             )
         )
-        means.append(f"{run.name} {units.number((band.overall or 0.0) * factor)} {unit}")
+        means.append(f"{run.name[cut:]} {units.number((band.overall or 0.0) * factor)} {unit}")
         values = (band.lowest, band.overall, band.highest)
-        rows.append(
-            (run.name, *("" if value is None else units.number(value * factor) for value in values))
-        )
+        texts = ("" if value is None else units.number(value * factor) for value in values)
+        rows.append((run.name[cut:], *texts))
     drawing = draw(traces, xaxis=time.layout(), yaxis=axis(heading, rangemode="tozero"))
     table = Table(("run", f"lowest ({unit})", f"mean ({unit})", f"highest ({unit})"), tuple(rows))
     return Chart(title, f"On average: {', '.join(means)}.", drawing, table)

@@ -23,15 +23,6 @@ STATES: dict[State, str] = {
     "running": "running",
     "unfinished": "end unknown",
 }
-_STATE_NOTES: dict[State, str] = {
-    "completed": "",
-    "interrupted": "An exception or interrupt ended the run; the page shows what was measured "
-    "until then.",
-    "running": "The run is in progress. The distribution of waits, the pipeline's stages and the "
-    "wall time's breakdown appear when it ends.",
-    "unfinished": "How the run ended is unknown. The run wrote no summary: its process was killed, "
-    "or it had no Monitor. The page shows the rest of its record.",
-}
 
 
 @dataclass(frozen=True)
@@ -78,15 +69,11 @@ def saving(finding: Finding) -> str | None:
     return None if finding.saving is None else f"saves {saved(finding.saving)}"
 
 
-def state_note(run: RunReport) -> str:
-    """A note on a run that is in progress or ended early."""
-    return _STATE_NOTES[run.state]
-
-
 def not_told(run: RunReport, because: str) -> str:
-    """Why something is missing that a run reports at its end."""
-    over = run.state in ("completed", "interrupted")
-    return because if over else "reported when the run ends"
+    """Why something is missing that a run reports at its end, and after its first seconds."""
+    if run.state == "unfinished":
+        return "the run ended before it was recorded"
+    return "it is not known yet" if run.state == "running" else because
 
 
 def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:

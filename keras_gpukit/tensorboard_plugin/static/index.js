@@ -1,29 +1,32 @@
-// The tab: a bar with the folders to pick from, and the report of the picked one in a frame,
-// which is replaced when its record changes.
+// The tab: a bar with the folders to pick from, and the report of the picked one in a frame, which
+// is brought up to date in place when its record changes.
+
+import * as address from "./address.js";
+import * as live from "./live.js";
+import { followTheme } from "./theme.js";
 
 const POLL_MS = 3000;
 // Making a report takes the server a while: it spends at most a quarter of the time on it.
 const REST = 3;
+const MISSING = "missing"; // the address names runs that are not, or not yet, found
 
 const tab = {
-  folder: "", // the id of the picked folder; empty for the first
   live: true,
-  shown: null, // what the frame shows, as folder and stamp
+  shown: null, // what the frame shows: folder, stamp and page
   frame: null,
 };
 
 export async function render() {
   document.documentElement.lang = "en";
   document.title = "GPU Kit";
+  const style = element("link", { rel: "stylesheet", href: "./tab.css" });
+  style.addEventListener("load", () => tab.theme.apply(document));
   document.head.append(
     element("meta", { name: "viewport", content: "width=device-width" }),
-    element("link", { rel: "stylesheet", href: "./tab.css" }),
+    style,
   );
   tab.picker = element("select", { id: "folder" });
-  tab.picker.addEventListener("change", () => {
-    tab.folder = tab.picker.value;
-    refresh();
-  });
+  tab.picker.addEventListener("change", () => go({ run: called(tab.picker.selectedOptions[0].text) }));
   tab.button = element("button", { type: "button", textContent: "Pause" });
   tab.button.addEventListener("click", () => {
     tab.live = !tab.live;
@@ -36,6 +39,8 @@ export async function render() {
   bar.append(tab.label, tab.picker, tab.status, tab.button);
   tab.frames = element("main", { className: "frames" });
   document.body.append(bar, tab.frames);
+  tab.theme = followTheme(() => [document, tab.frame?.contentDocument]);
+  address.onMove(refresh);
 
   await refresh(); // the first read takes everything, later ones only new lines
   for (let rest = POLL_MS; ; ) {
@@ -44,6 +49,12 @@ export async function render() {
     if (tab.live && onScreen()) await refresh();
     rest = Math.max(POLL_MS, REST * (performance.now() - began));
   }
+}
+
+// Shows another place, which the browser's back button leaves again.
+function go(place) {
+  address.move(place);
+  refresh();
 }
 
 let refreshing = Promise.resolve();
@@ -55,70 +66,113 @@ function refresh() {
 }
 
 async function refreshOnce() {
-  let state = await ask("state");
-  if (tab.folder && !state.folders.some((folder) => folder.id === tab.folder)) {
-    tab.folder = "";
-    state = await ask("state");
+  const { run, at } = address.read();
+  // The folder's id is known once its name was found in an answer.
+  let state = await ask("state", tab.ids?.get(run));
+  const known = idOf(state, run);
+  if (known !== undefined && known !== tab.ids?.get(run)) state = await ask("state", known);
+  tab.ids = new Map(state.folders.map(({ id, name }) => [called(name), id]));
+  const folder = run === undefined ? undefined : (known ?? (state.folders.length ? MISSING : undefined));
+  pick(state, run);
+  if (tab.shown?.folder !== folder || !tab.frame) {
+    await show(folder, state.stamp, at);
+  } else if (tab.shown.stamp !== state.stamp && folder !== MISSING) {
+    await update(folder, state.stamp, at);
   }
-  pick(state);
-  const wanted = JSON.stringify([tab.folder, state.stamp]);
-  if (wanted !== tab.shown) {
-    await show(address("report"));
-    tab.shown = wanted;
-    tab.updated = new Date().toLocaleTimeString();
-  }
+  arrive(at);
   say(`Updated ${tab.updated}` + (state.complete ? "" : ", too many folders to search them all"));
 }
 
-function address(route) {
-  const url = new URL(`./${route}`, import.meta.url);
-  if (tab.folder) url.searchParams.set("folder", tab.folder);
-  return url;
+function idOf({ folders }, run) {
+  return folders.find(({ name }) => called(name) === run)?.id;
 }
 
-async function ask(route) {
-  const answer = await fetch(address(route));
+// How many folders there are says nothing about which ones are meant.
+function called(name) {
+  return name.replace(/\bAll [\d,]+ folders$/, "All folders");
+}
+
+function url(route, folder) {
+  const made = new URL(`./${route}`, import.meta.url);
+  if (folder) made.searchParams.set(folder === MISSING ? MISSING : "folder", folder);
+  return made;
+}
+
+async function ask(route, folder) {
+  const answer = await fetch(url(route, folder));
   if (!answer.ok) throw new Error(`${answer.status}`);
   return answer.json();
 }
 
-function pick({ folders }) {
+function pick({ folders }, run) {
   tab.label.hidden = tab.picker.hidden = folders.length < 2;
-  const now = JSON.stringify(folders);
-  if (now === tab.offered) return;
-  tab.offered = now;
-  tab.picker.replaceChildren(
-    ...folders.map(({ id, name }) => element("option", { value: id, text: name })),
-  );
-  tab.picker.value = tab.folder || folders[0]?.id;
+  const offered = JSON.stringify(folders);
+  if (offered !== tab.offered) {
+    tab.offered = offered;
+    tab.picker.replaceChildren(
+      ...folders.map(({ id, name }) => element("option", { value: id, text: name })),
+    );
+  }
+  const place = run === undefined ? 0 : folders.findIndex(({ name }) => called(name) === run);
+  if (tab.picker.selectedIndex !== place) tab.picker.selectedIndex = place;
 }
 
-// The new report loads behind the old one, so that nothing flickers.
-async function show(url) {
-  const next = element("iframe", { title: "Report", className: "behind", src: url.href });
+// Another folder's report loads behind the one that is shown, so that nothing flickers.
+async function show(folder, stamp, at = "") {
+  const made = url("report", folder);
+  const answer = await fetch(made);
+  const page = live.parsed(await answer.text());
+  made.hash = at;
+  const next = element("iframe", { title: "Report", className: "behind", src: made.href });
   const loaded = new Promise((done) => next.addEventListener("load", done));
   tab.frames.append(next);
   await loaded;
-  const old = tab.frame;
-  if (old) keepPlace(old.contentWindow, next.contentWindow);
-  next.className = "";
-  tab.frame = next;
-  old?.remove();
-}
-
-// Keeps unfolded sections and the scroll position.
-function keepPlace(old, next) {
-  const unfolded = new Set(
-    Array.from(old.document.querySelectorAll("details[open]"), whichDetails),
+  tab.theme.apply(next.contentDocument);
+  next.contentDocument.addEventListener("click", follow);
+  next.contentWindow.addEventListener("gpukit:moved", () =>
+    address.move({ ...address.read(), at: next.contentWindow.location.hash.slice(1) }),
   );
-  for (const details of next.document.querySelectorAll("details")) {
-    details.open ||= unfolded.has(whichDetails(details));
-  }
-  next.scrollTo(old.scrollX, old.scrollY);
+  next.className = "";
+  tab.frame?.remove();
+  tab.frame = next;
+  tab.shown = { folder, stamp, page };
+  tab.updated = new Date().toLocaleTimeString();
 }
 
-function whichDetails(details) {
-  return `${details.closest("section")?.id}: ${details.querySelector("summary")?.textContent}`;
+async function update(folder, stamp, at) {
+  const answer = await fetch(url("report", folder));
+  const page = live.parsed(await answer.text());
+  if (!live.update(tab.frame.contentDocument, tab.shown.page, page)) {
+    await show(folder, stamp, at);
+    return;
+  }
+  tab.shown = { folder, stamp, page };
+  tab.updated = new Date().toLocaleTimeString();
+}
+
+// A place within the report, without an entry in the history for the frame.
+function arrive(at = "") {
+  const { location } = tab.frame.contentWindow;
+  // The whole address, since a part of one would be taken for one from this page's.
+  if (location.hash.slice(1) !== at) location.replace(`${location.href.split("#")[0]}#${at}`);
+}
+
+// Links in the report move the whole tab: to a place in it, or to the report of another run.
+function follow(event) {
+  const link = event.target.closest?.("a[href]");
+  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const to = new URL(link.href);
+  if (to.pathname !== url("report").pathname) return;
+  event.preventDefault();
+  const at = to.hash.slice(1);
+  if (link.getAttribute("href").startsWith("#")) {
+    go({ ...address.read(), at });
+    arrive(at);
+    return;
+  }
+  const folder = to.searchParams.get("folder");
+  const name = [...tab.ids].find(([, id]) => id === folder)?.[0];
+  if (name !== undefined) go({ run: name, at });
 }
 
 // TensorBoard hides the frames of the other tabs, where nothing needs to be refreshed.

@@ -1,0 +1,71 @@
+"""What experiments accept; each check raises an error that says so, and what was received."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any
+
+from keras_gpukit.arguments import check_number
+
+
+def check_experiment(name: str, seconds: Any) -> None:
+    """Keras on TensorFlow, and a time to measure.
+
+    Args:
+        name: Of the function that was called.
+        seconds: How long to measure.
+    """
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"{name} needs Keras with TensorFlow as its backend. "
+            f"Received: backend={keras.backend.backend()!r}"
+        )
+    check_number("seconds", seconds, "a number above 0", lambda v: v > 0)
+
+
+def check_model(model: Any) -> None:
+    """A Keras model that can be trained."""
+    import keras
+
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"`model` must be a keras.Model. Received: model={model!r}")
+    if not model.compiled:
+        raise ValueError(
+            "`model` must be compiled: call model.compile() first. "
+            f"Received: a model named {model.name!r} that is not"
+        )
+
+
+def wrong_kind(dataset: Any, accepted: str) -> TypeError:
+    """What to raise for something that is no dataset.
+
+    Args:
+        dataset: What was given.
+        accepted: What is, as a sentence.
+    """
+    hint = ""
+    if hasattr(dataset, "__next__"):
+        hint = (
+            " A generator can be iterated only once, and the experiment would use it up: wrap the"
+            " function that makes it, tf.data.Dataset.from_generator(function, ...)."
+        )
+    # An array would fill the screen.
+    return TypeError(f"{accepted}{hint} Received: dataset={reprlib.repr(dataset)}")
+
+
+def check_arrays(arrays: list[Any]) -> None:
+    """Arrays with a row for each example."""
+    for array in arrays:
+        if not (hasattr(array, "dtype") and hasattr(array, "shape")):
+            raise TypeError(
+                "dataset must be a tuple of NumPy arrays or tensors, (x, y) or (x, y, "
+                "sample_weight): convert lists and data frames, and leave out None. "
+                f"Received: {type(array).__name__} in it"
+            )
+        if not len(array.shape):
+            raise ValueError(
+                "dataset must be a tuple of arrays with a row for each example. "
+                f"Received: an array of shape {tuple(array.shape)} in it"
+            )

@@ -1,0 +1,164 @@
+// The table of many runs: sorted by a column, filtered, and two of them compared.
+//
+// The page may change beneath it, in TensorBoard while runs go on: the event "gpukit:updated" says
+// so, and the table is put in order again.
+(() => {
+  "use strict";
+  const one = (selector) => document.querySelector(selector);
+  if (!one(".runs-table")) return;
+  const order = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
+  // What the page had before any of it was changed by hand.
+  const view = { column: null, descending: false, words: [], picked: [] };
+
+  const rows = () => [...document.querySelectorAll(".runs-table tbody tr")];
+  const heads = () => [...document.querySelectorAll(".runs-table thead th")];
+
+  function sort() {
+    const place = heads().findIndex((head) => head.textContent.trim() === view.column);
+    heads().forEach((head, number) => {
+      if (number !== place) head.removeAttribute("aria-sort");
+      else head.setAttribute("aria-sort", view.descending ? "descending" : "ascending");
+    });
+    if (place < 0) return;
+    const sign = view.descending ? -1 : 1;
+    const keyed = rows().map((row) => [key(row.cells[place]), row]);
+    // What is unknown stays at the end, whichever way the rest is sorted.
+    keyed.sort(([a], [b]) => (a === null) - (b === null) || (a === null ? 0 : sign * compared(a, b)));
+    one(".runs-table tbody").append(...keyed.map(([, row]) => row));
+  }
+
+  function key(cell) {
+    if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
+    const text = cell.textContent.trim();
+    return text === "unknown" ? null : text;
+  }
+
+  function compared(a, b) {
+    return typeof a === "number" && typeof b === "number" ? a - b : order.compare(a, b);
+  }
+
+  function filter() {
+    const all = rows();
+    let shown = 0;
+    for (const row of all) {
+      const told = `${row.querySelector("a").title} ${row.textContent}`.toLowerCase();
+      row.hidden = !view.words.every((word) => told.includes(word));
+      shown += !row.hidden;
+    }
+    const runs = `${all.length.toLocaleString("en")} runs`;
+    const text = shown === all.length ? runs : `${shown.toLocaleString("en")} of ${runs}`;
+    if (one("#runs-count").textContent !== text) one("#runs-count").textContent = text;
+  }
+
+  function compare() {
+    const data = JSON.parse(one("#compared").textContent);
+    view.picked = view.picked.filter((id) => id in data);
+    for (const box of document.querySelectorAll(".runs-table input")) {
+      box.checked = view.picked.includes(box.value);
+    }
+    const made = view.picked.length === 2 ? comparison(...view.picked.map((id) => data[id])) : [];
+    const place = one("#comparison");
+    const next = element("div", {}, ...made);
+    if (place.innerHTML !== next.innerHTML) place.replaceChildren(...made);
+  }
+
+  function comparison(a, b) {
+    const names = [...new Set([...Object.keys(a.settings), ...Object.keys(b.settings)])];
+    const differ = names.filter((name) => a.settings[name] !== b.settings[name]);
+    const alike = names.length - differ.length;
+    const settings = differ.map((name) => [name, ...[a, b].map((run) => run.settings[name] ?? "unknown")]);
+    const others = new Map(b.figures.map(([name, ...figure]) => [name, figure]));
+    const figures = a.figures.map(([name, text, value]) => {
+      const [otherText, otherValue] = others.get(name);
+      return [name, text, otherText, name === "began" || name === "verdict" ? "" : times(value, otherValue)];
+    });
+    const same = `${alike} other recorded ${alike === 1 ? "setting is" : "settings are"} the same.`;
+    return [
+      element(
+        "header", {},
+        element("h3", { textContent: "Two runs compared" }),
+        element("button", { type: "button", textContent: "Close" }),
+      ),
+      element("h4", { textContent: "Settings that differ" }),
+      differ.length
+        ? table(["setting", a.name, b.name], settings)
+        : element("p", { textContent: "No recorded setting differs." }),
+      ...(differ.length ? [element("p", { textContent: same })] : []),
+      element("h4", { textContent: "Figures" }),
+      table(["figure", a.name, b.name, "second / first"], figures),
+    ];
+  }
+
+  function times(a, b) {
+    if (a === null || b === null || !(a > 0)) return "";
+    const ratio = b / a;
+    return `${ratio >= 100 ? Math.round(ratio).toLocaleString("en") : Number(ratio.toPrecision(3))}×`;
+  }
+
+  function table(columns, body) {
+    const cells = (row) => row.map((text, place) =>
+      place ? element("td", { textContent: text }) : element("th", { scope: "row", textContent: text }));
+    return element(
+      "table", {},
+      element("thead", {}, element("tr", {}, ...columns.map((text) =>
+        element("th", { scope: "col", textContent: text })))),
+      element("tbody", {}, ...body.map((row) => element("tr", {}, ...cells(row)))),
+    );
+  }
+
+  function element(name, properties, ...children) {
+    const made = Object.assign(document.createElement(name), properties);
+    made.append(...children);
+    return made;
+  }
+
+  // Two picked runs are in the address, so that the comparison can be linked to.
+  function pick(ids) {
+    view.picked = ids.slice(-2);
+    compare();
+    const told = view.picked.length === 2 ? `#compare=${view.picked.join(",")}` : "#runs";
+    if (location.hash !== told && (view.picked.length === 2 || location.hash.startsWith("#compare="))) {
+      // In TensorBoard the address is that of its page.
+      history[window === parent ? "pushState" : "replaceState"](null, "", told);
+      dispatchEvent(new Event("gpukit:moved"));
+    }
+  }
+
+  function follow() {
+    const told = /^#compare=([\w-]+),([\w-]+)$/.exec(location.hash);
+    view.picked = told ? told.slice(1) : [];
+    compare();
+    if (told) one("#comparison").scrollIntoView({ block: "nearest" });
+  }
+
+  function arrange() {
+    sort();
+    filter();
+    compare();
+  }
+
+  document.addEventListener("click", ({ target }) => {
+    const button = target.closest(".runs-table .sort");
+    if (button) {
+      const column = button.textContent.trim();
+      view.descending = view.column === column && !view.descending;
+      view.column = column;
+      sort();
+    }
+    if (target.closest("#comparison button")) pick([]);
+  });
+  document.addEventListener("input", ({ target }) => {
+    if (target.id !== "runs-filter") return;
+    view.words = target.value.toLowerCase().split(/\s+/).filter(Boolean);
+    filter();
+  });
+  document.addEventListener("change", ({ target }) => {
+    if (!target.matches(".runs-table input")) return;
+    const others = view.picked.filter((id) => id !== target.value);
+    pick(target.checked ? [...others, target.value] : others);
+  });
+  addEventListener("hashchange", follow);
+  addEventListener("popstate", follow);
+  document.addEventListener("gpukit:updated", arrange);
+  follow();
+})();

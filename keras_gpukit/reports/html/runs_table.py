@@ -1,0 +1,154 @@
+"""Many runs in one table, and what a browser needs to compare two of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html import words
+from keras_gpukit.reports.html.run_names import common_prefix, run_ids
+from keras_gpukit.reports.html.run_settings import columns, settings
+
+_UNKNOWN = "unknown"
+_SEVERITIES = ("critical", "warning", "info", "good", "unknown")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell.
+
+    Attributes:
+        text: What it says.
+        value: What it is sorted by; None where that is its text, or unknown.
+        badge: Its class in the style sheet and its words, before the text; None without one.
+        part: Share of a whole that is drawn as a bar, 0 to 1.
+    """
+
+    text: str
+    value: float | None = None
+    badge: tuple[str, str] | None = None
+    part: float | None = None
+
+    @property
+    def words(self) -> str:
+        """What it says without its looks."""
+        return self.text or (self.badge[1] if self.badge else "")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run.
+
+    Attributes:
+        id: Of the run.
+        href: Where the run is shown.
+        name: Without what all names begin with.
+        full_name: With it.
+        cells: In the order of the columns.
+    """
+
+    id: str
+    href: str
+    name: str
+    full_name: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class RunsTable:
+    """The table.
+
+    Attributes:
+        prefix: What all names begin with, and the table leaves out.
+        columns: Headings of the cells.
+        rows: The newest run first.
+        data: JSON by run id: its figures and settings, for comparisons.
+    """
+
+    prefix: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    data: str
+
+
+def runs_table(
+    runs: Sequence[RunReport], href: Callable[[RunReport], str | None] = lambda run: None
+) -> RunsTable:
+    """Makes the table.
+
+    Args:
+        runs: The newest first.
+        href: Where a run is shown; None for its place in the page.
+    """
+    names = [run.name for run in runs]
+    prefix = common_prefix(names)
+    ids = run_ids(runs)
+    told = [settings(run) for run in runs]
+    cells = [_cells(run) for run in runs]
+    # A figure that no run has gets no column, as a GPU's figures on a machine without one.
+    kept = [name for name in cells[0] if any(each[name].text != _UNKNOWN for each in cells)]
+    differ = columns(told)
+    rows = tuple(
+        Row(
+            id=name,
+            href=href(run) or f"#{name}",
+            name=run.name[len(prefix) :],
+            full_name=run.name,
+            cells=(
+                *(figures[column] for column in kept),
+                *(_setting(each.get(column)) for column in differ),
+            ),
+        )
+        for name, run, figures, each in zip(ids, runs, cells, told, strict=True)
+    )
+    data = {
+        row.id: {
+            "name": row.name,
+            "figures": [[name, figures[name].words, figures[name].value] for name in kept],
+            "settings": each,
+        }
+        for row, figures, each in zip(rows, cells, told, strict=True)
+    }
+    return RunsTable(prefix, (*kept, *differ), rows, json.dumps(data, separators=(",", ":")))
+
+
+def _cells(run: RunReport) -> dict[str, Cell]:
+    summary, verdict = run.summary, words.verdict(run)
+    busy = [
+        gpu.utilization_percent
+        for gpu in (summary.utilization.gpus if summary.utilization else ())
+        if gpu.utilization_percent is not None
+    ]
+    busy_fraction = sum(busy) / len(busy) / 100 if busy else None
+    peak = max(summary.memory_peak_bytes.values(), default=None)
+    lasted_s = (
+        None if run.began_s is None or run.ended_s is None else max(run.ended_s - run.began_s, 0.0)
+    )
+    wall_s = summary.throughput.wall_s if summary.throughput else None
+    stall = summary.input_stall_fraction
+    severity = float(_SEVERITIES.index(verdict.severity))
+    return {
+        "verdict": Cell(verdict.headline, severity, (verdict.severity, verdict.severity)),
+        "step time": _cell(summary.step_time_s, units.duration),
+        "input stall": _cell(stall, units.percentage, part=stall),
+        "examples/s": _cell(summary.examples_per_s, units.number),
+        "GPU busy": _cell(busy_fraction, units.percentage, part=busy_fraction),
+        "peak memory": _cell(peak, units.size),
+        "steps": _cell(summary.steps, units.number),
+        "ran for": _cell(lasted_s if wall_s is None else wall_s, units.duration),
+        "state": Cell("", badge=(run.state, words.STATES[run.state])),
+        "began": Cell(words.moment(run.began_s), run.began_s),
+    }
+
+
+def _cell(value: float | None, text: Callable[[float], str], part: float | None = None) -> Cell:
+    if value is None:
+        return Cell(_UNKNOWN)
+    return Cell(text(value), float(value), part=None if part is None else min(max(part, 0.0), 1.0))
+
+
+def _setting(value: str | None) -> Cell:
+    return Cell(_UNKNOWN if value is None else value)

@@ -1,0 +1,66 @@
+"""What a run in progress is doing, and what one that ended early was doing last."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.progress import Progress
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html.words import moment
+
+
+def state_note(run: RunReport) -> str | None:
+    """A note on a run that is in progress or ended early; None for one that completed."""
+    if run.state == "completed":
+        return None
+    if run.state == "interrupted":
+        ended = _join("An exception or interrupt ended the run", _after(run), _where(run))
+        return f"{ended}. The page shows what was measured until then."
+    if run.state == "running":
+        now = doing(run.progress) if run.progress else "its first step has not started"
+        return (
+            f"Running for {_lasted(run)}: {now}. The pipeline's stages and the parts of the wall "
+            "time are updated less often than the charts."
+        )
+    seen = _join(f"It was last alive at {moment(run.ended_s)}", _after(run), _where(run))
+    return (
+        "The run wrote no summary: its process was killed, or it had no Monitor. "
+        f"{seen}. The page shows what was recorded until then."
+    )
+
+
+def doing(progress: Progress) -> str:
+    """What a run is, or was, doing, as "training, at step 1,240 in epoch 2 of 3"."""
+    epoch = "" if progress.epoch is None else f"epoch {progress.epoch:,}"
+    if epoch and progress.epochs is not None:
+        epoch += f" of {progress.epochs:,}"
+    step = f"step {progress.step:,}"
+    if progress.part == "first step":
+        return "tracing and compiling its first step"
+    if progress.part == "epoch start":
+        return f"starting the input pipeline of {epoch or 'its data'}, after {step}"
+    if progress.part == "validation":
+        return f"validating after {step}" + (f", in {epoch}" if epoch else "")
+    if progress.part == "steps":
+        name = {"fit": "training", "evaluate": "evaluating", "predict": "predicting"}
+        return f"{name[progress.phase]}, at {step}" + (f" in {epoch}" if epoch else "")
+    if progress.part == "callbacks":
+        return f"in callbacks, after {step}" + (f", in {epoch}" if epoch else "")
+    return f"at the end of {epoch or 'an epoch'}, after {step}"
+
+
+def _where(run: RunReport) -> str | None:
+    return None if run.progress is None else f"while {doing(run.progress)}"
+
+
+def _after(run: RunReport) -> str | None:
+    return None if run.began_s is None else f"{_lasted(run)} after it began"
+
+
+def _lasted(run: RunReport) -> str:
+    if run.began_s is None or run.ended_s is None:
+        return "an unknown time"
+    return units.duration(max(run.ended_s - run.began_s, 0.0))
+
+
+def _join(*parts: str | None) -> str:
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,107 @@
+"""Notes what a call is doing, and what its input came to so far, while it goes on.
+
+A process that is killed writes no summary, and a run in progress has none yet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from keras_gpukit.records.progress import Progress
+from keras_gpukit.records.steps import InputRecord, StepWindow
+
+if TYPE_CHECKING:
+    from keras_gpukit.watching.session import Session
+
+NOTE_EVERY_S = 10.0
+"""Without a change of what the call is doing. A record that has not grown for longer is over."""
+FIRST_INPUT_S = 4.0
+"""When the pipeline's stages are first looked at: after some windows of steps."""
+INPUT_EVERY = 1.5
+"""From one look to the next the run gets longer by this factor, so that looks become rare."""
+LEAST_PAUSE_S, MOST_PAUSE_S = 8.0, 300.0
+
+
+class ProgressNotes:
+    """Writes what the call is doing: when that changes, and now and then.
+
+    Args:
+        session: The call.
+        params: What Keras told the callbacks: "epochs" and "steps".
+        now: The clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        params: Mapping[str, Any] | None,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._session = session
+        self._epochs = _count((params or {}).get("epochs"))
+        self._epoch_steps = _count((params or {}).get("steps"))
+        self._now = now
+        self._written: tuple[object, ...] = ()
+        self._written_s = 0.0
+
+    def note(self) -> None:
+        """Writes, if there is something new."""
+        session, now_s = self._session, self._now()
+        part, epoch = session.wall.part, session.epoch
+        is_new = self._written != (part, epoch) or now_s - self._written_s >= NOTE_EVERY_S
+        if part is None or not is_new:
+            return
+        self._written, self._written_s = (part, epoch), now_s
+        step = session.step
+        in_fit = session.phase == "fit"
+        epochs = self._epochs if in_fit else None
+        told = Progress(session.phase, part, step, epoch, epochs, self._epoch_steps)
+        session.record("progress", told, step)
+
+
+class InputSoFar:
+    """Writes the input wait and the pipeline's stages, more and more rarely.
+
+    The figures are taken when a window of steps ends, between two steps; what takes milliseconds,
+    to find the stages, is done on the sampling thread.
+
+    Args:
+        session: The call.
+        complete: Adds what only its caller measures.
+        now: The clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        complete: Callable[[InputRecord], InputRecord],
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._session = session
+        self._complete = complete
+        self._now = now
+        self._began_s = now()
+        self._due_s = self._began_s + FIRST_INPUT_S
+        self._taken: InputRecord | None = None
+
+    def on_window(self, window: StepWindow) -> None:
+        """A window ended, on the thread that trains."""
+        now_s = self._now()
+        if now_s < self._due_s:
+            return
+        pause_s = (INPUT_EVERY - 1) * (now_s - self._began_s)
+        self._due_s = now_s + min(max(pause_s, LEAST_PAUSE_S), MOST_PAUSE_S)
+        self._taken = self._session.own_steps.input_so_far()
+
+    def write(self) -> None:
+        """Writes what was taken, on the sampling thread."""
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            record = self._complete(self._session.own_steps.with_stages(taken))
+            self._session.record("input", record, self._session.step)
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None

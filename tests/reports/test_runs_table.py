@@ -1,0 +1,115 @@
+"""The table of many runs: names, columns, links, and what two runs differ in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from helpers.recorded_runs import BEGAN_S, DECODE, ENVIRONMENT, READ, SUMMARY
+
+from keras_gpukit.records.pipeline import PipelineRecord
+from keras_gpukit.records.report import Report, RunReport
+from keras_gpukit.records.steps import ThroughputRecord
+from keras_gpukit.reports.html import render
+from keras_gpukit.reports.html.run_names import common_prefix, run_id, run_ids
+from keras_gpukit.reports.html.run_settings import settings
+from keras_gpukit.reports.html.runs_table import runs_table
+
+
+def run(name: str, *, began_s: float = BEGAN_S, summary=SUMMARY, **environment) -> RunReport:
+    if environment:
+        summary = replace(summary, environment=replace(ENVIRONMENT, **environment))
+    return RunReport(
+        name, "completed", "fit", began_s, began_s + 60, summary, has_time_series=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "prefix"),
+    [
+        (["logs"], ""),
+        (["logs", "logs #2"], ""),
+        (["a/one", "b/two"], ""),
+        (["sweep/adam", "sweep/sgd"], "sweep/"),
+        (["x/sweep/lr-1", "x/sweep/lr-2"], "x/sweep/"),
+        (["resnet50-imagenet-a", "resnet50-imagenet-b"], "resnet50-imagenet-"),
+        (["a/resnet50_baseline_1", "a/resnet50_baseline_12"], "a/resnet50_baseline_"),
+        (["same", "same"], ""),
+    ],
+)
+def test_what_all_names_begin_with_is_said_once(names, prefix):
+    assert common_prefix(names) == prefix
+    table = runs_table([run(name) for name in names])
+    assert [row.name for row in table.rows] == [name[len(prefix) :] for name in names]
+    assert [row.full_name for row in table.rows] == names
+
+
+def test_a_run_keeps_its_link_while_others_come_and_wherever_it_is_seen_from():
+    old, new = run("sweep/a"), run("sweep/b", began_s=BEGAN_S + 5)
+    assert runs_table([old]).rows[0].id == runs_table([new, old]).rows[1].id
+    assert run_id(old) == run_id(run("a"))
+    assert len({run_id(old), run_id(new), run_id(run("sweep/a #2"))}) == 3
+    assert len(set(run_ids([old, old, old]))) == 3
+
+
+def test_settings_that_differ_get_a_column_and_others_do_not():
+    runs = [run(str(number), precision=f"mixed_{number % 2}") for number in range(6)]
+    table = runs_table(runs)
+    assert table.columns[-1] == "precision"
+    assert "jit_compile" not in table.columns
+    assert [row.cells[-1].text for row in table.rows[:2]] == ["mixed_0", "mixed_1"]
+
+
+def test_a_setting_of_its_own_for_every_run_gets_no_column():
+    runs = [run(str(number), cpu_count=number + 1) for number in range(6)]
+    assert "cores" not in runs_table(runs).columns
+
+
+def test_figures_that_no_run_has_get_no_column_and_others_are_sorted_as_numbers():
+    table = runs_table([run("a"), run("b", summary=replace(SUMMARY, memory=None))])
+    at = table.columns.index("peak memory")
+    assert [row.cells[at].value for row in table.rows] == [5 * 2**30, None]
+    assert [row.cells[at].text for row in table.rows] == ["5 GiB", "unknown"]
+    at = table.columns.index("input stall")
+    assert table.rows[0].cells[at].value == table.rows[0].cells[at].part == 0.4
+    bare = replace(SUMMARY, memory=None, utilization=None)
+    table = runs_table([run("a", summary=bare), run("b", summary=bare)])
+    assert not {"peak memory", "GPU busy"} & set(table.columns)
+
+
+def test_two_runs_can_be_compared_by_batch_pipeline_and_setup():
+    told = settings(run("a"))
+    assert told["examples per step"] == "32"
+    assert told["input pipeline"] == "interleave files, map decode"
+    assert told["precision"] == "float32"
+    assert told["GPU 1"] == "NVIDIA H100, 80 GiB"
+    assert list(told).index("precision") < list(told).index("python")
+    throughput = ThroughputRecord("fit", 2400, 2398, 0.025, 2560.0, 64.0)
+    pipeline = PipelineRecord((replace(DECODE, name="decode_fast"), READ))
+    other = replace(SUMMARY, throughput=throughput, input=replace(SUMMARY.input, pipeline=pipeline))
+    data = json.loads(runs_table([run("a"), run("b", summary=other)]).data)
+    a, b = (each["settings"] for each in data.values())
+    assert {name for name in a if a[name] != b[name]} == {"examples per step", "input pipeline"}
+    assert b["examples per step"] == "64"
+
+
+def test_each_of_two_hundred_runs_is_reached_by_a_link_in_a_small_page():
+    runs = tuple(run(f"sweep/{number}", began_s=BEGAN_S + number) for number in range(200))
+    page = render(Report("logs", 0.0, "1", runs), plotly_src="plotly.js")
+    for each in runs:
+        assert f'href="#{run_id(each)}"' in page
+        assert f'<section id="{run_id(each)}"' in page
+    assert len(page) < 2_500_000
+
+
+def test_a_run_that_has_a_page_of_its_own_is_linked_to_that():
+    runs = (run("a"), run("b", began_s=BEGAN_S + 1))
+    page = render(
+        Report("logs", 0.0, "1", runs),
+        plotly_src="plotly.js",
+        href=lambda each: "elsewhere?a&b" if each.name == "a" else None,
+    )
+    assert 'href="elsewhere?a&amp;b"' in page
+    assert f'<section id="{run_id(runs[0])}"' not in page
+    assert f'<section id="{run_id(runs[1])}"' in page

@@ -1,0 +1,124 @@
+"""Runs without a summary, in progress or killed: what they were doing, and what limited them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
+
+from keras_gpukit.records.progress import Progress
+from keras_gpukit.records.steps import TimeBreakdown
+from keras_gpukit.reports.html import render
+from keras_gpukit.reports.html.state_notes import doing, state_note
+from keras_gpukit.saved_runs import load_report
+
+SO_FAR = replace(
+    SUMMARY.input,
+    wait_s=0.5,
+    stall_fraction=0.9,
+    breakdown=TimeBreakdown(30.0, 11.0, 15.0, 1.0, 1.0, 2.0, 0.0, 0.0),
+)
+
+
+def killed(seconds: int, *more, began_s: float = BEGAN_S):
+    """A run that wrote windows of 40 steps for so long, and then nothing more."""
+    lines = run_lines(seconds, summary=None, began_s=began_s)
+    return sorted([*lines, *more], key=lambda line: line[0])
+
+
+def progress(second: float, part: str, step: int, epoch: int | None = 1, began_s=BEGAN_S):
+    return (began_s + second, step, "progress", Progress("fit", part, step, epoch, 3, 1000))
+
+
+def noted(second: float, record=SO_FAR, began_s=BEGAN_S):
+    return (began_s + second, None, "input", record)
+
+
+def only_run(folder):
+    (run,) = load_report(folder).runs
+    return run
+
+
+def test_a_killed_run_names_the_stage_that_it_noted(tmp_path):
+    write_lines(tmp_path, killed(20, noted(4, replace(SO_FAR, pipeline=None)), noted(12)))
+    run = only_run(tmp_path)
+    assert run.state == "unfinished"
+    (worst, *_) = run.summary.findings
+    assert worst.title == "Steps wait for input; the bottleneck is decode (train.py:12)"
+    assert run.summary.breakdown == SO_FAR.breakdown
+    # The figures of its steps are those of all its windows, and not of the last note.
+    assert run.summary.input_stall_fraction == pytest.approx(0.4)
+    assert run.summary.input_wait_s == pytest.approx(0.0115, rel=0.05)
+
+
+def test_a_killed_run_says_when_it_was_alive_how_long_and_at_what(tmp_path):
+    steps = progress(13, "steps", 520, epoch=2)
+    write_lines(tmp_path, killed(20, progress(1, "first step", 0), steps))
+    run = only_run(tmp_path)
+    assert run.progress == Progress("fit", "steps", 800, 2, 3, 1000)  # as of the last window
+    note = state_note(run)
+    alive = "last alive at 2023-11-1"
+    assert alive in note
+    assert ", 20 s after it began, while training, at step 800 in epoch 2 of 3." in note
+    assert note in render(load_report(tmp_path), plotly_src="plotly.js")
+
+
+def test_a_run_killed_before_its_first_window_says_that_it_was_tracing(tmp_path):
+    lines = [line for line in killed(9, progress(1, "first step", 0)) if line[2] != "steps"]
+    write_lines(tmp_path, lines)
+    run = only_run(tmp_path)
+    assert (run.phase, run.summary.steps) == ("fit", None)
+    assert "9 s after it began, while tracing and compiling its first step." in state_note(run)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ("steps", "training, at step 7 in epoch 2 of 3"),
+        ("validation", "validating after step 7, in epoch 2 of 3"),
+        ("callbacks", "in callbacks, after step 7, in epoch 2 of 3"),
+        ("epoch start", "starting the input pipeline of epoch 2 of 3, after step 7"),
+        ("first step", "tracing and compiling its first step"),
+        ("other", "at the end of epoch 2 of 3, after step 7"),
+    ],
+)
+def test_every_part_of_a_run_has_its_words(part, words):
+    assert doing(Progress("fit", part, 7, 2, 3)) == words
+
+
+def test_a_call_without_epochs_has_words_too():
+    assert doing(Progress("predict", "steps", 7)) == "predicting, at step 7"
+    assert doing(Progress("evaluate", "steps", 7)) == "evaluating, at step 7"
+    assert doing(Progress("evaluate", "epoch start", 0)).startswith(
+        "starting the input pipeline of"
+    )
+
+
+def test_a_run_in_progress_says_where_it_is_and_names_the_stage(tmp_path):
+    began_s = time.time() - 20
+    at = progress(15, "steps", 600, 2, began_s)
+    write_lines(tmp_path, killed(20, at, noted(5, began_s=began_s), began_s=began_s))
+    run = only_run(tmp_path)
+    assert run.state == "running"
+    assert state_note(run).startswith("Running for 20 s: training, at step 800 in epoch 2 of 3.")
+    assert "decode" in run.summary.findings[0].title
+    assert run.summary.throughput.wall_s == pytest.approx(20, abs=1)
+
+
+def test_notes_do_not_change_a_run_that_wrote_its_summary(tmp_path):
+    more = (progress(3, "steps", 9), noted(4))
+    lines = [*killed(20, *more), *run_lines(20)[-1:], progress(22, "callbacks", 800)]
+    write_lines(tmp_path, lines)
+    run = only_run(tmp_path)
+    assert run.summary == SUMMARY
+    assert state_note(run) is None
+
+
+def test_an_old_record_without_notes_still_says_when_it_was_alive(tmp_path):
+    write_lines(tmp_path, killed(20))
+    run = only_run(tmp_path)
+    assert run.progress is None
+    assert "20 s after it began. The page" in state_note(run)
+    assert "decode" not in run.summary.findings[0].title
