@@ -187,6 +187,7 @@ class StageProfile:
         blocked_s: Of a step's wait, the time in which this stage itself was at work.
         share: Of the whole wait, 0 to 1. Stages that work side by side may add up to more than 1.
         own_s: Time per step in which it was at work, its inputs left out, waited for or not.
+        is_named: Whether it was given its name by `name=`.
     """
 
     name: str
@@ -194,6 +195,7 @@ class StageProfile:
     blocked_s: float
     share: float
     own_s: float
+    is_named: bool = False
 
 
 @dataclass(frozen=True)
