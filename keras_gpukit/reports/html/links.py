@@ -23,12 +23,17 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     "host-cpu": ("busy", "stages"),
     "low-utilization": ("busy", "timeline"),
     "throttled": ("timeline", "busy"),
+    "slower-over-time": ("timeline", "stages", "step-times"),
+    "tracing-again": _TIME,
     "memory": ("device-memory",),
+    "memory-grows": ("host-memory", "device-memory"),
     "other-processes": ("device-memory", "busy"),
     "float32": ("captures",),
 }
 _OTHERS = ("timeline", "wall-time")
-_TRIGGERS: dict[str, tuple[Trigger, ...]] = {"input": ("stall", "step time")}
+# Findings on single steps, which captures show, and what triggers captures of such steps.
+_STEPS = ("input", "slower-over-time", "tiny-steps")
+_ANOMALIES: tuple[Trigger, ...] = ("stall", "step time")
 
 
 @dataclass(frozen=True)
@@ -57,19 +62,19 @@ def chart_links(finding: Finding, titles: dict[str, Link]) -> tuple[Link, ...]:
 
 
 def captures_of(finding: Finding, run: RunReport) -> tuple[CaptureRecord, ...]:
-    """The captures that show it: those it triggered, or any of them; at most two."""
+    """The captures that show it: those of unusual steps, or any; at most two."""
     captures = [each.capture for each in run.captures if each.capture and each.capture.path]
-    if not finding.code.startswith("input"):
+    if not finding.code.startswith(_STEPS):
         return ()
-    triggered = [each for each in captures if each.trigger in _TRIGGERS["input"]]
+    triggered = [each for each in captures if each.trigger in _ANOMALIES]
     return tuple((triggered or captures)[-2:])
 
 
 def stage_names(run: RunReport) -> dict[str, str]:
     """What the stages of a run's profiles are called in the rest of the page.
 
-    A profile knows a stage by its kind and a number, the pipeline's record by its function. They
-    are the same stage where a pipeline has only one of a kind.
+    A profile knows a stage without a `name=` by its kind, the pipeline's record by its function.
+    They are the same stage where a pipeline has only one of a kind.
 
     Returns:
         By the profile's name.
@@ -86,7 +91,7 @@ def stage_names(run: RunReport) -> dict[str, str]:
         kinds = [_plain(stage.kind) for stage in stages]
         for profiled, kind in zip(stages, kinds, strict=True):
             names = of_kind.get(kind, [])
-            if len(names) == 1 and kinds.count(kind) == 1 and _is_generated(profiled.name):
+            if len(names) == 1 and kinds.count(kind) == 1 and not profiled.is_named:
                 found[profiled.name] = names[0]
     return found
 
@@ -95,8 +100,3 @@ def _plain(kind: str) -> str:
     """Returns the same for "ParallelMapV2" and "map", or "MapAndBatch" and "map and batch"."""
     text = re.sub(r"[ _]", "", kind.lower())
     return re.sub(r"(dataset)?(v\d+)?$", "", text).removeprefix("parallel")
-
-
-def _is_generated(name: str) -> bool:
-    """Whether tf.data made it up, as "MapDataset:2", for want of a name."""
-    return re.search(r"Dataset(V\d+)?:\d", name) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from keras_gpukit.records.report import Band, RunReport, TimeSeries
+from keras_gpukit.records.report import RunReport, TimeSeries
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import (
     COLORS,
@@ -17,7 +17,8 @@ from keras_gpukit.reports.html.chart import (
     names_axis,
     step_time_unit,
 )
-from keras_gpukit.reports.html.event_lanes import draw_lane, event_rows, lanes
+from keras_gpukit.reports.html.event_lanes import Lane, draw_lane, event_rows, lanes
+from keras_gpukit.reports.html.shift_marks import shifts_lane, step_time_lines
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.window_areas import WindowAreas
 
@@ -39,7 +40,8 @@ def timeline_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
     traces = [*_areas(run.steps, time, size_s, unit)]
     if run.validation is not None:
         traces += _validation(run.validation, time, size_s, unit)
-    found = lanes(run)
+    shifts = shifts_lane(run)
+    found = [*lanes(run), *([shifts] if shifts else [])]
     for place, lane in enumerate(found):
         traces += draw_lane(lane, place, time)
     lanes_height = _LANE_HEIGHT * len(found)
@@ -56,11 +58,12 @@ def timeline_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
             "domain": [0, share - 0.02],
         }
         layout["barmode"] = "overlay"
+        layout["shapes"] = step_time_lines(run, time)
     figures = [(f"step ({unit})", "step_time_s", 1 / size_s)]
     figures += [(f"wait ({unit})", "wait_s", 1 / size_s)] if waits.overall is not None else []
     return Chart(
         TIMELINE,
-        _words(times, waits),
+        _words(run.steps),
         draw(traces, height=height, **layout),
         time.table(run.steps, figures),
         _events_table(found, time),
@@ -103,7 +106,7 @@ def _validation(series: TimeSeries, time: TimeAxis, size_s: float, unit: str) ->
     yield areas.reading(values, name, color, f"%{{y:.4~g}} {unit}")
 
 
-def _events_table(found: Sequence[Any], time: TimeAxis) -> tuple[tuple[str, Table], ...]:
+def _events_table(found: Sequence[Lane], time: TimeAxis) -> tuple[tuple[str, Table], ...]:
     if not found:
         return ()
     count = sum(len(lane.marks) for lane in found)
@@ -113,13 +116,17 @@ def _events_table(found: Sequence[Any], time: TimeAxis) -> tuple[tuple[str, Tabl
     return (("Events", Table(heads, rows, note)),)
 
 
-def _words(times: Band, waits: Band) -> str:
+def _words(series: TimeSeries) -> str:
+    times, waits = series.figures["step_time_s"], series.figures["wait_s"]
     if times.overall is None or times.lowest is None or times.highest is None:
         return ""
+    # The ends of epochs cut windows short.
+    window_s = times.overall * sum(times.weight) / series.readings
     words = (
         f"A step took {units.duration(times.overall)} on average; "
-        f"{units.duration(times.lowest)} in the fastest window of about a second, "
-        f"{units.duration(times.highest)} in the slowest."
+        f"{units.duration(times.lowest)} in the fastest window of steps, "
+        f"{units.duration(times.highest)} in the slowest. "
+        f"A window lasted {units.duration(window_s)} on average."
     )
     if waits.overall is None or not times.overall:
         return f"{words} How much of it was input wait is unknown."
