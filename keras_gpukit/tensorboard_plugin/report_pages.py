@@ -6,7 +6,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 
+from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.report import RunReport
+from keras_gpukit.tensorboard_plugin.profile_links import trace_url
 from keras_gpukit.tensorboard_plugin.run_folders import RunFolder
 
 # A folder that was read is read on from where it was left; each holds some megabytes.
@@ -45,7 +47,7 @@ class _ReportPage:
     def __init__(self, folder: RunFolder) -> None:
         from keras_gpukit.saved_runs import LogFolder
 
-        self._path = folder.path
+        self._path, self._root = folder.path, folder.root
         self._log_folder = LogFolder(folder.path)
         self._stamp = ""
         self._html = ""
@@ -61,6 +63,14 @@ class _ReportPage:
                 folder = ids.get(self._path / run.folder) if run.folder else None
                 return None if folder is None else f"report?folder={folder}#{run_id(run)}"
 
-            self._html = render(self._log_folder.report(), plotly_src="plotly.js", href=href)
+            def profile_href(run: RunReport, capture: CaptureRecord) -> str | None:
+                return trace_url(self._root, self._path / run.folder, capture)
+
+            self._html = render(
+                self._log_folder.report(),
+                plotly_src="plotly.js",
+                href=href,
+                profile_href=profile_href,
+            )
             self._stamp = stamp
         return self._html

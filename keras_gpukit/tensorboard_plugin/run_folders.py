@@ -31,12 +31,14 @@ class RunFolder:
         name: What people read.
         path: Where it lies.
         records: The files that its report is made of.
+        root: The log directory; None where TensorBoard has several, each with a name.
     """
 
     id: str
     name: str
     path: Path
     records: tuple[Path, ...]
+    root: Path | None = None
 
     def stamp(self) -> str:
         """Changes with every line that is added to a record, and when one goes or grows no longer.
@@ -147,6 +149,7 @@ def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[Ru
             f"{readable(root_name)}: {name}" if root_name else name,
             folder,
             tuple(within[folder]),
+            None if root_name else root,
         )
 
 

@@ -53,10 +53,9 @@ class RunEventNotes:
             save.replace(self._watched(save.current))
 
     def close(self) -> None:
-        """Restores the model; the epoch that was interrupted ends here. May be called again."""
+        """Restores the model; may be called again."""
         for save in self._saves:
             save.restore()
-        self.epoch_ends()
 
     def part(self, part: Part, began_s: float, ended_s: float) -> None:
         """A part of the call's wall time ended."""

@@ -41,6 +41,7 @@ from keras_gpukit.records.profile import (
 )
 from keras_gpukit.records.report import Band, CaptureReport, Report, RunReport, TimeSeries
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.shift import Series
 from keras_gpukit.reports.html import plotly_js, render
 from keras_gpukit.reports.html.chart import COLORS
 from keras_gpukit.rules import judge
@@ -254,6 +255,21 @@ def test_throttling_and_captures_are_events_too():
     assert (bars[1]["base"], bars[1]["x"]) == ([1], [2])
 
 
+def test_a_lasting_change_of_step_time_is_a_line_and_an_event(tmp_path):
+    steps = tuple(range(100, 4100, 100))
+    times_ms = (20.0, 21.0) * 10 + (50.0, 51.0) * 10
+    seconds = tuple(1.5 * number for number in range(1, 41))
+    series = Series("step/time_ms", steps, seconds, times_ms, (100.0,) * 40)
+    figure = figure_of(
+        page_of(tmp_path, run_lines(summary=replace(SUMMARY, series=(series,)))), "Timeline"
+    )
+    (line,) = figure["layout"]["shapes"]
+    assert line["x0"] == line["x1"] == 30
+    assert line["label"]["text"] == "2.46× slower"
+    assert figure["layout"]["yaxis2"]["ticktext"] == ["changes"]
+    assert named(figure, "changes")[0]["text"] == ["step time: 20.5 ms before, 50.5 ms after"]
+
+
 def test_stall_and_buffer_are_drawn(page):
     figure = figure_of(page, "Wait for input over the run")
     assert named(figure, "input stall")[1]["y"] == pytest.approx([40.0] * 60)
@@ -334,6 +350,13 @@ def test_a_finding_leads_to_its_charts_and_captures(page):
     links = [attrs["href"] for _, attrs in linked.all("a")]
     assert any(re.fullmatch(r"#run-\w+-captures-title", link or "") for link in links)
     assert "Captured: step 34, in TensorBoard's Profile tab 2026_step_34" in linked.words
+    linked = Page(
+        render(
+            Report("logs", 0.0, "1", (run,)),
+            profile_href=lambda run, capture: f"/#profile-{capture.first_step}",
+        )
+    )
+    assert "/#profile-34" in {attrs["href"] for _, attrs in linked.all("a")}
 
 
 def test_a_stage_has_one_name_in_pipeline_and_profile():

@@ -140,6 +140,11 @@ def test_the_tab_follows_a_fit_to_its_verdict(watched, page):
     assert view["points"] > before["points"]
     assert view["top"] == pytest.approx(before["top"], abs=50)
     assert frame.locator("figure details[open]").count() == 1
+    (run,) = watched.profile("runs")
+    (host,) = watched.profile("hosts", run=run, tag="overview_page")
+    trace = frame.get_by_role("link", name="its trace in the Profile tab").first
+    there = profile_page(watched.address, run, "trace_viewer@", host["hostname"])
+    assert trace.evaluate("link => link.href") == there
     assert page.errors == []
     assert outside(page, watched.address) == []
 

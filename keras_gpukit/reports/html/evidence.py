@@ -22,11 +22,13 @@ _SENTENCES = {
     "copies between devices per step": "Each step copies {value} times between devices",
     "traced again": "The step was traced again {value}",
     "compute": "Computing takes {value}",
+    "of the steps' time lost": "{value} of the steps' time is lost by it",
     "compute capability": "The GPU's compute capability is {value}",
 }
 _ADDED = {
     "in parallel": "{value} in parallel",
     "in the end": "in the end {value}",
+    "after": "{value} after",
     "after the first epoch": "after the first epoch {value}",
     "of it filling the shuffle buffer": "{value} of it to fill the shuffle buffer",
     "in callbacks": "{value} in callbacks",
@@ -35,6 +37,7 @@ _ADDED = {
     "steps measured": "the mean of {value} steps",
 }
 _PATTERNS = {
+    r"(?P<what>.+) before": "The {what} was {value} before",
     r"(?P<what>.+) per batch": "{what} takes {value} per batch",
     r"(?P<what>GPU:\d+) busy": "{what} is busy {value} of the time",
     r"peak use of (?P<what>.+)": "{what} uses {value} of its memory at most",

@@ -23,12 +23,17 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     "host-cpu": ("busy", "stages"),
     "low-utilization": ("busy", "timeline"),
     "throttled": ("timeline", "busy"),
+    "slower-over-time": ("timeline", "stages", "step-times"),
+    "tracing-again": _TIME,
     "memory": ("device-memory",),
+    "memory-grows": ("host-memory", "device-memory"),
     "other-processes": ("device-memory", "busy"),
     "float32": ("captures",),
 }
 _OTHERS = ("timeline", "wall-time")
-_TRIGGERS: dict[str, tuple[Trigger, ...]] = {"input": ("stall", "step time")}
+# Findings on single steps, which captures show, and what triggers captures of such steps.
+_STEPS = ("input", "slower-over-time", "tiny-steps")
+_ANOMALIES: tuple[Trigger, ...] = ("stall", "step time")
 
 
 @dataclass(frozen=True)
@@ -57,11 +62,11 @@ def chart_links(finding: Finding, titles: dict[str, Link]) -> tuple[Link, ...]:
 
 
 def captures_of(finding: Finding, run: RunReport) -> tuple[CaptureRecord, ...]:
-    """The captures that show it: those it triggered, or any of them; at most two."""
+    """The captures that show it: those of unusual steps, or any; at most two."""
     captures = [each.capture for each in run.captures if each.capture and each.capture.path]
-    if not finding.code.startswith("input"):
+    if not finding.code.startswith(_STEPS):
         return ()
-    triggered = [each for each in captures if each.trigger in _TRIGGERS["input"]]
+    triggered = [each for each in captures if each.trigger in _ANOMALIES]
     return tuple((triggered or captures)[-2:])
 
 

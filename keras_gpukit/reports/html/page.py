@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from keras_gpukit.records.capture import MissedCapture
+from keras_gpukit.records.capture import CaptureRecord, MissedCapture
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.capture_charts import captures_chart, each_step_chart
@@ -105,6 +105,7 @@ def render(
     *,
     plotly_src: str | None = None,
     href: Callable[[RunReport], str | None] = lambda run: None,
+    profile_href: Callable[[RunReport, CaptureRecord], str | None] = lambda run, capture: None,
 ) -> str:
     """Returns the report as one HTML document.
 
@@ -116,6 +117,7 @@ def render(
         plotly_src: Where the page finds `plotly_js()`; None puts it into the page, which then needs
             nothing else.
         href: Where one of many runs is shown; None for its place in this page.
+        profile_href: Where TensorBoard's Profile tab shows a capture's trace; None if unknown.
     """
     ids = run_ids(report.runs)
     sections = [
@@ -146,6 +148,7 @@ def render(
         evidence=evidence_sentences,
         chart_links=chart_links,
         captures_of=captures_of,
+        profile_href=profile_href,
         code_in=code_in,
         css="\n".join(map(_packaged, _STYLES)),
         javascript=drawing_js(),

@@ -127,7 +127,7 @@ def _slowest(record: StepTimes, time: TimeAxis) -> Table:
         for slow in record.slowest
     )
     heads = ("step", "epoch", time.begin_title(), "took", "× median", "input wait")
-    return Table(heads, rows, "The first of each epoch is not among them.")
+    return Table(heads, rows, "Without the first of each epoch.")
 
 
 def _words(record: StepTimes) -> str:

@@ -16,6 +16,16 @@ _UNITS = ((2 * 86400.0, 86400.0, "days"), (7200.0, 3600.0, "hours"), (120.0, 60.
 _MOST_ROWS = 20
 
 
+def time_unit(lasted_s: float) -> tuple[float, str]:
+    """The unit for times within a run: its size in seconds, and its name.
+
+    Args:
+        lasted_s: How long the run took.
+    """
+    fitting = ((size, name) for least, size, name in _UNITS if lasted_s >= least)
+    return next(fitting, (1.0, "seconds"))
+
+
 @dataclass(frozen=True)
 class TimeAxis:
     """Where on the axis a moment is.
@@ -32,8 +42,7 @@ class TimeAxis:
 
     @property
     def _unit(self) -> tuple[float, str]:
-        fitting = ((size, name) for least, size, name in _UNITS if self.lasted_s >= least)
-        return next(fitting, (1.0, "seconds"))
+        return time_unit(self.lasted_s)
 
     def place(self, time_s: float) -> float:
         """Where a moment is, which is in seconds since the Unix epoch."""

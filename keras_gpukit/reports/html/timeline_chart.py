@@ -17,7 +17,8 @@ from keras_gpukit.reports.html.chart import (
     names_axis,
     step_time_unit,
 )
-from keras_gpukit.reports.html.event_lanes import draw_lane, event_rows, lanes
+from keras_gpukit.reports.html.event_lanes import Lane, draw_lane, event_rows, lanes
+from keras_gpukit.reports.html.shift_marks import shifts_lane, step_time_lines
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.window_areas import WindowAreas
 
@@ -39,7 +40,8 @@ def timeline_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
     traces = [*_areas(run.steps, time, size_s, unit)]
     if run.validation is not None:
         traces += _validation(run.validation, time, size_s, unit)
-    found = lanes(run)
+    shifts = shifts_lane(run)
+    found = [*lanes(run), *([shifts] if shifts else [])]
     for place, lane in enumerate(found):
         traces += draw_lane(lane, place, time)
     lanes_height = _LANE_HEIGHT * len(found)
@@ -56,6 +58,7 @@ def timeline_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
             "domain": [0, share - 0.02],
         }
         layout["barmode"] = "overlay"
+        layout["shapes"] = step_time_lines(run, time)
     figures = [(f"step ({unit})", "step_time_s", 1 / size_s)]
     figures += [(f"wait ({unit})", "wait_s", 1 / size_s)] if waits.overall is not None else []
     return Chart(
@@ -103,7 +106,7 @@ def _validation(series: TimeSeries, time: TimeAxis, size_s: float, unit: str) ->
     yield areas.reading(values, name, color, f"%{{y:.4~g}} {unit}")
 
 
-def _events_table(found: Sequence[Any], time: TimeAxis) -> tuple[tuple[str, Table], ...]:
+def _events_table(found: Sequence[Lane], time: TimeAxis) -> tuple[tuple[str, Table], ...]:
     if not found:
         return ()
     count = sum(len(lane.marks) for lane in found)

@@ -16,6 +16,7 @@ from keras_gpukit.reports.html.chart import (
     draw,
     known,
 )
+from keras_gpukit.reports.html.time_axis import time_unit
 from keras_gpukit.reports.html.words import not_told
 from keras_gpukit.reports.phrases import time_spent
 
@@ -45,8 +46,9 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
         ("unknown", parts.unknown_s or None, COLORS["other"], "steps whose wait is unknown"),
     )
     present = [part for part in named if part[1]]
+    size_s, unit = time_unit(parts.wall_s)
     traces = [
-        _segment(name, spent_s or 0.0, parts.wall_s, color, PATTERNS[place])
+        _segment(name, spent_s or 0.0, parts.wall_s, color, PATTERNS[place], size_s)
         for place, (name, spent_s, color, _) in enumerate(present)
     ]
     rows = tuple(
@@ -63,7 +65,7 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
         height=170,
         barmode="stack",
         hovermode="closest",
-        xaxis=axis("seconds", range=[0, parts.wall_s]),
+        xaxis=axis(unit, range=[0, parts.wall_s / size_s]),
         yaxis={"visible": False, "fixedrange": True},
         margin={"l": 8, "r": 16, "t": 12, "b": 48},
     )
@@ -71,13 +73,15 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
     return Chart(_WALL_TIME, words, figure, Table(("part", "what it is", "time", "share"), rows))
 
 
-def _segment(name: str, spent_s: float, wall_s: float, color: str, pattern: str) -> Any:
+def _segment(
+    name: str, spent_s: float, wall_s: float, color: str, pattern: str, size_s: float
+) -> Any:
     from plotly import graph_objects as go
 
     share = spent_s / wall_s
     is_labelled = share > _LEAST_LABELLED
     return go.Bar(
-        x=[spent_s],
+        x=[round(spent_s / size_s, 4)],
         y=[0],
         name=name,
         orientation="h",
@@ -90,5 +94,6 @@ def _segment(name: str, spent_s: float, wall_s: float, color: str, pattern: str)
         textposition="inside",
         insidetextanchor="middle",
         textangle=0,
-        hovertemplate=f"{name}: %{{x:.3~f}} s, {units.percentage(share)}<extra></extra>",
+        hovertemplate=f"{name}: {units.duration(spent_s)}, {units.percentage(share)}"
+        "<extra></extra>",
     )

@@ -1,0 +1,81 @@
+"""Where a run's figures changed for good, on its timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.names import STEP_TIME
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.records.shift import Shift
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html.event_lanes import Lane, Mark
+from keras_gpukit.reports.html.time_axis import TimeAxis
+from keras_gpukit.rules.shifts import shifts_of
+
+COLOR = "#c9a227"
+# Their labels must not cover one another.
+_MOST_LABELLED = 6
+
+
+def shifts_lane(run: RunReport) -> Lane | None:
+    """The shifts as a lane; None without any."""
+    began_s = run.began_s or 0.0
+    marks = tuple(
+        Mark(
+            began_s + shift.elapsed_s,
+            shift.end_s - shift.elapsed_s if shift.kind == "drift" else 0.0,
+            _words(shift),
+            shift.step,
+        )
+        for shift in shifts_of(run.summary)
+    )
+    return Lane("changes", COLOR, marks) if marks else None
+
+
+def step_time_lines(run: RunReport, time: TimeAxis) -> list[dict[str, Any]]:
+    """Lines through the step times where they changed, with the factor, as shapes of Plotly."""
+    shifts: Sequence[Shift] = [
+        shift
+        for shift in shifts_of(run.summary)
+        if shift.series == STEP_TIME and shift.kind == "level"
+    ]
+    largest = sorted(shifts, key=lambda shift: -abs(shift.after - shift.before))[:_MOST_LABELLED]
+    began_s = run.began_s or 0.0
+    return [
+        {
+            "type": "line",
+            "x0": time.place(began_s + shift.elapsed_s),
+            "x1": time.place(began_s + shift.elapsed_s),
+            "yref": "y domain",
+            "y0": 0,
+            "y1": 1,
+            "line": {"width": 1.5, "dash": "dash", "color": COLOR},
+            "label": {
+                "text": _factor(shift),
+                "textposition": "end",
+                "textangle": 0,
+                "xanchor": "right",
+                "yanchor": "top",
+            },
+        }
+        for shift in largest
+        if shift.before > 0 and shift.after > 0
+    ]
+
+
+def _factor(shift: Shift) -> str:
+    if shift.after > shift.before:
+        return f"{units.number(shift.after / shift.before)}× slower"
+    return f"{units.number(shift.before / shift.after)}× faster"
+
+
+def _words(shift: Shift) -> str:
+    name = shift.series.rsplit("_", 1)[0].replace("/", " ").replace("_", " ")
+    before, after = (
+        units.measured(Figure(name, value, shift.unit)) for value in (shift.before, shift.after)
+    )
+    if shift.kind == "drift":
+        return f"{name}: gradually from {before} to {after}"
+    return f"{name}: {before} before, {after} after"
