@@ -10,6 +10,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Shift
 from keras_gpukit.rules.machine_causes import (
     MOSTLY,
+    SINCE_CALLBACKS,
     SINCE_INPUT,
     SINCE_STEPS,
     Cause,
@@ -99,7 +100,7 @@ def _callbacks(summary: RunSummary, shift: Shift, spans: Spans) -> Cause | None:
     is_named = parts is not None and longest_s >= MOSTLY * parts.callbacks_s
     return Cause(
         f"the callback {name} slowed down" if is_named else "callbacks slowed down",
-        SINCE_STEPS,
+        SINCE_CALLBACKS,
         (Figure("between steps before", between[0], "ms"), Figure("after", between[1], "ms")),
         (
             "look for what grows in callbacks: lists of losses, files that they rewrite",

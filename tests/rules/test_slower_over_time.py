@@ -162,6 +162,14 @@ def test_slower_callbacks_are_no_work_of_the_steps(record, words):
     assert finding.evidence[3].value == pytest.approx(2.0 + ADDED_MS)
 
 
+def test_a_slowdown_of_callbacks_comes_before_the_time_that_they_took():
+    between = {"step/between_ms": [2.0] * 36 + [2.0 + ADDED_MS] * 28}
+    codes = [
+        each.code for each in judge(run({**waits(1, 1), **between}, input=spent_in())).findings
+    ]
+    assert codes[:2] == ["slower-over-time", "slow-callbacks"]
+
+
 NEIGHBOURS = {
     "host/cpu_percent": [30.0] * 36 + [99.0] * 28,
     "host/process_cpu_percent": [25.0] * 64,
