@@ -10,19 +10,20 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from helpers.browsing import chromium, find_chromium
-from helpers.recorded_runs import run_lines, with_validation, write_lines
+from helpers.recorded_runs import BEGAN_S, run_lines, with_validation, write_lines
 
-from keras_gpukit.reports.html import render
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.reports.html import render, run_id
 from keras_gpukit.saved_runs import load_report
 
 pytestmark = pytest.mark.browser
-TIMELINE = "run-1-timeline"
-BUSY = "run-1-busy"
+RUN = run_id(RunReport("mine", "completed", began_s=BEGAN_S))
+TIMELINE, BUSY = f"{RUN}-timeline", f"{RUN}-busy"
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory) -> str:
-    folder = tmp_path_factory.mktemp("logs")
+    folder = tmp_path_factory.mktemp("logs") / "mine"
     write_lines(folder, with_validation(run_lines()))
     file: Path = folder / "report.html"
     file.write_text(render(load_report(folder)), encoding="utf-8")
