@@ -17,7 +17,8 @@ from benchmarks.gpu.work import compiled, product_s, products_for
 from benchmarks.harness import in_turns
 from benchmarks.planted.known_times import FEATURES, READY
 from keras_gpukit.profiling import ask_xprof, find_profiles, read_profile
-from keras_gpukit.records.profile import ProfileRecord, XprofRecord
+from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records.xprof import XprofRecord
 
 FIRST = 6
 """The first captured step: by then the steps take their usual time."""

@@ -41,8 +41,8 @@ class DevicePlacement(WatchingCallback[PlacementRecord]):
 
         def read() -> None:
             self._summary = probe.stop()
-            session.values(session.step, {PLACEMENT: placement_markdown(self._summary)})
-            session.record("placement", self._summary, session.step)
+            session.output.values(session.step, {PLACEMENT: placement_markdown(self._summary)})
+            session.output.record("placement", self._summary, session.step)
 
         session.on_first_step(probe.start, read)
 

@@ -55,9 +55,9 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
                 for memory in readings
                 for name in MEMORY_FIGURES
             }
-            session.values(session.step, tags)
+            session.output.values(session.step, tags)
             for memory in readings:
-                session.record("memory", memory, session.step)
+                session.output.record("memory", memory, session.step)
 
         if sensor.devices:
             session.every_second("TensorFlow's allocators", sample)

@@ -77,8 +77,8 @@ class Monitor(WatchingCallback[RunSummary]):
         for part in self._parts:
             part.lifecycle.guard(part.begin, session, phase)
         if phase == session.phase:
-            session.record("environment", session.environment, session.step)
-            session.values(session.step, {SETUP: environment_markdown(session.environment)})
+            session.output.record("environment", session.environment, session.step)
+            session.output.values(session.step, {SETUP: environment_markdown(session.environment)})
             self._write_overhead(session, phase)
 
     def end(self, session: Session, phase: Phase) -> None:
@@ -89,8 +89,8 @@ class Monitor(WatchingCallback[RunSummary]):
             return
         measured = self._sum_up(session)
         self._summary = summary = replace(measured, verdict=judge(measured))
-        session.values(session.step, {FINDINGS: markdown(summary)})
-        session.record("summary", summary, session.step)
+        session.output.values(session.step, {FINDINGS: markdown(summary)})
+        session.output.record("summary", summary, session.step)
         if summary.ending == "completed" and self._prints(phase):
             print_summary(summary, log_dir=self._log_dir)
 
@@ -110,7 +110,7 @@ class Monitor(WatchingCallback[RunSummary]):
             overhead_s=session.overhead_s / steps if steps else None,
             startup_s=session.startup_s,
             ending=session.ending,
-            series=session.series.record(),
+            series=session.output.series.record(),
         )
 
     def _prints(self, phase: Phase) -> bool:
@@ -126,6 +126,6 @@ class Monitor(WatchingCallback[RunSummary]):
             cost_s = session.overhead_s - written_s
             written_s += cost_s
             tags = {OVERHEAD: cost_s / window.steps * 1e6}
-            session.values(window.step, tags, window.time_s, window.steps)
+            session.output.values(window.step, tags, window.time_s, window.steps)
 
         session.on_window(phase, on_window)

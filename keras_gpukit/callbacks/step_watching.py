@@ -41,7 +41,7 @@ class StepWatchingCallback(WatchingCallback[R]):
 
         def on_window(window: StepWindow) -> None:
             if phase == session.phase:
-                session.values(window.step, self.tags(window), window.time_s, window.steps)
+                session.output.values(window.step, self.tags(window), window.time_s, window.steps)
 
         session.on_window(phase, on_window)
 

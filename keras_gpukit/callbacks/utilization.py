@@ -93,15 +93,15 @@ class Utilization(WatchingCallback[UtilizationRecord]):
             HOST_MEMORY: sample.memory_bytes,
             HOST_DISK_READS: sample.disk_read_bytes_per_s,
         }
-        session.values(session.step, tags)
-        session.record("host", sample, session.step)
+        session.output.values(session.step, tags)
+        session.output.record("host", sample, session.step)
         self._neighbours.note(sample)
 
     def _sample_gpus(self, session: Session, nvml: NVMLSensor) -> None:
         for sample in nvml.read():
             self._gpus.setdefault(sample.index, GPUStatistics()).add(sample)
-            session.values(session.step, _gpu_tags(sample))
-            session.record("gpu", sample, session.step)
+            session.output.values(session.step, _gpu_tags(sample))
+            session.output.record("gpu", sample, session.step)
 
 
 def _gpu_tags(sample: GPUSample) -> dict[str, float | None]:

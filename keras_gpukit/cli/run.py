@@ -14,9 +14,9 @@ from keras_gpukit.cli.gpu_flags import VALUE_FLAGS, add_gpu_flags, given_gpu_fla
 
 USAGE = "keras-gpukit run [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
-Runs a training script as Python does, with a Monitor in every fit(). What follows SCRIPT or MODULE
-are its own arguments. Its output, its results and its exit code stay as they are; when it ends, the
-verdict is printed on standard error, and a report is written next to the records."""
+Runs a training script as Python does, with a Monitor in every fit(). All that follows SCRIPT or
+MODULE is passed on to it. Its results, its output and its exit code stay as they are. When it ends,
+the verdict is printed on standard error, and a report is written next to the records."""
 
 
 def add_parser(subparsers: Any) -> None:

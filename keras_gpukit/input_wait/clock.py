@@ -18,6 +18,7 @@ from keras_gpukit.input_wait.request_meter import RequestMeter
 from keras_gpukit.input_wait.self_cost import StepFunction, cost_of_a_call_s
 from keras_gpukit.input_wait.step_windows import StepWindows
 from keras_gpukit.input_wait.totals import StepTotals
+from keras_gpukit.input_wait.wait_reader import WaitReader
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
 
@@ -70,17 +71,16 @@ class StepClock:
         """What of that came with the first pipeline, once."""
         self.steps_per_execution = steps_per_execution
         self._calls = Calls()
+        self.waits = WaitReader(choose, stood_still_since, device)
         self.windows = StepWindows(
             self._calls,
             phase=phase,
             steps_per_execution=steps_per_execution,
             first_step=first_step,
             on_window=on_window,
-            choose=choose,
+            reader=self.waits,
             wall=wall,
             examples=examples,
-            stood_still_since=stood_still_since,
-            device=device,
         )
         self._on_error = on_error
         self._wall = wall
@@ -116,16 +116,6 @@ class StepClock:
     def totals(self) -> StepTotals:
         """The windows so far, added up."""
         return self.windows.totals
-
-    @property
-    def meter(self) -> Meter | None:
-        """The meter of the current pipeline."""
-        return self.windows.meter
-
-    @property
-    def unknown_because(self) -> str | None:
-        """Why the wait is unknown."""
-        return self.windows.unknown_because
 
     def wrap(
         self, step_function: StepFunction, not_accepted: StepFunction | None = None
@@ -193,7 +183,7 @@ class StepClock:
         self._calls.source = NOTHING
         self.windows.drop()
         # What was measured before stays, with the name of its meter.
-        self.windows.unknown_because = because
+        self.waits.unknown_because = because
 
     def leave(self) -> None:
         """The phase is over, but others go on calling: that is passed on, and not counted."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from keras_gpukit.input_wait.calls import Calls, FirstCalls
-from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.examples import ExampleCounter
-from keras_gpukit.input_wait.meters import Meter, PipelineStart, Stretch, Times, WaitReading
+from keras_gpukit.input_wait.meters import PipelineStart, Stretch, Times, WaitReading
 from keras_gpukit.input_wait.totals import StepTotals
+from keras_gpukit.input_wait.wait_reader import WaitReader
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
 
@@ -35,16 +34,11 @@ class StepWindows:
         steps_per_execution: Steps in one call.
         first_step: Global step before the first call.
         on_window: Called with each finished window.
-        choose: Picks a meter for an iterator, or says why none fits.
+        reader: Says how long steps waited.
         wall: Where the call's wall time goes.
         examples: Counts examples; None where they are not counted.
-        stood_still_since: Whether the process stood still since a moment of the clock; then it is
-            unknown what waited for what.
-        device: What the device hides of the wait; None where it works within the calls.
 
     Attributes:
-        meter: The current pipeline's; None without one.
-        unknown_because: Why the wait is unknown.
         totals: The windows so far, added up.
         has_traced: Whether the first call over the pipeline traced, so that its wait is unknown.
         had_short_epoch: Whether data ended after one or two calls, whose waits were not known.
@@ -58,14 +52,10 @@ class StepWindows:
         steps_per_execution: int,
         first_step: int,
         on_window: Callable[[StepWindow], None],
-        choose: Callable[[Any], Meter | str],
+        reader: WaitReader,
         wall: WallTime | None,
         examples: ExampleCounter | None,
-        stood_still_since: Callable[[float], bool],
-        device: DeviceWork | None = None,
     ) -> None:
-        self.meter: Meter | None = None
-        self.unknown_because: str | None = None
         self.totals = StepTotals(phase, steps_per_execution)
         self.had_short_epoch = False
         self._first_calls = FirstCalls(examples)
@@ -74,22 +64,16 @@ class StepWindows:
         self._steps_per_execution = steps_per_execution
         self._first_step = first_step
         self._on_window = on_window
-        self._choose = choose
+        self._reader = reader
         self._wall = wall
         self._examples = examples
-        self._stood_still_since = stood_still_since
-        self._device = device
         # Of several steps in a call, all but the first belong to the call after the stretch.
         steps = READ_EVERY_STEPS - (steps_per_execution - 1)
         self._most_calls_to_a_reading = max(1, steps // steps_per_execution)
         self._calls_to_a_reading = 1
-        # A source that comes again keeps its meter: choosing another may only be done before
-        # anything was fetched.
-        self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
         self._is_new = self._is_short = self.has_traced = True
         # The current window.
         self._started_s: float | None = None
-        self._taken: list[Any] = []
         self._calls_taken = 0
         self._raised = self._raised_taken = False
 
@@ -115,10 +99,8 @@ class StepWindows:
 
     def release(self) -> None:
         """Forgets the data of a run that is over, and its listener."""
-        self.meter = None
-        self._choose = lambda source: "the run is over"
+        self._reader.release()
         self._on_window = lambda window: None
-        self._chosen.clear()
         self._first_calls.begin(None)
 
     def note_raised(self) -> None:
@@ -133,22 +115,15 @@ class StepWindows:
         self._calls.before = self._calls.count
         self._started_s = None
         self._calls.forget()
-        self._taken = []
+        self._reader.drop()
 
     def follow(self, source: Any) -> None:
         """The steps to come are fed from a source."""
         self._raised = False
         self.totals.begin_epoch()
-        self._is_new = source not in self._chosen
-        if self._is_new:
-            self._chosen[source] = self._choose(source)
-        chosen = self._chosen[source]
-        if isinstance(chosen, str):
-            self.meter, self.unknown_because = None, chosen
-        else:
-            self.meter, self.unknown_because = chosen, None
+        self._is_new = self._reader.follow(source)
         self._is_short = True
-        self._first_calls.begin(self.meter)
+        self._first_calls.begin(self._reader.meter)
 
     def note_first_call(self) -> None:
         """The first call over the source ended."""
@@ -172,7 +147,7 @@ class StepWindows:
 
     def _start(self, first: Stretch) -> None:
         self._first_calls.note(*self._calls.times_s[-2:])
-        start = None if self.meter is None else self.meter.start(first)
+        start = self._reader.start(first)
         self._add_start(start or self._first_calls.start)
         if self._examples is not None:
             self._examples.start()
@@ -196,8 +171,7 @@ class StepWindows:
         self._calls.due_times = len(self._calls.times_s) + 2 * self._calls_to_a_reading
 
     def _take(self) -> None:
-        if self.meter is not None:
-            self._taken.append(self.meter.take())
+        self._reader.take()
         self._calls_taken, self._raised_taken = self._calls.count, self._raised
 
     def _stretch(self) -> Stretch:
@@ -230,15 +204,14 @@ class StepWindows:
         if calls.count == apart:
             return
         began_s, durations_s, waits_s = calls.times_since(apart)
-        reading = self._judged(WaitReading(float(waits_s.sum()), waits_s), began_s)
-        if self._device is not None and self.meter is not None:
-            self.meter.confidence = "upper bound"
+        reading = self._reader.judged(WaitReading(float(waits_s.sum()), waits_s), began_s)
+        self._reader.note_bound()
         self._on_window(self._add(reading, durations_s, calls.examples_since(apart)))
 
     def _close(self) -> None:
         assert self._started_s is not None
         stretch = self._stretch()
-        reading = self._judged(self._read(stretch), self._started_s)
+        reading = self._reader.read(stretch, self._calls.before)
         window = self._add(
             reading,
             stretch.durations_s,
@@ -288,28 +261,3 @@ class StepWindows:
             ended_s=window.time_s - after_s,
         )
         return window
-
-    def _read(self, stretch: Stretch) -> WaitReading:
-        """Works out what a window waited, from all that was taken in it."""
-        taken, self._taken = self._taken, []
-        if self.meter is None:
-            return WaitReading(None)
-        return self._exposed(self.meter, self.meter.read(taken, stretch), stretch)
-
-    def _judged(self, reading: WaitReading, began_s: float) -> WaitReading:
-        """Returns what is known of calls that began at a moment, and keeps why it is not."""
-        if self._stood_still_since(began_s):
-            reading = WaitReading(None, unknown_because="the process stood still")
-        if reading.unknown_because is not None:
-            self.unknown_because = reading.unknown_because
-        return reading
-
-    def _exposed(self, meter: Meter, reading: WaitReading, stretch: Stretch) -> WaitReading:
-        """Takes off what the device hides."""
-        if self._device is None or reading.wait_s is None:
-            return reading
-        exposed = self._device.exposed(reading, stretch, self._calls.before)
-        if exposed is None:
-            meter.confidence = "upper bound"
-            return reading
-        return exposed

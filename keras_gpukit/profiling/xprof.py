@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import ProfileError
-from keras_gpukit.records.profile import XprofKernel, XprofRecord
+from keras_gpukit.records.xprof import XprofKernel, XprofRecord
 
 _TOOLS = ("input_pipeline_analyzer", "overview_page", "kernel_stats", "memory_profile")
 _MODULE = "keras_gpukit.profiling.xprof_process"

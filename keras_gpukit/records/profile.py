@@ -187,6 +187,7 @@ class StageProfile:
         blocked_s: Of a step's wait, the time in which this stage itself was at work.
         share: Of the whole wait, 0 to 1. Stages that work side by side may add up to more than 1.
         own_s: Time per step in which it was at work, its inputs left out, waited for or not.
+        is_named: Whether it was given its name by `name=`.
     """
 
     name: str
@@ -194,6 +195,7 @@ class StageProfile:
     blocked_s: float
     share: float
     own_s: float
+    is_named: bool = False
 
 
 @dataclass(frozen=True)
@@ -256,47 +258,3 @@ class ProfileRecord:
     stages: tuple[StageProfile, ...] = ()
     problems: tuple[str, ...] = ()
     incomplete_because: str | None = None
-
-
-@dataclass(frozen=True)
-class XprofKernel:
-    """A kernel, as xprof sums it up over all of a profile.
-
-    Attributes:
-        name: As it is compiled.
-        time_s: All launches.
-        count: Launches.
-        tensor_core: Whether xprof knows it for one that uses Tensor Cores.
-    """
-
-    name: str
-    time_s: float
-    count: int
-    tensor_core: bool
-
-
-@dataclass(frozen=True)
-class XprofRecord:
-    """What xprof, and so TensorBoard's Profile tab, says of a profile.
-
-    Attributes:
-        steps: Steps it found.
-        step_time_s: Their mean time; None where it found none.
-        input_fraction: Part of it spent waiting for input, 0 to 1. On a GPU xprof leaves out what
-            the host waits.
-        host_compute_s: Mean time per step of host compute; between a step's operations too, so that
-            it holds most of what is "idle" in a `ProfileRecord`.
-        bottleneck: "host", "device", "both" or "unknown".
-        statement: In words.
-        kernels: The longest first.
-        memory_peaks_bytes: By allocator, the peak while it was captured.
-    """
-
-    steps: int
-    step_time_s: float | None = None
-    input_fraction: float | None = None
-    host_compute_s: float | None = None
-    bottleneck: str | None = None
-    statement: str | None = None
-    kernels: tuple[XprofKernel, ...] = ()
-    memory_peaks_bytes: dict[str, int] = field(default_factory=dict)

@@ -26,6 +26,15 @@ class Series:
     mean: tuple[float, ...]
     weight: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        """Checks what may have been read from a damaged file.
+
+        Raises:
+            ValueError: If the columns differ in length.
+        """
+        if len({len(each) for each in (self.step, self.elapsed_s, self.mean, self.weight)}) > 1:
+            raise ValueError(f"The columns of the series {self.tag!r} differ in length.")
+
 
 @dataclass(frozen=True)
 class Shift:

@@ -79,7 +79,7 @@ def of_input(summary: RunSummary) -> Saving | None:
 
     At least the wait. On a GPU that is all. On a CPU, making batches also takes cores away from the
     steps; how much at most, follows from how busy the cores were. Where Python code that makes
-    batches holds the GIL, no upper figure is known.
+    batches holds the GIL, only the whole of the steps' time is a bound.
     """
     wait_s = _waited_s(summary)
     if wait_s is None or summary.input is None:
@@ -91,6 +91,8 @@ def of_input(summary: RunSummary) -> Saving | None:
     low_s, high_s = wait_s - margin_s, wait_s + margin_s
     if summary.environment.gpus:
         return of_run(summary, low_s, high_s, basis="wait", upper_bound=True)
+    if _waits_for_gil(summary):
+        return of_run(summary, low_s, _steps_s(summary), basis="wait and GIL", upper_bound=True)
     freed_s = _freed_cores_s(summary)
     if freed_s is None:
         return of_run(summary, low_s, None, basis="wait")
@@ -146,12 +148,17 @@ def _steps_s(summary: RunSummary) -> float:
     return throughput.step_time_s * throughput.measured_steps
 
 
+def _waits_for_gil(summary: RunSummary) -> bool:
+    """Whether threads wait long for the GIL, in steps whose time is known."""
+    record = summary.input.contention if summary.input else None
+    gil_wait_s = record.gil_wait_s if record else None
+    return gil_wait_s is not None and gil_wait_s >= GIL_WAIT_S and _steps_s(summary) > 0
+
+
 def _freed_cores_s(summary: RunSummary) -> float | None:
     """How much of the steps' own time may go to sharing the cores with the pipeline, at most."""
     record = summary.input.contention if summary.input else None
     if record is None or record.cores_busy_fraction is None:
-        return None
-    if record.gil_wait_s is not None and record.gil_wait_s >= GIL_WAIT_S:
         return None
     steps_s = _steps_s(summary)
     # While cores idle, nothing is slowed down by having too few of them.

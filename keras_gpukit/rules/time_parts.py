@@ -140,7 +140,7 @@ class SlowCallbacks(Rule):
         share = spent_s / parts.wall_s
         if share < NOTABLE_FRACTION:
             return None
-        saving = of_run(summary, spent_s, parts.callbacks_s, basis="callbacks", upper_bound=True)
+        saving = of_run(summary, spent_s, parts.callbacks_s, basis="callbacks")
         name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))
         is_named = longest_s >= MOSTLY * spent_s
         figures = [percent("of the time", share), Figure("in callbacks", parts.callbacks_s, "s")]

@@ -52,15 +52,15 @@ class CaptureWatch:
     def __init__(
         self, session: Session, settings: CaptureSettings, epoch_steps: int | None
     ) -> None:
-        assert session.log_dir is not None
-        self._folder = session.log_dir / FOLDER
+        assert session.output.log_dir is not None
+        self._folder = session.output.log_dir / FOLDER
         self._settings = settings
         self._request_signal: RequestSignal | None = None
         self._nvml: NVMLSensor | None = None
         self._unknown_because: str | None = None
         self._others = TensorBoardCaptures(callbacks_of_fit())
         self._recorder = Recorder(
-            session.log_dir,
+            session.output.log_dir,
             settings,
             first_step=session.step,
             steps_per_execution=session.model.steps_per_execution,
@@ -178,4 +178,4 @@ def _marked_alone(step_function: StepFunction) -> StepFunction:
 
 
 def _write(session: Session, record: CaptureRecord) -> None:
-    session.record("capture", record, record.first_step)
+    session.output.record("capture", record, record.first_step)

@@ -78,7 +78,7 @@ class OpenSession:
     def _close_session(self) -> None:
         self.session.close()
         self.is_open = False
-        key = id(self.session.model), self.session.log_dir
+        key = id(self.session.model), self.session.output.log_dir
         if _open.get(key) is self:
             del _open[key]
 

@@ -36,11 +36,7 @@ from keras_gpukit.watching.watched_function import WatchedFunction
 OnWindow = Callable[[StepWindow], None]
 
 # The model's attribute that holds each phase's step function.
-ATTRIBUTES: dict[Phase, str] = {
-    "fit": "train_function",
-    "evaluate": "test_function",
-    "predict": "predict_function",
-}
+ATTRIBUTES = {"fit": "train_function", "evaluate": "test_function", "predict": "predict_function"}
 
 
 class PhaseSteps:
@@ -236,11 +232,11 @@ class PhaseSteps:
         return replace(record, pipeline=self._stages(record, so_far=True))
 
     def _totals(self) -> InputRecord:
-        clock, meter = self._clock, self._clock.meter
-        return clock.totals.input(
+        meter = self._clock.waits.meter
+        return self._clock.totals.input(
             meter.mechanism if meter else None,
             meter.confidence if meter else None,
-            clock.unknown_because,
+            self._clock.waits.unknown_because,
         )
 
     def _breakdown(
@@ -272,7 +268,7 @@ class PhaseSteps:
             make_measurable(epoch_iterator(self._phase), has_one_epoch=has_one_epoch(self._phase))
         if step_function is None:
             # A loop in user code drives the callbacks. Wrapped, it would look made to Keras.
-            self._clock.windows.unknown_because = (
+            self._clock.waits.unknown_because = (
                 "Keras had not made the step function when the run began"
             )
         elif self._phase == "predict":

@@ -58,7 +58,7 @@ class ProgressNotes:
         in_fit = session.phase == "fit"
         epochs = self._epochs if in_fit else None
         told = Progress(session.phase, part, step, epoch, epochs, self._epoch_steps)
-        session.record("progress", told, step)
+        session.output.record("progress", told, step)
 
 
 class InputSoFar:
@@ -100,7 +100,7 @@ class InputSoFar:
         taken, self._taken = self._taken, None
         if taken is not None:
             record = self._complete(self._session.own_steps.with_stages(taken))
-            self._session.record("input", record, self._session.step)
+            self._session.output.record("input", record, self._session.step)
 
 
 def _count(value: Any) -> int | None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,10 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import Part, WallTime
 from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, ThroughputRecord
 from keras_gpukit.sensors.heartbeat import Heartbeat
 from keras_gpukit.sensors.sampling import SamplingThread
-from keras_gpukit.sensors.series import SeriesCollector
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import read_environment
@@ -30,8 +27,8 @@ from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
 from keras_gpukit.watching.progress import ProgressNotes
 from keras_gpukit.watching.run_events import RunEventNotes
+from keras_gpukit.watching.run_output import RunOutput
 from keras_gpukit.watching.step_count import steps_so_far
-from keras_gpukit.writers.run_log import RunLog
 
 SAMPLE_EVERY_S = 1.0
 
@@ -48,20 +45,18 @@ class Session:
         wall: Where the call's time goes.
         ending: How the call ended.
         first_step: Global step before the call.
-        series: The numbers over time, by tag.
+        output: Takes figures and records.
         epoch: The epoch under way, counted from 1; None before the first, and outside `fit`.
     """
 
     def __init__(self, model: Any, log_dir: Path | None, phase: Phase) -> None:
         self.model = model
-        self.log_dir = log_dir
+        self.output = RunOutput(log_dir)
         self.phase = phase
         self.ending: Ending = "completed"
         self.first_step = steps_so_far(model)
-        self.series = SeriesCollector()
-        self._began_s = time.time()
         self.epoch: int | None = None
-        self._events = RunEventNotes(model, self.record, lambda: self.step)
+        self._events = RunEventNotes(model, self.output.record, lambda: self.step)
         begins_with: Part = "callbacks" if phase == "fit" else "epoch start"
         self.wall = WallTime(begins_with, on_part=self._events.part)
         self._frame = CallFrame(phase)
@@ -73,7 +68,6 @@ class Session:
             self._events.epoch_ends,
         )
         self.wall.by_callback = self._callback_list.times.by_class
-        self._log: RunLog | None = None
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self._events.stood_still)
         self._first_step_hooks = FirstStepHooks()
@@ -92,8 +86,7 @@ class Session:
         """Starts the threads. The session can be found and closed before this."""
         self._callback_list.start()
         self._events.start()
-        if self.log_dir is not None:
-            self._log = RunLog(self.log_dir, this_worker(self.model))
+        self.output.start(this_worker(self.model))
         self._sampler.start()
 
     @functools.cached_property
@@ -119,17 +112,14 @@ class Session:
     @property
     def overhead_s(self) -> float:
         """Recurring overhead so far: training thread time, and processor time alongside it."""
-        log = self._log
-        writing_s = log.cpu_s - log.opening_cpu_s if log else 0.0
         timing_s = sum(steps.recurring_s for steps in self._phases.values())
-        return self._recurring_s + self._sampler.cpu_s + writing_s + timing_s
+        return self._recurring_s + self._sampler.cpu_s + self.output.writing_s + timing_s
 
     @property
     def startup_s(self) -> float:
         """Overhead that came once, in the same measure."""
-        opening_s = self._log.opening_cpu_s if self._log else 0.0
         timing_s = sum(steps.startup_s for steps in self._phases.values())
-        return self._once_s + self._first_step_hooks.spent_s + timing_s + opening_s
+        return self._once_s + self._first_step_hooks.spent_s + timing_s + self.output.opening_s
 
     def add_cost(self, spent_s: float, *, once: bool) -> None:
         """Counts time that a callback spent on the training thread."""
@@ -137,33 +127,6 @@ class Session:
             self._once_s += spent_s
         else:
             self._recurring_s += spent_s
-
-    def values(
-        self,
-        step: int,
-        values: Mapping[str, float | str | None],
-        time_s: float | None = None,
-        weight: float = 1.0,
-    ) -> None:
-        """Writes numbers or Markdown texts, by tag, for TensorBoard, if the run is written.
-
-        Args:
-            step: Global step.
-            values: By tag; None where one is unknown.
-            time_s: When, in seconds since the Unix epoch; now by default.
-            weight: Of the numbers in means over time: the steps that they are means of.
-        """
-        elapsed_s = (time_s or time.time()) - self._began_s
-        for tag, value in values.items():
-            if isinstance(value, (int, float)):
-                self.series.add(tag, step, elapsed_s, value, weight)
-        if self._log is not None:
-            self._log.values(step, values, time_s)
-
-    def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
-        """Writes a record to the run's file, if the run is written."""
-        if self._log is not None:
-            self._log.record(kind, record, step)
 
     def on_window(self, phase: Phase, action: Callable[[StepWindow], None]) -> None:
         """Has a phase's steps timed, and calls with each finished window of them."""
@@ -289,8 +252,7 @@ class Session:
         self._first_step_hooks.close()
         with contextlib.suppress(RuntimeError):  # an interrupt came before the thread started
             self._sampler.stop()
-        if self._log is not None:
-            self._log.close()
+        self.output.close()
         self._frame.forget()
         # References to the session, and cycles within it, must not keep the run's data alive.
         for steps in self._phases.values():
@@ -309,7 +271,7 @@ class Session:
             self.model,
             phase,
             self.first_step,
-            on_window=lambda window: self.record("steps", window, window.step),
+            on_window=lambda window: self.output.record("steps", window, window.step),
             on_error=self._tell_error,
             stood_still_since=self._heartbeat.stopped_since,
             is_over=lambda: self._frame.over,

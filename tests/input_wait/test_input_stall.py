@@ -458,7 +458,7 @@ def test_a_meter_that_fails_is_given_up_and_the_step_goes_on(caplog):
     step, epochs = clock.wrap(lambda source: 1), [Pipeline() for _ in range(3)]
     assert [step(pipeline) for pipeline in epochs for _ in range(200)] == [1] * 600
     assert len(caplog.records) == 1
-    assert "no model any more" in clock.unknown_because
+    assert "no model any more" in clock.waits.unknown_because
 
 
 def test_the_private_names_are_still_there():

@@ -87,7 +87,7 @@ def given_run(calls, *, new_pipeline=True, **options):
         now_s += BETWEEN_S
         pipeline = Pipeline() if new_pipeline else pipeline
     wall.end()
-    record = clock.totals.input(meter.mechanism, meter.confidence, clock.unknown_because)
+    record = clock.totals.input(meter.mechanism, meter.confidence, clock.waits.unknown_because)
     return record, wall, windows
 
 

@@ -483,8 +483,10 @@ def test_stages_without_a_name_are_called_as_they_are_written(tmp_path):
         for place, (stage, kind, name) in enumerate(chain):
             ids = {"id": stage, "name": name, "parent_id": chain[place - 1][0] if place else ""}
             capture.host.event("worker", f"Iterator::Root::{kind}", at, 8 - place, **ids)
-    names = {stage.name for stage in read_profile(capture.save(tmp_path)).stages}
+    stages = read_profile(capture.save(tmp_path)).stages
+    names = {stage.name for stage in stages}
     assert names == {"prefetch", "map", "map 2", "decode", "TFRecordDataset"}
+    assert [stage.name for stage in stages if stage.is_named] == ["decode"]
 
 
 def test_a_long_timeline_keeps_its_peak(tmp_path):

@@ -360,7 +360,7 @@ def test_a_finding_leads_to_its_charts_and_captures(page):
 
 
 def test_a_stage_has_one_name_in_pipeline_and_profile():
-    stages = (StageProfile("MapDataset:2", "ParallelMapV2", 0.01, 0.9, 0.01),)
+    stages = (StageProfile("map", "ParallelMapV2", 0.01, 0.9, 0.01),)
     capture = CaptureReport("34", None, replace(PROFILE, stages=stages))
     run = RunReport("logs", "completed", summary=SUMMARY, captures=(capture,))
     words = Page(render(Report("logs", 0.0, "1", (run,)))).words
@@ -401,6 +401,16 @@ def test_a_run_of_which_nothing_is_known_is_still_a_page(tmp_path):
     page = page_of(tmp_path, run_lines(0, summary=None)[:1])
     assert "Not judged: the run has no figures to judge by." in page.words
     assert "The run wrote no summary: its process was killed" in page.words
+
+
+def test_windows_of_short_epochs_are_not_called_seconds(tmp_path):
+    lines = [
+        (time_s, step, kind, replace(record, duration_s=0.1) if kind == "steps" else record)
+        for time_s, step, kind, record in run_lines(30)
+    ]
+    words = page_of(tmp_path, lines).words
+    assert "A step took 2.5 ms on average; 2.5 ms in the fastest window" in words
+    assert "A window lasted 100 ms on average." in words
 
 
 def test_extremes_of_a_long_run_are_drawn(tmp_path):

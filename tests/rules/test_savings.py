@@ -75,7 +75,6 @@ def test_a_wait_of_74_percent_of_the_run_makes_it_no_more_than_3_8_times_as_fast
     [
         (None, None),  # not measured
         (ContentionRecord(0.0, None), None),
-        (ContentionRecord(0.0006, 0.5), None),  # the GIL is contended: no figure is known
         (ContentionRecord(0.0, 0.9), 18.5 + 4.5 / 2),  # never more than half of the steps' work
         (ContentionRecord(0.0, 0.1), 18.5 + 2.3 / 2),  # mostly idle: little to free
     ],
@@ -85,6 +84,11 @@ def test_on_a_cpu_cores_that_input_frees_speed_the_steps_up(contention, high_s):
     assert found.low_s == 18.5
     assert found.high_s == (None if high_s is None else pytest.approx(high_s))
     assert not found.upper_bound
+
+
+def test_where_threads_wait_for_the_gil_only_all_of_the_steps_time_bounds_the_saving():
+    found = saving("input-bound", run(contention=ContentionRecord(0.0006, 0.5)))
+    assert (found.low_s, found.high_s, found.upper_bound) == (18.5, 23.0, True)
 
 
 def test_a_wait_that_is_not_exact_is_a_range():

@@ -8,7 +8,7 @@ import traceback
 
 import keras
 import pytest
-from helpers.training import BATCH, arrays, small_model
+from helpers.training import BATCH, arrays, sensitive_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.running.run_folder import RunFolder
@@ -137,7 +137,7 @@ def test_a_profiler_is_added_on_request(watched):
 
 def test_results_and_tracebacks_are_those_of_an_unwatched_fit(watched):
     def outcome():
-        trained = small_model()
+        trained = sensitive_model()
         with pytest.raises(ArithmeticError) as failure:
             fit(trained, epochs=3, callbacks=[Fails()])
         frames = traceback.extract_tb(failure.value.__traceback__)

@@ -239,6 +239,16 @@ def test_a_killed_run_shows_where_it_shifted(tmp_path):
     assert found["step/examples_per_s"].after == pytest.approx(320.0)
 
 
+def test_a_damaged_series_costs_its_line_alone(tmp_path):
+    series = Series("step/time_ms", (1, 2), (1.0, 2.0), (25.0, 25.0), (40.0, 40.0))
+    path = write_lines(tmp_path, run_lines(3, summary=replace(SUMMARY, series=(series,))))
+    path.write_bytes(path.read_bytes().replace(b'"mean":[25.0,25.0]', b'"mean":[25.0]'))
+    run = only_run(tmp_path)
+    assert "The columns of the series 'step/time_ms' differ in length." in run.notes[0]
+    assert run.steps.readings == 3
+    assert shifts_of(run.summary) == ()
+
+
 def test_of_older_runs_the_summary_is_kept_without_series(tmp_path):
     series = (Series("step/time_ms", (1,), (1.0,), (25.0,), (40.0,)),)
     for number in range(MOST_DETAILED + 1):

@@ -70,6 +70,7 @@ def rank_stages(host: Host, waits: Spans, counted: Spans, steps: int) -> tuple[S
                 blocked_s=blocked_ps * PS / steps,
                 share=blocked_ps / waits.total_ps if waits.total_ps else 0.0,
                 own_s=own_ps * PS / steps,
+                is_named=_given_name(events, indices) is not None,
             )
         )
     stages = [stage for stage in stages if stage.share >= _LEAST_SHARE]
@@ -81,6 +82,11 @@ def _kind(events: Events, indices: list[int]) -> str:
     return name.rsplit("::", 1)[-1].split("[")[0]
 
 
+def _given_name(events: Events, indices: list[int]) -> str | None:
+    name = str(events.stats[indices[0]].get("name") or "")
+    return None if not name or _MADE_UP.search(name) else name
+
+
 def _names(events: Events, calls: Mapping[Value, list[int]]) -> dict[Value, str]:
     """Names stages as they are written: by their `name=`, else as "map", and the next one "map 2".
 
@@ -90,8 +96,8 @@ def _names(events: Events, calls: Mapping[Value, list[int]]) -> dict[Value, str]
     names: dict[Value, str] = {}
     numbers: dict[str, int] = defaultdict(int)
     for stage in sorted(calls, key=lambda stage: (len(str(stage)), str(stage))):
-        given = str(events.stats[calls[stage][0]].get("name") or "")
-        if given and not _MADE_UP.search(given):
+        given = _given_name(events, calls[stage])
+        if given is not None:
             names[stage] = given
             continue
         name = spoken(kind_of(_kind(events, calls[stage])))

@@ -73,8 +73,8 @@ def captures_of(finding: Finding, run: RunReport) -> tuple[CaptureRecord, ...]:
 def stage_names(run: RunReport) -> dict[str, str]:
     """What the stages of a run's profiles are called in the rest of the page.
 
-    A profile knows a stage by its kind and a number, the pipeline's record by its function. They
-    are the same stage where a pipeline has only one of a kind.
+    A profile knows a stage without a `name=` by its kind, the pipeline's record by its function.
+    They are the same stage where a pipeline has only one of a kind.
 
     Returns:
         By the profile's name.
@@ -91,7 +91,7 @@ def stage_names(run: RunReport) -> dict[str, str]:
         kinds = [_plain(stage.kind) for stage in stages]
         for profiled, kind in zip(stages, kinds, strict=True):
             names = of_kind.get(kind, [])
-            if len(names) == 1 and kinds.count(kind) == 1 and _is_generated(profiled.name):
+            if len(names) == 1 and kinds.count(kind) == 1 and not profiled.is_named:
                 found[profiled.name] = names[0]
     return found
 
@@ -100,8 +100,3 @@ def _plain(kind: str) -> str:
     """Returns the same for "ParallelMapV2" and "map", or "MapAndBatch" and "map and batch"."""
     text = re.sub(r"[ _]", "", kind.lower())
     return re.sub(r"(dataset)?(v\d+)?$", "", text).removeprefix("parallel")
-
-
-def _is_generated(name: str) -> bool:
-    """Whether tf.data made it up, as "MapDataset:2", for want of a name."""
-    return re.search(r"Dataset(V\d+)?:\d", name) is not None

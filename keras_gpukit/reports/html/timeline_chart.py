@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from keras_gpukit.records.report import Band, RunReport, TimeSeries
+from keras_gpukit.records.report import RunReport, TimeSeries
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import (
     COLORS,
@@ -63,7 +63,7 @@ def timeline_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
     figures += [(f"wait ({unit})", "wait_s", 1 / size_s)] if waits.overall is not None else []
     return Chart(
         TIMELINE,
-        _words(times, waits),
+        _words(run.steps),
         draw(traces, height=height, **layout),
         time.table(run.steps, figures),
         _events_table(found, time),
@@ -116,13 +116,17 @@ def _events_table(found: Sequence[Lane], time: TimeAxis) -> tuple[tuple[str, Tab
     return (("Events", Table(heads, rows, note)),)
 
 
-def _words(times: Band, waits: Band) -> str:
+def _words(series: TimeSeries) -> str:
+    times, waits = series.figures["step_time_s"], series.figures["wait_s"]
     if times.overall is None or times.lowest is None or times.highest is None:
         return ""
+    # The ends of epochs cut windows short.
+    window_s = times.overall * sum(times.weight) / series.readings
     words = (
         f"A step took {units.duration(times.overall)} on average; "
-        f"{units.duration(times.lowest)} in the fastest window of about a second, "
-        f"{units.duration(times.highest)} in the slowest."
+        f"{units.duration(times.lowest)} in the fastest window of steps, "
+        f"{units.duration(times.highest)} in the slowest. "
+        f"A window lasted {units.duration(window_s)} on average."
     )
     if waits.overall is None or not times.overall:
         return f"{words} How much of it was input wait is unknown."
