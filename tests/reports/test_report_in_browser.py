@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from helpers.browsing import chromium, find_chromium
 from helpers.recorded_runs import run_lines, with_validation, write_lines
 
@@ -16,8 +15,7 @@ from keras_gpukit.reports.html import render
 from keras_gpukit.saved_runs import load_report
 
 pytestmark = pytest.mark.browser
-TIMELINE = "run-1-timeline"
-BUSY = "run-1-busy"
+TIMELINE, BUSY = ".plot[id$='-timeline']", ".plot[id$='-busy']"
 
 
 @pytest.fixture(scope="module")
@@ -46,18 +44,23 @@ def page(report) -> Iterator[Any]:
 
 
 def x_range(page: Any, plot: str) -> list[float]:
-    return page.evaluate("id => document.getElementById(id).layout.xaxis.range", plot)
+    return page.evaluate("plot => document.querySelector(plot).layout.xaxis.range", plot)
+
+
+def wait_for_begin(page: Any, plot: str, begin: float) -> None:
+    begins = "([plot, begin]) => document.querySelector(plot).layout.xaxis.range[0] === begin"
+    page.wait_for_function(begins, arg=[plot, begin])
 
 
 def test_charts_over_time_share_one_cursor(page):
-    spot = page.locator(f"#{TIMELINE} .nsewdrag").first.bounding_box()
+    spot = page.locator(f"{TIMELINE} .nsewdrag").first.bounding_box()
     page.mouse.move(spot["x"] + spot["width"] / 4, spot["y"] + 20)
     page.mouse.move(spot["x"] + spot["width"] / 4 + 5, spot["y"] + 25, steps=3)
     for plot in (TIMELINE, BUSY):
-        told = page.locator(f"#{plot} .hoverlayer .legend")
+        told = page.locator(f"{plot} .hoverlayer .legend")
         told.wait_for()
         assert "epoch 1" in (told.text_content() or "")
-    here, there = (page.locator(f"#{plot} .legendtitletext") for plot in (TIMELINE, BUSY))
+    here, there = (page.locator(f"{plot} .legendtitletext") for plot in (TIMELINE, BUSY))
     # Each chart has readings of its own, a second apart at most.
     places = [float(each.text_content().split()[0]) for each in (here, there)]
     assert places[0] == pytest.approx(places[1], abs=1.5)
@@ -66,16 +69,13 @@ def test_charts_over_time_share_one_cursor(page):
 
 def test_charts_over_time_share_one_zoom_and_can_be_put_back(page):
     whole = x_range(page, BUSY)
-    page.evaluate("id => Plotly.relayout(id, {'xaxis.range': [10, 20]})", TIMELINE)
-    page.wait_for_function(
-        "id => document.getElementById(id).layout.xaxis.range[0] === 10", arg=BUSY
-    )
+    zoom = "plot => Plotly.relayout(document.querySelector(plot), {'xaxis.range': [10, 20]})"
+    page.evaluate(zoom, TIMELINE)
+    wait_for_begin(page, BUSY, 10)
     assert x_range(page, BUSY) == [10, 20]
     button = page.get_by_role("button", name="Show the whole run").first
     button.click()
-    page.wait_for_function(
-        "id => document.getElementById(id).layout.xaxis.range[0] === 0", arg=BUSY
-    )
+    wait_for_begin(page, BUSY, 0)
     assert x_range(page, BUSY) == whole
     assert not button.is_visible()
 
@@ -110,6 +110,8 @@ def test_printing_loses_nothing(page):
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 375)])
 def test_axe_finds_no_serious_violation(page, scheme, width):
+    from axe_playwright_python.sync_playwright import Axe
+
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 4500})
     opened = "document.querySelectorAll('details').forEach((each) => (each.open = {}))"
