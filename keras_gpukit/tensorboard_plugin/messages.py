@@ -51,8 +51,8 @@ def folder_is_gone() -> str:
     """A folder was asked for that is not, or no longer, under the log directory."""
     return _page(
         "These runs are not here",
-        "<p>They were removed or renamed, or the search has not found them yet. They appear here as "
-        "soon as it does. Others can be picked above.</p>",
+        "<p>They were removed or renamed, or the search has not found them yet. As soon as it "
+        "does, they appear here. Others can be picked above.</p>",
     )
 
 

@@ -132,11 +132,11 @@ def test_a_fit_notes_the_stage_and_where_its_time_goes_while_it_goes_on(tmp_path
     assert inputs
     for each in inputs:
         assert each["pipeline"]["bottleneck"]["name"] == final.pipeline.bottleneck.name == "slowly"
-        parts = dict(each["breakdown"])
-        wall_s = parts.pop("wall_s")
+        breakdown = each["breakdown"]
+        wall_s = breakdown.pop("wall_s")
+        parts = {name: spent for name, spent in breakdown.items() if name.endswith("_s")}
         assert sum(parts.values()) == pytest.approx(wall_s, rel=0.02)
         assert wall_s < final.breakdown.wall_s
         for name, spent_s in parts.items():
             assert spent_s <= getattr(final.breakdown, name) + 0.1
-    last = inputs[-1]["breakdown"]
-    assert last["input_s"] > 0.6 * last["wall_s"] - last["first_step_s"]
+        assert parts["input_s"] > 0.6 * wall_s - parts["first_step_s"]
