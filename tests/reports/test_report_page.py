@@ -451,7 +451,8 @@ def test_runs_stand_run_comparison(tmp_path):
     page = page_of(tmp_path, run_lines(30, began_s=BEGAN_S + 1000, summary=None))
     assert "2 runs side by side" in page.words
     lines = figure_of(page, "Step times of the runs")["data"]
-    assert [len(line["x"]) for line in lines] == [30, 20]
+    # A value at the end of each window, and at the begin of the first.
+    assert [len(line["y"]) - line["y"].count(None) for line in lines] == [31, 21]
     assert lines[0]["line"]["dash"] != lines[1]["line"]["dash"]
     links = {attrs.get("href") for _, attrs in page.all("a")}
     shown = {f"#{attrs['id']}" for _, attrs in page.all("section")}

@@ -18,6 +18,7 @@ from keras_gpukit.reports.html.chart import (
 )
 from keras_gpukit.reports.html.run_names import common_prefix
 from keras_gpukit.reports.html.time_axis import TimeAxis
+from keras_gpukit.reports.html.windows import corners
 
 
 def step_times_chart(runs: Sequence[RunReport]) -> Chart | Unknown:
@@ -48,14 +49,17 @@ def _overlaid(
     for place, (run, series) in enumerate(drawn):
         time = TimeAxis(run.began_s or series.time_s[0], longest_s)
         band = series.figures[figure]
+        values = [None if value is None else round(value * factor, 5) for value in band.mean]
+        line = tuple(corners(series))
         traces.append(
             go.Scatter(
-                x=time.places(series),
-                y=[None if value is None else round(value * factor, 5) for value in band.mean],
+                x=[time.place(corner.time_s) for corner in line],
+                y=[None if corner.point is None else values[corner.point] for corner in line],
                 name=label(run.name[cut:], 40),
                 mode="lines",
                 line={
                     "width": 2,
+                    "shape": "vh",
                     "color": PALETTE[place % len(PALETTE)],
                     "dash": DASHES[place % len(DASHES)],
                 },
@@ -63,8 +67,8 @@ def _overlaid(
             )
         )
         means.append(f"{run.name[cut:]} {units.number((band.overall or 0.0) * factor)} {unit}")
-        values = (band.lowest, band.overall, band.highest)
-        texts = ("" if value is None else units.number(value * factor) for value in values)
+        overall = (band.lowest, band.overall, band.highest)
+        texts = ("" if value is None else units.number(value * factor) for value in overall)
         rows.append((run.name[cut:], *texts))
     drawing = draw(traces, xaxis=time.layout(), yaxis=axis(heading, rangemode="tozero"))
     table = Table(("run", f"lowest ({unit})", f"mean ({unit})", f"highest ({unit})"), tuple(rows))
