@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
-from keras_gpukit.records.names import EXAMPLE_RATE, STEP_TIME
+from keras_gpukit.records.names import BETWEEN_STEPS, EXAMPLE_RATE, STEP_TIME
 from keras_gpukit.records.steps import Phase, StepWindow, ThroughputRecord
 from keras_gpukit.watching.session import Session
 
@@ -11,7 +11,7 @@ from keras_gpukit.watching.session import Session
 class Throughput(StepWatchingCallback[ThroughputRecord]):
     """Measures step time and examples per second.
 
-    Writes `step/time_ms` and `step/examples_per_s`.
+    Writes `step/time_ms`, `step/examples_per_s` and `step/between_ms`.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
@@ -26,11 +26,13 @@ class Throughput(StepWatchingCallback[ThroughputRecord]):
     """
 
     def tags(self, window: StepWindow) -> dict[str, float | None]:
-        """Step time and rate."""
+        """Step time, rate, and what of it lies between steps."""
         rate = None if window.examples is None else window.examples / window.duration_s
+        between_s = window.between_s
         return {
             STEP_TIME: window.duration_s / window.steps * 1e3,
             EXAMPLE_RATE: rate,
+            BETWEEN_STEPS: None if between_s is None else between_s / window.steps * 1e3,
         }
 
     def sum_up(self, session: Session, phase: Phase) -> ThroughputRecord:

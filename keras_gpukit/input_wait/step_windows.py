@@ -216,6 +216,7 @@ class StepWindows:
             reading,
             stretch.durations_s,
             None if self._examples is None else self._examples.read(),
+            between_s=self._between_s(stretch),
             calls_after=1,
             after_s=stretch.next_exit_s - float(stretch.entries_s[-1]),
         )
@@ -229,6 +230,7 @@ class StepWindows:
         durations_s: Times,
         examples: int | None,
         *,
+        between_s: float | None = None,
         calls_after: int = 0,
         after_s: float = 0.0,
     ) -> StepWindow:
@@ -238,6 +240,7 @@ class StepWindows:
             reading: Their wait.
             durations_s: The time of each.
             examples: How many they were given.
+            between_s: The time between them.
             calls_after: Calls since.
             after_s: The time since.
         """
@@ -252,6 +255,7 @@ class StepWindows:
             input_wait_s=reading.wait_s,
             examples=examples,
             buffered_batches=reading.buffered_batches,
+            between_s=between_s,
         )
         self.totals.add(window)
         self.totals.step_times.add(
@@ -261,3 +265,9 @@ class StepWindows:
             ended_s=window.time_s - after_s,
         )
         return window
+
+    def _between_s(self, stretch: Stretch) -> float | None:
+        """The time between calls; None for `predict`, which fetches its batches there."""
+        if self._phase == "predict":
+            return None
+        return float((stretch.entries_s[1:] - stretch.exits_s).sum())

@@ -40,6 +40,7 @@ RecordKind = Literal[
 and read."""
 
 STEP_TIME = "step/time_ms"
+BETWEEN_STEPS = "step/between_ms"
 EXAMPLE_RATE = "step/examples_per_s"
 INPUT_WAIT = "input/wait_ms"
 INPUT_STALL = "input/stall_percent"

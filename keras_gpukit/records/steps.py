@@ -26,6 +26,8 @@ class StepWindow:
         input_wait_s: Part of `duration_s` spent blocked on the next batch, all steps together.
         examples: Examples trained on.
         buffered_batches: Fill of the pipeline's last buffer when the window ended.
+        between_s: Part of `duration_s` between the calls of the step function: callbacks, and
+            Keras' own loop.
     """
 
     phase: Phase
@@ -36,6 +38,7 @@ class StepWindow:
     input_wait_s: float | None = None
     examples: int | None = None
     buffered_batches: float | None = None
+    between_s: float | None = None
 
 
 @dataclass(frozen=True)

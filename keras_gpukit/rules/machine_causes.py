@@ -13,7 +13,8 @@ from keras_gpukit.rules.shifts import scale_of, series_of
 
 MOSTLY = 0.5
 """The share of a change that explains it."""
-SINCE_INPUT, SINCE_STEPS = "input wait since then", "step time since then"
+SINCE_INPUT, SINCE_CALLBACKS = "input wait since then", "callbacks since then"
+SINCE_STEPS = "step time since then"
 """What a saving rests on."""
 _OTHERS_PERCENT = 15.0
 _CLOCK = "sm_clock_mhz"

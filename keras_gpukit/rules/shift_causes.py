@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from keras_gpukit.records.finding import Figure
-from keras_gpukit.records.names import INPUT_WAIT
+from keras_gpukit.records.names import BETWEEN_STEPS, INPUT_WAIT
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Shift
 from keras_gpukit.rules.machine_causes import (
     MOSTLY,
+    SINCE_CALLBACKS,
     SINCE_INPUT,
     SINCE_STEPS,
     Cause,
@@ -48,7 +49,11 @@ def cause_of(summary: RunSummary, shift: Shift, begin_s: float = 0.0) -> Cause:
     waits = levels(series_of(summary, INPUT_WAIT), spans)
     is_known = summary.input is not None and summary.input.confidence != "upper bound"
     captured = tuple(_captures(summary, shift))
-    found = slower_clock(summary, spans) or busy_neighbours(summary, spans)
+    found = (
+        _callbacks(summary, shift, spans)
+        or slower_clock(summary, spans)
+        or busy_neighbours(summary, spans)
+    )
     if waits is not None and is_known:
         if waits[1] - waits[0] >= MOSTLY * (shift.after - shift.before):
             return _input(summary, spans, waits, captured)
@@ -81,6 +86,25 @@ def _input(
             *(neighbours.advice if neighbours else ()),
             f"look for what changed in {name} then: larger examples, lists that it keeps and grows",
             "storage that slows down after a burst or is shared: copy the data to a local disk",
+        ),
+    )
+
+
+def _callbacks(summary: RunSummary, shift: Shift, spans: Spans) -> Cause | None:
+    """Callbacks, if what steps took longer lies between the step functions; else None."""
+    between = levels(series_of(summary, BETWEEN_STEPS), spans)
+    if between is None or between[1] - between[0] < MOSTLY * (shift.after - shift.before):
+        return None
+    parts = summary.breakdown
+    name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0)) if parts else ("", 0.0)
+    is_named = parts is not None and longest_s >= MOSTLY * parts.callbacks_s
+    return Cause(
+        f"the callback {name} slowed down" if is_named else "callbacks slowed down",
+        SINCE_CALLBACKS,
+        (Figure("between steps before", between[0], "ms"), Figure("after", between[1], "ms")),
+        (
+            "look for what grows in callbacks: lists of losses, files that they rewrite",
+            "do less at each batch: every tenth or hundredth, or at the end of epochs",
         ),
     )
 

@@ -7,7 +7,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.cpu_fallback import CPUFallback
 from keras_gpukit.rules.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.input_bound import InputBound
-from keras_gpukit.rules.machine_causes import MOSTLY, SINCE_INPUT
+from keras_gpukit.rules.machine_causes import MOSTLY, SINCE_CALLBACKS, SINCE_INPUT
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.memory_grows import MemoryGrows
 from keras_gpukit.rules.no_gpu import NoGPU
@@ -49,6 +49,7 @@ RULES: tuple[Rule, ...] = (
 )
 """In the order in which findings of equal weight are shown."""
 
+_SAME_CAUSE = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code}
 _RANKS = {"critical": 0, "warning": 1, "info": 2}
 _LEAST_SHARES = {"critical": CRITICAL_FRACTION, "warning": WARNING_FRACTION, "info": 0.0}
 
@@ -72,15 +73,15 @@ def judge(summary: RunSummary) -> Verdict:
 
 
 def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Puts a slowdown of the input before the wait for input, if most of the wait came with it.
+    """Puts a slowdown before the wait, or the callbacks, that most of came with it.
 
     Both are the same cause; the slowdown also says when it began.
     """
     codes = [finding.code for finding in findings]
-    if codes[:1] == [InputBound.code] and SlowerOverTime.code in codes:
-        waiting, slower = findings[0].saving, findings[codes.index(SlowerOverTime.code)].saving
-        is_cause = slower is not None and slower.basis == SINCE_INPUT
-        if slower and waiting and is_cause and slower.low_s >= MOSTLY * waiting.low_s:
+    if SlowerOverTime.code in codes:
+        whole, slower = findings[0].saving, findings[codes.index(SlowerOverTime.code)].saving
+        is_same = slower is not None and _SAME_CAUSE.get(slower.basis) == codes[0]
+        if slower and whole and is_same and slower.low_s >= MOSTLY * whole.low_s:
             findings.sort(key=lambda finding: finding.code != SlowerOverTime.code)
     return tuple(findings)
 

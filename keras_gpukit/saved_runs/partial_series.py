@@ -13,6 +13,7 @@ from keras_gpukit.sensors.series import SeriesCollector
 _STEPS = {
     "step_time_s": (names.STEP_TIME, 1e3),
     "examples_per_s": (names.EXAMPLE_RATE, 1.0),
+    "between_s": (names.BETWEEN_STEPS, 1e3),
     "wait_s": (names.INPUT_WAIT, 1e3),
     "stall_fraction": (names.INPUT_STALL, 1e2),
 }

@@ -29,7 +29,14 @@ LATEST_S = 1e11
 """The year 5138."""
 MOST_DEVICES = 64
 MOST_CAPTURES = 200
-_STEPS = ("step_time_s", "wait_s", "stall_fraction", "examples_per_s", "buffered_batches")
+_STEPS = (
+    "step_time_s",
+    "wait_s",
+    "stall_fraction",
+    "examples_per_s",
+    "buffered_batches",
+    "between_s",
+)
 _HOST = tuple(HostSample.__dataclass_fields__)
 _GPU = (
     "utilization_percent",
@@ -238,7 +245,7 @@ class RunLines:
             self._phase = window.phase
         # Others than the run's own are those of a validation within `fit`.
         readings = self._steps if window.phase == self._phase else self._validation
-        wait_s, examples = window.input_wait_s, window.examples
+        wait_s, examples, between_s = window.input_wait_s, window.examples, window.between_s
         readings.add(
             time_s,
             window.step,
@@ -248,8 +255,9 @@ class RunLines:
                 None if wait_s is None else wait_s / duration_s,
                 None if examples is None else examples / duration_s,
                 window.buffered_batches,
+                None if between_s is None else between_s / steps,
             ),
-            (steps, steps, duration_s, duration_s, 1.0),
+            (steps, steps, duration_s, duration_s, 1.0, steps),
         )
 
     def _take_event(self, line: Line, time_s: float) -> None:

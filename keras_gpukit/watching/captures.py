@@ -6,6 +6,7 @@ import threading
 import time
 from pathlib import Path
 
+from keras_gpukit.distribute.worker import this_worker
 from keras_gpukit.errors import GPUKitError, Guard, logger
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.profiling.capturing.recorder import Recorder
@@ -39,6 +40,10 @@ _NO_CAPTURES = CaptureSettings(
     cooldown_s=0.0,
 )
 
+ANSWERED_WITHIN_S = 10.0
+"""How long a request stays for the other workers of a cluster, which look about once a second, and
+on a network disk may see it some seconds later."""
+
 
 class CaptureWatch:
     """Captures profiles in one `fit`, into `<log_dir>/gpukit/plugins/profile`.
@@ -55,6 +60,7 @@ class CaptureWatch:
         assert session.output.log_dir is not None
         self._folder = session.output.log_dir / FOLDER
         self._settings = settings
+        self._request: RequestFile | None = None
         self._request_signal: RequestSignal | None = None
         self._nvml: NVMLSensor | None = None
         self._unknown_because: str | None = None
@@ -86,6 +92,9 @@ class CaptureWatch:
 
     def close(self) -> None:
         """Ends a running capture and waits for it to be written."""
+        if self._request is not None:
+            with Guard("Removing the request for a capture", "The next run answers it again."):
+                self._request.withdraw()
         if self._request_signal is not None:
             self._request_signal.close()
         if self._nvml is not None:
@@ -121,7 +130,10 @@ class CaptureWatch:
 
     def _watch_clock_and_file(self, session: Session, recorder: Recorder) -> None:
         if self._settings.on_demand:
-            request = RequestFile(self._folder / REQUEST_FILE)
+            worker = this_worker(session.model)
+            shared = worker is not None and (worker.count or 1) > 1
+            stays_s = ANSWERED_WITHIN_S if shared else 0.0
+            self._request = request = RequestFile(self._folder / REQUEST_FILE, stays_s)
 
             def look_for_file() -> None:
                 if (reason := request.due()) is not None:

@@ -31,7 +31,7 @@ def _of_every_gpu(figure: str) -> tuple[str]:
 LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Is the GPU waiting for data?": {
         "input stall (%)": (names.INPUT_STALL,),
-        "step time and input wait (ms)": (names.STEP_TIME, names.INPUT_WAIT),
+        "step time and input wait (ms)": (names.STEP_TIME, names.INPUT_WAIT, names.BETWEEN_STEPS),
         "examples per second": (names.EXAMPLE_RATE,),
         "batches buffered": (names.BUFFERED_BATCHES,),
     },

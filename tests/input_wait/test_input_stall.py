@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("undisturbed")
 
 # The step of a small model takes about a millisecond, so such a pipeline always holds it up, also
 # on a machine that is busy with other things. How exact the figures are, a benchmark shows.
-PIPELINE_S = 0.02
+PIPELINE_S = 0.04
 # Likewise, such a step takes many times as long as fetching what is there.
 STEP_S = 0.01
 BATCHES = 40
@@ -62,9 +62,10 @@ def test_a_cached_pipeline_does_not_stall():
 
 @pytest.mark.parametrize("options", [{"jit_compile": True}, {"run_eagerly": True}])
 def test_jit_and_eager_steps(options):
-    model = working_model(**options)
-    slow, fast = stall(slow_dataset(20, 0.1), model), stall(fast_dataset(BATCHES), model, epochs=2)
-    assert slow.stall_fraction > fast.stall_fraction + 0.05
+    # A quick step waits for a slow pipeline, and a slow step not for a quick one.
+    slow = stall(slow_dataset(20, 0.1), small_model(**options))
+    fast = stall(fast_dataset(BATCHES), working_model(**options), epochs=2)
+    assert slow.stall_fraction > fast.stall_fraction + 0.2
     assert fast.stall_fraction < 0.1
 
 
@@ -223,7 +224,7 @@ def test_validation_is_told_apart():
         callbacks=[callback, throughput],
     )
     assert callback.summary.stall_fraction < 0.2
-    assert callback.validation.stall_fraction >= 0.6
+    assert callback.validation.stall_fraction >= 0.4
     assert throughput.summary.steps == 2 * BATCHES
     assert throughput.validation.steps == 2 * 10
 

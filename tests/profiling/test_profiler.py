@@ -118,6 +118,28 @@ def test_a_folder_in_the_place_of_the_request_file_asks_for_nothing(tmp_path):
     assert "capture" in request.due()
 
 
+def test_one_request_asks_every_worker_once_and_touching_it_again_asks_again(tmp_path):
+    file, now = tmp_path / "capture", [0.0]
+    workers = [RequestFile(file, 10.0, lambda: now[0]) for _ in range(3)]
+
+    def answers() -> int:
+        now[0] += 1
+        return sum(worker.due() is not None for worker in workers)
+
+    file.touch()
+    assert [answers() for _ in range(5)] == [3, 0, 0, 0, 0]
+    os.utime(file, ns=(1, 1))
+    assert [answers() for _ in range(5)] == [3, 0, 0, 0, 0]
+    assert [answers() for _ in range(8)] == [0] * 8
+    assert not file.exists()
+    file.touch()
+    workers[0].due()
+    workers[0].withdraw()  # its run is over
+    assert not file.exists()
+    file.touch()
+    assert answers() == 3
+
+
 # What is in a capture
 
 

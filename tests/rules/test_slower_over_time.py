@@ -16,7 +16,7 @@ from keras_gpukit.records.pipeline import (
     PythonSourceRecord,
     StageRecord,
 )
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.savings import of_input
 
@@ -140,6 +140,34 @@ def test_what_the_machine_shows_at_the_same_time_is_named(figures, words):
     finding = slower(run({**waits(1.0, 1.2), **figures}, input=fed_by()))
     assert finding.title.endswith(f", when {words}")
     assert finding.advice
+
+
+def spent_in(**by_callback):
+    parts = TimeBreakdown(WALL_S, 1.0, 10.0, 60.0, 0.0, 1.0, 0.0, 0.0, by_callback=by_callback)
+    return fed_by(breakdown=parts)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (spent_in(SaveOften=50.0, TensorBoard=5.0), "the callback SaveOften slowed down"),
+        (spent_in(SaveOften=20.0, TensorBoard=19.0), "callbacks slowed down"),
+        (fed_by(), "callbacks slowed down"),
+    ],
+)
+def test_slower_callbacks_are_no_work_of_the_steps(record, words):
+    between = {"step/between_ms": [2.0] * 36 + [2.0 + ADDED_MS] * 28}
+    finding = slower(run({**waits(1.0, 1.0), **between}, input=record))
+    assert finding.title.endswith(f", when {words}")
+    assert finding.evidence[3].value == pytest.approx(2.0 + ADDED_MS)
+
+
+def test_a_slowdown_of_callbacks_comes_before_the_time_that_they_took():
+    between = {"step/between_ms": [2.0] * 36 + [2.0 + ADDED_MS] * 28}
+    codes = [
+        each.code for each in judge(run({**waits(1, 1), **between}, input=spent_in())).findings
+    ]
+    assert codes[:2] == ["slower-over-time", "slow-callbacks"]
 
 
 NEIGHBOURS = {

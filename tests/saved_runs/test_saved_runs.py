@@ -73,6 +73,8 @@ def test_a_real_run_is_read_back_as_the_callback_has_it(tmp_path):
     weights = {series.tag: sum(series.weight) for series in run.summary.series}
     assert weights["step/time_ms"] == measured
     assert {"input/wait_ms", "host/cpu_percent", "host/memory_bytes"} < weights.keys()
+    steps = run.steps.figures
+    assert 0 < steps["between_s"].overall < steps["step_time_s"].overall
     assert sum(run.steps.figures["step_time_s"].weight) == measured
     assert monitor.summary.throughput.step_times.steps == measured
     # The first epoch traces, which takes longer than an event must.

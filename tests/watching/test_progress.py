@@ -23,7 +23,7 @@ class Call:
         self.wall = SimpleNamespace(part="callbacks")
         self.written = []
         self.asked = 0
-        self.own_steps = self
+        self.own_steps = self.output = self
 
     def record(self, kind, record, step):
         self.written.append((kind, record, step))

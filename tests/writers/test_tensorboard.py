@@ -40,6 +40,7 @@ GPU_TAGS = {
 TAGS = GPU_TAGS | {
     "step/time_ms",
     "step/examples_per_s",
+    "step/between_ms",
     "input/wait_ms",
     "input/stall_percent",
     "input/buffered_batches",
@@ -164,6 +165,7 @@ def test_every_tag_is_listed(tensorboard):
     [
         ("step/time_ms", lambda window: window["duration_s"] / window["steps"] * 1e3),
         ("step/examples_per_s", lambda window: window["examples"] / window["duration_s"]),
+        ("step/between_ms", lambda window: window["between_s"] / window["steps"] * 1e3),
         ("input/wait_ms", lambda window: window["input_wait_s"] / window["steps"] * 1e3),
         (
             "input/stall_percent",

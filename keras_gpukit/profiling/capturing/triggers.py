@@ -7,7 +7,9 @@ told before.
 from __future__ import annotations
 
 import signal
+import stat
 import threading
+import time
 from collections.abc import Callable, Collection
 from math import inf
 from pathlib import Path
@@ -57,24 +59,53 @@ class EveryInterval:
 class RequestFile:
     """A file that is there when a capture is wanted. It is removed when it was seen.
 
+    Workers of a cluster that share the folder are all asked by the same file: it stays for a while,
+    each of them answers it once, and touching it again asks all again.
+
     Args:
         path: The file.
+        stays_s: How long it stays after it was seen.
+        now: The clock, in seconds.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, stays_s: float = 0.0, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._path = path
+        self._stays_s = stays_s
+        self._now = now
+        self._answered: tuple[int, int] | None = None
+        self._answered_s = 0.0
 
     def due(self) -> str | None:
-        """Says so when the file is there.
+        """Says so when the file is there, and was not answered before.
 
         Raises:
-            OSError: If it cannot be removed; it would ask again and again.
+            OSError: If it cannot be removed.
         """
         try:
-            self._path.unlink()
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            found = self._path.stat(follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if stat.S_ISDIR(found.st_mode):
             return None  # a folder of that name is not a request
-        return f"{self._path.name} was touched"
+        request = found.st_ino, found.st_mtime_ns
+        is_new = request != self._answered
+        if is_new:
+            self._answered, self._answered_s = request, self._now()
+        if self._now() - self._answered_s >= self._stays_s:
+            self.withdraw()
+        return f"{self._path.name} was touched" if is_new else None
+
+    def withdraw(self) -> None:
+        """Removes a file that was answered; another worker may have been first.
+
+        Raises:
+            OSError: If it cannot be removed.
+        """
+        if self._answered is not None:
+            self._path.unlink(missing_ok=True)
+            self._answered = None
 
 
 class RequestSignal:
