@@ -16,6 +16,7 @@ export function parsed(html) {
 export function update(shown, before, next) {
   if (!isReport(next) || code(before) !== code(next)) return false;
   const page = { shown, before };
+  const stay = keepPlace(shown);
   shown.title = next.title;
   children(shown.body, next.body, page);
   for (const data of next.querySelectorAll('script[type="application/json"]')) {
@@ -24,7 +25,24 @@ export function update(shown, before, next) {
   }
   const { CustomEvent } = shown.defaultView;
   shown.dispatchEvent(new CustomEvent("gpukit:updated"));
+  stay();
   return true;
+}
+
+// What is read stays where it is, though what is above it gets longer or shorter. The browser's own
+// way loses its hold when it is what was replaced.
+function keepPlace(shown) {
+  const { defaultView: view, documentElement: root } = shown;
+  const top = (node) => node.getBoundingClientRect().top;
+  const isInView = (node) => node.checkVisibility() && top(node) >= 0 && top(node) < view.innerHeight;
+  const seen = view.scrollY > 0 && [...shown.querySelectorAll("[id]")].find(isInView);
+  if (!seen) return () => {};
+  const before = top(seen);
+  root.style.overflowAnchor = "none";
+  return () => {
+    if (seen.isConnected) view.scrollBy({ top: top(seen) - before, behavior: "instant" });
+    root.style.overflowAnchor = "";
+  };
 }
 
 function isReport(page) {
