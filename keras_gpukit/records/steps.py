@@ -145,7 +145,8 @@ class TimeBreakdown:
         epoch_start_s: Beginning the pipeline of each epoch, its first batch included, and finding
             its end.
         first_step_s: The run's very first step: tracing, compiling and the first batch.
-        validation_s: Validation within `fit`.
+        validation_s: Validation within `fit`, with what Keras does after it in that epoch, such as
+            freeing its pipeline.
         other_s: What Keras does at an epoch's end, and what callbacks do there that stand before
             the one that shows this.
         tracing_s: First steps of later epochs, with their batch, whose step function was made

@@ -52,6 +52,9 @@ class PhaseSteps:
         is_over: Whether the call has ended.
         wall: Where the call's wall time goes; None for a phase inside the call.
         first_call: Entered around the first step; None for a phase inside the call.
+
+    Attributes:
+        watched: The step function.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class PhaseSteps:
             stood_still_since=stood_still_since,
             device=self._device,
         )
-        self._watched = WatchedFunction(self._function, self._clock)
+        self.watched = WatchedFunction(self._function, self._clock)
 
     @property
     def step(self) -> int:
@@ -111,7 +114,7 @@ class PhaseSteps:
     @property
     def recurring_s(self) -> float:
         """What timing costs again and again, so far, and what else is around each step."""
-        return self._watched.recurring_s
+        return self.watched.recurring_s
 
     @property
     def startup_s(self) -> float:
@@ -145,16 +148,8 @@ class PhaseSteps:
         Raises:
             GPUKitError: If there is no step function that can be put back afterwards.
         """
-        self._watched.surround(around, alone)
+        self.watched.surround(around, alone)
         self._on_pause.append(on_pause)
-
-    def end_epoch(self) -> None:
-        """The steps of an epoch are over."""
-        self._watched.end_epoch()
-
-    def follow(self) -> None:
-        """An epoch begins: a step function that was made since the last one is followed."""
-        self._watched.follow()
 
     def requested(self) -> None:
         """`predict` asks for a batch, which it fetches outside its step function."""
@@ -185,14 +180,14 @@ class PhaseSteps:
         """The phase is over: its step function is restored."""
         self.pause()
         self._watchers.clear()
-        self._watched.restore()
+        self.watched.restore()
 
     def release(self) -> None:
         """Forgets the data and the callbacks of a call that is over."""
         self._clock.release()
         for actions in (self._on_window, self._watchers, self._on_pause):
             actions.clear()
-        self._watched.release()
+        self.watched.release()
         self._pipeline = self._reporter = None
 
     @property

@@ -64,7 +64,7 @@ class Session:
             callback_list(phase),
             self._tell_error,
             self._epoch_began,
-            self._epoch_ends,
+            lambda: self._phases[self.phase].watched.end_epoch(),
             self._events.epoch_ends,
         )
         self.wall.by_callback = self._callback_list.times.by_class
@@ -207,8 +207,9 @@ class Session:
         self.wall.turn("validation")
 
     def validation_ends(self) -> None:
-        """A validation inside `fit` ended."""
-        self.wall.turn("other")
+        """A validation inside `fit` ended; what Keras still does for it is part of it."""
+        by_callback = self._phases[self.phase].watched.is_between_epochs
+        self.wall.turn("other" if by_callback else "validation")
 
     def leaves(self, phase: Phase) -> None:
         """A callback leaves at the end of a phase."""
@@ -280,12 +281,9 @@ class Session:
         )
 
     def _epoch_began(self, epoch: int) -> None:
-        self._phases[self.phase].follow()
+        self._phases[self.phase].watched.follow()
         self.wall.turn("epoch start")
         self._events.epoch_begins(epoch + 1)
-
-    def _epoch_ends(self) -> None:
-        self._phases[self.phase].end_epoch()
 
     def _pause(self) -> None:
         self.wall.batch_ended_s = self._callback_list.batch_ended_s

@@ -20,6 +20,9 @@ class WatchedFunction:
     Args:
         function: The model's attribute.
         clock: Times the calls.
+
+    Attributes:
+        is_between_epochs: Whether the steps of an epoch are over, and those of the next to come.
     """
 
     def __init__(self, function: ReplacedAttribute, clock: StepClock) -> None:
@@ -27,7 +30,7 @@ class WatchedFunction:
         self._clock = clock
         self._around: list[Around] = []
         self._around_alone: list[Around] = [hooks_alone]
-        self._is_between_epochs = False
+        self.is_between_epochs = False
 
     @property
     def recurring_s(self) -> float:
@@ -52,11 +55,11 @@ class WatchedFunction:
         """The steps of an epoch are over; until `follow` there are none."""
         if self._function.is_lost:
             self._clock.stop(REPLACED)
-        self._is_between_epochs = True
+        self.is_between_epochs = True
 
     def follow(self) -> None:
         """Wraps the step function that was made between two epochs, if it was; it will trace."""
-        self._is_between_epochs = False
+        self.is_between_epochs = False
         made = self._function.current
         if made is None or not self._function.is_lost:
             return
@@ -71,7 +74,7 @@ class WatchedFunction:
         outcome = self._function.restore()
         if outcome == "wrapped":
             self._clock.leave()
-        elif outcome == "replaced" and not self._is_between_epochs:
+        elif outcome == "replaced" and not self.is_between_epochs:
             self._clock.stop(REPLACED)
 
     def release(self) -> None:

@@ -102,6 +102,22 @@ def test_a_step_function_made_again_between_epochs_is_followed_and_its_tracing_t
     assert not hasattr(model.train_function, "__wrapped__")  # what the model made is restored
 
 
+def test_what_follows_a_validation_in_its_epoch_is_its_own():
+    class EndsSlowly(gpukit.InputStall):
+        """Stands for Keras, which frees the validation's pipeline after its last hook."""
+
+        def on_test_end(self, logs=None):
+            super().on_test_end(logs)
+            time.sleep(EPOCH_PAUSE_S)
+
+    callback = EndsSlowly(None)
+    options = {"epochs": 2, "verbose": 0, "validation_data": fast_dataset(5)}
+    small_model().fit(fast_dataset(5), callbacks=[callback], **options)
+    breakdown = callback.summary.breakdown
+    assert breakdown.validation_s >= 2 * EPOCH_PAUSE_S
+    assert breakdown.other_s < EPOCH_PAUSE_S
+
+
 def test_what_keras_does_at_an_epochs_end_is_no_callbacks_time():
     class EndsSlowly(SlowPyDataset):
         def on_epoch_end(self):

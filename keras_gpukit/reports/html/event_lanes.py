@@ -140,7 +140,7 @@ def event_rows(found: Sequence[Lane], time: TimeAxis, most: int) -> tuple[tuple[
             units.number(time.place(mark.began_s)),
             lane.name,
             mark.says,
-            units.duration(mark.duration_s),
+            units.duration(mark.duration_s) if mark.duration_s else "",
             "" if mark.step is None else f"{mark.step:,}",
         )
         for lane, mark in sorted(longest, key=lambda each: each[1].began_s)
