@@ -29,11 +29,15 @@ LATEST_S = 1e11
 """The year 5138."""
 MOST_DEVICES = 64
 MOST_CAPTURES = 200
-_STEPS = ("step_time_s", "wait_s", "stall_fraction", "examples_per_s")
-_STEPS += ("buffered_batches", "between_s")
+_STEPS = (
+    *("step_time_s", "wait_s", "stall_fraction"),
+    *("examples_per_s", "buffered_batches", "between_s"),
+)
 _HOST = tuple(HostSample.__dataclass_fields__)
-_GPU = ("utilization_percent", "memory_used_bytes", "memory_total_bytes", "power_watts")
-_GPU += ("temperature_celsius", "sm_clock_mhz")
+_GPU = (
+    *("utilization_percent", "memory_used_bytes", "memory_total_bytes"),
+    *("power_watts", "temperature_celsius", "sm_clock_mhz"),
+)
 _MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
 
 
