@@ -316,6 +316,14 @@ def test_the_distribution_of_steps_and_the_slowest_are_shown(page):
     assert "280?6125 ms5.08×50 ms" in page.words
 
 
+@pytest.mark.parametrize("damage", [{"steps": 0}, {"first_bin_s": 0.0}, {"first_bin_s": -0.01}])
+def test_a_damaged_distribution_costs_its_chart_alone(tmp_path, damage):
+    times = replace(SUMMARY.throughput.step_times, **damage)
+    summary = replace(SUMMARY, throughput=replace(SUMMARY.throughput, step_times=times))
+    page = page_of(tmp_path, run_lines(summary=summary))
+    assert "the record has steps that took no time" in page.words
+
+
 def test_steps_of_microseconds_are_drawn_in_them(tmp_path):
     lines = [
         (*line[:3], replace(line[3], steps=4000)) if line[2] == "steps" else line
