@@ -26,6 +26,7 @@ from helpers.recorded_runs import (
 
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord
 from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.pipeline import PipelineRecord
@@ -217,6 +218,15 @@ def test_events_stand_in_lanes_on_the_same_axis(tmp_path):
     assert (bars[2]["base"], bars[2]["x"]) == ([38], [4])
     assert "checkpoint, 2 s" in json.dumps(named(figure, "checkpoints")[0]["text"])
     assert "checkpoint, 2 s" in page.words
+
+
+def test_an_event_that_outlasts_its_run_has_as_many_points_as_one_that_does_not(tmp_path):
+    lines = run_lines()
+    event = RunEvent("validation", BEGAN_S, 1e6, STEPS)  # the clock was set back in the meantime
+    lines.insert(-1, (BEGAN_S + 60.5, STEPS, "event", event))
+    figure = figure_of(page_of(tmp_path, lines), "Timeline")
+    (points,) = (each for each in figure["data"] if "validation" in str(each.get("text", "")))
+    assert len(points["x"]) == 51
 
 
 def test_the_cursor_says_step_and_epoch_in_every_chart_over_time(tmp_path):
