@@ -83,6 +83,8 @@ class NeighbourSensor:
         return tuple(sorted(used, key=lambda use: -use.cpu_percent))
 
     def _read(self) -> dict[tuple[int, str], float]:
+        import psutil
+
         times = {}
         for process in psutil.process_iter(["pid", "name", "cpu_times"]):
             spent = process.info["cpu_times"]
