@@ -36,6 +36,9 @@ class Saving:
         of_s: The run's wall time; the time of its steps where only that is known.
         basis: What the figures rest on: "wait", "epoch starts", "freed cores" and so on.
         upper_bound: Whether more than `high_s` cannot be saved, whatever is done.
+
+    Raises:
+        ValueError: If the wall time is not positive.
     """
 
     low_s: float
@@ -43,6 +46,10 @@ class Saving:
     of_s: float
     basis: str
     upper_bound: bool = False
+
+    def __post_init__(self) -> None:
+        if self.of_s <= 0:
+            raise ValueError(f"there is nothing to save of {self.of_s} s")
 
     @property
     def expected_s(self) -> float:

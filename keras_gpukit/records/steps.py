@@ -132,6 +132,10 @@ class PipelineStartRecord:
     shuffle_s: float | None = None
 
 
+_ROUNDING = 1e-9
+"""A smaller share of the wall time is what sums of the parts are rounded by."""
+
+
 @dataclass(frozen=True)
 class TimeBreakdown:
     """Where a phase's wall time went. Together with `unknown_s`, the parts add up to the whole.
@@ -170,7 +174,8 @@ class TimeBreakdown:
     @property
     def unknown_s(self) -> float:
         """Time that none of the parts accounts for, as steps whose wait is unknown."""
-        return max(self.wall_s - sum(filter(None, self.parts.values())), 0.0)
+        unknown_s = self.wall_s - sum(filter(None, self.parts.values()))
+        return unknown_s if unknown_s > _ROUNDING * self.wall_s else 0.0
 
     @property
     def parts(self) -> dict[str, float | None]:

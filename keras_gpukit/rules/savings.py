@@ -67,7 +67,7 @@ def of_run(
         upper_bound: As of `Saving`.
     """
     of_s = wall_s(summary)
-    if of_s is None:
+    if of_s is None or of_s <= 0:
         return None
     low_s = min(max(low_s, 0.0), of_s)
     high_s = None if high_s is None else min(max(high_s, low_s), of_s)

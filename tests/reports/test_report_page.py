@@ -43,6 +43,7 @@ from keras_gpukit.records.profile import (
 from keras_gpukit.records.report import Band, CaptureReport, Report, RunReport, TimeSeries
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series
+from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.reports.html import plotly_js, render
 from keras_gpukit.reports.html.chart import COLORS
 from keras_gpukit.rules import judge
@@ -390,6 +391,14 @@ def test_code_in_advice_can_be_copied(page):
     codes = page.text_of("code", "copied")
     assert "ds.cache()" in codes
     assert "tf.io.decode_jpeg(image, ratio=2)" in codes
+
+
+@pytest.mark.parametrize(("unknown_s", "drawn"), [(1e-14, 8), (0.5, 9)])
+def test_a_run_whose_time_went_to_everything_there_is_is_drawn(tmp_path, unknown_s, drawn):
+    parts = TimeBreakdown(8.0 + unknown_s, *(1.0,) * 7, tracing_s=1.0)
+    summary = replace(SUMMARY, input=replace(SUMMARY.input, breakdown=parts))
+    page = page_of(tmp_path, run_lines(summary=summary))
+    assert len(figure_of(page, "Where the whole run's time went")["data"]) == drawn
 
 
 def test_the_whole_time_the_stages_and_the_placement_are_drawn(page):

@@ -137,3 +137,12 @@ def test_no_saving_is_larger_than_the_run_and_none_is_known_without_its_time():
     assert of_run(run(), 30.0, 40.0, basis="wait") == Saving(WALL_S, WALL_S, WALL_S, "wait")
     assert of_run(run(), 30.0, 40.0, basis="wait").speed_up is None
     assert of_run(RunSummary(Environment({})), 1.0, 2.0, basis="wait") is None
+
+
+@pytest.mark.parametrize("of_s", [0.0, -5.0])
+def test_of_a_run_that_took_no_time_nothing_is_saved(of_s):
+    with pytest.raises(ValueError, match="nothing to save"):
+        Saving(1.0, None, of_s, basis="wait")
+    parts = TimeBreakdown(of_s, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    damaged = RunSummary(Environment({}), input=InputRecord("fit", breakdown=parts))
+    assert of_run(damaged, 1.0, 2.0, basis="wait") is None

@@ -48,7 +48,7 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
     present = [part for part in named if part[1]]
     size_s, unit = time_unit(parts.wall_s)
     traces = [
-        _segment(name, spent_s or 0.0, parts.wall_s, color, PATTERNS[place], size_s)
+        _segment(name, spent_s or 0.0, parts.wall_s, color, PATTERNS[place % len(PATTERNS)], size_s)
         for place, (name, spent_s, color, _) in enumerate(present)
     ]
     rows = tuple(
