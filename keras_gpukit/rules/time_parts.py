@@ -6,7 +6,7 @@ from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.rule import Outcome, Rule, percent
-from keras_gpukit.rules.savings import of_run, severity
+from keras_gpukit.rules.savings import of_run, severity, validation_wait_s
 
 MINIMUM_WALL_S = 5.0
 NOTABLE_FRACTION = 0.10
@@ -70,6 +70,14 @@ class SlowEpochStart(Rule):
             advice = (
                 "a smaller shuffle buffer, or shuffle file names instead of examples",
                 *advice,
+            )
+        elif start.mean_s >= MOSTLY * each_s:
+            # Such work comes again in each pass, also of a pipeline that repeats.
+            advice = (
+                "do once, before fit, what the pipeline does before its first batch: list files, "
+                "open them, build an index",
+                "ds.repeat().prefetch(tf.data.AUTOTUNE) and fit(steps_per_epoch=...): the next "
+                "epoch's first batches are made while steps run",
             )
         saving = of_run(
             summary,
@@ -189,7 +197,7 @@ class LongValidation(Rule):
             percent("of the time", share),
             saving=of_run(
                 summary,
-                _validation_wait_s(summary),
+                validation_wait_s(summary),
                 parts.validation_s,
                 basis="validation",
                 upper_bound=True,
@@ -198,11 +206,3 @@ class LongValidation(Rule):
                 "fit(validation_freq=...), validation_steps, or a larger validation_batch_size",
             ),
         )
-
-
-def _validation_wait_s(summary: RunSummary) -> float:
-    """How long the steps of all validations waited; 0 where that is unknown."""
-    record, throughput = summary.validation_input, summary.validation
-    if record is None or record.wait_s is None or throughput is None:
-        return 0.0
-    return record.wait_s * throughput.steps
