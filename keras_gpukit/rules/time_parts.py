@@ -192,17 +192,22 @@ class LongValidation(Rule):
         share = parts.validation_s / parts.wall_s
         if share < LONG_VALIDATION_FRACTION:
             return None
+        wait_s = validation_wait_s(summary)
+        saving = of_run(summary, wait_s, parts.validation_s, basis="validation", upper_bound=True)
+        figures = [percent("of the time", share)]
+        advice: tuple[str, ...] = (
+            "fit(validation_freq=...), validation_steps, or a larger validation_batch_size",
+        )
+        if wait_s >= MOSTLY * parts.validation_s:
+            figures.append(Figure("of it waiting for input", wait_s, "s"))
+            advice = (
+                "make batches of validation_data faster: ds.cache(), parallel maps, ds.prefetch(); "
+                "workers=4 of a PyDataset",
+                *advice,
+            )
         return self.find(
             "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning",
-            percent("of the time", share),
-            saving=of_run(
-                summary,
-                validation_wait_s(summary),
-                parts.validation_s,
-                basis="validation",
-                upper_bound=True,
-            ),
-            advice=(
-                "fit(validation_freq=...), validation_steps, or a larger validation_batch_size",
-            ),
+            *figures,
+            saving=saving,
+            advice=advice,
         )

@@ -513,6 +513,19 @@ def test_time_that_a_validation_waited_is_not_saved_by_more_cores():
     assert found.saving.high_s == pytest.approx(10.0)
 
 
+def test_a_validation_that_waits_for_input_is_advised_to_wait_less():
+    def found(wait_s):
+        waited = InputRecord("validation", wait_s=wait_s)
+        seen = replace(
+            spent(validation_s=80.0), validation=throughput(0.08), validation_input=waited
+        )
+        return finding("long-validation", seen)
+
+    assert Figure("of it waiting for input", 75.0, "s") in found(0.075).evidence
+    assert "validation_data faster" in found(0.075).advice[0]
+    assert "validation_freq" in found(0.01).advice[0]
+
+
 def test_processes_that_use_little_of_what_others_use_are_not_named():
     others = (ProcessUse("blender", 12, 40.0), ProcessUse("sshd", 7, 2.0))
     summary = replace(spent(), utilization=host(98.0, own=45.0, others=others))
