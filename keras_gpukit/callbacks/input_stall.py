@@ -45,9 +45,10 @@ class InputStall(StepWatchingCallback[InputRecord]):
             self._contention = ContentionSensor()
             session.every_second("threads that wait", self._contention.read)
             self._begin_python(session, phase)
-            so_far = InputSoFar(session, lambda record: self._completed(session, record))
-            session.on_window(phase, so_far.on_window)
-            session.every_second("the input so far", so_far.write)
+            if session.output.log_dir is not None:
+                so_far = InputSoFar(session, lambda record: self._completed(session, record))
+                session.on_window(phase, so_far.on_window)
+                session.every_second("the input so far", so_far.write)
 
     def _begin_python(self, session: Session, phase: Phase) -> None:
         self._python: PythonSource | None = python_source(epoch_iterator(phase))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from keras_gpukit.records.codec import to_dict
-
 
 @dataclass(frozen=True)
 class Action:
@@ -40,6 +38,9 @@ class Action:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the action as plain data."""
+        # Only here: checking settings must load nothing that a script might have.
+        from keras_gpukit.records.codec import to_dict
+
         return to_dict(replace(self, value=self.shown))
 
 

@@ -37,6 +37,7 @@ class Conclusion:
         self._opens = opens
         self._began_s = time.time()
         self._process = os.getpid()
+        self._started_in = os.getcwd()
         # The script may replace it, even by its standard output; it is None if that was closed.
         self._error_output = sys.stderr or io.StringIO()
 
@@ -54,7 +55,7 @@ class Conclusion:
 
     def _tell(self) -> None:
         log_dirs = sorted(self._fits.own_log_dirs)
-        if self._fits.count:
+        if self._folder.is_made:
             log_dirs.insert(0, self._folder.path())
         if not log_dirs:
             self._tell_that_there_is_nothing()
@@ -63,12 +64,14 @@ class Conclusion:
         if report is None:
             self._say("nothing was recorded; a warning above says why.")
             return
-        self._print_verdicts(report.runs)
         path = self._folder.path() / REPORT
-        _write(report, path)
-        self._print(f"Report: {_shown(path)}")
+        try:
+            _write(report, path)  # first: what is printed may find no reader
+        finally:
+            self._print_verdicts(report.runs)
+        self._print(f"Report: {self._shown(path)}")
         for log_dir in log_dirs:
-            self._print(f"TensorBoard: tensorboard --logdir {_shown(log_dir)}")
+            self._print(f"TensorBoard: tensorboard --logdir {self._shown(log_dir)}")
         if self._opens:
             _open_in_browser(path)
 
@@ -113,6 +116,11 @@ class Conclusion:
     def _print(self, line: str) -> None:
         print(line, file=self._error_output)
 
+    def _shown(self, path: Path) -> str:
+        """A path as one would type it where the script was started, which may be elsewhere now."""
+        relative = os.path.relpath(path, self._started_in)
+        return str(path) if relative.startswith(os.pardir) else relative
+
 
 def _read(log_dirs: list[Path], since_s: float) -> Report | None:
     """The runs since a time, the newest first; None without any."""
@@ -148,9 +156,3 @@ def _open_in_browser(path: Path) -> None:
     finally:
         os.dup2(output, 1)
         os.close(output)
-
-
-def _shown(path: Path) -> str:
-    """A path as one would type it here."""
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith(os.pardir) else relative

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 import time
 import weakref
@@ -10,6 +11,7 @@ from typing import Any
 
 _UNSUITABLE = re.compile(r"[^\w.+-]+")
 _LONGEST = 60
+_NAME_BYTES = 1024  # more than a name of so many characters and a time can have
 
 
 class RunFolder:
@@ -26,18 +28,28 @@ class RunFolder:
         self._log_dir = log_dir
         self._name = f"{file_name(script)}-{time.strftime('%Y%m%d-%H%M%S')}"
         self._path: Path | None = None
+        # Memory that forks share, such as children of multiprocessing: the name, once one made it.
+        self._made = mmap.mmap(-1, _NAME_BYTES)
         self._of_models: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
         self._taken: set[str] = set()
 
     def path(self) -> Path:
-        """The run's own folder, made if it is not there.
+        """The run's own folder, made if neither this process nor a fork has made it.
 
         Raises:
             OSError: If it cannot be made.
         """
         if self._path is None:
-            self._path = _new_folder(self._log_dir, self._name)
+            if not self.is_made:
+                name = _new_folder(self._log_dir, self._name).name.encode()
+                self._made[: len(name)] = name
+            self._path = self._log_dir / self._made[:].rstrip(b"\0").decode()
         return self._path
+
+    @property
+    def is_made(self) -> bool:
+        """Whether this process or a fork of it has made the run's own folder."""
+        return self._made[0] != 0
 
     def of_model(self, model: Any) -> Path:
         """The folder of a model, which is the same for all its fits.

@@ -30,21 +30,13 @@ LATEST_S = 1e11
 MOST_DEVICES = 64
 MOST_CAPTURES = 200
 _STEPS = (
-    "step_time_s",
-    "wait_s",
-    "stall_fraction",
-    "examples_per_s",
-    "buffered_batches",
-    "between_s",
+    *("step_time_s", "wait_s", "stall_fraction"),
+    *("examples_per_s", "buffered_batches", "between_s"),
 )
 _HOST = tuple(HostSample.__dataclass_fields__)
 _GPU = (
-    "utilization_percent",
-    "memory_used_bytes",
-    "memory_total_bytes",
-    "power_watts",
-    "temperature_celsius",
-    "sm_clock_mhz",
+    *("utilization_percent", "memory_used_bytes", "memory_total_bytes"),
+    *("power_watts", "temperature_celsius", "sm_clock_mhz"),
 )
 _MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
 

@@ -25,7 +25,6 @@ class NeighbourSensor:
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         import psutil
 
-        self._psutil = psutil
         self._now = now
         self._cores = psutil.cpu_count() or 1
         self._first: dict[tuple[int, str], float] | None = None
@@ -50,8 +49,10 @@ class NeighbourSensor:
 
     def look(self) -> None:
         """Reads the processor time of each process."""
+        import psutil
+
         self._latest, self._looked_s = self._read(), self._now()
-        self._children |= {child.pid for child in self._psutil.Process().children(recursive=True)}
+        self._children |= {child.pid for child in psutil.Process().children(recursive=True)}
         if self._first is None:
             self._first, self._began_s = self._latest, self._looked_s
         self._due_s = self._looked_s + max(self._looked_s - self._began_s, FIRST_LOOKS_APART_S)
@@ -70,7 +71,9 @@ class NeighbourSensor:
         passed_s = (self._looked_s - self._began_s) * self._cores
         if self._first is None or passed_s <= 0:
             return ()
-        own = self._psutil.Process().pid
+        import psutil
+
+        own = psutil.Process().pid
         uses = [
             ProcessUse(name, pid, 100 * (spent_s - self._first.get((pid, name), 0.0)) / passed_s)
             for (pid, name), spent_s in self._latest.items()
@@ -80,8 +83,10 @@ class NeighbourSensor:
         return tuple(sorted(used, key=lambda use: -use.cpu_percent))
 
     def _read(self) -> dict[tuple[int, str], float]:
+        import psutil
+
         times = {}
-        for process in self._psutil.process_iter(["pid", "name", "cpu_times"]):
+        for process in psutil.process_iter(["pid", "name", "cpu_times"]):
             spent = process.info["cpu_times"]
             if spent is not None:
                 key = process.info["pid"], process.info["name"] or "unnamed"

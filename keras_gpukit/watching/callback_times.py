@@ -55,12 +55,14 @@ class CallbackTimes:
         @functools.wraps(hook)
         def call(*args: Any, **kwargs: Any) -> None:
             callbacks = self._list.callbacks
+            before = list(callbacks)
             timed = self._list.callbacks = _TimedList(callbacks, self._at_epochs_s)
             try:
                 hook(*args, **kwargs)
             finally:
                 if self._list.callbacks is timed:
-                    callbacks[:] = list.__iter__(timed)  # a callback may have added another
+                    if timed != before:  # a callback added or removed one
+                        callbacks[:] = list.__iter__(timed)
                     self._list.callbacks = callbacks
 
         return call

@@ -68,6 +68,13 @@ def test_a_callback_that_adds_another_is_not_undone():
     assert type(listed.callbacks) is list
 
 
+def test_what_is_added_to_a_list_that_was_kept_is_not_undone():
+    listed, _ = keras_list()
+    kept = listed.callbacks
+    CallbackTimes(listed, 0).timed(lambda epoch: kept.append("new"))(0)
+    assert listed.callbacks is kept == ["new"]
+
+
 def test_a_callback_seen_between_steps_counts_for_its_share_of_the_looks():
     waits = Waits()
     listed, _ = keras_list(waits)

@@ -179,6 +179,8 @@ def _throttled_for(began_s: float, ended_s: float) -> Mark:
 
 
 def _moments(mark: Mark, time: TimeAxis) -> Iterator[float]:
-    count = 1 + int(mark.duration_s / (_APART * time.lasted_s)) if time.lasted_s else 1
+    # No event lasts longer than its run, unless a clock was set or a record is damaged.
+    share = min(mark.duration_s / time.lasted_s, 1.0) if time.lasted_s else 0.0
+    count = 1 + int(share / _APART)
     for number in range(count):
         yield mark.began_s + mark.duration_s * (number + 0.5) / count

@@ -30,6 +30,8 @@ def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
     record = run.summary.throughput.step_times if run.summary.throughput else None
     if record is None or not record.counts:
         return Unknown(_TITLE, not_told(run, "no step was measured"))
+    if min(record.steps, record.first_bin_s) <= 0:
+        return Unknown(_TITLE, "the record has steps that took no time")
     from plotly import graph_objects as go
 
     bars = _bars(record)
