@@ -110,10 +110,9 @@ def saved(saving: Saving) -> str:
         most,
     )
     parts = [f"{span} of {units.duration(saving.of_s)}"]
-    if saving.speed_up is not None:
-        low = _factor(saving.speed_up) if saving.low_s else None
-        high = saving.highest_speed_up
-        parts.append(f"{_span(low, None if high is None else _factor(high), most)} faster")
+    low, high = _factor(saving.speed_up), _factor(saving.highest_speed_up)
+    if low or high:
+        parts.append(f"{_span(low, high, most)} faster")
     return f"{', '.join(parts)} (basis: {saving.basis})"
 
 
@@ -132,8 +131,10 @@ def _span(low: str | None, high: str | None, most: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _factor(speed_up: float) -> str:
-    return f"{units.number(round(speed_up, 1))}×"
+def _factor(speed_up: float | None) -> str | None:
+    """A factor with one decimal; None where it is unknown or would read 1."""
+    rounded = round(speed_up or 1.0, 1)
+    return f"{units.number(rounded)}×" if rounded > 1 else None
 
 
 def _speed(throughput: ThroughputRecord) -> list[str]:

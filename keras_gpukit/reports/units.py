@@ -45,4 +45,6 @@ def measured(figure: Figure) -> str:
     """A figure's value with its unit."""
     if figure.unit == "B":
         return size(figure.value)
+    if figure.unit == "s":
+        return duration(figure.value)
     return f"{number(figure.value)} {figure.unit}".rstrip()

@@ -8,10 +8,12 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.contention import CORES_BUSY_FRACTION
 from keras_gpukit.rules.input_bound import is_input_bound
 from keras_gpukit.rules.rule import Outcome, Rule, host_readings, readings_too_few
-from keras_gpukit.rules.savings import of_run
+from keras_gpukit.rules.savings import of_run, validation_wait_s
 
 # Of all cores. A desktop or a browser takes less, another training more; our choice.
 OTHERS_PERCENT = 25.0
+# Of what all other processes use together, from which on one is named; our choice.
+NAMED_FRACTION = 0.10
 LESS_WORK = (
     "Do less work per example: smaller images, ds.cache(), prepare once",
     "Augment with layers inside the model, which run on the GPU",
@@ -54,9 +56,10 @@ class HostCPUSaturated(Rule):
         self, summary: RunSummary, host: HostUtilization, others: float, *, matters: bool
     ) -> Finding:
         on_gpu = bool(summary.environment.gpus)
-        names = [f"{use.name} (pid {use.pid})" for use in host.others]
+        large = [use for use in host.others if use.cpu_percent >= NAMED_FRACTION * others]
+        names = [f"{use.name} (pid {use.pid})" for use in large]
         shares = [
-            Figure(name, use.cpu_percent, "%") for name, use in zip(names, host.others, strict=True)
+            Figure(name, use.cpu_percent, "%") for name, use in zip(names, large, strict=True)
         ]
         named = f": {', '.join(names)}" if names else ""
         return self.find(
@@ -85,7 +88,8 @@ def _saving(summary: RunSummary, host: HostUtilization) -> Saving | None:
     parts = summary.breakdown
     if parts is None or parts.compute_s is None or host.process_cpu_percent is None:
         return None
-    computing_s = parts.compute_s + parts.first_step_s + parts.tracing_s + parts.validation_s
+    validating_s = max(parts.validation_s - validation_wait_s(summary), 0.0)
+    computing_s = parts.compute_s + parts.first_step_s + parts.tracing_s + validating_s
     alone_s = host.process_cpu_percent / 100 * parts.wall_s
     return of_run(summary, 0.0, computing_s - alone_s, basis="cores used by others")
 

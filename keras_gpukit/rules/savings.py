@@ -127,6 +127,14 @@ def of_compute(summary: RunSummary, fraction: float, *, basis: str) -> Saving | 
     return of_run(summary, 0.0, fraction * compute_s, basis=basis, upper_bound=True)
 
 
+def validation_wait_s(summary: RunSummary) -> float:
+    """How long the steps of all validations waited; 0 where that is unknown."""
+    record, throughput = summary.validation_input, summary.validation
+    if record is None or record.wait_s is None or throughput is None:
+        return 0.0
+    return record.wait_s * throughput.steps
+
+
 def _waited_s(summary: RunSummary) -> float | None:
     """Time in which steps waited, without epochs' first batches."""
     if summary.breakdown is not None and summary.breakdown.input_s is not None:

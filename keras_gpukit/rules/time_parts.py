@@ -6,7 +6,7 @@ from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.rule import Outcome, Rule, percent
-from keras_gpukit.rules.savings import of_run, severity
+from keras_gpukit.rules.savings import of_run, severity, validation_wait_s
 
 MINIMUM_WALL_S = 5.0
 NOTABLE_FRACTION = 0.10
@@ -70,6 +70,14 @@ class SlowEpochStart(Rule):
             advice = (
                 "a smaller shuffle buffer, or shuffle file names instead of examples",
                 *advice,
+            )
+        elif start.mean_s >= MOSTLY * each_s:
+            # Such work comes again in each pass, also of a pipeline that repeats.
+            advice = (
+                "do once, before fit, what the pipeline does before its first batch: list files, "
+                "open them, build an index",
+                "ds.repeat().prefetch(tf.data.AUTOTUNE) and fit(steps_per_epoch=...): the next "
+                "epoch's first batches are made while steps run",
             )
         saving = of_run(
             summary,
@@ -184,25 +192,22 @@ class LongValidation(Rule):
         share = parts.validation_s / parts.wall_s
         if share < LONG_VALIDATION_FRACTION:
             return None
+        wait_s = validation_wait_s(summary)
+        saving = of_run(summary, wait_s, parts.validation_s, basis="validation", upper_bound=True)
+        figures = [percent("of the time", share)]
+        advice: tuple[str, ...] = (
+            "fit(validation_freq=...), validation_steps, or a larger validation_batch_size",
+        )
+        if wait_s >= MOSTLY * parts.validation_s:
+            figures.append(Figure("of it waiting for input", wait_s, "s"))
+            advice = (
+                "make batches of validation_data faster: ds.cache(), parallel maps, ds.prefetch(); "
+                "workers=4 of a PyDataset",
+                *advice,
+            )
         return self.find(
             "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning",
-            percent("of the time", share),
-            saving=of_run(
-                summary,
-                _validation_wait_s(summary),
-                parts.validation_s,
-                basis="validation",
-                upper_bound=True,
-            ),
-            advice=(
-                "fit(validation_freq=...), validation_steps, or a larger validation_batch_size",
-            ),
+            *figures,
+            saving=saving,
+            advice=advice,
         )
-
-
-def _validation_wait_s(summary: RunSummary) -> float:
-    """How long the steps of all validations waited; 0 where that is unknown."""
-    record, throughput = summary.validation_input, summary.validation
-    if record is None or record.wait_s is None or throughput is None:
-        return 0.0
-    return record.wait_s * throughput.steps

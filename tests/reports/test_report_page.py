@@ -27,7 +27,7 @@ from helpers.recorded_runs import (
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.event import RunEvent
-from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.finding import Figure, Finding, Verdict
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.profile import (
@@ -146,6 +146,31 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
         )
     ]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("figures", "told"),
+    [
+        (
+            {"start of an epoch": 0.9, "of it waiting for the first batch": 0.8},
+            "An epoch takes 900 ms to start, 800 ms of it to wait for the first batch.",
+        ),
+        (
+            {"in callbacks": 9.2, "in Plotter": 9.0},
+            "Plotter takes 9 s of it.",
+        ),
+        (
+            {"of it waiting for input": 6.0},
+            "This takes 81 % of the run's time, 6 s of it waiting for input.",
+        ),
+    ],
+)
+def test_the_evidence_is_told_in_sentences(figures, told):
+    seconds = tuple(Figure(name, value, "s") for name, value in figures.items())
+    found = Finding("x", "X", "warning", (Figure("of the time", 81.0, "%"), *seconds), ())
+    summary = RunSummary(Environment({}), verdict=Verdict((found,), (), {}))
+    run = RunReport("a", "completed", summary=summary)
+    assert told in Page(render(Report("logs", 0.0, "0.1.0", (run,)), plotly_src="plotly.js")).words
 
 
 def test_every_chart_has_words_and_a_table(page):

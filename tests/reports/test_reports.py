@@ -11,7 +11,7 @@ from rich.console import Console
 
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.finding import Figure, Saving
 from keras_gpukit.records.machine import (
     DeviceMemory,
     GPUUtilization,
@@ -30,6 +30,7 @@ from keras_gpukit.records.steps import (
 )
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_summary
+from keras_gpukit.reports.phrases import saved
 from keras_gpukit.reports.text import markdown, placement_markdown
 from keras_gpukit.rules import RULES, judge
 
@@ -127,6 +128,24 @@ def test_what_was_not_judged_is_not_called_healthy():
     text = " ".join(printed(judged(replace(HEALTHY, input=None))).replace("│", " ").split())
     counted = f"Nothing found. {len(RULES) - 1} of {len(RULES)} rules could not judge"
     assert f"{counted} (the wait for input: needs" in text
+
+
+@pytest.mark.parametrize(
+    ("low_s", "high_s", "told"),
+    [
+        (0.04, 0.27, "40 ms to 270 ms of 9 s (basis: x)"),
+        (0.04, 0.57, "40 ms to 570 ms of 9 s, up to 1.1× faster (basis: x)"),
+        (3.0, 4.5, "3 s to 4.5 s of 9 s, 1.5× to 2× faster (basis: x)"),
+        (3.0, None, "3 s or more of 9 s, 1.5× or more faster (basis: x)"),
+    ],
+)
+def test_no_saving_is_called_1_times_faster(low_s, high_s, told):
+    assert saved(Saving(low_s, high_s, 9.0, "x")) == told
+
+
+def test_a_figure_in_seconds_has_the_unit_that_fits():
+    assert units.measured(Figure("wait", 0.00316, "s")) == "3.16 ms"
+    assert units.measured(Figure("wait", 9.22, "s")) == "9.22 s"
 
 
 def test_an_upper_bound_is_told_as_one():

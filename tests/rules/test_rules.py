@@ -482,6 +482,58 @@ def test_a_slow_epoch_start_is_blamed_on_the_shuffle_buffer_only_if_it_was():
     assert (opened.saving.low_s, opened.saving.of_s) == (20.0, 100.0)
 
 
+def test_an_epoch_that_starts_with_a_long_wait_is_not_advised_to_repeat_alone():
+    waits = finding("slow-epoch-start", spent(start=PipelineStartRecord(4, mean_s=5.0)))
+    begins = PipelineStartRecord(4, mean_s=0.1)
+    restarts = finding("slow-epoch-start", spent(epoch_start_s=25.0, start=begins))
+    assert waits.advice[0].startswith("do once, before fit")
+    assert [line[:11] for line in restarts.advice] == ["ds.repeat()"]
+
+
+def test_tiny_steps_are_a_remark_where_other_parts_take_the_time():
+    def found(validation_s):
+        spends = spent(validation_s=validation_s, callbacks_s=1.0)
+        settings = Environment({}, steps_per_execution=1)
+        tiny = replace(spends, environment=settings, throughput=throughput(0.001))
+        return finding("tiny-steps", tiny)
+
+    assert found(50.0).severity == "warning"
+    assert found(92.0).severity == "info"
+
+
+def test_time_that_a_validation_waited_is_not_saved_by_more_cores():
+    summary = replace(
+        spent(validation_s=80.0),
+        utilization=host(98.0, own=15.0),
+        validation=throughput(0.08),
+        validation_input=InputRecord("validation", wait_s=0.075),
+    )
+    found = finding("host-cpu-saturated", summary)
+    # 20 s of training and 5 s of validation's own work, of which 15 s were processor time.
+    assert found.saving.high_s == pytest.approx(10.0)
+
+
+def test_a_validation_that_waits_for_input_is_advised_to_wait_less():
+    def found(wait_s):
+        waited = InputRecord("validation", wait_s=wait_s)
+        seen = replace(
+            spent(validation_s=80.0), validation=throughput(0.08), validation_input=waited
+        )
+        return finding("long-validation", seen)
+
+    assert Figure("of it waiting for input", 75.0, "s") in found(0.075).evidence
+    assert "validation_data faster" in found(0.075).advice[0]
+    assert "validation_freq" in found(0.01).advice[0]
+
+
+def test_processes_that_use_little_of_what_others_use_are_not_named():
+    others = (ProcessUse("blender", 12, 40.0), ProcessUse("sshd", 7, 2.0))
+    summary = replace(spent(), utilization=host(98.0, own=45.0, others=others))
+    found = finding("host-cpu-saturated", summary)
+    assert found.title == "Other processes keep the cores busy: blender (pid 12)"
+    assert not any("sshd" in figure.name for figure in found.evidence)
+
+
 def test_other_processes_that_keep_the_cores_busy_are_named_with_what_they_cost_at_most():
     others = (ProcessUse("blender", 12, 40.0), ProcessUse("make", 7, 8.0))
     busy = host(98.0, own=45.0, others=others)

@@ -16,7 +16,8 @@ _SENTENCES = {
     "wait per step": "A step waits {value} for its batch",
     "a stall every": "A stall comes every {value}",
     "of the time": "This takes {value} of the run's time",
-    "wait for an epoch's first batch": "The first batch of an epoch takes {value}",
+    "start of an epoch": "An epoch takes {value} to start",
+    "between steps before": "Between steps, {value} passed before",
     "step time": "A step takes {value}",
     "cores busy": "All cores together are {value} busy",
     "copies between devices per step": "Each step copies {value} times between devices",
@@ -30,6 +31,8 @@ _ADDED = {
     "in the end": "in the end {value}",
     "after": "{value} after",
     "after the first epoch": "after the first epoch {value}",
+    "of it waiting for the first batch": "{value} of it to wait for the first batch",
+    "of it waiting for input": "{value} of it waiting for input",
     "of it filling the shuffle buffer": "{value} of it to fill the shuffle buffer",
     "in callbacks": "{value} in callbacks",
     "this process": "this process {value}",
@@ -44,6 +47,7 @@ _PATTERNS = {
     r"memory of (?P<what>.+) held by others": "other processes use {value} of the memory of {what}",
     r"readings of (?P<what>GPU:\d+) with (?P<reason>.+)": "{value} of the readings of {what} show "
     "{reason}",
+    r"in (?P<what>\w+)": "{what} takes {value} of it",
     r"(?P<what>\w+) operations": "{value} {what} operations are affected",
 }
 
