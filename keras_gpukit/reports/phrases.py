@@ -14,7 +14,8 @@ _HEDGES = {"sampled": "about ", "upper bound": "at most "}
 _LEAST_SHARE = 0.005
 _REASONS = 2
 NOTHING_FOUND = "Nothing found."
-_NOT_COMPUTE = "mostly-not-compute"
+ACCOUNT_OF_TIME = "mostly-not-compute"
+"""The rule on what all of a run's time went on."""
 _CAPTURES_LISTED = 3
 
 
@@ -70,7 +71,7 @@ def conclusion(summary: RunSummary) -> str | None:
     """What to say if no rule found a problem, and how much was judged; None if one did."""
     verdict = summary.verdict
     # A short run of which compute took less than half is not called healthy either.
-    if any(each.severity != "info" or each.code == _NOT_COMPUTE for each in verdict.findings):
+    if any(each.severity != "info" or each.code == ACCOUNT_OF_TIME for each in verdict.findings):
         return None
     return " ".join(filter(None, (NOTHING_FOUND, _not_judged(verdict))))
 
@@ -148,11 +149,16 @@ def _speed(throughput: ThroughputRecord) -> list[str]:
 
 
 def input_fractions(summary: RunSummary) -> tuple[float, float] | None:
-    """The shares of the run that went to input: within steps, and until epochs' first batches."""
+    """The shares of the run that went to input: within steps, and until epochs' first batches.
+
+    What else the start of an epoch takes, such as making Keras' iterator, is no wait for input.
+    """
     parts = summary.breakdown
     if parts is None or parts.input_s is None or not parts.wall_s:
         return None
-    return parts.input_s / parts.wall_s, parts.epoch_start_s / parts.wall_s
+    start = summary.input.pipeline_start if summary.input else None
+    waited_s = min(start.epochs * start.mean_s, parts.epoch_start_s) if start else 0.0
+    return parts.input_s / parts.wall_s, waited_s / parts.wall_s
 
 
 def input_share(summary: RunSummary) -> str | None:

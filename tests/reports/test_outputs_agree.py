@@ -18,6 +18,7 @@ from keras_gpukit.records.codec import from_dict
 from keras_gpukit.records.diagnosis import Round
 from keras_gpukit.records.finding import Saving
 from keras_gpukit.records.pipeline import ContentionRecord
+from keras_gpukit.records.steps import PipelineStartRecord
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.diagnosis import conclusions
 from keras_gpukit.reports.phrases import saved
@@ -31,7 +32,11 @@ from keras_gpukit.tensorboard_plugin.run_folders import find_run_folders
 PLANTED = replace(
     SUMMARY,
     environment=replace(SUMMARY.environment, gpus=()),
-    input=replace(SUMMARY.input, contention=ContentionRecord(0.0, 0.9)),
+    input=replace(
+        SUMMARY.input,
+        contention=ContentionRecord(0.0, 0.9),
+        pipeline_start=PipelineStartRecord(4, 0.25),
+    ),
 )
 PLANTED = replace(PLANTED, verdict=judge(PLANTED))
 FIRST = PLANTED.findings[0]

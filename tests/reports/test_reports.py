@@ -24,6 +24,7 @@ from keras_gpukit.records.placement import Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import (
     InputRecord,
+    PipelineStartRecord,
     ThroughputRecord,
     TimeBreakdown,
     WaitDistribution,
@@ -230,6 +231,7 @@ WATCHED = judged(
             confidence="sampled",
             distribution=WaitDistribution(0.018, 0.025, 0.31, 0.9, 40, 3.0, 25.0),
             breakdown=TimeBreakdown(200.0, 120.0, 60.0, 4.0, 16.0, 0.1, 0.0, 0.0),
+            pipeline_start=PipelineStartRecord(8, 1.5),
             pipeline=PipelineRecord((DECODE, replace(DECODE, name="read", share=0.0)), DECODE),
         ),
     )
@@ -239,7 +241,7 @@ WATCHED = judged(
 def test_a_sampled_stall_is_told_as_about():
     text = " ".join(printed(WATCHED).replace("│", " ").split())
     assert (
-        "input about 68 % of the run: 60 % within steps, 8.0 % until each epoch's first batch"
+        "input about 66 % of the run: 60 % within steps, 6.0 % until each epoch's first batch"
         in text
     )
 

@@ -11,6 +11,7 @@ from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import units
 from keras_gpukit.reports.phrases import (
+    ACCOUNT_OF_TIME,
     NOTHING_FOUND,
     conclusion,
     input_fractions,
@@ -31,7 +32,7 @@ class Verdict:
 
     Attributes:
         severity: "critical", "warning", "info"; "good" if nothing was found, "unknown" if
-            nothing was judged.
+            nothing was found, but what its time went on is not known.
         headline: One line.
         finding: The finding behind it, if there is one.
     """
@@ -42,20 +43,22 @@ class Verdict:
 
 
 def verdict(run: RunReport) -> Verdict:
-    """The worst finding, or "good" without one."""
+    """The worst finding; without one, "good" or "unknown"."""
     told = run.summary.verdict
     worst = told.findings[0] if told.findings else None
     if worst is not None and (worst.severity != "info" or conclusion(run.summary) is None):
         return Verdict(worst.severity, worst.title, worst)
     if not (told.findings or told.passed or told.not_applicable):
         return Verdict("unknown", "Not judged: the run has no figures to judge by.")
-    return Verdict("good", conclusion(run.summary) or "")
+    # Of a run whose time is not accounted for, that nothing was found is no good news.
+    is_known = ACCOUNT_OF_TIME not in told.not_applicable
+    return Verdict("good" if is_known else "unknown", conclusion(run.summary) or "")
 
 
 def verdict_line(run: RunReport) -> str:
     """The verdict in one line, without how much was judged."""
     told = verdict(run)
-    if told.severity == "good":
+    if told.headline.startswith(NOTHING_FOUND):
         return NOTHING_FOUND
     return (
         f"{told.severity}: {told.headline}"
