@@ -209,7 +209,6 @@ class StepWindows:
         self._on_window(self._add(reading, durations_s, calls.examples_since(apart)))
 
     def _close(self) -> None:
-        assert self._started_s is not None
         stretch = self._stretch()
         reading = self._reader.read(stretch, self._calls.before)
         window = self._add(

@@ -69,7 +69,7 @@ class InputBound(Rule):
             figures.append(percent("after the first epoch", later))
         saving = of_input(summary)
         return self.find(
-            "warning" if figures or saving is None else severity(saving, summary),
+            "warning" if figures else severity(saving, summary),
             percent("input stall", stall),
             *figures,
             *_wait(record),

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.input_bound import InputBound
 from keras_gpukit.rules.rule import Outcome, Rule, percent
 from keras_gpukit.rules.savings import of_run
 from keras_gpukit.rules.time_parts import (
     REQUIRES,
-    TOO_SHORT,
     LongValidation,
     SlowCallbacks,
     SlowEpochStart,
+    TimeRule,
     TracingAgain,
-    is_too_short,
-    long_enough,
 )
 from keras_gpukit.rules.tiny_steps import TinySteps
 
@@ -45,7 +44,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
 }
 
 
-class MostlyNotCompute(Rule):
+class MostlyNotCompute(TimeRule):
     """Compute took less than half of the run, and no other rule names what took the most.
 
     Half is our choice. The largest other part is named, whatever its kind, also time of which no
@@ -57,11 +56,8 @@ class MostlyNotCompute(Rule):
     title = "Most of the time did not go to compute"
     requires = REQUIRES
 
-    def judge(self, summary: RunSummary) -> Outcome:
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares compute with half of the time, then looks for the largest other part."""
-        parts = long_enough(summary)
-        if parts is None:
-            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
         if (parts.compute_s or 0.0) >= HALF * parts.wall_s:
             return None
         others = {**parts.parts, "unknown": parts.unknown_s}

@@ -22,12 +22,16 @@ SAMPLED_MARGIN = 0.05
 FAIR_SHARE = 0.5
 
 
-def severity(saving: Saving, summary: RunSummary) -> Severity:
+def severity(saving: Saving | None, summary: RunSummary) -> Severity:
     """Returns how severe a cause is, by the part of the run that was seen to go to it.
+
+    "warning" where that is unknown.
 
     The first step comes once and is left out: a short run with a lasting cause stands for a long
     one.
     """
+    if saving is None:
+        return "warning"
     once_s = summary.breakdown.first_step_s if summary.breakdown else 0.0
     lasting_s = saving.of_s - once_s
     share = saving.low_s / lasting_s if lasting_s > 0 else saving.fraction

@@ -123,7 +123,7 @@ def _slowdown(series: Series, shift: Shift, back: Shift | None, begin_s: float) 
 
 def _severity(saving: Saving | None, summary: RunSummary) -> Severity:
     """A slowdown that lasts costs more in a longer run, so it is no remark."""
-    return "critical" if saving and severity(saving, summary) == "critical" else "warning"
+    return "critical" if severity(saving, summary) == "critical" else "warning"
 
 
 def _steps_s(series: Series) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
@@ -19,18 +21,24 @@ REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
 TOO_SHORT = f"the run took less than {MINIMUM_WALL_S:g} s"
 
 
-def long_enough(summary: RunSummary) -> TimeBreakdown | None:
-    """The breakdown of a run that is long enough to judge; shorter ones mostly begin and end."""
-    parts = summary.breakdown
-    return parts if parts is not None and parts.wall_s >= MINIMUM_WALL_S else None
+class TimeRule(Rule):
+    """A rule on where a run's time went, if the run is long enough: shorter ones mostly start."""
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Judges the parts of the time, where they are known."""
+        parts = summary.breakdown
+        if parts is None:
+            return self.abstain()
+        if parts.wall_s < MINIMUM_WALL_S:
+            return self.abstain(TOO_SHORT)
+        return self.judge_parts(summary, parts)
+
+    @abstractmethod
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
+        """Looks at the parts of a run that is long enough."""
 
 
-def is_too_short(summary: RunSummary) -> bool:
-    """Whether a run's time is known, and too short to judge."""
-    return summary.breakdown is not None and long_enough(summary) is None
-
-
-class SlowEpochStart(Rule):
+class SlowEpochStart(TimeRule):
     """The share of the time that goes on starting epochs, until their first batches are there.
 
     Keras makes a new iterator each epoch: pipelines begin and buffers are filled again, and steps
@@ -42,12 +50,9 @@ class SlowEpochStart(Rule):
     title = "Each epoch takes long to start"
     requires = f"{REQUIRES}, and the start of an epoch after the first"
 
-    def judge(self, summary: RunSummary) -> Outcome:
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the share with the threshold."""
-        parts = long_enough(summary)
         start = summary.input.pipeline_start if summary.input else None
-        if parts is None:
-            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
         if start is None:
             return self.abstain("no epoch after the first began, or its start was not measured")
         # The first epoch's pipeline starts in any case; its wait is within the first step.
@@ -86,14 +91,14 @@ class SlowEpochStart(Rule):
             basis="epoch starts",
         )
         return self.find(
-            "warning" if saving is None else severity(saving, summary),
+            severity(saving, summary),
             *figures,
             advice=advice,
             saving=saving,
         )
 
 
-class TracingAgain(Rule):
+class TracingAgain(TimeRule):
     """The share of the time that goes on step functions that are made again during a run.
 
     TensorFlow then traces the model again, and compiles it where it is compiled. A tenth is our
@@ -104,11 +109,8 @@ class TracingAgain(Rule):
     title = "The step function is made and traced again"
     requires = REQUIRES
 
-    def judge(self, summary: RunSummary) -> Outcome:
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the share with the threshold."""
-        parts = long_enough(summary)
-        if parts is None:
-            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
         share = parts.tracing_s / parts.wall_s
         if share < NOTABLE_FRACTION:
             return None
@@ -116,7 +118,7 @@ class TracingAgain(Rule):
         work_s = parts.tracings * (summary.step_time_s or 0.0)
         saving = of_run(summary, parts.tracing_s - work_s, parts.tracing_s, basis="traced steps")
         return self.find(
-            "warning" if saving is None else severity(saving, summary),
+            severity(saving, summary),
             percent("of the time", share),
             Figure("traced again", parts.tracings, "times"),
             advice=(
@@ -127,7 +129,7 @@ class TracingAgain(Rule):
         )
 
 
-class SlowCallbacks(Rule):
+class SlowCallbacks(TimeRule):
     """The share of the time that goes on callbacks, checkpoints among them.
 
     Keras' own loop is in what is measured between steps: 0.25 ms a step, more than it was measured
@@ -139,11 +141,10 @@ class SlowCallbacks(Rule):
     title = "Callbacks slow training down"
     requires = REQUIRES
 
-    def judge(self, summary: RunSummary) -> Outcome:
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the share with the threshold."""
-        parts = long_enough(summary)
-        if parts is None or summary.steps is None:
-            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
+        if summary.steps is None:
+            return self.abstain()
         spent_s = parts.callbacks_s - LOOP_S * summary.steps
         share = spent_s / parts.wall_s
         if share < NOTABLE_FRACTION:
@@ -155,7 +156,7 @@ class SlowCallbacks(Rule):
         if is_named:
             figures.append(Figure(f"in {name}", longest_s, "s"))
         return self.find(
-            "warning" if saving is None else severity(saving, summary),
+            severity(saving, summary),
             *figures,
             advice=_callback_advice(name if is_named else None),
             saving=saving,
@@ -173,7 +174,7 @@ def _callback_advice(name: str | None) -> tuple[str, ...]:
     return (known.get(name, f"{name}: work less often, as every hundredth batch or tenth epoch"),)
 
 
-class LongValidation(Rule):
+class LongValidation(TimeRule):
     """The share of the time that goes on validation within `fit`.
 
     Three tenths is our choice. A remark while compute takes half of the time: how often to validate
@@ -184,11 +185,8 @@ class LongValidation(Rule):
     title = "Validation takes a large part of the time"
     requires = REQUIRES
 
-    def judge(self, summary: RunSummary) -> Outcome:
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the share with the threshold."""
-        parts = long_enough(summary)
-        if parts is None:
-            return self.abstain(TOO_SHORT if is_too_short(summary) else None)
         share = parts.validation_s / parts.wall_s
         if share < LONG_VALIDATION_FRACTION:
             return None
