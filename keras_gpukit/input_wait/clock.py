@@ -93,6 +93,11 @@ class StepClock:
         """Whether the step function was made again, so that its next call traces it."""
 
     @property
+    def source(self) -> Any:
+        """What steps are fed from; `NOTHING` between epochs."""
+        return self._calls.source
+
+    @property
     def calls(self) -> int:
         """Calls of the step function."""
         return self._calls.count

@@ -13,6 +13,7 @@ known, and what callbacks after ours do in `on_epoch_begin` counts as the epoch'
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from types import FrameType
@@ -72,11 +73,22 @@ def callbacks_of_fit() -> tuple[Any, ...]:
 
 def _local(function: str, name: str) -> Any:
     frame = _find_frame(function)
-    return None if frame is None else frame.f_locals.get(name)
+    if frame is None:
+        return None
+    values = frame.f_locals
+    found = values.get(name)
+    if sys.version_info < (3, 13):
+        # Until then it is a copy that Python keeps with the frame. It would hold the epoch's
+        # iterator beyond the epoch, and freeing one can take seconds.
+        values.clear()
+    return found
 
 
 def _find_frame(function: str) -> FrameType | None:
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != function:
+    # A class body of that name is no call; its values are the class's own.
+    while frame is not None and not (
+        frame.f_code.co_name == function and frame.f_code.co_flags & inspect.CO_OPTIMIZED
+    ):
         frame = frame.f_back
     return frame

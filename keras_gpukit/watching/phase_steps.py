@@ -28,6 +28,7 @@ from keras_gpukit.records.steps import (
 )
 from keras_gpukit.rules.bottleneck import name_bottleneck
 from keras_gpukit.watching.call_frame import epoch_iterator, has_one_epoch
+from keras_gpukit.watching.finished_iterators import FinishedIterators
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 from keras_gpukit.watching.step_count import FitCount
@@ -51,6 +52,7 @@ class PhaseSteps:
         stood_still_since: Whether the process stood still since a moment.
         is_over: Whether the call has ended.
         wall: Where the call's wall time goes; None for a phase inside the call.
+        finished: Takes the iterators that the phase is done with.
         first_call: Entered around the first step; None for a phase inside the call.
 
     Attributes:
@@ -68,6 +70,7 @@ class PhaseSteps:
         stood_still_since: Callable[[float], bool],
         is_over: Callable[[], bool],
         wall: WallTime | None,
+        finished: FinishedIterators,
         first_call: FirstStepHooks | None,
     ) -> None:
         self._model = model
@@ -75,6 +78,7 @@ class PhaseSteps:
         self._counted = FitCount(model, first_step) if phase == "fit" else None
         self._is_over = is_over
         self._wall = wall
+        self._finished = finished
         self._on_window: list[OnWindow] = [on_window]
         self._watchers: list[OnWindow] = []
         self._on_pause: list[Callable[[], None]] = []
@@ -171,6 +175,9 @@ class PhaseSteps:
         """The steps are interrupted, by an epoch's end or a validation."""
         for on_pause in self._on_pause:
             on_pause()
+        # Before the clock forgets it.
+        with Guard("Keeping an epoch's iterator", "Keras frees it."):
+            self._finished.keep(self._clock.source, epoch_iterator(self._phase))
         self._clock.pause()
         if self._clock.windows.had_short_epoch and not self._times_fetches:
             self._times_fetches = True
@@ -280,7 +287,15 @@ class PhaseSteps:
             overlaps=not self._model.run_eagerly and self._device is None,
         )
         self._pipeline = choice.pipeline
-        return choice
+        if self._wall is None:
+            return choice
+
+        def choose(source: Any) -> Meter | str:
+            # An epoch's first step: the call has let go of the iterators before.
+            self._finished.free()
+            return choice(source)
+
+        return choose
 
     def _take(self, window: StepWindow) -> None:
         for action in (*self._on_window, *self._watchers):

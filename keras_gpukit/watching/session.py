@@ -23,6 +23,7 @@ from keras_gpukit.sensors.sampling import SamplingThread
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import read_environment
+from keras_gpukit.watching.finished_iterators import FinishedIterators
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
 from keras_gpukit.watching.progress import ProgressNotes
@@ -71,6 +72,7 @@ class Session:
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self._events.stood_still)
         self._first_step_hooks = FirstStepHooks()
+        self._finished_iterators = FinishedIterators()
         self._on_error: list[Callable[[BaseException], None]] = []
         self._error: BaseException | None = None
         self._recurring_s = 0.0
@@ -258,6 +260,7 @@ class Session:
         # References to the session, and cycles within it, must not keep the run's data alive.
         for steps in self._phases.values():
             steps.release()
+        self._finished_iterators.release()
         self._on_error.clear()
         self._error = None
 
@@ -277,6 +280,7 @@ class Session:
             stood_still_since=self._heartbeat.stopped_since,
             is_over=lambda: self._frame.over,
             wall=self.wall if own else None,
+            finished=self._finished_iterators,
             first_call=self._first_step_hooks if own else None,
         )
 

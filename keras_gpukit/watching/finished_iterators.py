@@ -1,0 +1,88 @@
+"""Iterators that Keras is done with, freed beside training instead of by it.
+
+TensorFlow frees an iterator once the thread that tunes its pipeline has ended. That thread can miss
+that it is to end: it is woken before the cancellation counts as done (`Model::OptimizeLoop` and
+`CancellationManager` of TensorFlow 2.21), and sleeps on to its next tuning, which is about as far
+away as the iterator is old, up to a minute. Keras makes an iterator for each epoch and frees the
+one before at the new one's first batch: in about a third of short epochs training stands still.
+
+Nothing else changes: such an iterator has given all of its epoch's batches.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Any
+
+from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.structure import cache_file, dataset_of, stages
+
+# Keras lets go of an iterator soon after it is done with it; should it not, it frees it itself.
+HOLD_S = 1.0
+LOOK_EVERY_S = 0.02
+# The list that holds it, and the argument of `sys.getrefcount`.
+OWN_REFERENCES = 2
+
+
+class FinishedIterators:
+    """Keeps iterators until Keras has let go of them, and frees them on a thread."""
+
+    def __init__(self) -> None:
+        self._kept: list[Any] = []
+        # Of the dataset that comes again each epoch.
+        self._dataset: Any = None
+        self._locks_files = False
+
+    def keep(self, iterator: Any, epoch_iterator: Any) -> None:
+        """Keeps an iterator whose epoch is over, if it may be freed later than by Keras.
+
+        Args:
+            iterator: What the step function was given.
+            epoch_iterator: What Keras took it from; None where that is not known.
+        """
+        import tensorflow as tf
+
+        if not isinstance(iterator, tf.data.Iterator) or any(iterator is one for one in self._kept):
+            return
+        # With a number of steps Keras goes on with the same one, or leaves it halfway.
+        if epoch_iterator is None or epoch_iterator.steps_per_epoch is not None:
+            return
+        dataset = dataset_of(iterator)
+        if dataset is not self._dataset:
+            self._dataset, self._locks_files = dataset, _locks_files(dataset)
+        if not self._locks_files:
+            self._kept.append(iterator)
+
+    def free(self) -> None:
+        """Frees on a thread what was kept, which Keras lets go of by now."""
+        kept, self._kept = self._kept, []
+        if not kept:
+            return
+        # No daemon: Python waits for it at exit, as it would for an iterator freed then.
+        try:
+            threading.Thread(target=_free, args=(kept,), name="gpukit-free-iterators").start()
+        except RuntimeError:
+            pass  # no thread starts any more: they are freed here
+
+    def release(self) -> None:
+        """Frees everything; the call is over."""
+        self.free()
+        self._dataset = None
+
+
+def _free(kept: list[Any]) -> None:
+    until_s = time.monotonic() + HOLD_S
+    while kept:
+        while sys.getrefcount(kept[-1]) > OWN_REFERENCES and time.monotonic() < until_s:
+            time.sleep(LOOK_EVERY_S)
+        kept.pop()  # TensorFlow lets other threads run meanwhile
+
+
+def _locks_files(dataset: Any) -> bool:
+    """Whether a pipeline writes files that its next iterator needs as this one leaves them."""
+    return dataset is None or any(
+        (kind(stage) == "Cache" and cache_file(stage) != "") or kind(stage) in ("Snapshot", "Save")
+        for stage in stages(dataset)
+    )
