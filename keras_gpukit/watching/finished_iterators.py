@@ -1,4 +1,4 @@
-"""Iterators that Keras is done with, freed beside training instead of by it.
+"""Iterators that Keras is done with, freed on a thread while training goes on.
 
 TensorFlow frees an iterator once the thread that tunes its pipeline has ended. That thread can miss
 that it is to end: it is woken before the cancellation counts as done (`Model::OptimizeLoop` and
@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from keras_gpukit.pipelines.kinds import kind
@@ -61,10 +62,9 @@ class FinishedIterators:
         if not kept:
             return
         # No daemon: Python waits for it at exit, as it would for an iterator freed then.
-        try:
+        # Where no thread starts any more they are freed here.
+        with suppress(RuntimeError):
             threading.Thread(target=_free, args=(kept,), name="gpukit-free-iterators").start()
-        except RuntimeError:
-            pass  # no thread starts any more: they are freed here
 
     def release(self) -> None:
         """Frees everything; the call is over."""
