@@ -29,6 +29,7 @@ from rich.table import Table
 
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.records.pipeline import PipelineRecord
+from keras_gpukit.rules.bottleneck import name_bottleneck
 
 READ_EVERY = 16
 SLOW_STEP_S = 0.03
@@ -100,9 +101,8 @@ def run(case: Case) -> tuple[PipelineRecord, Watching, float]:
         targets = {"y": data[:, :1], "batch_size": BATCH} if isinstance(data, np.ndarray) else {}
         model.fit(data, **targets, verbose=0, callbacks=[watching])
     began = time.perf_counter()
-    record = watching.watch.record(
-        watching.stall_fraction, watching.wait_s / watching.steps if watching.steps else None
-    )
+    wait_s = watching.wait_s / watching.steps if watching.steps else None
+    record = name_bottleneck(watching.watch.record(wait_s), watching.stall_fraction, wait_s)
     return record, watching, time.perf_counter() - began
 
 

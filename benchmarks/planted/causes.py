@@ -239,6 +239,7 @@ def shuffled(seconds: float) -> Callable[[], Any]:
 
 
 INPUT = ("input-bound",)
+PYTHON = (*INPUT, "input-holds-gil")
 STARTS = ("slow-epoch-start",)
 CALLBACKS = ("slow-callbacks",)
 SLOWER = ("slower-over-time", "input-slows-down", "input-bound")
@@ -252,7 +253,7 @@ CAUSES: dict[str, Cause] = {
     "stage that computes": Cause(fit(from_stage(busy)), quick, INPUT),
     "parallel stage that computes": Cause(fit(from_stage(busy, parallel=2)), quick, INPUT),
     "PyDataset that sleeps": Cause(fit(lambda: Batches(SLOW_S)), fit(lambda: Batches(0.0)), INPUT),
-    "generator that computes": Cause(fit(from_generator(400_000)), fit(from_generator(0)), INPUT),
+    "generator that computes": Cause(fit(from_generator(400_000)), fit(from_generator(0)), PYTHON),
     "stage that gets slow halfway": Cause(
         fit(late(sleeping_late), steps_per_epoch=STEPS),
         fit(late(None), steps_per_epoch=STEPS),

@@ -103,6 +103,21 @@ def of_input(summary: RunSummary) -> Saving | None:
     return of_run(summary, low_s, high_s + freed_s, basis="wait and freed cores")
 
 
+def of_gil(summary: RunSummary, time_per_step_s: float) -> Saving | None:
+    """Returns what is saved at most if Python code that makes batches no longer holds the GIL.
+
+    Args:
+        summary: The run.
+        time_per_step_s: How long that code runs for each step.
+    """
+    compute_s = _steps_s(summary) - (_waited_s(summary) or 0.0)
+    throughput = summary.throughput
+    if compute_s <= 0 or throughput is None:
+        return None
+    held_s = min(time_per_step_s * throughput.steps, compute_s)
+    return of_run(summary, 0.0, held_s, basis="GIL", upper_bound=True)
+
+
 def of_rates(summary: RunSummary, ratio: Rate) -> Saving | None:
     """Returns what a run would save if its steps took no longer than without their input.
 

@@ -68,10 +68,12 @@ RUN = """
     import tensorflow as tf
 
     import keras_gpukit
-    from keras_gpukit.watching import environment, session
     from keras_gpukit.records.environment import GPUInfo
+    from keras_gpukit.sensors import host
+    from keras_gpukit.watching import environment, session
 
     session.SAMPLE_EVERY_S = 0.05
+    host.DISKS_EVERY_S = 0.1
     environment.visible_gpus = lambda: tuple(
         GPUInfo(index, gpu.name, gpu.uuid) for index, gpu in enumerate(gpus)
     )
