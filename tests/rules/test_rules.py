@@ -65,6 +65,17 @@ def held_up_by(work="mapping", name="augment", gil_wait_s=0.0, **stage):
     return stall(0.5, pipeline=PipelineRecord((record,), record), contention=contention)
 
 
+def holds_gil(gil_wait_s=0.002, code_s=0.008, steps=1000, work="python"):
+    """A run whose steps of 10 ms do not wait, and for each of which Python code runs a while."""
+    stage = StageRecord("rows", "generator", work, "train.py:12", code_s, code_s)
+    record = stall(
+        0.02,
+        pipeline=PipelineRecord((stage,)),
+        contention=ContentionRecord(gil_wait_s, 0.7),
+    )
+    return run(input=record, throughput=throughput(0.01, steps))
+
+
 def spent(wall_s=100.0, steps=1000, start=None, **parts):
     """A run whose time went to some parts, and for the rest to compute."""
     known = {
@@ -125,6 +136,7 @@ QUICK = stall(0.0)
 BUSY_HOST = host(70.0)
 
 FIRES = [
+    ("input-holds-gil", "warning", holds_gil(), ("rows per batch", 8.0)),
     ("input-bound", "warning", run(input=stall(0.10)), Figure("input stall", 10.0, "%")),
     ("input-bound", "critical", run(input=stall(0.20)), Figure("wait per step", 10.0, "ms")),
     (
@@ -335,6 +347,10 @@ def test_a_rule_fires_with_its_evidence(code, severity, summary, figure):
 
 
 QUIET = [
+    ("input-holds-gil", holds_gil(gil_wait_s=0.0002)),
+    ("input-holds-gil", holds_gil(code_s=0.0019)),
+    # `InputBound` tells of it.
+    ("input-holds-gil", run(input=held_up_by(gil_wait_s=0.002), throughput=throughput(0.01))),
     ("input-bound", run(input=stall(0.099))),
     ("input-bound", run(input=replace(stall(0.5), wait_s=0.00024))),
     ("input-bound", run(input=stall(0.099, "upper bound"))),
@@ -377,6 +393,9 @@ def test_a_rule_is_quiet_under_its_threshold(code, summary):
 
 
 ABSTAINS = [
+    ("input-holds-gil", run(input=stall(0.02), throughput=throughput(0.01)), "how long threads"),
+    ("input-holds-gil", holds_gil(steps=9), "at least 10 steps"),
+    ("input-holds-gil", holds_gil(work="mapping"), "no Python code"),
     ("input-bound", run(input=InputRecord("fit", unknown_because="no iterator")), "no iterator"),
     ("input-bound", run(input=stall(0.9, steps=9)), "the wait of 9 steps"),
     ("input-bound", run(input=stall(0.9, "upper bound")), "upper bound"),
