@@ -136,7 +136,7 @@ QUICK = stall(0.0)
 BUSY_HOST = host(70.0)
 
 FIRES = [
-    ("input-holds-gil", "warning", holds_gil(), ("rows per batch", 8.0)),
+    ("input-holds-gil", "warning", holds_gil(), Figure("rows per batch", 8.0, "ms")),
     ("input-bound", "warning", run(input=stall(0.10)), Figure("input stall", 10.0, "%")),
     ("input-bound", "critical", run(input=stall(0.20)), Figure("wait per step", 10.0, "ms")),
     (
