@@ -101,7 +101,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Notes that a batch is asked for: `predict` fetches it outside its step function."""
         if self.lifecycle.session is not None:
-            self.lifecycle.session.requested()
+            self.lifecycle.session.own_steps.requested()
 
     def on_predict_end(self, logs: Any = None) -> None:
         """Makes the summary."""

@@ -74,7 +74,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
 
     def sum_up(self, session: Session, phase: Phase) -> InputRecord:
         """The input wait of a phase."""
-        record = session.input(phase)
+        record = session.steps_of(phase).input()
         if phase != session.phase:
             return record
         completed = self._completed(session, record)
@@ -83,7 +83,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
         return completed
 
     def _completed(self, session: Session, record: InputRecord) -> InputRecord:
-        python = self._python_record(session.step_time_s(session.phase))
+        python = self._python_record(session.own_steps.step_time_s)
         return replace(record, python=python, contention=self._contention.record())
 
     def _python_record(self, step_time_s: float | None) -> PythonSourceRecord | None:

@@ -37,4 +37,4 @@ class Throughput(StepWatchingCallback[ThroughputRecord]):
 
     def sum_up(self, session: Session, phase: Phase) -> ThroughputRecord:
         """Step times and rates of a phase."""
-        return session.throughput(phase)
+        return session.steps_of(phase).throughput()

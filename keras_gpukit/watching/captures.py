@@ -71,7 +71,7 @@ class CaptureWatch:
             first_step=session.step,
             steps_per_execution=session.model.steps_per_execution,
             epoch_steps=epoch_steps,
-            global_step=lambda: session.first_step + session.steps("fit"),
+            global_step=lambda: session.first_step + session.steps_of("fit").steps,
             kept_out_by=self._others.within,
             tell=lambda record: _write(session, record),
         )

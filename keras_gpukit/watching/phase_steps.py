@@ -132,8 +132,11 @@ class PhaseSteps:
             on_window: Called with each finished window of steps.
         """
         self._watchers.append(on_window)
-        if not self._function.is_replaced:
-            self._wrap()
+        if self._function.is_replaced:
+            return
+        if self._phase != "predict":
+            make_measurable(epoch_iterator(self._phase), has_one_epoch=has_one_epoch(self._phase))
+        self.watched.wrap(self._requests if self._phase == "predict" else None)
 
     def surround(
         self,
@@ -263,20 +266,6 @@ class PhaseSteps:
             stages = self._pipeline.record(record.wait_s, so_far=so_far)
             return name_bottleneck(stages, record.stall_fraction, record.wait_s)
         return PipelineRecord(unknown_because=guard.failed_because)
-
-    def _wrap(self) -> None:
-        step_function = self._function.current
-        if self._phase != "predict":
-            make_measurable(epoch_iterator(self._phase), has_one_epoch=has_one_epoch(self._phase))
-        if step_function is None:
-            # A loop in user code drives the callbacks. Wrapped, it would look made to Keras.
-            self._clock.waits.unknown_because = (
-                "Keras had not made the step function when the run began"
-            )
-        elif self._phase == "predict":
-            self._function.replace(self._clock.wrap_batches(step_function, self._requests))
-        else:
-            self._function.replace(self._clock.wrap(step_function))
 
     def _make_choice(self) -> Callable[[Any], Meter | str]:
         if self._phase == "predict":

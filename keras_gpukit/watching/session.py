@@ -17,7 +17,7 @@ from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import Part, WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import Ending
-from keras_gpukit.records.steps import InputRecord, Phase, StepWindow, ThroughputRecord
+from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.sensors.heartbeat import Heartbeat
 from keras_gpukit.sensors.sampling import SamplingThread
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
@@ -65,7 +65,7 @@ class Session:
             callback_list(phase),
             self._tell_error,
             self._epoch_began,
-            lambda: self._phases[self.phase].watched.end_epoch(),
+            lambda: self.own_steps.watched.end_epoch(),
             self._events.epoch_ends,
         )
         self.wall.by_callback = self._callback_list.times.by_class
@@ -99,7 +99,7 @@ class Session:
     @property
     def step(self) -> int:
         """Global step."""
-        return self._phases[self.phase].step
+        return self.own_steps.step
 
     @property
     def is_over(self) -> bool:
@@ -132,7 +132,7 @@ class Session:
 
     def on_window(self, phase: Phase, action: Callable[[StepWindow], None]) -> None:
         """Has a phase's steps timed, and calls with each finished window of them."""
-        self._steps_of(phase).watch(action)
+        self.steps_of(phase).watch(action)
 
     def around_steps(
         self,
@@ -141,7 +141,7 @@ class Session:
         on_pause: Callable[[], None],
     ) -> None:
         """Puts something around each step of the call; see `PhaseSteps.surround`."""
-        self._steps_of(self.phase).surround(around, alone, on_pause)
+        self.own_steps.surround(around, alone, on_pause)
 
     def on_first_step(self, before: Callable[[], None], after: Callable[[], None]) -> None:
         """Calls right before and after the first step of the call, also if the step raises."""
@@ -169,14 +169,10 @@ class Session:
         """Calls what is called every second under a name, on this thread."""
         self._sampler.call(name)
 
-    def requested(self) -> None:
-        """`predict` asks for a batch, which it fetches outside its step function."""
-        self._steps_of("predict").requested()
-
     @property
     def follows_device(self) -> bool:
         """Whether `note_finished` is of use: the device works behind the step function."""
-        return self._phases[self.phase].follows_device
+        return self.own_steps.follows_device
 
     def note_finished(self, phase: Phase, by: object) -> None:
         """The results of a phase's next step are there; any thread may say so.
@@ -210,7 +206,7 @@ class Session:
 
     def validation_ends(self) -> None:
         """A validation inside `fit` ended; what Keras still does for it is part of it."""
-        by_callback = self._phases[self.phase].watched.is_between_epochs
+        by_callback = self.own_steps.watched.is_between_epochs
         self.wall.turn("other" if by_callback else "validation")
 
     def leaves(self, phase: Phase) -> None:
@@ -223,28 +219,18 @@ class Session:
 
     def end_phase(self, phase: Phase) -> None:
         """A phase is over: its last window ends, and its step function is restored."""
-        self._steps_of(phase).restore()
-
-    def steps(self, phase: Phase) -> int:
-        """Steps of a phase that ran."""
-        return self._steps_of(phase).steps
-
-    def step_time_s(self, phase: Phase) -> float | None:
-        """Mean step time of a phase."""
-        return self._steps_of(phase).step_time_s
-
-    def throughput(self, phase: Phase) -> ThroughputRecord:
-        """Step times and rates of a phase."""
-        return self._steps_of(phase).throughput()
+        self.steps_of(phase).restore()
 
     @property
     def own_steps(self) -> PhaseSteps:
         """The steps of the call itself."""
-        return self._steps_of(self.phase)
+        return self._phases[self.phase]
 
-    def input(self, phase: Phase) -> InputRecord:
-        """The input wait of a phase."""
-        return self._steps_of(phase).input()
+    def steps_of(self, phase: Phase) -> PhaseSteps:
+        """The steps of a phase: of the call itself, or of a validation inside `fit`."""
+        if phase not in self._phases:
+            self._phases[phase] = self._make_steps(phase)
+        return self._phases[phase]
 
     def close(self) -> None:
         """Restores the model, ends the threads, and forgets the call; may be called again."""
@@ -264,11 +250,6 @@ class Session:
         self._on_error.clear()
         self._error = None
 
-    def _steps_of(self, phase: Phase) -> PhaseSteps:
-        if phase not in self._phases:
-            self._phases[phase] = self._make_steps(phase)
-        return self._phases[phase]
-
     def _make_steps(self, phase: Phase) -> PhaseSteps:
         own = phase == self.phase
         return PhaseSteps(
@@ -285,13 +266,13 @@ class Session:
         )
 
     def _epoch_began(self, epoch: int) -> None:
-        self._phases[self.phase].watched.follow()
+        self.own_steps.watched.follow()
         self.wall.turn("epoch start")
         self._events.epoch_begins(epoch + 1)
 
     def _pause(self) -> None:
         self.wall.batch_ended_s = self._callback_list.batch_ended_s
-        self._phases[self.phase].pause()
+        self.own_steps.pause()
 
     def _tell_error(self, error: BaseException) -> None:
         if error is self._error:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from keras_gpukit.errors import GPUKitError
 from keras_gpukit.input_wait.clock import StepClock
+from keras_gpukit.input_wait.request_meter import RequestMeter
 from keras_gpukit.input_wait.self_cost import StepFunction, cost_of_a_call_s
 from keras_gpukit.watching.callback_list import hooks_alone
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
@@ -37,6 +38,23 @@ class WatchedFunction:
         """What timing costs again and again, so far, and what else is around each step."""
         around_s = sum(cost_of_a_call_s(each) for each in self._around_alone)
         return self._clock.recurring_s + self._clock.calls * around_s
+
+    def wrap(self, requests: RequestMeter | None) -> None:
+        """Has each call timed.
+
+        Args:
+            requests: Times the fetches of `predict`, which come before each call; else None.
+        """
+        step_function = self._function.current
+        if step_function is None:
+            # A loop in user code drives the callbacks. Wrapped, it would look made to Keras.
+            self._clock.waits.unknown_because = (
+                "Keras had not made the step function when the run began"
+            )
+        elif requests is not None:
+            self._function.replace(self._clock.wrap_batches(step_function, requests))
+        else:
+            self._function.replace(self._clock.wrap(step_function))
 
     def surround(self, around: Around, alone: Around) -> None:
         """Puts something around each step, within its clock; see `PhaseSteps.surround`.
@@ -80,3 +98,4 @@ class WatchedFunction:
     def release(self) -> None:
         """Forgets what was put around the steps."""
         self._around.clear()
+        self._around_alone.clear()
