@@ -14,10 +14,12 @@ from typing import Any
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
 
 
-def check_whole(name: str, value: Any, *, most: int | None = None, optional: bool = False) -> None:
-    """A whole number from 1 on."""
-    accepted = "a whole number from 1 on" if most is None else f"a whole number from 1 to {most}"
-    _check(name, value, Integral, accepted, optional, lambda v: 1 <= v <= (most or math.inf))
+def check_whole(
+    name: str, value: Any, *, least: int = 1, most: int | None = None, optional: bool = False
+) -> None:
+    """A whole number from 1 on, or from `least`."""
+    accepted = f"a whole number from {least} " + ("on" if most is None else f"to {most}")
+    _check(name, value, Integral, accepted, optional, lambda v: least <= v <= (most or math.inf))
 
 
 def check_number(

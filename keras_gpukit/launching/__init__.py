@@ -1,0 +1,1 @@
+"""Starts one script as several processes that train together."""
