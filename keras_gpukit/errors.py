@@ -22,6 +22,10 @@ class AlreadyInitializedError(GPUKitError, RuntimeError):
     """TensorFlow has started its devices, so a setting that must come first cannot be applied."""
 
 
+class ClusterError(GPUKitError):
+    """The environment describes a cluster wrongly or in part; the message names the variable."""
+
+
 class ProfileError(GPUKitError):
     """A file cannot be read as a profile; the message says what it is, and what to do."""
 

@@ -1,0 +1,5 @@
+"""Clusters as environment variables describe them: one class for each kind of environment."""
+
+from keras_gpukit.distribute.clusters.registry import ENVIRONMENTS, read_cluster
+
+__all__ = ["ENVIRONMENTS", "read_cluster"]

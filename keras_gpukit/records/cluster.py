@@ -1,0 +1,82 @@
+"""Which processes train together, and which of them this one is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from keras_gpukit.records.environment import Worker
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The processes of one training, as one of them reads them from its environment variables.
+
+    Attributes:
+        kind: What set the variables: "TF_CONFIG", "Slurm", "Kubernetes" or "MPI".
+        addresses: By task type ("chief", "worker", "ps", "evaluator"), the "host:port" of each
+            task in order of its index.
+        task_type: The type of this process.
+        task_index: Its number among those of its type, from 0.
+        variables: The environment variables that this was read from.
+        source: What started the process, more precisely than `kind`: "Slurm job 17, step 0",
+            "Kubeflow TrainJob".
+    """
+
+    kind: str
+    addresses: Mapping[str, tuple[str, ...]]
+    task_type: str
+    task_index: int
+    variables: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+
+    def __str__(self) -> str:
+        tasks = ", ".join(f"{len(hosts)} {role}" for role, hosts in self.addresses.items())
+        where = f" at {self.address}" if self.address else ""
+        return f"{self.source or self.kind}: {self.task_type} {self.task_index}{where}, of {tasks}"
+
+    @property
+    def address(self) -> str | None:
+        """This process's own "host:port"; None for an evaluator that the cluster does not list."""
+        own = self.addresses.get(self.task_type, ())
+        return own[self.task_index] if self.task_index < len(own) else None
+
+    @property
+    def worker(self) -> Worker | None:
+        """This process's place among those that train together."""
+        return worker_of(self.addresses, self.task_type, self.task_index)
+
+    def tf_config(self) -> str:
+        """Returns the JSON that TensorFlow reads from the environment variable `TF_CONFIG`."""
+        cluster = {role: list(hosts) for role, hosts in self.addresses.items()}
+        task = {"type": self.task_type, "index": self.task_index}
+        return json.dumps({"cluster": cluster, "task": task})
+
+
+def worker_of(
+    addresses: Mapping[str, Sequence[str]], task_type: str | None, task_index: Any
+) -> Worker | None:
+    """Counts as `multi_worker_util.id_in_cluster` and `worker_count` of TensorFlow 2.21 do.
+
+    Args:
+        addresses: The tasks of each type.
+        task_type: That of the process, if it is known.
+        task_index: Its number among those of its type, if it is known.
+
+    Returns:
+        The process's place among those that train; None without a cluster.
+
+    Raises:
+        TypeError, ValueError: If `task_index` is no number.
+    """
+    if not addresses:
+        return None
+    chiefs, workers = len(addresses.get("chief", ())), len(addresses.get("worker", ()))
+    if "ps" in addresses:  # the chief coordinates: it alone runs `fit`, and trains nothing itself
+        return Worker(task_type, None, workers or None)
+    index = None
+    if task_type in ("chief", "worker") and task_index is not None:
+        index = int(task_index) + (chiefs if task_type == "worker" else 0)
+    return Worker(task_type, index, chiefs + workers or None)
