@@ -13,6 +13,7 @@ from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
+from keras_gpukit.records.worker_comparison import WorkerComparison
 
 Ending = Literal["completed", "interrupted"]
 
@@ -54,6 +55,8 @@ class RunSummary(Displayed):
         ending: "completed", or "interrupted" by an exception or an interrupt; None where that is
             unknown: the run goes on, or its process was killed.
         series: The figures over time, in a few points each.
+        workers: The workers of a cluster next to each other, or the GPUs of one process: in the
+            summary of the first worker, as far as it can read what the others wrote.
         verdict: What the rules conclude.
     """
 
@@ -70,6 +73,7 @@ class RunSummary(Displayed):
     startup_s: float | None = None
     ending: Ending | None = None
     series: tuple[Series, ...] = ()
+    workers: WorkerComparison | None = None
     verdict: Verdict = field(default_factory=Verdict)
 
     @property

@@ -66,6 +66,12 @@ class MemoryMostlyUnused(Rule):
         )
 
 
+def fullest_fraction(summary: RunSummary) -> float | None:
+    """The peak of the fullest GPU's allocator, as a share of its limit; None where unknown."""
+    shares = _shares(summary)
+    return max(share.value for share in shares) / 100 if shares else None
+
+
 def _shares(summary: RunSummary) -> list[Figure]:
     """Peak over limit, in percent, of each GPU that reports both."""
     return [

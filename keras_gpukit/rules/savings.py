@@ -91,12 +91,14 @@ def of_input(summary: RunSummary) -> Saving | None:
     confidence = summary.input.confidence
     if confidence == "upper bound":
         return of_run(summary, 0.0, wait_s, basis="wait", upper_bound=True)
-    margin_s = SAMPLED_MARGIN * _steps_s(summary) if confidence == "sampled" else 0.0
+    margin_s = SAMPLED_MARGIN * time_of_steps_s(summary) if confidence == "sampled" else 0.0
     low_s, high_s = wait_s - margin_s, wait_s + margin_s
     if summary.environment.gpus:
         return of_run(summary, low_s, high_s, basis="wait", upper_bound=True)
     if _waits_for_gil(summary):
-        return of_run(summary, low_s, _steps_s(summary), basis="wait and GIL", upper_bound=True)
+        return of_run(
+            summary, low_s, time_of_steps_s(summary), basis="wait and GIL", upper_bound=True
+        )
     freed_s = _freed_cores_s(summary)
     if freed_s is None:
         return of_run(summary, low_s, None, basis="wait")
@@ -110,7 +112,7 @@ def of_gil(summary: RunSummary, time_per_step_s: float) -> Saving | None:
         summary: The run.
         time_per_step_s: How long that code runs for each step.
     """
-    compute_s = _steps_s(summary) - (_waited_s(summary) or 0.0)
+    compute_s = time_of_steps_s(summary) - (_waited_s(summary) or 0.0)
     throughput = summary.throughput
     if compute_s <= 0 or throughput is None:
         return None
@@ -125,7 +127,7 @@ def of_rates(summary: RunSummary, ratio: Rate) -> Saving | None:
         summary: The run.
         ratio: The rate of steps without input over that with it, as `diagnose` measures it.
     """
-    steps_s = _steps_s(summary)
+    steps_s = time_of_steps_s(summary)
     if not steps_s:
         return None
     low_s, high_s = (steps_s * (1 - 1 / max(each, 1.0)) for each in (ratio.low, ratio.high))
@@ -140,7 +142,7 @@ def of_compute(summary: RunSummary, fraction: float, *, basis: str) -> Saving | 
         fraction: The share, 0 to 1.
         basis: As of `Saving`.
     """
-    compute_s = _steps_s(summary) - (_waited_s(summary) or 0.0)
+    compute_s = time_of_steps_s(summary) - (_waited_s(summary) or 0.0)
     if compute_s <= 0:
         return None
     return of_run(summary, 0.0, fraction * compute_s, basis=basis, upper_bound=True)
@@ -164,7 +166,7 @@ def _waited_s(summary: RunSummary) -> float | None:
     return record.wait_s * record.measured_steps
 
 
-def _steps_s(summary: RunSummary) -> float:
+def time_of_steps_s(summary: RunSummary) -> float:
     """Time of the steps, with their waits; 0 where it is unknown."""
     parts = summary.breakdown
     if parts is not None and parts.input_s is not None and parts.compute_s is not None:
@@ -179,7 +181,7 @@ def _waits_for_gil(summary: RunSummary) -> bool:
     """Whether threads wait long for the GIL, in steps whose time is known."""
     record = summary.input.contention if summary.input else None
     gil_wait_s = record.gil_wait_s if record else None
-    return gil_wait_s is not None and gil_wait_s >= GIL_WAIT_S and _steps_s(summary) > 0
+    return gil_wait_s is not None and gil_wait_s >= GIL_WAIT_S and time_of_steps_s(summary) > 0
 
 
 def _freed_cores_s(summary: RunSummary) -> float | None:
@@ -187,7 +189,7 @@ def _freed_cores_s(summary: RunSummary) -> float | None:
     record = summary.input.contention if summary.input else None
     if record is None or record.cores_busy_fraction is None:
         return None
-    steps_s = _steps_s(summary)
+    steps_s = time_of_steps_s(summary)
     # While cores idle, nothing is slowed down by having too few of them.
     contended_s = min(steps_s - (_waited_s(summary) or 0.0), record.cores_busy_fraction * steps_s)
     return FAIR_SHARE * max(contended_s, 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.communication import CommunicationBound
 from keras_gpukit.rules.cpu_fallback import CPUFallback
 from keras_gpukit.rules.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.input_bound import InputBound
@@ -17,7 +18,9 @@ from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.precision import Float32OnTensorCores
 from keras_gpukit.rules.rule import NotApplicable, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
+from keras_gpukit.rules.shards import UnevenShards
 from keras_gpukit.rules.slower_over_time import SlowerOverTime
+from keras_gpukit.rules.straggler import Straggler
 from keras_gpukit.rules.throttling import Throttled
 from keras_gpukit.rules.time_parts import (
     LongValidation,
@@ -26,6 +29,7 @@ from keras_gpukit.rules.time_parts import (
     TracingAgain,
 )
 from keras_gpukit.rules.tiny_steps import TinySteps
+from keras_gpukit.rules.unscaled_batch import BatchNotScaled
 from keras_gpukit.rules.utilization import LowUtilization
 
 RULES: tuple[Rule, ...] = (
@@ -36,6 +40,10 @@ RULES: tuple[Rule, ...] = (
     TracingAgain(),
     SlowCallbacks(),
     CPUFallback(),
+    Straggler(),
+    CommunicationBound(),
+    UnevenShards(),
+    BatchNotScaled(),
     LowUtilization(),
     HostCPUSaturated(),
     TinySteps(),

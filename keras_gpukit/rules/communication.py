@@ -1,0 +1,61 @@
+"""Whether workers that arrive together spend their time exchanging gradients."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.lateness import (
+    exchange_s,
+    late_member,
+    slow_link,
+    step_s,
+    unknown_because,
+)
+from keras_gpukit.rules.rule import Outcome, Rule, percent
+from keras_gpukit.rules.savings import WARNING_FRACTION, of_run
+
+
+class CommunicationBound(Rule):
+    """A tenth of the steps' time spent in collectives while every worker is there.
+
+    The time of the worker that arrives last counts, since it waits for none of the others: in each
+    captured step the shortest of all. 10 % as for every part of the run that deserves a warning.
+    What can be saved is a bound: some exchange remains as long as there are several workers.
+    """
+
+    code = "communication-bound"
+    title = "Exchanging gradients takes much of each step"
+    requires = "the same steps captured on every worker"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the exchange with the step time."""
+        comparison = summary.workers
+        because = unknown_because(comparison)
+        if comparison is None or because is not None:
+            return self.abstain(because)
+        exchanged_s, of_s = exchange_s(comparison), step_s(comparison)
+        if exchanged_s is None or not of_s:
+            return self.abstain()
+        if exchanged_s < WARNING_FRACTION * of_s:
+            return None
+        if late_member(comparison) is None and (link := slow_link(comparison)) is not None:
+            return self.abstain(f"the slow network of worker {link.member.index} explains it")
+        return self.find(
+            "warning",
+            percent("exchange in a step", exchanged_s / of_s),
+            Figure("that is", 1e3 * exchanged_s, "ms"),
+            Figure("of a step of", 1e3 * of_s, "ms"),
+            advice=(
+                f"A larger batch per {comparison.kind}: the same exchange serves more examples",
+                "Accumulate gradients: compile an optimizer with gradient_accumulation_steps where "
+                "the strategy allows it",
+                "A faster network between the machines; on GPUs, NCCL over it",
+            ),
+            saving=of_run(
+                summary,
+                0.0,
+                exchanged_s * (summary.steps or 0),
+                basis="collectives",
+                upper_bound=True,
+            ),
+        )

@@ -1,0 +1,212 @@
+"""Which worker arrives last at the collectives of a synchronous step, and what makes it late.
+
+All workers take the same time for a step, so neither their step times nor the fastest and slowest
+of them say which one is the culprit. The culprit is the one that waits least for the others.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from keras_gpukit.records.worker_comparison import ComparedStep, WorkerComparison, WorkerFigures
+
+Cause = Literal["input", "compute"]
+
+# Fewer steps say little about the run; our choice. A capture of `Monitor` in a cluster has 18.
+FEWEST_STEPS = 5
+# Of the step time, as every warning on a part of the run; see `savings.WARNING_FRACTION`.
+LATE_FRACTION = 0.10
+# Share of the captured steps in which the same worker must arrive last. Of four even workers each
+# does in a quarter of them; our choice.
+LATE_STEPS = 0.75
+# A link counts as slow from this many times the round trip of the links without its worker on, and
+# where a step's messages over it take at least this share of the step time; our choices.
+SLOW_LINK_FACTOR = 3.0
+SLOW_LINK_FRACTION = 0.05
+FEWEST_READINGS = 3
+
+
+@dataclass(frozen=True)
+class Late:
+    """A worker that the others wait for.
+
+    Attributes:
+        member: The worker.
+        cause: What makes it late.
+        low_s: How much later than the last of the others it arrives, in a step: lower quartile.
+        median_s: The same, the median.
+        high_s: The same, the upper quartile.
+        own_s: What the cause takes of its step, in the median.
+        others_s: What the same takes of the others' steps.
+        step_s: Step time.
+        steps: Steps that the figures are made from.
+    """
+
+    member: WorkerFigures
+    cause: Cause
+    low_s: float
+    median_s: float
+    high_s: float
+    own_s: float
+    others_s: float
+    step_s: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class SlowLink:
+    """A worker whose messages take longer than those among the others.
+
+    Attributes:
+        member: The worker.
+        round_trip_s: Of its fastest link.
+        others_s: The median of the links without it.
+        ring_s: What an all-reduce loses by it at least, in a step.
+    """
+
+    member: WorkerFigures
+    round_trip_s: float
+    others_s: float
+    ring_s: float
+
+
+def common_steps(comparison: WorkerComparison) -> tuple[tuple[ComparedStep, ...], ...]:
+    """The steps that were captured on every member, each with the members' figures in order."""
+    by_member = [{each.step: each for each in member.captured} for member in comparison.members]
+    if len(by_member) < 2:
+        return ()
+    shared = set.intersection(*(set(steps) for steps in by_member))
+    return tuple(tuple(steps[step] for steps in by_member) for step in sorted(shared))
+
+
+def unknown_because(comparison: WorkerComparison | None) -> str | None:
+    """Why members cannot be compared step by step; None where they can."""
+    if comparison is None:
+        return "the run has one worker and one replica, or others were not compared here"
+    if not comparison.is_complete:
+        return comparison.unknown_because or (
+            f"{len(comparison.members)} of {comparison.expected or 'several'} "
+            f"{comparison.kind}s are known"
+        )
+    steps = len(common_steps(comparison))
+    if steps >= FEWEST_STEPS:
+        return None
+    missing = next(filter(None, (each.captured_unknown_because for each in comparison.members)), "")
+    return missing or (
+        f"{steps} steps were captured on every {comparison.kind}, and it takes {FEWEST_STEPS}"
+    )
+
+
+def late_member(comparison: WorkerComparison) -> Late | None:
+    """The member that the others wait for in most steps; None if there is no such one.
+
+    By the captured steps, where there are enough; otherwise, and where none is late in them, by
+    the wait for input over the whole run.
+    """
+    return _by_captures(comparison) or _by_waits(comparison)
+
+
+def exchange_s(comparison: WorkerComparison) -> float | None:
+    """The exchange itself: how long a step is at collectives when every member is there; median.
+
+    The member that arrives last waits for none of the others, so that its time is the exchange's.
+    """
+    steps = common_steps(comparison)
+    if len(steps) < FEWEST_STEPS:
+        return None
+    return statistics.median(min(each.collective_s for each in step) for step in steps)
+
+
+def step_s(comparison: WorkerComparison) -> float | None:
+    """The median step time of all members; of the captured steps where there are some."""
+    captured = [each.duration_s for step in common_steps(comparison) for each in step]
+    means = [each.step_time_s for each in comparison.members if each.step_time_s is not None]
+    return statistics.median(captured or means) if captured or means else None
+
+
+def slow_link(comparison: WorkerComparison) -> SlowLink | None:
+    """The member with slow links to every other one that it was measured with.
+
+    It takes three members: of a single link it is unknown which end is slow.
+    """
+    links: dict[frozenset[int], float] = {}
+    for member in comparison.members:
+        for trip in member.round_trips:
+            if trip.readings >= FEWEST_READINGS and trip.peer != member.index:
+                ends = frozenset((member.index, trip.peer))
+                links[ends] = max(links.get(ends, 0.0), trip.lowest_s)
+    found = [_slow_link(comparison, member, links) for member in comparison.members]
+    slow = [each for each in found if each is not None]
+    return max(slow, key=lambda each: each.round_trip_s, default=None)
+
+
+def _slow_link(
+    comparison: WorkerComparison, member: WorkerFigures, links: dict[frozenset[int], float]
+) -> SlowLink | None:
+    own = [trip_s for ends, trip_s in links.items() if member.index in ends]
+    rest = [trip_s for ends, trip_s in links.items() if member.index not in ends]
+    of_s = step_s(comparison)
+    if len(own) < 2 or not rest or of_s is None:
+        return None
+    round_trip_s, others_s = min(own), statistics.median(rest)
+    # A ring all-reduce sends 2 (n - 1) messages one after the other, and each takes half a round
+    # trip (the ring model, Patarasuk and Yuan 2009).
+    ring_s = (len(comparison.members) - 1) * (round_trip_s - others_s)
+    if round_trip_s < SLOW_LINK_FACTOR * others_s or ring_s < SLOW_LINK_FRACTION * of_s:
+        return None
+    return SlowLink(member, round_trip_s, others_s, ring_s)
+
+
+def _by_captures(comparison: WorkerComparison) -> Late | None:
+    steps = common_steps(comparison)
+    if len(steps) < FEWEST_STEPS:
+        return None
+    of_s = statistics.median(each.duration_s for step in steps for each in step)
+    for place, member in enumerate(comparison.members):
+        margins_s = sorted(_margin_s([each.busy_s for each in step], place) for step in steps)
+        last = sum(margin_s > 0 for margin_s in margins_s) / len(steps)
+        median_s = statistics.median(margins_s)
+        if last < LATE_STEPS or median_s < LATE_FRACTION * of_s:
+            continue
+        own = [step[place] for step in steps]
+        others = [each for step in steps for at, each in enumerate(step) if at != place]
+        waits_s = [statistics.median(each.input_s for each in group) for group in (own, others)]
+        works_s = [statistics.median(each.compute_s for each in group) for group in (own, others)]
+        by_input = waits_s[0] - waits_s[1] >= works_s[0] - works_s[1]
+        own_s, others_s = waits_s if by_input else works_s
+        return Late(
+            member,
+            "input" if by_input else "compute",
+            max(margins_s[len(margins_s) // 4], 0.0),
+            median_s,
+            margins_s[-1 - len(margins_s) // 4],
+            own_s,
+            others_s,
+            of_s,
+            len(steps),
+        )
+    return None
+
+
+def _by_waits(comparison: WorkerComparison) -> Late | None:
+    waits_s = [each.input_wait_s for each in comparison.members]
+    known = [wait_s for wait_s in waits_s if wait_s is not None]
+    of_s = step_s(comparison)
+    if len(known) < len(waits_s) or len(known) < 2 or of_s is None:
+        return None
+    place = max(range(len(known)), key=known.__getitem__)
+    margin_s = _margin_s(known, place)
+    if margin_s < LATE_FRACTION * of_s:
+        return None
+    member = comparison.members[place]
+    others_s = statistics.median(wait_s for at, wait_s in enumerate(known) if at != place)
+    steps = member.steps or 0
+    return Late(member, "input", margin_s, margin_s, margin_s, known[place], others_s, of_s, steps)
+
+
+def _margin_s(times_s: Sequence[float], place: int) -> float:
+    """How much longer one takes than the longest of the others; negative where it does not."""
+    return times_s[place] - max(each for at, each in enumerate(times_s) if at != place)

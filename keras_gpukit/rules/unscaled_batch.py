@@ -1,0 +1,77 @@
+"""Whether the global batch was left at what one GPU had."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.input_bound import is_input_bound
+from keras_gpukit.rules.memory import fullest_fraction
+from keras_gpukit.rules.rule import Outcome, Rule, gpu_readings, gpu_readings_unknown_because
+from keras_gpukit.rules.utilization import LOW_PERCENT
+
+# Up to this share of its memory a GPU has room for a batch twice as large; our choice.
+ROOM_FRACTION = 0.5
+
+
+class BatchNotScaled(Rule):
+    """Replicas that share one batch, each of its GPUs idle half of the time and half empty.
+
+    A dataset's batch is the global one: two replicas get half of it each. Left at one GPU's size,
+    each GPU has less to do, and the exchange of gradients comes on top. The size alone proves
+    nothing, so the GPUs must be under 50 % busy, as for `low-utilization`, with input there, and
+    their memory at most half used (our choice).
+    """
+
+    code = "batch-not-scaled"
+    title = "The replicas share a batch that fits on one GPU"
+    requires = "the examples of a step, readings of the GPUs, and their memory"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Looks at each replica's batch, and at how busy and how full the GPUs are."""
+        replicas = summary.environment.replicas or 1
+        if replicas == 1:
+            return self.abstain("there is one replica")
+        readings = [
+            gpu.utilization_percent
+            for gpu in gpu_readings(summary)
+            if gpu.utilization_percent is not None
+        ]
+        if not readings:
+            return self.abstain(gpu_readings_unknown_because(summary))
+        batch, used = _replica_batch(summary), fullest_fraction(summary)
+        if batch is None or used is None:
+            return self.abstain()
+        busy = sum(readings) / len(readings)
+        if busy >= LOW_PERCENT or used > ROOM_FRACTION:
+            return None
+        if is_input_bound(summary) is not False:
+            return self.abstain("the GPUs may wait for input")
+        return self.find(
+            "warning",
+            Figure("examples per replica and step", batch),
+            Figure("replicas", replicas),
+            Figure("GPUs busy", busy, "%"),
+            Figure("memory used at most", 100 * used, "%"),
+            title=f"Each of {replicas} replicas gets only {batch:.0f} examples a step",
+            advice=(
+                f"Multiply the dataset's batch by the replicas: ds.batch(batch_size * {replicas})",
+                "Scale the learning rate with it, with a warm-up over the first epochs (Goyal et "
+                "al., 2017)",
+            ),
+        )
+
+
+def _replica_batch(summary: RunSummary) -> float | None:
+    """Examples of a step on each replica of this process; None where they are not known."""
+    throughput = summary.throughput
+    if throughput is None or throughput.examples_per_s is None or throughput.step_time_s is None:
+        return None
+    of_process = throughput.examples_per_s * throughput.step_time_s
+    return of_process / _local_replicas(summary.environment)
+
+
+def _local_replicas(environment: Environment) -> int:
+    worker = environment.worker
+    workers = worker.count or 1 if worker is not None and worker.index is not None else 1
+    return max((environment.replicas or 1) // workers, 1)

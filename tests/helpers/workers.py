@@ -1,0 +1,72 @@
+"""Made-up workers of a synchronous run, next to each other."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.worker_comparison import (
+    ComparedStep,
+    RoundTrip,
+    WorkerComparison,
+    WorkerFigures,
+)
+
+STEP_S = 0.100
+EXCHANGE_S = 0.004
+
+
+def steps(busy_s, input_s=0.0, *, numbers=range(21, 39), exchange_s=EXCHANGE_S, slowest_s=None):
+    """Steps of a worker that arrives after `busy_s`, of which it waits for input.
+
+    Args:
+        busy_s: Until it arrives at the collectives.
+        input_s: Part of it.
+        numbers: Of the steps.
+        exchange_s: How long the exchange takes once the last worker is there.
+        slowest_s: When that one arrives.
+    """
+    arrives_s = slowest_s or busy_s
+    duration_s = max(busy_s, arrives_s) + exchange_s
+    return tuple(ComparedStep(step, duration_s, input_s, duration_s - busy_s) for step in numbers)
+
+
+def cluster(*members, kind="worker", expected=None):
+    """A comparison of members, complete unless `expected` says otherwise."""
+    return WorkerComparison(tuple(members), expected or len(members), kind)
+
+
+def four(culprit=2, *, extra_s=0.0, extra_input_s=0.0, base_s=0.020, jitter_s=0.001, **exchange):
+    """Four workers whose steps differ a little, one of them with more to do or to wait for."""
+    slowest_s = base_s + extra_s + extra_input_s + 3 * jitter_s
+    return cluster(
+        *(
+            WorkerFigures(
+                index,
+                steps=200,
+                step_time_s=slowest_s + exchange.get("exchange_s", EXCHANGE_S),
+                captured=steps(
+                    base_s
+                    + jitter_s * (index if index != culprit else 0)
+                    + (extra_s + extra_input_s if index == culprit else 0.0),
+                    0.001 + (extra_input_s if index == culprit else 0.0),
+                    slowest_s=slowest_s,
+                    **exchange,
+                ),
+            )
+            for index in range(4)
+        )
+    )
+
+
+def ring(slow=None, *, slow_s=0.010, normal_s=0.0005, readings=9):
+    """Round trips of four workers to the next two; those with a slow one take longer."""
+    return {
+        index: tuple(
+            RoundTrip(
+                peer,
+                slow_s if slow in (index, peer) else normal_s * (1 + 0.2 * index),
+                slow_s if slow in (index, peer) else 3 * normal_s,
+                readings,
+            )
+            for peer in ((index + 1) % 4, (index + 2) % 4)
+        )
+        for index in range(4)
+    }

@@ -1,0 +1,207 @@
+"""The rules on several workers: the culprit is told from its victims, and guesses are not made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from helpers.workers import EXCHANGE_S, cluster, four, ring, steps
+
+from keras_gpukit.records.codec import from_dict, to_dict
+from keras_gpukit.records.environment import Environment, GPUInfo, Worker
+from keras_gpukit.records.machine import (
+    DeviceMemory,
+    GPUUtilization,
+    MemoryRecord,
+    UtilizationRecord,
+)
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.records.worker_comparison import WorkerFigures
+from keras_gpukit.rules import judge
+
+
+def run(workers=None, step_time_s=0.05, **parts):
+    """A run of 1,000 steps."""
+    settings = parts.pop("settings", {})
+    throughput = ThroughputRecord("fit", 1000, 1000, step_time_s, 640.0, 1000 * step_time_s)
+    return RunSummary(Environment({}, **settings), throughput=throughput, workers=workers, **parts)
+
+
+def found(code, summary):
+    return next((each for each in judge(summary).findings if each.code == code), None)
+
+
+def figures(finding):
+    return {each.name: each.value for each in finding.evidence}
+
+
+def with_trips(comparison, trips):
+    members = (replace(each, round_trips=trips[each.index]) for each in comparison.members)
+    return replace(comparison, members=tuple(members))
+
+
+@pytest.mark.parametrize("culprit", range(4))
+@pytest.mark.parametrize("cause", ["input", "compute"])
+def test_the_worker_that_arrives_last_is_named_with_its_cause(culprit, cause):
+    extra = {"extra_input_s" if cause == "input" else "extra_s": 0.020}
+    finding = found("straggler", run(four(culprit, **extra)))
+    assert finding.title.startswith(f"Worker {culprit} is a straggler")
+    assert ("input" in finding.title) == (cause == "input")
+    late_ms = figures(finding)[f"worker {culprit} is last by"]
+    assert 17 <= late_ms <= 20  # the others arrive up to 3 ms apart
+    assert finding.saving.low_s == pytest.approx(late_ms)  # of each of the 1,000 steps
+    assert finding.severity == "critical"
+
+
+def test_even_workers_have_no_straggler_whatever_the_exchange_takes():
+    for exchange_s in (0.001, 0.050):
+        verdict = judge(run(four(exchange_s=exchange_s)))
+        assert "straggler" in verdict.passed
+
+
+def test_a_worker_that_is_last_by_little_or_seldom_is_no_straggler():
+    little = four(3, extra_s=0.004)
+    assert "straggler" in judge(run(little)).passed
+    late = four(2, extra_s=0.020)
+    even = four(2)
+    seldom = cluster(
+        *(
+            replace(one, captured=(*one.captured[:8], *other.captured[8:]))
+            for one, other in zip(late.members, even.members, strict=True)
+        )
+    )
+    assert "straggler" in judge(run(seldom)).passed
+
+
+def test_the_input_waits_of_the_whole_run_name_a_straggler_that_no_capture_shows():
+    waits = (0.0001, 0.0002, 0.0080, 0.0001)
+    without = cluster(
+        *(
+            WorkerFigures(index, 200, 0.040, wait_s, captured_unknown_because="no profile")
+            for index, wait_s in enumerate(waits)
+        )
+    )
+    finding = found("straggler", run(without))
+    assert finding.title == "Worker 2 is a straggler: it waits for its input"
+    assert figures(finding)["input wait of worker 2"] == pytest.approx(8.0)
+    even = cluster(*(replace(each, input_wait_s=0.0001) for each in without.members))
+    assert "no profile" in judge(run(even)).not_applicable["straggler"]
+
+
+def test_slow_links_of_one_worker_are_named_where_nobody_is_late():
+    slow = with_trips(four(exchange_s=0.100), ring(slow=1))
+    finding = found("straggler", run(slow, step_time_s=0.12))
+    assert finding.title == "Worker 1 is a straggler: its network is slow"
+    assert figures(finding)["round trip to worker 1"] == pytest.approx(10.0)
+    assert 0 < finding.saving.low_s < finding.saving.high_s
+    assert "worker 1" in judge(run(slow)).not_applicable["communication-bound"]
+
+
+@pytest.mark.parametrize(
+    "trips",
+    [
+        ring(),
+        ring(slow=1, slow_s=0.0014),  # under three times the others'
+        ring(slow=1, slow_s=0.010, normal_s=0.009),
+        ring(slow=1, readings=2),
+    ],
+)
+def test_links_that_are_not_clearly_slower_are_not_named(trips):
+    verdict = judge(run(with_trips(four(exchange_s=0.100), trips)))
+    assert "straggler" in verdict.passed
+
+
+def test_a_late_worker_is_not_excused_by_a_slow_link_of_another():
+    both = with_trips(four(3, extra_s=0.050), ring(slow=1))
+    assert found("straggler", run(both)).title.startswith("Worker 3")
+
+
+def test_exchanging_gradients_counts_only_while_everybody_is_there():
+    finding = found("communication-bound", run(four(exchange_s=0.010)))
+    assert figures(finding)["that is"] == pytest.approx(10.0)
+    assert figures(finding)["exchange in a step"] == pytest.approx(100 * 10 / 33)
+    assert finding.saving.low_s == 0
+    assert finding.saving.high_s == pytest.approx(10.0)
+    # Three workers wait 20 ms and more for the fourth; that is no communication.
+    late = four(2, extra_s=0.060, exchange_s=EXCHANGE_S)
+    assert "communication-bound" in judge(run(late)).passed
+
+
+def shards(*examples):
+    return cluster(
+        *(WorkerFigures(index, 1000, examples=count) for index, count in enumerate(examples))
+    )
+
+
+def test_uneven_shards_are_found_by_the_examples_of_each_worker():
+    finding = found("uneven-shards", run(shards(64_000, 32_000, 64_000, 64_000)))
+    assert figures(finding) == {"examples of worker 1": 32_000, "examples of worker 0": 64_000}
+    assert finding.saving.high_s == pytest.approx(0.125 * 50)
+    assert "uneven-shards" in judge(run(shards(64_000, 63_950, 64_000))).passed
+    assert "uneven-shards" in judge(run(shards(64_000, 60_000, 64_000))).passed
+    assert "uneven-shards" in judge(run(shards(64_000, None))).not_applicable
+
+
+GPUS = (GPUInfo(0), GPUInfo(1))
+
+
+def replicas(busy=20.0, used=0.2, count=2, **parts):
+    return run(
+        settings={"gpus": GPUS, "replicas": count, **parts.pop("settings", {})},
+        input=InputRecord("fit", "a test", "exact", 1000, 0.0, 0.0),
+        memory=MemoryRecord((DeviceMemory("GPU:0", 0, int(used * 1000), 1000),)),
+        utilization=UtilizationRecord(
+            parts.pop("samples", 100), 1.0, tuple(GPUUtilization(i, busy) for i in range(2))
+        ),
+        **parts,
+    )
+
+
+def test_a_batch_left_at_one_gpus_is_found_on_idle_gpus_with_room():
+    finding = found("batch-not-scaled", replicas())
+    assert finding.title == "Each of 2 replicas gets only 16 examples a step"
+    assert any("ds.batch(batch_size * 2)" in line for line in finding.advice)
+    # Of four replicas on two workers, two are this process's.
+    worker = {"worker": Worker("worker", 0, 2)}
+    assert "only 16" in found("batch-not-scaled", replicas(count=4, settings=worker)).title
+    assert "batch-not-scaled" in judge(replicas(busy=60.0)).passed
+    assert "batch-not-scaled" in judge(replicas(used=0.6)).passed
+    assert "one replica" in judge(replicas(count=1)).not_applicable["batch-not-scaled"]
+    assert "read 4 times" in judge(replicas(samples=4)).not_applicable["batch-not-scaled"]
+    waits = replace(replicas(), input=InputRecord("fit", "a test", "exact", 1000, 0.01, 0.5))
+    assert "wait for input" in judge(waits).not_applicable["batch-not-scaled"]
+
+
+@pytest.mark.parametrize("code", ["straggler", "communication-bound"])
+@pytest.mark.parametrize(
+    ("workers", "reason"),
+    [
+        (None, "one worker"),
+        (cluster(*four().members[:3], expected=4), "3 of 4 workers"),
+        (
+            replace(cluster(WorkerFigures(0), expected=2), unknown_because="not shared"),
+            "not shared",
+        ),
+        (cluster(WorkerFigures(0), WorkerFigures(1)), "0 steps were captured on every worker"),
+        (
+            cluster(
+                WorkerFigures(0, captured=steps(0.02, numbers=range(1, 9))),
+                WorkerFigures(1, captured=steps(0.02, numbers=range(5, 13))),
+            ),
+            "4 steps",
+        ),
+    ],
+)
+def test_workers_that_were_not_seen_at_the_same_steps_are_not_judged(code, workers, reason):
+    assert reason in judge(run(workers)).not_applicable[code]
+
+
+def test_replicas_of_one_process_are_judged_by_the_same_rule():
+    late = replace(four(2, extra_s=0.020), kind="replica")
+    assert found("straggler", run(late)).title.startswith("Replica 2 is a straggler")
+
+
+def test_a_comparison_survives_being_saved():
+    summary = run(with_trips(four(2, extra_s=0.020), ring()))
+    assert from_dict(to_dict(summary), RunSummary) == summary
