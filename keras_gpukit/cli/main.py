@@ -6,8 +6,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from keras_gpukit.cli import demo, doctor, report, run
+from keras_gpukit.cli import demo, doctor, launch, report, run
+from keras_gpukit.cli.script_arguments import split
 from keras_gpukit.version import __version__
+
+# Commands that run a script, whose arguments follow it.
+VALUE_FLAGS = {"run": run.VALUE_FLAGS, "launch": launch.VALUE_FLAGS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code. Wrong arguments exit with 2, as argparse has it.
     """
-    ours, theirs = run.split(sys.argv[1:] if argv is None else argv)
+    ours, theirs = split(sys.argv[1:] if argv is None else argv, VALUE_FLAGS)
     args = _parser().parse_args(ours)
     args.script_arguments = theirs
     try:
@@ -39,6 +43,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"keras-gpukit {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     # Each loads what it needs when it runs, so that --help is quick.
-    for command in (run, demo, doctor, report):
+    for command in (run, launch, demo, doctor, report):
         command.add_parser(subparsers)
     return parser

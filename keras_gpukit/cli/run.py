@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import atexit
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.cli import gpu_flags
 from keras_gpukit.cli.folder_argument import folder
-from keras_gpukit.cli.gpu_flags import VALUE_FLAGS, add_gpu_flags, given_gpu_flags
+from keras_gpukit.cli.gpu_flags import add_gpu_flags, given_gpu_flags
 
 USAGE = "keras-gpukit run [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
 Runs a training script as Python does, with a Monitor in every fit(). All that follows SCRIPT or
 MODULE is passed on to it. Its results, its output and its exit code stay as they are. When it ends,
 the verdict is printed on standard error, and a report is written next to the records."""
+
+VALUE_FLAGS = gpu_flags.VALUE_FLAGS | {"--log-dir"}
+"""Those that are followed by a value."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,31 +47,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--open", action="store_true", help="open the report in a browser")
     add_gpu_flags(parser)
     parser.set_defaults(func=run, error=parser.error)
-
-
-def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits the command line behind SCRIPT or `-m MODULE`, where it is one of this command.
-
-    What follows is the script's, whatever it looks like; argparse would take a "--" out of it.
-
-    Args:
-        argv: What comes after `keras-gpukit`.
-
-    Returns:
-        Our part of it, and the script's.
-    """
-    at = 1 if argv[:1] == ["run"] else len(argv)
-    ours_end = len(argv)
-    while at < len(argv):
-        word = argv[at]
-        if word == "-m" or word in VALUE_FLAGS or word == "--log-dir":
-            at += 2
-        else:
-            at += 1
-        if word.startswith("-m") or not word.startswith("-"):
-            ours_end = at
-            break
-    return list(argv[:ours_end]), list(argv[ours_end:])
 
 
 def run(args: argparse.Namespace) -> int:

@@ -52,7 +52,10 @@ def test_importing_the_package_loads_no_framework():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["run", "--help"], ["demo", "--help"], ["doctor", "--help"], ["report", "--help"]],
+    [
+        ["--help"],
+        *([each, "--help"] for each in ("run", "launch", "demo", "doctor", "report")),
+    ],
 )
 def test_help_loads_no_framework(arguments):
     code = f"from keras_gpukit.cli.main import main; main({arguments!r})"

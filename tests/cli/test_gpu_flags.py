@@ -9,8 +9,9 @@ import re
 import pytest
 
 from keras_gpukit import configure_gpus
-from keras_gpukit.cli import run
 from keras_gpukit.cli.gpu_flags import add_gpu_flags, given_gpu_flags
+from keras_gpukit.cli.main import VALUE_FLAGS
+from keras_gpukit.cli.script_arguments import split
 from keras_gpukit.configure.settings import check
 
 
@@ -61,8 +62,11 @@ def test_values_are_those_that_configure_gpus_takes(words, arguments):
         ("run --memory growth --profile x.py", "--profile"),
         ("run --log-dir=here --tf32 -m package.train", "-m x"),
         ("run --devices 0,1 --seed 3 -m package", "--seed 4"),
+        ("launch --workers 2 --log-dir here x.py", "--workers 3 -- -m"),
+        ("launch --ps=1 --workers 2 -m package", "--restarts 1"),
         ("report logs --json", ""),
     ],
 )
 def test_what_follows_the_script_is_its_own(ours, theirs):
-    assert run.split([*ours.split(), *theirs.split()]) == (ours.split(), theirs.split())
+    words = [*ours.split(), *theirs.split()]
+    assert split(words, VALUE_FLAGS) == (ours.split(), theirs.split())

@@ -1,0 +1,140 @@
+"""`keras-gpukit launch`: one training script as several processes that train together."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from keras_gpukit.cli.folder_argument import folder
+
+USAGE = "keras-gpukit launch --workers N [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
+DESCRIPTION = """\
+Starts a training script as several processes, each of which gets its place in the cluster by
+TF_CONFIG and its share of the GPUs. Their output is shown with a prefix, and one progress bar, the
+chief's. If one fails, all are stopped; its traceback is shown last, and this command ends with its
+exit code."""
+VALUE_FLAGS = frozenset(
+    {
+        "--workers",
+        "--ps",
+        "--gpus-per-worker",
+        "--cpus-per-worker",
+        "--restarts",
+        "--log-dir",
+        "--timeout",
+        "--grace",
+    }
+)
+"""Those that are followed by a value."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds the command to the `keras-gpukit` parser."""
+    parser = subparsers.add_parser(
+        "launch",
+        help="start a training script as several processes that train together",
+        usage=USAGE,
+        description=DESCRIPTION,
+        allow_abbrev=False,
+    )
+    parser.add_argument("script", metavar="SCRIPT", nargs="?", help="a Python file")
+    parser.add_argument("-m", dest="module", metavar="MODULE", help="a module, as in python -m")
+    parser.add_argument(
+        "--workers", type=int, required=True, metavar="N", help="processes that train"
+    )
+    parser.add_argument(
+        "--ps",
+        type=int,
+        default=0,
+        metavar="N",
+        help="parameter servers, for asynchronous training: the script runs in one more process, "
+        "the chief, and the workers are servers that it gives work to (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--gpus-per-worker",
+        type=int,
+        metavar="N",
+        help="default: all there are, shared out evenly; 0 for none",
+    )
+    parser.add_argument(
+        "--cpus-per-worker", type=int, metavar="N", help="default: each may use all processors"
+    )
+    parser.add_argument(
+        "--restarts",
+        type=int,
+        default=0,
+        metavar="K",
+        help="start all again after a failure, up to K times (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--log-dir", type=folder, help="where the output of each process gets a file of its own"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=600.0,
+        metavar="SECONDS",
+        help="how long after the first process the last one may join (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--grace",
+        type=_seconds,
+        default=5.0,
+        metavar="SECONDS",
+        help="from SIGTERM to SIGKILL, where processes are stopped (default: %(default)g)",
+    )
+    parser.set_defaults(func=run, error=parser.error)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above 0")
+    return seconds
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the job.
+
+    Returns:
+        The exit code of the process that failed first; 0 if none did.
+    """
+    from keras_gpukit.launching.job import Job, job_name
+
+    first = ("-m", args.module) if args.module is not None else (args.script,)
+    command = (*(each for each in first if each is not None), *args.script_arguments)
+    log_dir: Path | None = args.log_dir
+    try:
+        job = Job(
+            name=job_name(command) or "job",
+            command=command,
+            workers=args.workers,
+            parameter_servers=args.ps,
+            gpus_per_worker=args.gpus_per_worker,
+            cpus_per_worker=args.cpus_per_worker,
+            restarts=args.restarts,
+            log_dir=log_dir,
+        )
+        return _launch_here(job, args)
+    except ValueError as error:
+        args.error(str(error))
+    except BrokenPipeError:  # what reads the output, such as `head`, has ended
+        sys.stderr.close()
+        return 141  # 128 and the number of SIGPIPE
+    except OSError as error:
+        print(f"keras-gpukit launch: {error}", file=sys.stderr)
+    return 2
+
+
+def _launch_here(job: Any, args: argparse.Namespace) -> int:
+    if sys.platform == "win32":
+        raise ValueError("Processes of one job can be started on Linux and macOS only.")
+    from keras_gpukit.launching.local import launch
+
+    return launch(job, timeout_s=args.timeout, grace_s=args.grace)

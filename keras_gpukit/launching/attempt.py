@@ -1,0 +1,218 @@
+"""One start of a job's processes on this machine, until all of them have ended."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from keras_gpukit.launching.failures import Ending, describe
+from keras_gpukit.launching.output.streams import Stream, streams_of
+from keras_gpukit.launching.output.tail import Tail
+from keras_gpukit.launching.plan import Limits, Output, Start
+from keras_gpukit.launching.processes.arrivals import Arrivals
+from keras_gpukit.launching.processes.ports import REUSE, ReservedPorts
+from keras_gpukit.launching.processes.signals import ENDING, Signals
+from keras_gpukit.launching.processes.tasks import Task, cluster_variables
+from keras_gpukit.launching.processes.worker import WorkerProcess
+
+_TURN_S = 0.5
+_SETTLING_S = 2.0
+"""How long the cause may come after its consequence."""
+
+
+@dataclass(frozen=True)
+class _Running:
+    start: Start
+    process: WorkerProcess
+    streams: tuple[Stream, ...]
+    tail: Tail
+    file: IO[bytes] | None
+
+
+class Attempt:
+    """Starts the processes, shows what they print, and ends all if one fails.
+
+    Args:
+        starts: Of all tasks.
+        output: Where their output goes.
+        signals: The launcher's.
+        limits: Times.
+        restarts: How many servers that died may be started again.
+
+    Attributes:
+        failures: The processes that failed, in the order in which this was seen.
+        ended_by: The signal by which the launcher was ended.
+        restarts: How many are left.
+    """
+
+    def __init__(
+        self,
+        starts: Sequence[Start],
+        output: Output,
+        signals: Signals,
+        limits: Limits,
+        restarts: int = 0,
+    ) -> None:
+        self.failures: list[Ending] = []
+        self.ended_by: signal.Signals | None = None
+        self.restarts = restarts
+        self._starts = starts
+        self._output = output
+        self._signals = signals
+        self._limits = limits
+        self._running: dict[Task, _Running] = {}
+        self._codes: list[int] = []  # of those that run the script
+        self._deadline_s: float | None = None
+        self._is_ending = False
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> None:
+        """Returns when all processes have ended.
+
+        Raises:
+            OSError: If the system can start no more processes, or output cannot be written.
+        """
+        tasks = [start.task for start in self._starts]
+        with ReservedPorts(len(tasks)) as ports, self._selector:
+            self._variables = dict(
+                zip(tasks, cluster_variables(tasks, ports.addresses), strict=True)
+            )
+            # A coordinator connects to the servers, and waits for none to connect to it.
+            expected = {
+                task: port for task, port in zip(tasks, ports.ports, strict=True) if task.has_server
+            }
+            self._arrivals = Arrivals(expected, self._limits.arrival_s)
+            self._selector.register(self._signals.descriptor, selectors.EVENT_READ)
+            try:
+                for start in self._starts:
+                    self._start(start)
+                while not self._is_over():
+                    self._turn()
+            finally:
+                self._end_all()
+        if self.ended_by is signal.SIGINT and not any(self._codes):
+            self.ended_by = None  # the script took the interrupt as a request to finish
+
+    def _start(self, start: Start) -> None:
+        tail = Tail()
+        number = [each.task for each in self._starts].index(start.task)
+        file = self._output.logs.open(start.task)
+        streams = streams_of(start.task, number, self._output.screens, tail, file)
+        process = WorkerProcess(
+            start.task,
+            start.command,
+            {**os.environ, **start.variables, **REUSE, **self._variables[start.task]},
+            streams[0].inner,
+            streams[-1].inner,
+            grace_s=self._limits.grace_s,
+            cpus=start.cpus,
+        )
+        for stream in streams:
+            os.close(stream.inner)
+            self._selector.register(stream.outer, selectors.EVENT_READ, stream)
+        self._running[start.task] = _Running(start, process, streams, tail, file)
+
+    def _is_over(self) -> bool:
+        now_s = time.monotonic()
+        if self._deadline_s is not None and now_s >= self._deadline_s:
+            if self.failures and all(each.is_consequence for each in self.failures):
+                self._look_for_the_cause(now_s)
+            return True
+        if not any(start.task in self._running for start in self._starts if start.task.runs_script):
+            return True
+        for task in self._arrivals.overdue(now_s) if self._deadline_s is None else ():
+            running = self._running.get(task)
+            tail = running.tail if running else Tail()
+            code = None if running else 0
+            self.failures.append(Ending(task, code, now_s, tail, self._limits.arrival_s))
+        return any(each.missing_s is not None for each in self.failures)
+
+    def _look_for_the_cause(self, now_s: float) -> None:
+        """TensorFlow may keep a process from ending after an exception: it shows the exception."""
+        self.failures += [
+            Ending(task, None, now_s, running.tail)
+            for task, running in self._running.items()
+            if running.tail.traceback() is not None
+        ]
+
+    def _turn(self) -> None:
+        """Waits for output, a signal or the end of a process, and acts on it."""
+        for key, _ in self._selector.select(_TURN_S):
+            if key.data is None:
+                for number in self._signals.read():
+                    self._take(number)
+            elif not key.data.read():
+                self._selector.unregister(key.fileobj)
+        for task, running in list(self._running.items()):
+            code = running.process.returncode
+            if code is not None:
+                self._close(task)
+                self._judge(running, code)
+
+    def _close(self, task: Task) -> None:
+        running = self._running.pop(task)
+        for stream in running.streams:
+            if stream.outer in self._selector.get_map():
+                self._selector.unregister(stream.outer)
+            stream.close()
+        if running.file is not None:
+            running.file.close()
+
+    def _judge(self, running: _Running, code: int) -> None:
+        task = running.start.task
+        if task.runs_script:
+            self._codes.append(code)
+        if self.ended_by is not None or self._is_ending or (code == 0 and task.runs_script):
+            return
+        ending = Ending(task, code, time.monotonic(), running.tail)
+        if task.can_be_lost and self._survives(running.start, ending):
+            return
+        self.failures.append(ending)
+        wait_s = _SETTLING_S if ending.is_consequence else 0.0
+        deadline_s = time.monotonic() + wait_s
+        self._deadline_s = min(deadline_s, self._deadline_s or deadline_s)
+
+    def _survives(self, start: Start, ending: Ending) -> bool:
+        """Starts a worker of an asynchronous job again, or goes on with those that are left."""
+        others = sum(task.can_be_lost for task in self._running)
+        if self.restarts:
+            self.restarts -= 1
+            self._output.tell(f"{describe(ending, ())} It is started again.")
+            self._start(start)
+            return True
+        if others:
+            self._output.tell(f"{describe(ending, ())} Training continues on {others} workers.")
+        return others > 0
+
+    def _take(self, number: signal.Signals) -> None:
+        if number is signal.SIGWINCH:
+            for running in self._running.values():
+                for stream in running.streams:
+                    stream.resize()
+        elif number in ENDING and (self.ended_by is not None or self._is_ending):
+            for running in self._running.values():
+                running.process.kill()
+        elif number in ENDING:
+            self.ended_by = number
+            now_s = time.monotonic()
+            self._deadline_s = now_s
+            if number is signal.SIGINT:
+                self._deadline_s += self._limits.grace_s
+                for task, running in self._running.items():
+                    if task.runs_script:
+                        running.process.interrupt()
+
+    def _end_all(self) -> None:
+        self._is_ending = True
+        for task, running in self._running.items():
+            if task.runs_script:
+                running.process.stop()
+            else:
+                running.process.kill()  # a server has nothing to save
+        while self._running:
+            self._turn()

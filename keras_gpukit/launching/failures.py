@@ -1,0 +1,116 @@
+"""Which of several failing processes failed by itself, and how that is said."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from keras_gpukit.launching.output.tail import Tail, Traceback
+from keras_gpukit.launching.processes.tasks import Task
+
+TIMED_OUT = 124
+"""The exit code of a job whose processes did not all come; that of the command `timeout` too."""
+_LINES_SHOWN = 20
+# What TensorFlow's collectives and gRPC raise in a process whose peer is gone.
+_CONSEQUENCE = re.compile(
+    rb"\b(UnavailableError|AbortedError|CancelledError|DeadlineExceededError)\b|heartbeat|"
+    rb"Connection reset|Socket closed|Broken pipe"
+)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a process ended, or that it does not come.
+
+    Attributes:
+        task: Which.
+        returncode: Its exit code, the negative number of the signal that killed it, or None if it
+            still runs.
+        at_s: When.
+        tail: What it printed last.
+        missing_s: After so many seconds it had not joined the others; None if it has.
+    """
+
+    task: Task
+    returncode: int | None
+    at_s: float
+    tail: Tail
+    missing_s: float | None = None
+
+    @property
+    def traceback(self) -> Traceback | None:
+        """The exception that ended it; None where it was none."""
+        was_killed = self.returncode is not None and self.returncode < 0
+        return None if was_killed or self.missing_s is not None else self.tail.traceback()
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether it ended by what TensorFlow raises if another process is gone."""
+        traceback = self.traceback
+        return traceback is not None and bool(_CONSEQUENCE.search(traceback.exception))
+
+    @property
+    def exit_code(self) -> int:
+        """What a shell shows of it."""
+        if self.missing_s is not None:
+            return TIMED_OUT
+        if self.returncode is None:
+            return 1  # an exception was printed, and the process hangs while it ends
+        return self.returncode if self.returncode >= 0 else 128 - self.returncode
+
+    @property
+    def began_s(self) -> float:
+        """When its end began: a process may hang between an exception and its exit."""
+        traceback = self.traceback
+        return self.at_s if traceback is None else min(self.at_s, traceback.at_s)
+
+
+def first_failure(endings: Sequence[Ending]) -> Ending:
+    """Returns the one that failed first, and by itself if one did.
+
+    Args:
+        endings: At least one.
+    """
+    return min(endings, key=lambda each: (each.is_consequence, each.began_s))
+
+
+def last_words(failure: Ending) -> tuple[bytes, ...]:
+    """Returns what a failed process said: its traceback, or its last lines without one."""
+    traceback = failure.traceback
+    return failure.tail.last(_LINES_SHOWN) if traceback is None else traceback.lines
+
+
+def describe(failure: Ending, others: Sequence[Ending]) -> str:
+    """Says in a sentence what failed, and in another what followed from it.
+
+    Args:
+        failure: Of the process that failed first.
+        others: Of those that failed after it.
+    """
+    text = f"{failure.task.name} {_how(failure)}."
+    for other in others:
+        traceback = other.traceback
+        by = "" if traceback is None else f" ({traceback.exception[:100].decode(errors='replace')})"
+        text += f" {other.task.name} failed after it{by}."
+    return text
+
+
+def _how(failure: Ending) -> str:
+    code = failure.returncode
+    if failure.missing_s is not None:
+        state = "it is running" if code is None else f"it has ended with exit code {code}"
+        return (
+            f"did not join the others within {failure.missing_s:g} s: {state}, and no server of "
+            "TensorFlow has started in it. Every worker must make the strategy, as "
+            'configure_gpus(strategy="auto") does'
+        )
+    if code is None:
+        return "raised an exception and did not end"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    name = known.get(-code, f"signal {-code}")
+    hint = ", as by the kernel when memory runs out" if -code == signal.SIGKILL else ""
+    return f"was killed by {name}{hint}"

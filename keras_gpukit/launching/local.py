@@ -1,0 +1,78 @@
+"""A job on this machine: started, restarted after failures, and concluded."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from keras_gpukit.launching.attempt import Attempt
+from keras_gpukit.launching.failures import Ending, describe, first_failure, last_words
+from keras_gpukit.launching.job import Job
+from keras_gpukit.launching.output.log_files import LogFiles
+from keras_gpukit.launching.output.screen import Screen
+from keras_gpukit.launching.plan import Limits, Output, Start, plan_starts, usable_cpus
+from keras_gpukit.launching.processes.gpus import VISIBLE
+from keras_gpukit.launching.processes.signals import Signals
+
+
+def launch(job: Job, *, timeout_s: float, grace_s: float) -> int:
+    """Runs a job's processes on this machine until all have ended.
+
+    Args:
+        job: What to run.
+        timeout_s: How long after the first process the last one may join the cluster.
+        grace_s: From SIGTERM to SIGKILL, where processes are stopped.
+
+    Returns:
+        The exit code: 0, that of the process that failed first, or 128 and the number of the
+        signal that ended it or the launcher.
+
+    Raises:
+        ValueError: If the machine has too few GPUs or processors.
+        OSError: If a log file cannot be written, or no more processes can be started.
+    """
+    starts = plan_starts(job, os.environ, cpus=usable_cpus())
+    output = Output(_screens(), LogFiles(job.log_dir, job.command))
+    restarts = job.restarts
+    _tell_gpus(starts, output)
+    with Signals() as signals:
+        while True:
+            attempt = Attempt(starts, output, signals, Limits(timeout_s, grace_s), restarts)
+            attempt.run()
+            restarts = attempt.restarts
+            if attempt.ended_by is not None:
+                return 128 + attempt.ended_by
+            if not attempt.failures:
+                return 0
+            failure = first_failure(attempt.failures)
+            _tell_failure(failure, attempt.failures, output)
+            if not restarts:
+                return failure.exit_code
+            output.tell(f"All are started again; restarts left after this one: {restarts - 1}.")
+            restarts -= 1
+
+
+def _screens() -> tuple[Screen, Screen]:
+    screens = Screen(sys.stdout, os.environ), Screen(sys.stderr, os.environ)
+    if all(screen.is_terminal for screen in screens):
+        return screens[0], screens[0]
+    return screens
+
+
+def _tell_gpus(starts: tuple[Start, ...], output: Output) -> None:
+    shares = [
+        f"{start.task.name}: {start.variables[VISIBLE]}"
+        for start in starts
+        if start.variables.get(VISIBLE, "-1") != "-1"
+    ]
+    if shares:
+        output.tell(f"GPUs of {', of '.join(shares)}.")
+
+
+def _tell_failure(failure: Ending, failures: list[Ending], output: Output) -> None:
+    """Shows what the process said that failed first, unless that is seen last anyway; names it."""
+    screen, name, words = output.screens[1], failure.task.name, last_words(failure)
+    if not screen.ends_with(words, name):
+        for line in words:
+            screen.write_line(line, name)
+    output.tell(describe(failure, [each for each in failures if each is not failure]))

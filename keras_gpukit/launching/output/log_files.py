@@ -1,0 +1,42 @@
+"""A file for each process, with all that it printed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from keras_gpukit.launching.processes.tasks import Task
+
+
+class LogFiles:
+    """Opens `worker-0.log`, `worker-1.log`, … in a folder, and adds to them if they exist.
+
+    Args:
+        folder: Made if needed; None to write nothing.
+        command: Named at the beginning of each start.
+
+    Raises:
+        OSError: If the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path | None, command: Sequence[str]) -> None:
+        self._folder = folder
+        self._command = " ".join(command)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def open(self, task: Task) -> IO[bytes] | None:
+        """Opens a process's file, whose lines are written without delay.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        if self._folder is None:
+            return None
+        path = self._folder / f"{task.name.replace(' ', '-')}.log"
+        file = path.open("ab", buffering=0)
+        started = time.strftime("%Y-%m-%d %H:%M:%S")
+        file.write(f"--- {started} {task.name}: {self._command}\n".encode())
+        return file

@@ -1,0 +1,120 @@
+"""The launcher's output: lines of all processes, and below them the line that is being drawn."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+_ERASE = b"\r\x1b[K"
+_ENDS = re.compile(rb"([\r\n])")
+_MOVEMENTS = re.compile(rb"(?:\x1b\[[0-9;?]*[A-Za-ln-z]|[\x00-\x1a])*")
+"""Control sequences but for styles, which end in "m"."""
+_REMEMBERED = 400
+_COLOURS = (b"36", b"33", b"35", b"32", b"34")
+
+
+class Screen:
+    """One stream of the launcher.
+
+    In a terminal, the process that has the progress bar writes to it as if it were alone
+    (`draw`): its carriage returns and other controls take effect, and only a prefix is put before
+    each of its lines. Another process's line is written above the one that is being drawn.
+
+    Args:
+        stream: Where to write, such as `sys.stdout`.
+        environ: `NO_COLOR` in it leaves the colours out: https://no-color.org
+
+    Attributes:
+        is_terminal: Whether it is one.
+    """
+
+    def __init__(self, stream: IO[str], environ: Mapping[str, str]) -> None:
+        self._descriptor = stream.fileno()
+        self.is_terminal = stream.isatty()
+        self._coloured = self.is_terminal and not environ.get("NO_COLOR")
+        self._drawn = b""  # what stands in the line that is being drawn, with its prefix
+        self._at_start = True  # of that line: what comes next overwrites it
+        self._shown: deque[tuple[str, bytes]] = deque(maxlen=_REMEMBERED)
+
+    @property
+    def descriptor(self) -> int:
+        """The stream's file descriptor."""
+        return self._descriptor
+
+    def write_line(self, line: bytes, prefix: str = "", colour: int = 0) -> None:
+        """Writes a line of a process, or of the launcher.
+
+        Args:
+            line: Without its end.
+            prefix: Says whose it is.
+            colour: Of the prefix: a number for each process.
+        """
+        whole = self._mark(prefix, colour) + line + b"\n"
+        if self._drawn:
+            whole = _ERASE + whole + self._drawn + (b"\r" if self._at_start else b"")
+        self._write(whole)
+        self.remember(line, prefix)
+
+    def remember(self, line: bytes, prefix: str) -> None:
+        """Notes that a line is complete which was drawn."""
+        self._shown.append((prefix, line))
+
+    def ends_with(self, lines: Sequence[bytes], prefix: str) -> bool:
+        """Whether a process's lines are the last ones that were shown."""
+        shown = list(self._shown)[-len(lines) :]
+        return bool(lines) and shown == [(prefix, line) for line in lines]
+
+    def draw(self, data: bytes, prefix: str, colour: int = 0) -> None:
+        """Writes what the process with the progress bar has written, at the place where it is.
+
+        Args:
+            data: Any part of its output.
+            prefix: Put before each line.
+            colour: Of the prefix.
+        """
+        mark = self._mark(prefix, colour)
+        written = b""
+        for part in _ENDS.split(data):
+            if part == b"\n" and self._at_start and not self._drawn:
+                written += mark + part  # an empty line
+            elif part in (b"\n", b"\r"):
+                written += part
+                self._at_start = True
+                self._drawn = b"" if part == b"\n" else self._drawn
+            elif part:
+                written += self._in_line(part, mark)
+        self._write(written)
+
+    def end_line(self) -> None:
+        """Ends the line that is being drawn, as its process has ended."""
+        if self._drawn:
+            self._write(b"\n")
+        self._drawn = b""
+        self._at_start = True
+
+    def _in_line(self, part: bytes, mark: bytes) -> bytes:
+        if not self._at_start:
+            self._drawn += part
+            return part
+        movements = _MOVEMENTS.match(part)
+        start = movements.end() if movements else 0
+        if start == len(part):
+            return part
+        self._at_start = False
+        self._drawn = mark + part[start:]
+        return part[:start] + self._drawn
+
+    def _mark(self, prefix: str, colour: int) -> bytes:
+        if not prefix:
+            return b""
+        text = f"[{prefix}]".encode()
+        if self._coloured:
+            text = b"\x1b[" + _COLOURS[colour % len(_COLOURS)] + b"m" + text + b"\x1b[0m"
+        return text + b" "
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]

@@ -1,0 +1,109 @@
+"""What one process prints: read, shown, kept and written to its file."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import IO
+
+from keras_gpukit.launching.output.lines import Lines, without_progress
+from keras_gpukit.launching.output.screen import Screen
+from keras_gpukit.launching.output.tail import Tail
+from keras_gpukit.launching.output.terminal import Terminal
+from keras_gpukit.launching.processes.tasks import Task
+
+_READ_BYTES = 1 << 16
+
+
+class Stream:
+    """Standard output or standard error of a process, or both where they are one terminal.
+
+    Args:
+        task: Whose it is.
+        colour: Of its prefix.
+        screen: Where it is shown.
+        tail: Keeps its last lines.
+        file: Gets all of its lines.
+
+    Attributes:
+        inner: File descriptor that the process writes to; closed here once it was started.
+        outer: File descriptor to wait for, and to `read` from.
+    """
+
+    def __init__(
+        self, task: Task, colour: int, screen: Screen, tail: Tail, file: IO[bytes] | None
+    ) -> None:
+        self._task = task
+        self._colour = colour
+        self._screen = screen
+        self._tail = tail
+        self._file = file
+        self._lines = Lines()
+        self._terminal: Terminal | None = None
+        if task.is_chief and screen.is_terminal:
+            self._terminal = Terminal(screen.descriptor, narrower=len(task.name) + 3)
+            self.outer, self.inner = self._terminal.outer, self._terminal.inner
+        else:
+            self.outer, self.inner = os.pipe()
+        os.set_blocking(self.outer, False)
+
+    def read(self) -> bool:
+        """Reads what there is, without waiting.
+
+        Returns:
+            Whether there was something, and more may follow.
+        """
+        try:
+            data = os.read(self.outer, _READ_BYTES)
+        except OSError:  # nothing at this moment, or the end of a pseudo-terminal
+            return False
+        if self._terminal is not None:
+            self._screen.draw(data, self._task.name, self._colour)
+        for line in self._lines.feed(data):
+            self._add(line)
+        return bool(data)
+
+    def close(self) -> None:
+        """Reads what is left of a process that has ended, and closes the stream."""
+        while self.read():
+            pass
+        for line in self._lines.end():
+            self._add(line)
+        if self._terminal is not None:
+            self._screen.end_line()
+        os.close(self.outer)
+
+    def resize(self) -> None:
+        """Takes over that the launcher's terminal has another size."""
+        if self._terminal is not None:
+            self._terminal.resize()
+
+    def _add(self, line: bytes) -> None:
+        self._tail.add(line, time.monotonic())
+        if self._file is not None:
+            self._file.write(line + b"\n")
+        if self._terminal is not None:
+            self._screen.remember(line, self._task.name)
+            return
+        shown = line if self._task.is_chief else without_progress(line)
+        if shown or not line:
+            self._screen.write_line(shown, self._task.name, self._colour)
+
+
+def streams_of(
+    task: Task, colour: int, screens: tuple[Screen, Screen], tail: Tail, file: IO[bytes] | None
+) -> tuple[Stream, ...]:
+    """Opens the streams of a process: one where both lead to the launcher's terminal, else two.
+
+    Args:
+        task: Whose they are.
+        colour: Of its prefix.
+        screens: For standard output and standard error; the same one for both in a terminal.
+        tail: Keeps its last lines.
+        file: Gets all of its lines.
+
+    Returns:
+        Standard output, then standard error.
+    """
+    wanted = screens if screens[0] is not screens[1] or not task.is_chief else screens[:1]
+    return tuple(Stream(task, colour, screen, tail, file) for screen in wanted)

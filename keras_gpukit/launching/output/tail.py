@@ -1,0 +1,67 @@
+"""The last lines that a process printed, and the traceback among them."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+
+_KEPT = 400
+_BEGINS = b"Traceback (most recent call last):"
+_CHAINED = (
+    b"During handling of the above exception, another exception occurred:",
+    b"The above exception was the direct cause of the following exception:",
+)
+_LOGGED = re.compile(
+    rb"[IWEF]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IWEF] |WARNING: All log messages before "
+)
+"""How TensorFlow's own log begins its lines."""
+
+
+@dataclass(frozen=True)
+class Traceback:
+    """An exception that Python printed.
+
+    Attributes:
+        lines: With those of the exceptions that led to it.
+        at_s: When its first line was read.
+    """
+
+    lines: tuple[bytes, ...]
+    at_s: float
+
+    @property
+    def exception(self) -> bytes:
+        """The line that names the exception: the first one after the frames."""
+        after = len(self.lines) - 1 - self.lines[::-1].index(_BEGINS) + 1
+        names = (line for line in self.lines[after:] if line and not line.startswith((b" ", b"|")))
+        return next(names, b"")
+
+
+class Tail:
+    """Keeps the last lines of a process."""
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[float, bytes]] = deque(maxlen=_KEPT)
+
+    def add(self, line: bytes, at_s: float) -> None:
+        """Adds a line that was read at a time."""
+        self._lines.append((at_s, line))
+
+    def last(self, count: int) -> tuple[bytes, ...]:
+        """Returns the last lines."""
+        return tuple(line for _, line in self._lines)[-count:]
+
+    def traceback(self) -> Traceback | None:
+        """Returns the traceback that was printed last, without TensorFlow's log lines in it."""
+        kept = [(at_s, line) for at_s, line in self._lines if not _LOGGED.match(line)]
+        begins = [number for number, (_, line) in enumerate(kept) if line == _BEGINS]
+        if not begins:
+            return None
+        first = begins.pop()
+        while begins and any(line in _CHAINED for _, line in kept[begins[-1] : first]):
+            first = begins.pop()
+        lines = [line for _, line in kept[first:]]
+        while lines and not lines[-1]:
+            lines.pop()
+        return Traceback(tuple(lines), kept[first][0])

@@ -1,0 +1,57 @@
+"""The signals that a launcher gets, as events for its loop."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType, TracebackType
+from typing import Any
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HANDLED = (*ENDING, signal.SIGCHLD, signal.SIGWINCH)
+
+
+class Signals:
+    """Collects signals while entered; only in a process's main thread.
+
+    Attributes:
+        descriptor: File descriptor that can be read when one has come.
+    """
+
+    def __init__(self) -> None:
+        self.descriptor, self._written = os.pipe()
+        for each in (self.descriptor, self._written):
+            os.set_blocking(each, False)
+        self._before: dict[signal.Signals, Any] = {}
+        self._wakeup_before = -1
+
+    def __enter__(self) -> Signals:
+        self._wakeup_before = signal.set_wakeup_fd(self._written, warn_on_full_buffer=False)
+        for number in _HANDLED:
+            # What the caller ignores stays ignored, as SIGHUP under nohup.
+            if signal.getsignal(number) is not signal.SIG_IGN or number not in ENDING:
+                self._before[number] = signal.signal(number, _noted)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup_before)
+        os.close(self.descriptor)
+        os.close(self._written)
+
+    def read(self) -> list[signal.Signals]:
+        """Returns those that have come since the last call."""
+        try:
+            return [signal.Signals(number) for number in os.read(self.descriptor, 512)]
+        except BlockingIOError:
+            return []
+
+
+def _noted(number: int, frame: FrameType | None) -> None:
+    """That there is a handler has Python write the number to the pipe."""

@@ -1,0 +1,34 @@
+"""What a terminal displays of its output."""
+
+from __future__ import annotations
+
+import re
+
+_PARTS = re.compile(r"\x1b\[(?P<count>[\d;?]*)(?P<kind>[A-Za-z])|(?P<other>.)", re.DOTALL)
+
+
+def displayed(output: str) -> list[str]:
+    """The lines of a wide terminal after some output: CR, LF, backspace, erasing, cursor up.
+
+    Args:
+        output: With CR before each LF, or without.
+    """
+    lines, row, column = [""], 0, 0
+    for part in _PARTS.finditer(output):
+        kind, other = part["kind"], part["other"]
+        if kind == "A":
+            row = max(row - int(part["count"] or 1), 0)
+        elif kind == "K":
+            lines[row] = "" if part["count"] == "2" else lines[row][:column]
+        elif other == "\r":
+            column = 0
+        elif other == "\b":
+            column = max(column - 1, 0)
+        elif other == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row + 1 - len(lines))
+        elif other:
+            line = lines[row].ljust(column)
+            lines[row] = line[:column] + other + line[column + 1 :]
+            column += 1
+    return [line.rstrip() for line in lines[: len(lines) - (not lines[-1])]]

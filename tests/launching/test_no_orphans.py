@@ -1,0 +1,161 @@
+"""Whatever ends the launcher, none of its processes is left. The scripts need no framework."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import time
+
+import pytest
+from helpers.launches import Launch, left_of, wait_for
+from helpers.screens import displayed
+
+TRIALS = 10
+
+# Ignores every signal that can be ignored, and has children: one in its process group, one in a
+# session of its own, and one whose parent has ended.
+STUBBORN = """
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if os.fork() == 0:
+        time.sleep(100)
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        time.sleep(100)
+    ready()
+    time.sleep(100)
+    """
+
+
+def test_the_launcher_is_killed_and_no_orphan_is_left(tmp_path):
+    launches = []
+    for trial in range(TRIALS):
+        folder = tmp_path / str(trial)
+        folder.mkdir()
+        launches.append(Launch(folder, STUBBORN, "--workers=2", "--grace=0.2"))
+        launches[-1].start()
+    for launch in launches:
+        launch.workers(ready=2)
+    # The launcher; for each worker a keeper, itself, a child and what a child left.
+    assert len(left_of(launches)) >= TRIALS * (1 + 2 * 4)
+    for launch in launches:
+        launch.process.kill()
+    wait_for(lambda: not left_of(launches))
+    for launch in launches:
+        launch.process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_all(tmp_path, number):
+    launch = Launch(tmp_path, STUBBORN, "--workers=2", "--grace=0.2")
+    process = launch.start()
+    launch.workers(ready=2)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert launch.left() == []
+
+
+def test_the_keeper_is_killed_and_its_worker_ends(tmp_path):
+    launch = Launch(tmp_path, "ready(); time.sleep(100)", "--workers=2", "--grace=0.2")
+    process = launch.start()
+    launch.workers(ready=2)[1].parent().kill()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 137
+    assert "worker 1 was killed by SIGKILL" in errors
+    assert launch.left() == []
+
+
+def test_what_a_worker_leaves_behind_ends_with_it(tmp_path):
+    source = "subprocess.Popen(['sleep', '100'], start_new_session=True); print('done')"
+    assert Launch(tmp_path, source, "--workers=2").run().stdout.count("done") == 2
+
+
+class InTerminal:
+    """A launcher that is the foreground process of a terminal, as in a shell."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self._output = b""
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            os.chdir(launch.folder)
+            os.execve(launch.command[0], launch.command, launch.environment)
+
+    def wait(self) -> int:
+        """Reads the terminal until it is closed; returns the launcher's exit code."""
+        while True:
+            try:
+                self._output += os.read(self.terminal, 1 << 16)
+            except OSError:
+                break
+        os.close(self.terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    @property
+    def raw(self) -> str:
+        return self._output.decode()
+
+    @property
+    def displayed(self) -> list[str]:
+        return displayed(self.raw)
+
+
+def test_ctrl_c_is_passed_on_and_ends_all(tmp_path):
+    shown = InTerminal(Launch(tmp_path, "ready(); time.sleep(100)", "--workers=2"))
+    shown.launch.workers(ready=2)
+    os.write(shown.terminal, b"\x03")
+    assert shown.wait() == 130
+    assert shown.launch.left() == []
+    for index in (0, 1):
+        assert f"[worker {index}] KeyboardInterrupt" in shown.displayed
+
+
+def test_a_script_that_finishes_after_ctrl_c_has_succeeded(tmp_path):
+    source = """
+        try:
+            ready()
+            time.sleep(100)
+        except KeyboardInterrupt:
+            print("saved")
+        """
+    shown = InTerminal(Launch(tmp_path, source, "--workers=2"))
+    shown.launch.workers(ready=2)
+    os.write(shown.terminal, b"\x03")
+    assert shown.wait() == 0
+    assert sum("saved" in line for line in shown.displayed) == 2
+
+
+def test_stubborn_processes_are_killed_by_a_second_ctrl_c(tmp_path):
+    shown = InTerminal(Launch(tmp_path, STUBBORN, "--workers=2", "--grace=50"))
+    shown.launch.workers(ready=2)
+    os.write(shown.terminal, b"\x03")
+    time.sleep(0.2)
+    os.write(shown.terminal, b"\x03")
+    assert shown.wait() == 130
+    assert shown.launch.left() == []
+
+
+def test_the_chiefs_bar_is_drawn_as_if_it_were_alone(tmp_path):
+    source = """
+        print("in a terminal:", sys.stdout.isatty(), sys.stderr.isatty())
+        for step in range(1, 6):
+            print(f"\\b\\b\\b\\b\\r{step}/5 \\u2501 0s 5ms/step - loss: 1.0", end="", flush=True)
+            time.sleep(0.05)
+            if index == 1 and step == 3:
+                print("\\na line of its own", file=sys.stderr)
+        print()
+        print(os.get_terminal_size().columns) if index == 0 else None
+        """
+    shown = InTerminal(Launch(tmp_path, source, "--workers=2"))
+    shown.wait()
+    lines = [line for line in shown.displayed if line]
+    assert "[worker 0] in a terminal: True True" in lines
+    assert "[worker 1] in a terminal: False False" in lines
+    assert "[worker 1] a line of its own" in lines
+    assert [line for line in lines if "/5" in line] == ["[worker 0] 5/5 ━ 0s 5ms/step - loss: 1.0"]
+    for step in range(1, 6):  # each state was shown
+        assert f"{step}/5 ━ 0s" in shown.raw

@@ -1,0 +1,152 @@
+"""What the processes print, as lines, and as one screen."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+
+import pytest
+from helpers.screens import displayed
+
+from keras_gpukit.launching.output.lines import Lines, without_progress
+from keras_gpukit.launching.output.screen import Screen
+from keras_gpukit.launching.output.tail import Tail
+
+BAR = (
+    "\x1b[1m {0}/10\x1b[0m \x1b[32m━━━━\x1b[0m\x1b[37m━━━━━\x1b[0m \x1b[1m0s\x1b[0m 5ms/step - "
+    "loss: 0.1000 - top_k: 1.2000e-04"
+)
+
+
+def test_lines_are_cut_wherever_the_reads_end():
+    text = "one\ntwo\r\n" + "".join(f"\b\b\b\r{state}" for state in ("1/2", "2/2")) + "\n\nrest"
+    for size in (1, 2, 3, 100):
+        lines, data, found = Lines(), text.encode(), []
+        for start in range(0, len(data), size):
+            found += lines.feed(data[start : start + size])
+        assert found == [b"one", b"two", b"2/2", b""]
+        assert lines.end() == [b"rest"]
+        assert lines.end() == []
+
+
+def test_a_bar_without_an_end_takes_no_memory():
+    lines = Lines()
+    for step in range(20_000):
+        assert lines.feed(f"\r{step}/20000 is the step".encode()) == []
+    assert lines.end() == [b"19999/20000 is the step"]
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("Epoch 1/3", ""),
+        (BAR.format(7), ""),
+        (BAR.format(7) + "printed by a callback", "printed by a callback"),
+        ("    17/Unknown \x1b[1m3s\x1b[0m 2ms/step - loss: nan", ""),
+        ("10/10 - 1s - 108ms/step - accuracy: 0.5 - val_loss: 2.5000e+03", ""),
+        ("\x1b[1mbold\x1b[0m", "\x1b[1mbold\x1b[0m"),
+        ("Epoch 1: val_loss improved", "Epoch 1: val_loss improved"),
+        ("10/10 tests passed", "10/10 tests passed"),
+        ("", ""),
+    ],
+)
+def test_keras_progress_is_told_from_other_output(line, left):
+    assert without_progress(line.encode()).decode() == left
+
+
+@pytest.mark.tensorflow
+def test_what_keras_prints_is_recognised(capsys):
+    import keras
+
+    for verbose in (1, 2):
+        for target in (3, None):
+            bar = keras.utils.Progbar(target, verbose=verbose, interval=0)
+            for step in (1, 2, 3):
+                bar.update(step, [("loss", 0.25), ("tiny", 1e-9)], finalize=step == 3)
+    lines = Lines()
+    printed = [*lines.feed(capsys.readouterr().out.encode()), *lines.end()]
+    assert len(printed) == 3
+    assert not any(without_progress(line) for line in printed)
+
+
+@pytest.fixture
+def terminal():
+    """A screen in a pseudo-terminal, and a function that returns what is displayed in it."""
+    outer, inner = os.openpty()
+    written = io.BytesIO()
+
+    def show() -> list[str]:
+        while select.select([outer], [], [], 0.1)[0]:
+            written.write(os.read(outer, 1 << 16))
+        return displayed(written.getvalue().decode())
+
+    with open(inner, "w", closefd=True) as stream:
+        yield Screen(stream, {"NO_COLOR": "1"}), show
+    os.close(outer)
+
+
+def test_lines_of_others_stand_above_the_line_that_is_being_drawn(terminal):
+    screen, show = terminal
+    screen.draw(b"Epoch 1/2\n\r1/3 loss", "worker 0")
+    screen.write_line(b"hello", "worker 1")
+    assert show() == ["[worker 0] Epoch 1/2", "[worker 1] hello", "[worker 0] 1/3 loss"]
+    screen.draw(b"\b\b\b\b\b\b\b\b\r2/3 los", "worker 0")
+    screen.draw(b"s\r", "worker 0")
+    screen.write_line(b"again", "worker 1")
+    screen.draw(b"3/3 \x1b[1mloss\x1b[0m\n", "worker 0")
+    screen.write_line(b"end", "worker 1")
+    assert show() == [
+        "[worker 0] Epoch 1/2",
+        "[worker 1] hello",
+        "[worker 1] again",
+        "[worker 0] 3/3 loss",
+        "[worker 1] end",
+    ]
+
+
+def test_several_lines_that_are_drawn_again_keep_their_prefix(terminal):
+    """As libraries draw that show several bars: the cursor goes up, and lines are erased."""
+    screen, show = terminal
+    screen.draw(b"first\nsecond", "chief")
+    screen.draw(b"\r\x1b[2K\x1b[1A\x1b[2Kone\ntwo\n\n", "chief")
+    assert show() == ["[chief] one", "[chief] two", "[chief]"]
+
+
+def test_an_unfinished_line_is_ended_with_its_process(terminal):
+    screen, show = terminal
+    screen.draw(b"\r1/3", "worker 0")
+    screen.end_line()
+    screen.write_line(b"keras-gpukit launch: stopped")
+    assert show() == ["[worker 0] 1/3", "keras-gpukit launch: stopped"]
+
+
+def tail_of(text: str) -> Tail:
+    tail = Tail()
+    for at_s, line in enumerate(text.encode().splitlines()):
+        tail.add(line, float(at_s))
+    return tail
+
+
+TRACEBACK = "Traceback (most recent call last):\n  File x, line 1\n"
+
+
+def test_the_traceback_is_found_with_what_led_to_it():
+    traceback = tail_of(
+        f"starting\n{TRACEBACK}OSError: an old one, which was logged\nstill running\n"
+        f"{TRACEBACK}KeyError: 'a'\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        f"{TRACEBACK}ValueError: boom\nin two lines\n"
+        "W0000 00:00:1795552837.367649    1222 server.cc:31] Shutting down\n"
+        "2026-11-24 20:00:00.000000: I tensorflow/core/x.cc:1] Bye\n\n"
+    ).traceback()
+    assert traceback.at_s == 5
+    assert traceback.exception == b"ValueError: boom"
+    assert traceback.lines[2] == b"KeyError: 'a'"
+    assert traceback.lines[-2:] == (b"ValueError: boom", b"in two lines")
+
+
+def test_without_a_traceback_there_are_the_last_lines():
+    tail = tail_of("\n".join(str(number) for number in range(1000)))
+    assert tail.traceback() is None
+    assert tail.last(2) == (b"998", b"999")

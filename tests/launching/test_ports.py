@@ -1,0 +1,47 @@
+"""Ports that are kept for the processes of a job."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+import pytest
+
+from keras_gpukit.launching.processes.ports import REUSE, ReservedPorts, is_listening
+
+
+def test_no_other_process_can_take_a_reserved_port():
+    with ReservedPorts(3) as first, ReservedPorts(3) as second:
+        assert len({*first.ports, *second.ports}) == 6
+        for port in first.ports:
+            with socket.socket() as stranger, pytest.raises(OSError) as raised:
+                stranger.bind(("", port))
+            assert raised.value.errno == errno.EADDRINUSE
+            assert not is_listening(port)
+    with socket.socket() as stranger:
+        stranger.bind(("", first.ports[0]))  # it is free once the job has ended
+
+
+def test_a_port_in_use_is_not_given():
+    with ReservedPorts(200) as others, ReservedPorts(200) as own:
+        assert not {*others.ports} & {*own.ports}
+
+
+SERVER = """
+import socket
+import sys
+import tensorflow as tf
+
+port = int(sys.argv[1])
+tf.distribute.Server({"worker": [f"127.0.0.1:{port}"]}, job_name="worker", task_index=0)
+socket.create_connection(("127.0.0.1", port), timeout=10)
+print("connected")
+"""
+
+
+@pytest.mark.tensorflow
+def test_tensorflows_server_takes_a_reserved_port(run_script):
+    """Fails when TensorFlow no longer reads the variable."""
+    with ReservedPorts(1) as reserved:
+        source = SERVER.replace("sys.argv[1]", str(reserved.ports[0]))
+        assert "connected" in run_script(source, **REUSE).stdout
