@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from keras_gpukit.callbacks.utilization import Utilization as Utilization
     from keras_gpukit.configure.api import configure_gpus as configure_gpus
     from keras_gpukit.configure.setup import GPUSetup as GPUSetup
+    from keras_gpukit.distribute.split_model import split_model as split_model
     from keras_gpukit.experiments.diagnose import diagnose as diagnose
     from keras_gpukit.experiments.tune_input import (
         TunedInput as TunedInput,
@@ -42,6 +43,7 @@ _HOMES = {
     "Utilization": "keras_gpukit.callbacks.utilization",
     "configure_gpus": "keras_gpukit.configure.api",
     "diagnose": "keras_gpukit.experiments.diagnose",
+    "split_model": "keras_gpukit.distribute.split_model",
     "tune_input": "keras_gpukit.experiments.tune_input",
 }
 """The module of each public name; repeated under `TYPE_CHECKING`, as type checkers run no code."""

@@ -5,6 +5,7 @@ Reads TensorFlow's protos and calls nothing of it, so that a graph written by ha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,9 +45,9 @@ def read_step(graphs: Any, dtype_name: DtypeName) -> StepOperations:
     """Returns the operations that the placed and optimized graphs of a step consist of."""
     requested = dict(_requests(graphs.pre_optimization_graph))
     operations: list[Operation] = []
-    transfers = 0
+    between: Counter[str] = Counter()
     for partition in graphs.partition_graphs:
-        transfers += sum(node.op in _SENDS for node in partition.node)
+        between.update(_path(node) for node in partition.node if node.op in _SENDS)
         walk = _Walk(
             library=_library(graphs.pre_optimization_graph) | _library(partition),
             requested=requested,
@@ -55,7 +56,17 @@ def read_step(graphs: Any, dtype_name: DtypeName) -> StepOperations:
         for node in partition.node:
             operations += walk.operations(node)
     compiled = any(operation.kind.compiled for operation in operations)
-    return StepOperations(tuple(operations), transfers, "xla" if compiled else "graph")
+    return StepOperations(
+        tuple(operations),
+        between.total(),
+        "xla" if compiled else "graph",
+        dict(sorted(between.items())),
+    )
+
+
+def _path(send: Any) -> str:
+    ends = (short_device(send.attr[key].s.decode()) for key in ("send_device", "recv_device"))
+    return " to ".join(end or "unknown" for end in ends)
 
 
 @dataclass(frozen=True)

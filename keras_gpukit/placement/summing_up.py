@@ -54,6 +54,7 @@ def make_record(ran: StepOperations, around: Surroundings, registry: Registry) -
         predicted=predicted,
         transfers=ran.transfers,
         mechanism=ran.mechanism,
+        transfers_between=dict(ran.transfers_between),
     )
 
 

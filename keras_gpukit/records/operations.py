@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,13 @@ class StepOperations:
         operations: Every operation, bookkeeping left out.
         transfers: Copies between devices; None where this way cannot see them.
         mechanism: "graph", "eager" or "xla".
+        transfers_between: Copies by their ends, such as "GPU:0 to GPU:1".
     """
 
     operations: tuple[Operation, ...]
     transfers: int | None
     mechanism: str
+    transfers_between: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

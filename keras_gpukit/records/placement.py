@@ -37,6 +37,7 @@ class PlacementRecord:
             that would be, see `predicted`.
         predicted: Whether `fallbacks` is what would happen on a GPU, there being none here.
         transfers: Copies between devices in each step.
+        transfers_between: Those copies by their ends, such as "GPU:0 to GPU:1".
         mechanism: How it was read: "graph", "eager" or "xla".
         unknown_because: Why `operations` is empty, where it is.
     """
@@ -47,6 +48,7 @@ class PlacementRecord:
     transfers: int | None = None
     mechanism: str | None = None
     unknown_because: str | None = None
+    transfers_between: dict[str, int] = field(default_factory=dict)
 
     @property
     def by_device(self) -> dict[str, int]:

@@ -62,7 +62,9 @@ def placement_markdown(record: PlacementRecord) -> str:
     total = ", ".join(f"{count} on {device}" for device, count in record.by_device.items())
     blocks = [f"Operations of the training step: {total}."]
     if record.transfers is not None:
-        blocks.append(f"Copies between devices in each step: {record.transfers}.")
+        ends = ", ".join(f"{ends}: {count}" for ends, count in record.transfers_between.items())
+        ends = f" ({ends})" if ends else ""
+        blocks.append(f"Copies between devices in each step: {record.transfers}{ends}.")
     if record.fallbacks:
         blocks.append("### Would be on the CPU" if record.predicted else "### Not on the GPU")
         blocks.append(

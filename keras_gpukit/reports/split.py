@@ -1,0 +1,83 @@
+"""How a model is split over devices, as a table in a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from keras_gpukit.records.displayed import show_by
+from keras_gpukit.records.split import SplitPlan, Stage
+from keras_gpukit.reports import units
+from keras_gpukit.reports.console import print_anywhere
+from keras_gpukit.reports.notebook import as_html, card
+
+_CHOSEN_BY = {
+    "memory": "balanced by memory",
+    "boundaries": "cut at the given layers",
+    "layers": "placed as given",
+}
+
+
+def print_split(plan: SplitPlan, console: Console | None = None) -> None:
+    """Prints the stages of a split model.
+
+    Args:
+        plan: How it is split.
+        console: Where to print; standard output by default.
+    """
+    print_anywhere(render(plan), console)
+
+
+def render(plan: SplitPlan) -> RenderableType:
+    """The stages with their memory, and what passes between them.
+
+    Args:
+        plan: How a model is split.
+    """
+    heading = (
+        f"Split over {len(plan.stages)} devices, {_CHOSEN_BY[plan.chosen_by]}; activations of "
+        f"{plan.batch_size} examples, optimizer {plan.optimizer}."
+    )
+    parts: list[RenderableType] = [Text(heading), _table(plan.stages), Text(_crossings(plan))]
+    parts += [Text(f"Note: {note}.") for note in plan.notes]
+    return Group(*parts)
+
+
+def _table(stages: tuple[Stage, ...]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("device", "layers"):
+        table.add_column(heading)
+    for heading in ("weights", "slots", "activations", "together"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for stage in stages:
+        first, last = stage.layers[0], stage.layers[-1]
+        layers = first if first == last else f"{len(stage.layers)}: {first} to {last}"
+        sizes = (
+            stage.weight_bytes,
+            stage.slot_bytes,
+            stage.activation_bytes,
+            stage.memory_bytes,
+        )
+        table.add_row(Text(stage.device), Text(layers), *map(units.size, sizes))
+    return table
+
+
+def _crossings(plan: SplitPlan) -> str:
+    if not plan.crossings:
+        return "The forward pass sends nothing between devices."
+    ends: dict[str, list[int | None]] = {}
+    for each in plan.crossings:
+        ends.setdefault(f"{each.from_device} to {each.to_device}", []).append(each.size_bytes)
+    return "The forward pass sends in each step: " + "; ".join(
+        f"{path} {len(sizes)} tensor{'s' if len(sizes) > 1 else ''}, {_sum(sizes)}"
+        for path, sizes in ends.items()
+    )
+
+
+def _sum(sizes: list[int | None]) -> str:
+    known = [size for size in sizes if size is not None]
+    return units.size(sum(known)) if len(known) == len(sizes) else "size unknown"
+
+
+show_by(SplitPlan, lambda plan: card(as_html(render(plan)), "Split model"))
