@@ -1,0 +1,106 @@
+"""Manifests for Kubernetes: Kubeflow's TrainJob, and a plain Indexed Job."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from keras_gpukit.launching.job import Job
+from keras_gpukit.launching.rendering import render
+from keras_gpukit.version import __version__
+
+PORT = 2222  # each pod has addresses of its own, so that jobs cannot collide
+LONGEST_NAME = 50  # 63 for a pod's host name, less what Jobs and JobSets append
+_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pods:
+    """What the pods of a job are made of.
+
+    Attributes:
+        image: The container image, which has the script and keras-gpukit.
+        volume: A PersistentVolumeClaim and where the pods see it, such as ("data", "/data"): for
+            checkpoints and logs that outlive a pod.
+        shared_memory: Size of /dev/shm, as Kubernetes writes it.
+    """
+
+    image: str
+    volume: tuple[str, str] | None = None
+    shared_memory: str = "8Gi"
+
+
+def train_job(job: Job, pods: Pods) -> str:
+    """Returns a TrainJob of Kubeflow Trainer (v2) with a TrainingRuntime of its own, as YAML.
+
+    Args:
+        job: What is run.
+        pods: What it runs in.
+
+    Raises:
+        ValueError: If the job has no name that Kubernetes takes, or no number of GPUs.
+    """
+    return _manifest("trainjob.yaml.j2", job, pods, host="-node-0-{index}")
+
+
+def indexed_job(job: Job, pods: Pods) -> str:
+    """Returns an Indexed Job and its headless Service, as YAML.
+
+    Args:
+        job: What is run.
+        pods: What it runs in.
+
+    Raises:
+        ValueError: If the job has no name that Kubernetes takes, or no number of GPUs.
+    """
+    return _manifest("indexed_job.yaml.j2", job, pods, host="-{index}")
+
+
+def _manifest(template: str, job: Job, pods: Pods, host: str) -> str:
+    name = _name(job.name)
+    if job.gpus_per_worker is None:
+        raise ValueError(
+            "A pod gets only the GPUs that it asks for. Give --gpus-per-worker, 0 for none. "
+            "Received: gpus_per_worker=None"
+        )
+    size = job.workers + (job.parameter_servers + 1 if job.parameter_servers else 0)
+    return render(
+        template,
+        name=name,
+        job=job,
+        pods=pods,
+        size=size,
+        port=PORT,
+        command=["python", *job.command],
+        environment=_environment(job, size, f"{name}{host}.{name}:{PORT}"),
+        version=__version__,
+    )
+
+
+def _name(name: str) -> str:
+    """The job's name as Kubernetes takes it."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if not _NAME.fullmatch(plain) or len(plain) > LONGEST_NAME:
+        raise ValueError(
+            "Kubernetes needs a name of letters, digits and dashes that begins with a letter and "
+            f"has at most {LONGEST_NAME} characters. Received: name={name!r}"
+        )
+    return plain
+
+
+def _environment(job: Job, size: int, address: str) -> list[dict[str, Any]]:
+    """The variables of each pod, each with its reason."""
+    variables = [
+        ("GPUKIT_WORKERS", str(size), "How many processes train together."),
+        ("GPUKIT_ADDRESSES", address, "Where: Kubernetes gives each pod its index."),
+    ]
+    if job.parameter_servers:
+        reason = "The last pods are parameter servers, and the first one is the chief."
+        variables.append(("GPUKIT_PARAMETER_SERVERS", str(job.parameter_servers), reason))
+    reason = "Print at once: a pod that is killed loses what it has not written yet."
+    variables.append(("PYTHONUNBUFFERED", "1", reason))
+    if job.gpus_per_worker:
+        reason = "NCCL says why it fails; at its default it is silent."
+        variables.append(("NCCL_DEBUG", "WARN", reason))
+    return [{"name": name, "value": value, "reason": reason} for name, value, reason in variables]

@@ -1,0 +1,38 @@
+"""Batch scripts for Slurm."""
+
+from __future__ import annotations
+
+from keras_gpukit.launching.job import Job
+from keras_gpukit.launching.rendering import render
+from keras_gpukit.version import __version__
+
+
+def batch_script(job: Job, *, python: str = "python") -> str:
+    """Returns a script for `sbatch` that runs a job, with the reason for each of its settings.
+
+    Each worker gets a node of its own, and all GPUs that it is to have on it. A chief and
+    parameter servers share the workers' nodes.
+
+    Args:
+        job: What is run.
+        python: The interpreter on the nodes.
+
+    Raises:
+        ValueError: If the job's name or folder cannot stand in a line of `#SBATCH`.
+    """
+    log_dir = "" if job.log_dir is None else str(job.log_dir)
+    for name, value in (("name", job.name), ("log_dir", log_dir)):
+        if any(each.isspace() or each in "\"'\\%" for each in value):
+            raise ValueError(
+                f"`{name}` must have no spaces, quotes, backslashes or % for Slurm. "
+                f"Received: {name}={value!r}"
+            )
+    tasks = job.workers + (job.parameter_servers + 1 if job.parameter_servers else 0)
+    return render(
+        "slurm.sh.j2",
+        job=job,
+        tasks=tasks,
+        output=f"{log_dir}/%x-%j.out" if log_dir else "%x-%j.out",
+        command=(python, *job.command),
+        version=__version__,
+    )
