@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from keras_gpukit.launching.job import Job
 from keras_gpukit.launching.rendering import render
 from keras_gpukit.version import __version__
@@ -32,6 +34,8 @@ def batch_script(job: Job, *, python: str = "python") -> str:
         "slurm.sh.j2",
         job=job,
         tasks=tasks,
+        most_on_a_node=math.ceil(tasks / job.workers),
+        without_gpu=[0, *range(job.workers + 1, tasks)],
         output=f"{log_dir}/%x-%j.out" if log_dir else "%x-%j.out",
         command=(python, *job.command),
         version=__version__,
