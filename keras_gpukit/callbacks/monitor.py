@@ -13,14 +13,19 @@ from keras_gpukit.callbacks.input_stall import InputStall
 from keras_gpukit.callbacks.profiler import Profiler
 from keras_gpukit.callbacks.throughput import Throughput
 from keras_gpukit.callbacks.utilization import Utilization
+from keras_gpukit.errors import Guard
+from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.names import FINDINGS, OVERHEAD, SETUP
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.records.worker_comparison import trains_with_others
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
+from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.environment import environment_markdown
 from keras_gpukit.watching.session import Session
+from keras_gpukit.watching.worker_watch import WorkerWatch
 
 
 class Monitor(WatchingCallback[RunSummary]):
@@ -31,6 +36,10 @@ class Monitor(WatchingCallback[RunSummary]):
     to TensorBoard as the text `findings`. Also writes `gpukit/overhead_us`, its own overhead per
     step, and the text `setup`. It marks steps for profiles, and captures one when the file
     `<log_dir>/gpukit/capture` appears, unless there is a `Profiler` for the same log directory.
+
+    In a cluster it also measures the time in collectives and round trips to other workers. When
+    `fit` ends, the chief compares all workers whose records are in the same log folder, and names
+    the one that the others wait for.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
@@ -64,6 +73,7 @@ class Monitor(WatchingCallback[RunSummary]):
         self._placement = DevicePlacement(None)
         self._parts: list[WatchingCallback[Any]] = [self._throughput, self._input_stall]
         self._parts += [self._memory, self._utilization, self._placement]
+        self._workers: WorkerWatch | None = None
         self._profiler: Profiler | None = None
         if self._log_dir is not None:
             self._profiler = Profiler.on_demand_only(self._log_dir)
@@ -73,10 +83,13 @@ class Monitor(WatchingCallback[RunSummary]):
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts every measurement."""
         if phase == session.phase:
-            self._summary = None
+            self._summary = self._workers = None
         for part in self._parts:
             part.lifecycle.guard(part.begin, session, phase)
         if phase == session.phase:
+            worker = session.environment.worker
+            if phase == "fit" and worker is not None and trains_with_others(worker):
+                self._workers = WorkerWatch(session, worker)
             session.output.record("environment", session.environment, session.step)
             session.output.values(session.step, {SETUP: environment_markdown(session.environment)})
             self._write_overhead(session, phase)
@@ -87,7 +100,7 @@ class Monitor(WatchingCallback[RunSummary]):
             part.lifecycle.guard(part.end, session, phase)
         if phase != session.phase:
             return
-        measured = self._sum_up(session)
+        measured = self._with_workers(self._sum_up(session))
         self._summary = summary = replace(measured, verdict=judge(measured))
         session.output.values(session.step, {FINDINGS: markdown(summary)})
         session.output.record("summary", summary, session.step)
@@ -112,6 +125,23 @@ class Monitor(WatchingCallback[RunSummary]):
             ending=session.ending,
             series=session.output.series.record(),
         )
+
+    def _with_workers(self, summary: RunSummary) -> RunSummary:
+        """Adds the workers of a cluster; a failure to compare them must not lose the rest."""
+        if (watch := self._workers) is None:
+            return summary
+        self._workers = None  # a callback that watched can be copied
+        watch.close()
+        with Guard("Comparing workers", "The verdict is on this worker alone."):
+            return replace(summary, workers=watch.compare(summary, self._captures_so_far()))
+        return summary
+
+    def _captures_so_far(self) -> ProfilerRecord | None:
+        """Those of the `Profiler` for the same folder, if there is one, or this callback's own."""
+        others = (each for each in callbacks_of_fit() if isinstance(each, Profiler))
+        other = next((each for each in others if each._log_dir == self._log_dir), None)
+        profiler = other or self._profiler
+        return None if profiler is None else profiler.so_far
 
     def _prints(self, phase: Phase) -> bool:
         if self.verbose == "auto":

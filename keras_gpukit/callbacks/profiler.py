@@ -103,6 +103,11 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         profiler._yields = True
         return profiler
 
+    @property
+    def so_far(self) -> ProfilerRecord | None:
+        """What became of the captures until now; None before the first run."""
+        return self._summary if self._captures is None else self._captures.record
+
     def begin(self, session: Session, phase: Phase) -> None:
         """Begins to mark steps, and to look for what asks for a capture."""
         if phase != session.phase:

@@ -217,10 +217,12 @@ class ProfileRecord:
         step_time_s: Mean step time.
         parts_s: Mean step time by where it went; the parts add up to `step_time_s`. A moment
             belongs to the first that fits: a kernel ran; a kernel ran that exchanges data among
-            GPUs; a copy ran that is none from the host; the host waited for the next batch; a copy
-            from the host ran; the host launched kernels; it was between a step's first operation
-            and its last; it was between two steps' functions; nothing of all that, which is the
-            Python code around the operations. Without a GPU what is computed is "host compute".
+            GPUs, or, without a GPU, an operation exchanged data with other workers, or waited for
+            them, and no other ran; a copy ran that is none from the host; the host waited for the
+            next batch; a copy from the host ran; the host launched kernels; it was between a step's
+            first operation and its last; it was between two steps' functions; nothing of all that,
+            which is the Python code around the operations. Without a GPU what is computed is "host
+            compute".
         kinds_s: The same for "device compute", or without a GPU for "host compute", by what was
             computed; of two at once, the first in `Kind`'s order counts. They add up to that part.
         each_step: The first 50 executions at most.

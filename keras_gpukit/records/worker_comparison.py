@@ -16,25 +16,20 @@ MemberKind = Literal["worker", "replica"]
 
 @dataclass(frozen=True)
 class ComparedStep:
-    """Where one worker's time went in one step, from a profile.
+    """Where one worker's time went in one step; of several in one execution, the mean of them.
 
     Attributes:
         step: Global step.
         duration_s: Until the next step began.
-        input_s: Waiting for the next batch.
+        input_s: Waiting for the next batch; None where it is known for the whole run only.
         collective_s: At collectives while nothing was computed: waiting for other workers, and
             exchanging data with them.
     """
 
     step: int
     duration_s: float
-    input_s: float
+    input_s: float | None
     collective_s: float
-
-    @property
-    def compute_s(self) -> float:
-        """The rest: computing, and Python between the steps."""
-        return max(self.duration_s - self.input_s - self.collective_s, 0.0)
 
     @property
     def busy_s(self) -> float:
@@ -71,8 +66,8 @@ class WorkerFigures:
         examples: Examples it trained on.
         gpu_percent: Mean utilization of its GPUs.
         cpu_percent: Mean use of all cores of its machine by its process.
-        captured: The steps in its profiles, in order.
-        captured_unknown_because: Why there are none.
+        compared: Some of its steps, in order, with their time in collectives.
+        compared_unknown_because: Why there are none.
         round_trips: To other workers; of some of them only, where there are many.
     """
 
@@ -83,8 +78,8 @@ class WorkerFigures:
     examples: int | None = None
     gpu_percent: float | None = None
     cpu_percent: float | None = None
-    captured: tuple[ComparedStep, ...] = ()
-    captured_unknown_because: str | None = None
+    compared: tuple[ComparedStep, ...] = ()
+    compared_unknown_because: str | None = None
     round_trips: tuple[RoundTrip, ...] = ()
 
 

@@ -19,13 +19,13 @@ class CommunicationBound(Rule):
     """A tenth of the steps' time spent in collectives while every worker is there.
 
     The time of the worker that arrives last counts, since it waits for none of the others: in each
-    captured step the shortest of all. 10 % as for every part of the run that deserves a warning.
+    compared step the shortest of all. 10 % as for every part of the run that deserves a warning.
     What can be saved is a bound: some exchange remains as long as there are several workers.
     """
 
     code = "communication-bound"
     title = "Exchanging gradients takes much of each step"
-    requires = "the same steps captured on every worker"
+    requires = "the same steps of every worker, with their time in collectives"
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the exchange with the step time."""

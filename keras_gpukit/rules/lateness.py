@@ -15,11 +15,11 @@ from keras_gpukit.records.worker_comparison import ComparedStep, WorkerCompariso
 
 Cause = Literal["input", "compute"]
 
-# Fewer steps say little about the run; our choice. A capture of `Monitor` in a cluster has 18.
+# Fewer steps say little about the run; our choice.
 FEWEST_STEPS = 5
 # Of the step time, as every warning on a part of the run; see `savings.WARNING_FRACTION`.
 LATE_FRACTION = 0.10
-# Share of the captured steps in which the same worker must arrive last. Of four even workers each
+# Share of the compared steps in which the same worker must arrive last. Of four even workers each
 # does in a quarter of them; our choice.
 LATE_STEPS = 0.75
 # A link counts as slow from this many times the round trip of the links without its worker on, and
@@ -35,18 +35,18 @@ class Late:
 
     Attributes:
         member: The worker.
-        cause: What makes it late.
+        cause: What makes it late; None where that is unknown.
         low_s: How much later than the last of the others it arrives, in a step: lower quartile.
         median_s: The same, the median.
         high_s: The same, the upper quartile.
-        own_s: What the cause takes of its step, in the median.
+        own_s: What the cause takes of its step; of an unknown one, all but the collectives.
         others_s: What the same takes of the others' steps.
         step_s: Step time.
         steps: Steps that the figures are made from.
     """
 
     member: WorkerFigures
-    cause: Cause
+    cause: Cause | None
     low_s: float
     median_s: float
     high_s: float
@@ -74,8 +74,8 @@ class SlowLink:
 
 
 def common_steps(comparison: WorkerComparison) -> tuple[tuple[ComparedStep, ...], ...]:
-    """The steps that were captured on every member, each with the members' figures in order."""
-    by_member = [{each.step: each for each in member.captured} for member in comparison.members]
+    """The steps that are known of every member, each with the members' figures in order."""
+    by_member = [{each.step: each for each in member.compared} for member in comparison.members]
     if len(by_member) < 2:
         return ()
     shared = set.intersection(*(set(steps) for steps in by_member))
@@ -94,19 +94,19 @@ def unknown_because(comparison: WorkerComparison | None) -> str | None:
     steps = len(common_steps(comparison))
     if steps >= FEWEST_STEPS:
         return None
-    missing = next(filter(None, (each.captured_unknown_because for each in comparison.members)), "")
+    missing = next(filter(None, (each.compared_unknown_because for each in comparison.members)), "")
     return missing or (
-        f"{steps} steps were captured on every {comparison.kind}, and it takes {FEWEST_STEPS}"
+        f"{steps} steps are known of every {comparison.kind}, and it takes {FEWEST_STEPS}"
     )
 
 
 def late_member(comparison: WorkerComparison) -> Late | None:
     """The member that the others wait for in most steps; None if there is no such one.
 
-    By the captured steps, where there are enough; otherwise, and where none is late in them, by
+    By the compared steps, where there are enough; otherwise, and where none is late in them, by
     the wait for input over the whole run.
     """
-    return _by_captures(comparison) or _by_waits(comparison)
+    return _by_steps(comparison) or _by_waits(comparison)
 
 
 def exchange_s(comparison: WorkerComparison) -> float | None:
@@ -121,10 +121,10 @@ def exchange_s(comparison: WorkerComparison) -> float | None:
 
 
 def step_s(comparison: WorkerComparison) -> float | None:
-    """The median step time of all members; of the captured steps where there are some."""
-    captured = [each.duration_s for step in common_steps(comparison) for each in step]
+    """The median step time of all members; of the compared steps where there are some."""
+    compared = [each.duration_s for step in common_steps(comparison) for each in step]
     means = [each.step_time_s for each in comparison.members if each.step_time_s is not None]
-    return statistics.median(captured or means) if captured or means else None
+    return statistics.median(compared or means) if compared or means else None
 
 
 def slow_link(comparison: WorkerComparison) -> SlowLink | None:
@@ -160,7 +160,7 @@ def _slow_link(
     return SlowLink(member, round_trip_s, others_s, ring_s)
 
 
-def _by_captures(comparison: WorkerComparison) -> Late | None:
+def _by_steps(comparison: WorkerComparison) -> Late | None:
     steps = common_steps(comparison)
     if len(steps) < FEWEST_STEPS:
         return None
@@ -171,15 +171,10 @@ def _by_captures(comparison: WorkerComparison) -> Late | None:
         median_s = statistics.median(margins_s)
         if last < LATE_STEPS or median_s < LATE_FRACTION * of_s:
             continue
-        own = [step[place] for step in steps]
-        others = [each for step in steps for at, each in enumerate(step) if at != place]
-        waits_s = [statistics.median(each.input_s for each in group) for group in (own, others)]
-        works_s = [statistics.median(each.compute_s for each in group) for group in (own, others)]
-        by_input = waits_s[0] - waits_s[1] >= works_s[0] - works_s[1]
-        own_s, others_s = waits_s if by_input else works_s
+        cause, own_s, others_s = _cause(comparison, steps, place)
         return Late(
             member,
-            "input" if by_input else "compute",
+            cause,
             max(margins_s[len(margins_s) // 4], 0.0),
             median_s,
             margins_s[-1 - len(margins_s) // 4],
@@ -189,6 +184,44 @@ def _by_captures(comparison: WorkerComparison) -> Late | None:
             len(steps),
         )
     return None
+
+
+def _cause(
+    comparison: WorkerComparison, steps: Sequence[Sequence[ComparedStep]], place: int
+) -> tuple[Cause | None, float, float]:
+    """Returns what makes a member late, what that takes of its step, and of the others' steps.
+
+    The wait for input, if it accounts for half of the difference; its own compute otherwise. None
+    where a wait is unknown.
+    """
+    busy_s = [statistics.median(step[at].busy_s for step in steps) for at in range(len(steps[0]))]
+    own_s, others_s = _apart(busy_s, place)
+    waits_s = [
+        _wait_s(member, [step[at] for step in steps])
+        for at, member in enumerate(comparison.members)
+    ]
+    known = [wait_s for wait_s in waits_s if wait_s is not None]
+    if len(known) < len(waits_s):
+        return None, own_s, others_s
+    wait_s, others_wait_s = _apart(known, place)
+    if wait_s - others_wait_s >= (own_s - others_s) / 2:
+        return "input", wait_s, others_wait_s
+    return "compute", own_s - wait_s, others_s - others_wait_s
+
+
+def _wait_s(member: WorkerFigures, steps: Sequence[ComparedStep]) -> float | None:
+    """A member's wait for input in a step: of the compared ones, or else of all."""
+    known = [step.input_s for step in steps if step.input_s is not None]
+    return statistics.median(known) if len(known) == len(steps) else member.input_wait_s
+
+
+def _apart(times_s: Sequence[float], place: int) -> tuple[float, float]:
+    """One of several times, and the median of the others."""
+    return times_s[place], statistics.median(_others(times_s, place))
+
+
+def _others(times_s: Sequence[float], place: int) -> list[float]:
+    return [*times_s[:place], *times_s[place + 1 :]]
 
 
 def _by_waits(comparison: WorkerComparison) -> Late | None:
@@ -209,4 +242,4 @@ def _by_waits(comparison: WorkerComparison) -> Late | None:
 
 def _margin_s(times_s: Sequence[float], place: int) -> float:
     """How much longer one takes than the longest of the others; negative where it does not."""
-    return times_s[place] - max(each for at, each in enumerate(times_s) if at != place)
+    return times_s[place] - max(_others(times_s, place))

@@ -21,6 +21,7 @@ _TITLES = {
     "input": "{name} is a straggler: it waits for its input",
     "compute": "{name} is a straggler: its own compute takes longer",
     "network": "{name} is a straggler: its network is slow",
+    None: "{name} is a straggler: it arrives last at the collectives",
 }
 _ADVICE = {
     "input": (
@@ -31,6 +32,9 @@ _ADVICE = {
         "Look for other programs, throttling and a slower device on {name}; its own record has "
         "their figures",
         "Give every {kind} the same work: equal devices, equal batches, no extra callbacks",
+    ),
+    None: (
+        "Compare the input wait and the GPU of {name} with those of the others in its own record",
     ),
     "network": (
         "Check the link of {name}: interface, cable or switch port, a proxy, a distant rack",
@@ -43,13 +47,13 @@ class Straggler(Rule):
     """One worker, or replica, that arrives last at the collectives, and what makes it late.
 
     It arrives later than the last of the others by 10 % of the step time in the median, and last in
-    three quarters of the captured steps. Where none is late, the links of a worker may be slow:
+    three quarters of the compared steps. Where none is late, the links of a worker may be slow:
     three times the round trip of all others, and enough for 5 % of a step.
     """
 
     code = "straggler"
     title = "One worker makes the others wait"
-    requires = "the same steps captured on every worker"
+    requires = "the same steps of every worker, with their time in collectives"
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Looks for the one that waits least for the others, then for slow links."""
@@ -71,7 +75,7 @@ class Straggler(Rule):
         saving = of_run(
             summary, late.low_s * steps, late.high_s * steps, basis="how late it arrives"
         )
-        what = "input wait" if late.cause == "input" else "compute"
+        what = {"input": "input wait", "compute": "compute", None: "time to arrive"}[late.cause]
         return self.find(
             severity(saving, summary),
             Figure(f"{name} is last by", 1e3 * late.median_s, "ms"),
@@ -112,5 +116,5 @@ class Straggler(Rule):
         )
 
 
-def _advice(cause: str, name: str, comparison: WorkerComparison) -> tuple[str, ...]:
+def _advice(cause: str | None, name: str, comparison: WorkerComparison) -> tuple[str, ...]:
     return tuple(line.format(name=name, kind=comparison.kind) for line in _ADVICE[cause])

@@ -18,6 +18,7 @@ from keras_gpukit.saved_runs.run_file import (
     RunFile,
     without_time_series,
 )
+from keras_gpukit.saved_runs.worker_figures import with_comparisons
 from keras_gpukit.version import __version__
 
 MOST_FILES = 500
@@ -115,9 +116,15 @@ class LogFolder:
         before, self._in_full = self._in_full, {path for path, _ in newest}
         for path in (before ^ self._in_full) & found.keys():
             read(path)
-        return [
-            _with_profiles(run, path.parent.parent, captures) for path, run in _newest_first(found)
+        newest_runs = [
+            (path.parent, _with_profiles(run, path.parent.parent, captures))
+            for path, run in _newest_first(found)
         ]
+        by_folder: dict[Path, list[RunReport]] = {}
+        for folder, run in newest_runs:
+            by_folder.setdefault(folder, []).append(run)
+        compared = {folder: iter(with_comparisons(of)) for folder, of in by_folder.items()}
+        return [next(compared[folder]) for folder, _ in newest_runs]
 
 
 def load_report(path: str | os.PathLike[str]) -> Report:

@@ -42,7 +42,7 @@ def four(culprit=2, *, extra_s=0.0, extra_input_s=0.0, base_s=0.020, jitter_s=0.
                 index,
                 steps=200,
                 step_time_s=slowest_s + exchange.get("exchange_s", EXCHANGE_S),
-                captured=steps(
+                compared=steps(
                     base_s
                     + jitter_s * (index if index != culprit else 0)
                     + (extra_s + extra_input_s if index == culprit else 0.0),

@@ -29,6 +29,7 @@ from helpers.synthetic_xplane import (
 from keras_gpukit.errors import ProfileError
 from keras_gpukit.profiling import ask_xprof, find_profiles, read_profile
 from keras_gpukit.profiling.capturing.marked_profile import amend
+from keras_gpukit.profiling.compared_steps import compared_steps
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.profile import ProfileRecord
 
@@ -665,3 +666,21 @@ def test_a_folder_that_may_not_be_entered_hides_no_other():
         finally:
             logs.chmod(0o755)
         assert find_profiles(folder) == sorted([path, closed])
+
+
+def test_operations_that_wait_for_other_workers_are_collectives(tmp_path):
+    capture = Capture()
+    for step in range(6):
+        begin = 10.0 * step
+        capture.step(100 + step, begin, 9.5)
+        host, name = capture.host, "StatefulPartitionedCall"
+        host.event("worker", f"{name}/dense/MatMul:MatMul", begin + 1, 3.0)
+        # It is waited for from 4 to 8 ms, and its first millisecond is computed through.
+        host.event("async", f"{name}/sgd/CollectiveReduceV2:CollectiveReduceV2", begin + 3, 5.0)
+        host.event("worker", f"{name}/sgd/Assign:AssignSubVariableOp", begin + 8, 0.5)
+    profile = read_profile(capture.save(tmp_path))
+    assert profile.parts_s["collectives"] == pytest.approx(4e-3)
+    assert profile.parts_s["host compute"] == pytest.approx(3.5e-3)
+    steps = compared_steps(profile)
+    assert [each.step for each in steps] == [101, 102, 103, 104]
+    assert all(each.busy_s == pytest.approx(6e-3) for each in steps)

@@ -67,7 +67,7 @@ def test_a_worker_that_is_last_by_little_or_seldom_is_no_straggler():
     even = four(2)
     seldom = cluster(
         *(
-            replace(one, captured=(*one.captured[:8], *other.captured[8:]))
+            replace(one, compared=(*one.compared[:8], *other.compared[8:]))
             for one, other in zip(late.members, even.members, strict=True)
         )
     )
@@ -78,7 +78,7 @@ def test_the_input_waits_of_the_whole_run_name_a_straggler_that_no_capture_shows
     waits = (0.0001, 0.0002, 0.0080, 0.0001)
     without = cluster(
         *(
-            WorkerFigures(index, 200, 0.040, wait_s, captured_unknown_because="no profile")
+            WorkerFigures(index, 200, 0.040, wait_s, compared_unknown_because="no profile")
             for index, wait_s in enumerate(waits)
         )
     )
@@ -183,11 +183,11 @@ def test_a_batch_left_at_one_gpus_is_found_on_idle_gpus_with_room():
             replace(cluster(WorkerFigures(0), expected=2), unknown_because="not shared"),
             "not shared",
         ),
-        (cluster(WorkerFigures(0), WorkerFigures(1)), "0 steps were captured on every worker"),
+        (cluster(WorkerFigures(0), WorkerFigures(1)), "0 steps are known of every worker"),
         (
             cluster(
-                WorkerFigures(0, captured=steps(0.02, numbers=range(1, 9))),
-                WorkerFigures(1, captured=steps(0.02, numbers=range(5, 13))),
+                WorkerFigures(0, compared=steps(0.02, numbers=range(1, 9))),
+                WorkerFigures(1, compared=steps(0.02, numbers=range(5, 13))),
             ),
             "4 steps",
         ),

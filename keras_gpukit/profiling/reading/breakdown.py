@@ -32,7 +32,7 @@ def part_spans(steps: Steps, host: Host, gpus: GPUs) -> dict[Part, Spans]:
     """Gives every moment of the steps to one part."""
     layers: dict[Part, Spans] = {
         "device compute": gpus.compute,
-        "collectives": gpus.collectives,
+        "collectives": gpus.collectives if gpus.each else host.collectives,
         "other copies": gpus.other_copies,
         "input wait": exposed_waits(host, gpus),
         "host to device": gpus.from_host,

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from keras_gpukit.profiling.reading.events import Events, Mask, Numbers
+from keras_gpukit.profiling.reading.kinds import kind_of
 from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 
+COLLECTIVE = "collective"
 # Keras' function of one step, as it is inlined: it is in the name of each of the step's operations.
 STEP = "StatefulPartitionedCall/"
 # A whole step, compiled by XLA for a CPU.
@@ -39,6 +41,8 @@ class Host:
             `prefetch_to_device` does.
         launches: Time in which kernels were being launched.
         operations: Which events are operations of steps.
+        collectives: Time in which operations exchanged data with other workers, or waited for
+            them, while no other operation ran.
         computed: Time from a step's first operation to its last, and that of operations which do
             not tell whose they are.
         computations: When each step's first operation began, and its last one ended.
@@ -51,6 +55,7 @@ class Host:
     nested_fetches: Spans
     launches: Spans
     operations: Mask
+    collectives: Spans
     computed: Spans
     computations: tuple[Numbers, Numbers]
     loops: bool
@@ -61,12 +66,14 @@ def sort_out(events: Events) -> Host:
     operations, computed = _operations(events), computations(events)
     fetches = events.of(lambda name: name.startswith("IteratorGetNext"))
     nested = _nested(events, fetches)
+    exchanges = operations & events.of(lambda name: kind_of(operation_name(name)[1]) == COLLECTIVE)
     return Host(
         events,
         waits=Spans.of(events, fetches & ~nested),
         nested_fetches=Spans.of(events, nested),
         launches=Spans.of(events, events.of(lambda name: name.startswith(_LAUNCHES))),
         operations=operations,
+        collectives=Spans.of(events, exchanges) - Spans.of(events, operations & ~exchanges),
         computed=Spans.of(events, operations) | Spans.union(*computed),
         computations=computed,
         loops=any(name.startswith(_LOOP) for name in events.names),

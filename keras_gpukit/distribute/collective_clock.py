@@ -1,0 +1,138 @@
+"""How long a worker has been in collectives, measured by two clock readings around each of them.
+
+A profile would show the same, but TensorFlow's profiler brings processes down that run collectives:
+with TensorFlow 2.21 on CPUs, about one in four captures of four workers ended in a crash when the
+profiler stopped. So the step function is traced with the two readings in it. They depend on what
+goes into a collective and what comes out, and nothing depends on them: no value of the training
+changes. A function that was traced before has none.
+
+Private name, seen on TensorFlow 2.18 to 2.21: `CollectiveReplicaLauncher`, whose methods
+`all_reduce` and `_all_gather` make every collective of `MultiWorkerMirroredStrategy`. Where it is
+gone, the time in collectives is unknown.
+
+On a GPU the host runs ahead of the device, so that a reading before a collective says nothing of
+when the device gets there: the clock is for CPUs.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from keras_gpukit.errors import GPUKitError
+
+_METHODS = ("all_reduce", "_all_gather")
+_MARK = "gpukit_clocked"
+
+
+class CollectiveClock:
+    """Counts seconds in collectives; there is one a process, as traced functions refer to it.
+
+    Raises:
+        GPUKitError: If this TensorFlow has no such launcher.
+    """
+
+    def __init__(self) -> None:
+        import tensorflow as tf
+
+        with tf.init_scope(), tf.device("CPU:0"):
+            # A plain resource, not a variable: under a strategy that would be a distributed one.
+            self._handle = tf.raw_ops.VarHandleOp(
+                dtype=tf.float64, shape=[], shared_name="gpukit/seconds_in_collectives"
+            )
+            zero = tf.constant(0.0, tf.float64)
+            tf.raw_ops.AssignVariableOp(resource=self._handle, value=zero)
+
+        # Functions, since each writes a resource: of operations that do neither that nor take a
+        # value, TensorFlow runs one after the other, those of the model between these.
+        def enter(handle: Any) -> None:
+            tf.raw_ops.AssignSubVariableOp(resource=handle, value=tf.timestamp())
+
+        def leave(handle: Any) -> None:
+            tf.raw_ops.AssignAddVariableOp(resource=handle, value=tf.timestamp())
+
+        self._enter = tf.function(enter, autograph=False)
+        self._leave = tf.function(leave, autograph=False)
+        self._read = tf.raw_ops.ReadVariableOp
+        self._dtype = tf.float64
+        self._eager_s = 0.0
+        self._users = 0
+        self._originals: dict[str, Any] = {}
+        _launcher()
+
+    @property
+    def total_s(self) -> float:
+        """Seconds in collectives so far."""
+        graph_s = float(self._read(resource=self._handle, dtype=self._dtype).numpy())
+        return graph_s + self._eager_s
+
+    def install(self) -> None:
+        """From here on, functions are traced with the readings; until as many calls of `remove`."""
+        self._users += 1
+        if self._users > 1:
+            return
+        launcher = _launcher()
+        for name in _METHODS:
+            original = getattr(launcher, name)
+            self._originals[name] = original
+            setattr(launcher, name, self._clocked(original))
+
+    def remove(self) -> None:
+        """Puts TensorFlow's own methods back, unless other code has replaced them meanwhile."""
+        self._users -= 1
+        if self._users:
+            return
+        launcher = _launcher()
+        for name, original in self._originals.items():
+            if getattr(getattr(launcher, name), _MARK, False):
+                setattr(launcher, name, original)
+        self._originals.clear()
+
+    def _clocked(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        import tensorflow as tf
+
+        @functools.wraps(original)
+        def clocked(launcher: Any, input_tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if tf.executing_eagerly():
+                began_s = time.perf_counter()
+                output = original(launcher, input_tensor, *args, **kwargs)
+                self._eager_s += time.perf_counter() - began_s
+                return output
+            with tf.control_dependencies([input_tensor]), tf.device("CPU:0"):
+                self._enter(self._handle)
+            output = original(launcher, input_tensor, *args, **kwargs)
+            with tf.control_dependencies([output]), tf.device("CPU:0"):
+                self._leave(self._handle)
+            return output
+
+        setattr(clocked, _MARK, True)
+        return clocked
+
+
+_clock: CollectiveClock | None = None
+_making = threading.Lock()
+
+
+def collective_clock() -> CollectiveClock:
+    """The clock of this process.
+
+    Raises:
+        GPUKitError: If this TensorFlow has no such launcher.
+    """
+    global _clock
+    with _making:
+        if _clock is None:
+            _clock = CollectiveClock()
+        return _clock
+
+
+def _launcher() -> Any:
+    from tensorflow.python.distribute import cross_device_utils
+
+    launcher = getattr(cross_device_utils, "CollectiveReplicaLauncher", None)
+    if launcher is None or not all(hasattr(launcher, name) for name in _METHODS):
+        raise GPUKitError("this TensorFlow makes collectives in another way")
+    return launcher

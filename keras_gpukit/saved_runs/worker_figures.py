@@ -1,0 +1,150 @@
+"""The workers of a cluster next to each other, from what each of them recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from keras_gpukit.profiling.compared_steps import compared_steps
+from keras_gpukit.records.finding import Verdict
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.worker_comparison import (
+    WorkerComparison,
+    WorkerFigures,
+    trains_with_others,
+)
+from keras_gpukit.rules import judge
+
+# Clocks of two machines may differ by so much.
+CLOCKS_DIFFER_S = 5.0
+
+
+def figures_of(index: int, summary: RunSummary) -> WorkerFigures:
+    """Returns a worker's figures over its whole run; those of single steps are to be added.
+
+    Args:
+        index: Of the worker.
+        summary: What its run came to.
+    """
+    throughput, record = summary.throughput, summary.utilization
+    examples = None
+    if throughput and throughput.examples_per_s is not None and throughput.step_time_s is not None:
+        per_step = throughput.examples_per_s * throughput.step_time_s
+        examples = round(per_step * throughput.steps)
+    busy = [
+        gpu.utilization_percent
+        for gpu in (record.gpus if record else ())
+        if gpu.utilization_percent is not None
+    ]
+    return WorkerFigures(
+        index,
+        steps=summary.steps,
+        step_time_s=summary.step_time_s,
+        input_wait_s=summary.input_wait_s,
+        examples=examples,
+        gpu_percent=sum(busy) / len(busy) if busy else None,
+        cpu_percent=record.host.process_cpu_percent if record and record.host else None,
+    )
+
+
+def own_figures(run: RunReport) -> WorkerFigures | None:
+    """Returns what a worker's record says about that worker; None if it is no worker's.
+
+    A run that is not over has no summary yet: its profiles are read instead.
+    """
+    worker = run.worker
+    if worker is None or worker.index is None:
+        return None
+    saved = run.summary.workers
+    own = (each for each in saved.members if each.index == worker.index) if saved else ()
+    found = next(iter(own), None)
+    if found is not None:
+        return found
+    profiles = (each.profile for each in run.captures if each.profile is not None)
+    steps = tuple(step for profile in profiles for step in compared_steps(profile))
+    return replace(figures_of(worker.index, run.summary), compared=steps)
+
+
+def overlap(one: RunReport, other: RunReport) -> bool:
+    """Whether two runs took place at the same time, as far as clocks agree."""
+    begun_s = [run.began_s for run in (one, other) if run.began_s is not None]
+    ended_s = [run.ended_s for run in (one, other) if run.ended_s is not None]
+    if len(begun_s) + len(ended_s) < 4:
+        return False
+    return max(begun_s) <= min(ended_s) + CLOCKS_DIFFER_S
+
+
+def comparison(
+    own: WorkerFigures, others: Iterable[WorkerFigures], expected: int, missing_because: str
+) -> WorkerComparison:
+    """Puts workers next to each other.
+
+    Args:
+        own: Of the worker that compares.
+        others: Of those that it knows of.
+        expected: How many train together.
+        missing_because: Why the others are missing, where some are.
+    """
+    by_index = {each.index: each for each in (*others, own)}
+    members = tuple(by_index[index] for index in sorted(by_index))
+    complete = len(members) == expected
+    return WorkerComparison(
+        members, expected, unknown_because=None if complete else missing_because
+    )
+
+
+def with_comparisons(runs: Sequence[RunReport]) -> list[RunReport]:
+    """Adds the other workers to each chief's run whose folder has their records, and judges it.
+
+    Args:
+        runs: Runs of one log folder.
+    """
+    return [_compared(run, runs) if _is_chief(run) else run for run in runs]
+
+
+def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:
+    own, count = own_figures(chief), chief.worker.count if chief.worker else None
+    if own is None or count is None:
+        return chief
+    peers: dict[int, RunReport] = {}
+    for run in runs:
+        index = run.worker.index if run.worker is not None else None
+        if index and overlap(chief, run):
+            before = peers.get(index)
+            if before is None or _distance_s(chief, run) < _distance_s(chief, before):
+                peers[index] = run
+    others = [each for each in map(own_figures, peers.values()) if each is not None]
+    missing = sorted(set(range(1, count)) - {each.index for each in others})
+    known = comparison(own, others, count, missing_words(missing))
+    saved = chief.summary.workers
+    if saved is not None and len(saved.members) > len(known.members):
+        return chief
+    summary = replace(chief.summary, workers=known)
+    if summary.verdict == Verdict():  # too little was recorded to judge
+        return replace(chief, summary=summary)
+    return replace(chief, summary=replace(summary, verdict=judge(summary)))
+
+
+def missing_words(missing: Sequence[int]) -> str:
+    """Says which workers' records are not there.
+
+    Args:
+        missing: Their indices.
+    """
+    named = ", ".join(map(str, missing[:8])) + (" and more" if len(missing) > 8 else "")
+    workers = f"worker {named} is" if len(missing) == 1 else f"workers {named} are"
+    return (
+        f"records of {workers} not in this log folder: have every worker use Monitor with the same "
+        "folder, or copy all gpukit/run-*.jsonl to one folder for keras-gpukit report"
+    )
+
+
+def _is_chief(run: RunReport) -> bool:
+    worker = run.worker
+    is_first = worker is not None and worker.index == 0 and trains_with_others(worker)
+    return is_first and run.phase in (None, "fit")
+
+
+def _distance_s(one: RunReport, other: RunReport) -> float:
+    return abs((one.began_s or 0.0) - (other.began_s or 0.0))

@@ -1,0 +1,138 @@
+"""Watches one worker of a cluster for what only a comparison with the others can show."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from keras_gpukit.distribute.collective_clock import CollectiveClock, collective_clock
+from keras_gpukit.distribute.peer_health import ask_peer, tasks_of
+from keras_gpukit.distribute.round_trips import RoundTrips
+from keras_gpukit.errors import GPUKitError
+from keras_gpukit.input_wait.self_cost import StepFunction
+from keras_gpukit.profiling import read_profile
+from keras_gpukit.profiling.compared_steps import compared_steps
+from keras_gpukit.records.capture import ProfilerRecord
+from keras_gpukit.records.environment import Worker
+from keras_gpukit.records.names import FOLDER
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.worker_comparison import ComparedStep, WorkerComparison, WorkerFigures
+from keras_gpukit.saved_runs.peers import Peers
+from keras_gpukit.saved_runs.worker_figures import comparison, figures_of
+from keras_gpukit.watching.session import Session
+from keras_gpukit.watching.step_shares import StepShares
+
+MOST_READ = 3
+"""Captures that are read at a run's end, the newest: each takes about a tenth of a second."""
+ON_GPUS = (
+    "on GPUs the time in collectives takes a profile of the same steps on every worker: "
+    "keras_gpukit.Profiler(log_dir, at_steps=(100,))"
+)
+NOT_SEEN = "no collective was seen: the training step was traced before this run, or has none"
+
+
+class WorkerWatch:
+    """Takes a worker's figures, and on the chief those of all workers.
+
+    Args:
+        session: A `fit` of a model that several workers train.
+        worker: This one.
+    """
+
+    def __init__(self, session: Session, worker: Worker) -> None:
+        self._index, self._count = worker.index or 0, worker.count or 1
+        self._began_s = time.time()
+        self._log_dir = session.output.log_dir
+        self._round_trips: RoundTrips | None = None
+        self._clock: CollectiveClock | None = None
+        self._shares: StepShares | None = None
+        self._unknown_because: str | None = None
+        try:
+            self._watch_collectives(session)
+        except GPUKitError as error:
+            self._unknown_because = str(error)
+        self._watch_round_trips(session)
+
+    def compare(self, summary: RunSummary, captures: ProfilerRecord | None) -> WorkerComparison:
+        """Returns this worker's figures, on the chief next to those of the others.
+
+        Args:
+            summary: What the run came to.
+            captures: The profiles that were captured in it.
+        """
+        own = self._own(summary, captures)
+        if self._index != 0:
+            return comparison(own, (), self._count, "the chief compares the workers")
+        if self._log_dir is None:
+            because = "nothing is written: give Monitor the same log_dir on every worker"
+            return comparison(own, (), self._count, because)
+        peers = Peers(self._log_dir / FOLDER, self._count, self._began_s)
+        if summary.ending == "interrupted":
+            return peers.compare(own, within_s=0.0)
+        return peers.compare(own)
+
+    def close(self) -> None:
+        """Has functions traced from here on as without it; may be called again."""
+        clock, self._clock = self._clock, None
+        if clock is not None:
+            clock.remove()
+
+    def _watch_collectives(self, session: Session) -> None:
+        environment = session.environment
+        if environment.gpus:
+            raise GPUKitError(ON_GPUS)
+        if environment.jit_compile:
+            raise GPUKitError("XLA compiles the training step, and clocks cannot be read in it")
+        clock = collective_clock()
+        self._shares = shares = StepShares(
+            lambda: clock.total_s,
+            first_step=session.first_step,
+            steps_per_execution=session.model.steps_per_execution,
+        )
+        session.around_steps(shares.wrap, functools.partial(_noted_alone, clock), shares.pause)
+        clock.install()
+        self._clock = clock
+
+    def _watch_round_trips(self, session: Session) -> None:
+        tasks = tasks_of(session.model)
+        if len(tasks) != self._count:
+            return
+        self._round_trips = trips = RoundTrips(self._index, tasks, ask_peer)
+
+        def look() -> None:
+            if session.in_steps:
+                trips.read()
+
+        session.every_second("the round trip to other workers", look)
+
+    def _own(self, summary: RunSummary, captures: ProfilerRecord | None) -> WorkerFigures:
+        steps = self._shares.steps if self._shares else ()
+        because = None if steps else (self._unknown_because or NOT_SEEN)
+        if not steps and self._log_dir is not None and captures is not None:
+            steps = _captured(self._log_dir, captures)
+        return replace(
+            figures_of(self._index, summary),
+            compared=steps,
+            compared_unknown_because=None if steps else because,
+            round_trips=self._round_trips.record() if self._round_trips else (),
+        )
+
+
+def _noted_alone(clock: CollectiveClock, step_function: StepFunction) -> StepFunction:
+    """Notes the steps of a step function and keeps none, so that its cost can be measured."""
+    return StepShares(lambda: clock.total_s).wrap(step_function)
+
+
+def _captured(log_dir: Path, record: ProfilerRecord) -> tuple[ComparedStep, ...]:
+    """The steps in the profiles of the run, as far as they can be read."""
+    steps: list[ComparedStep] = []
+    paths: Sequence[str] = [each.path for each in record.captures if each.path is not None]
+    for path in paths[-MOST_READ:]:
+        try:
+            steps += compared_steps(read_profile(log_dir / path))
+        except GPUKitError:
+            continue  # it is damaged, and the report says so
+    return tuple(steps)

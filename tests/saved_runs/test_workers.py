@@ -1,0 +1,122 @@
+"""Records of several workers in one log folder are compared, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
+from helpers.workers import four
+
+from keras_gpukit.records.environment import Worker
+from keras_gpukit.records.run import RunHeader
+from keras_gpukit.records.worker_comparison import WorkerComparison
+from keras_gpukit.rules import judge
+from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.peers import Peers
+from keras_gpukit.saved_runs.worker_figures import figures_of
+
+LATE = four(2, extra_s=0.020).members
+EVEN = four(2).members
+
+
+def write_worker(folder, index, members=LATE, *, began_s=BEGAN_S, summary=True, name=None):
+    """Writes what one of four workers records, with its own figures only."""
+    alone = WorkerComparison((members[index],), 4, unknown_because="the chief compares")
+    own = replace(SUMMARY, workers=alone)
+    lines = run_lines(8, summary=replace(own, verdict=judge(own)) if summary else None)
+    later_s = began_s - BEGAN_S
+    lines = [(time_s + later_s, *rest) for time_s, *rest in lines]
+    lines[0] = (began_s, None, "run", RunHeader(1, began_s, Worker("worker", index, 4)))
+    write_lines(folder, lines, name or f"run-{index}")
+
+
+def chief(report):
+    return next(run for run in report.runs if run.worker and run.worker.index == 0)
+
+
+def codes(run):
+    return [each.code for each in run.summary.findings]
+
+
+def test_the_chiefs_run_names_the_straggler_once_all_records_are_in_one_folder(tmp_path):
+    for index in (0, 1, 3):
+        write_worker(tmp_path, index)
+    incomplete = chief(load_report(tmp_path))
+    assert "straggler" not in codes(incomplete)
+    reason = incomplete.summary.verdict.not_applicable["straggler"]
+    assert "records of worker 2 is not" in reason or "worker 2" in reason
+    write_worker(tmp_path, 2)
+    report = load_report(tmp_path)
+    assert codes(chief(report))[0] == "straggler"
+    assert chief(report).summary.workers.members == LATE
+    # The verdicts of the others are on themselves.
+    assert all("straggler" not in codes(run) for run in report.runs if run != chief(report))
+
+
+def test_records_of_earlier_runs_are_not_mixed_in(tmp_path):
+    for began_s, members in ((BEGAN_S, EVEN), (BEGAN_S + 500, LATE), (BEGAN_S + 1000, EVEN)):
+        for index in range(4):
+            write_worker(tmp_path, index, members, began_s=began_s)
+    runs = [run for run in load_report(tmp_path).runs if run.worker.index == 0]
+    assert ["straggler" in codes(run) for run in runs] == [False, True, False]
+
+
+def test_a_worker_that_was_killed_counts_with_what_it_wrote(tmp_path):
+    for index in range(4):
+        write_worker(tmp_path, index, summary=index != 2)
+    workers = chief(load_report(tmp_path)).summary.workers
+    assert [each.index for each in workers.members] == [0, 1, 2, 3]
+    assert workers.members[2].compared == ()
+    assert workers.members[2].step_time_s == pytest.approx(0.0375)
+
+
+class Clock:
+    """Seconds since the Unix epoch; something may happen while others sleep."""
+
+    def __init__(self, now_s: float) -> None:
+        self.now_s = now_s
+        self.then: list = []
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        if self.then:
+            self.then.pop(0)()
+
+
+def test_the_chief_waits_for_records_that_are_about_to_end(tmp_path):
+    for index in (1, 2, 3):
+        write_worker(tmp_path, index, summary=index != 3)
+    clock = Clock(BEGAN_S + 10)
+    clock.then = [lambda: None, lambda: write_worker(tmp_path, 3)]
+    peers = Peers(tmp_path / "gpukit", 4, BEGAN_S, clock, clock.sleep)
+    compared = peers.compare(LATE[0])
+    assert compared.members == LATE
+    assert clock.now_s - BEGAN_S - 10 == pytest.approx(0.2)
+
+
+def test_the_chief_waits_for_none_that_has_no_record_and_says_so(tmp_path):
+    write_worker(tmp_path, 0)
+    clock = Clock(BEGAN_S + 10)
+    peers = Peers(tmp_path / "gpukit", 4, BEGAN_S, clock, clock.sleep)
+    compared = peers.compare(LATE[0])
+    assert compared.members == LATE[:1]
+    assert "workers 1, 2, 3" in compared.unknown_because
+    assert clock.now_s == BEGAN_S + 10
+
+
+def test_a_record_that_never_ends_is_waited_for_some_seconds_only(tmp_path):
+    for index in (1, 2, 3):
+        write_worker(tmp_path, index, summary=False)
+    clock = Clock(BEGAN_S + 9)
+    compared = Peers(tmp_path / "gpukit", 4, BEGAN_S, clock, clock.sleep).compare(LATE[0])
+    assert len(compared.members) == 4
+    assert 4 < clock.now_s - BEGAN_S - 9 < 6
+
+
+def test_examples_of_a_worker_are_its_rate_over_all_steps():
+    assert figures_of(1, SUMMARY).examples == 1280 * 0.025 * 2400
+    assert figures_of(1, SUMMARY).gpu_percent == 52.5
