@@ -239,6 +239,7 @@ def shuffled(seconds: float) -> Callable[[], Any]:
 
 
 INPUT = ("input-bound",)
+CORES = (*INPUT, "input-takes-cores")
 PYTHON = (*INPUT, "input-holds-gil")
 STARTS = ("slow-epoch-start",)
 CALLBACKS = ("slow-callbacks",)
@@ -250,8 +251,13 @@ CAUSES: dict[str, Cause] = {
     "parallel stage that sleeps": Cause(
         fit(from_stage(sleeping(3 * SLOW_S), parallel=2)), quick, INPUT
     ),
-    "stage that computes": Cause(fit(from_stage(busy)), quick, INPUT),
-    "parallel stage that computes": Cause(fit(from_stage(busy, parallel=2)), quick, INPUT),
+    "stage that computes": Cause(fit(from_stage(busy)), quick, CORES),
+    "parallel stage that computes": Cause(fit(from_stage(busy, parallel=2)), quick, CORES),
+    "stage that computes ahead": Cause(
+        fit(from_stage(busy), lambda: model(2048)),
+        fit(lambda: batches().prefetch(2), lambda: model(2048)),
+        CORES,
+    ),
     "PyDataset that sleeps": Cause(fit(lambda: Batches(SLOW_S)), fit(lambda: Batches(0.0)), INPUT),
     "generator that computes": Cause(fit(from_generator(400_000)), fit(from_generator(0)), PYTHON),
     "stage that gets slow halfway": Cause(

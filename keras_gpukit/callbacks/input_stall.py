@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
+from keras_gpukit.errors import Guard
 from keras_gpukit.pipelines.generators import PythonSource, python_source
 from keras_gpukit.records.names import BUFFERED_BATCHES, INPUT_STALL, INPUT_WAIT
 from keras_gpukit.records.pipeline import PythonSourceRecord
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
 from keras_gpukit.sensors.interpreter import ContentionSensor
+from keras_gpukit.sensors.new_threads import NewThreadsSensor
 from keras_gpukit.sensors.python_time import PythonTimeSensor
 from keras_gpukit.watching.call_frame import epoch_iterator
 from keras_gpukit.watching.progress import InputSoFar
@@ -44,11 +46,21 @@ class InputStall(StepWatchingCallback[InputRecord]):
         if phase == session.phase:
             self._contention = ContentionSensor()
             session.every_second("threads that wait", self._contention.read)
+            self._begin_threads(session)
             self._begin_python(session, phase)
             if session.output.log_dir is not None:
                 so_far = InputSoFar(session, lambda record: self._completed(session, record))
                 session.on_window(phase, so_far.on_window)
                 session.every_second("the input so far", so_far.write)
+
+    def _begin_threads(self, session: Session) -> None:
+        self._new_threads: NewThreadsSensor | None = None
+        if not session.environment.gpus:  # a GPU computes the steps on cores of its own
+            with Guard("Reading the times of threads", "The cores of the input are unknown."):
+                self._new_threads = sensor = NewThreadsSensor()
+                session.every_second(
+                    "the times of threads", lambda: sensor.read(in_steps=session.in_steps)
+                )
 
     def _begin_python(self, session: Session, phase: Phase) -> None:
         self._python: PythonSource | None = python_source(epoch_iterator(phase))
@@ -84,7 +96,10 @@ class InputStall(StepWatchingCallback[InputRecord]):
 
     def _completed(self, session: Session, record: InputRecord) -> InputRecord:
         python = self._python_record(session.own_steps.step_time_s)
-        return replace(record, python=python, contention=self._contention.record())
+        contention = self._contention.record(
+            input_cores=self._new_threads.cores() if self._new_threads else None
+        )
+        return replace(record, python=python, contention=contention)
 
     def _python_record(self, step_time_s: float | None) -> PythonSourceRecord | None:
         # Asked on the sampling thread too, while the run may end.

@@ -124,7 +124,10 @@ class ContentionRecord:
         gil_wait_s: Median time that a thread which wants to run Python code waits for the
             GIL.
         cores_busy_fraction: Processor time of this process over what its cores have, 0 to 1.
+        input_cores_fraction: The part of it, while steps ran, of threads that were started since
+            the run began, as tf.data and Keras start them to make batches.
     """
 
     gil_wait_s: float | None = None
     cores_busy_fraction: float | None = None
+    input_cores_fraction: float | None = None

@@ -120,6 +120,14 @@ def of_gil(summary: RunSummary, time_per_step_s: float) -> Saving | None:
     return of_run(summary, 0.0, held_s, basis="GIL", upper_bound=True)
 
 
+def of_input_cores(summary: RunSummary) -> Saving | None:
+    """Returns what is saved at most if making batches takes no cores from the steps any more."""
+    taken_s = _taken_cores_s(summary)
+    if taken_s is None:
+        return None
+    return of_run(summary, 0.0, taken_s, basis="freed cores", upper_bound=True)
+
+
 def of_rates(summary: RunSummary, ratio: Rate) -> Saving | None:
     """Returns what a run would save if its steps took no longer than without their input.
 
@@ -186,6 +194,9 @@ def _waits_for_gil(summary: RunSummary) -> bool:
 
 def _freed_cores_s(summary: RunSummary) -> float | None:
     """How much of the steps' own time may go to sharing the cores with the pipeline, at most."""
+    taken_s = _taken_cores_s(summary)
+    if taken_s is not None:
+        return taken_s
     record = summary.input.contention if summary.input else None
     if record is None or record.cores_busy_fraction is None:
         return None
@@ -193,3 +204,26 @@ def _freed_cores_s(summary: RunSummary) -> float | None:
     # While cores idle, nothing is slowed down by having too few of them.
     contended_s = min(steps_s - (_waited_s(summary) or 0.0), record.cores_busy_fraction * steps_s)
     return FAIR_SHARE * max(contended_s, 0.0)
+
+
+def _taken_cores_s(summary: RunSummary) -> float | None:
+    """Time in which threads that make batches computed, alongside the steps' own work.
+
+    A step is slowed down for no longer than that, since the threads that compute it wait for each
+    other: one that gets no core holds all of them up. None where that time is unknown, or that of
+    other processes which make the batches.
+    """
+    record = summary.input
+    if (
+        record is None
+        or record.contention is None
+        or record.contention.input_cores_fraction is None
+    ):
+        return None
+    if record.python is not None and record.python.in_processes:
+        return None
+    steps_s, cores = _steps_s(summary), summary.environment.cpu_count
+    if not steps_s or not cores:
+        return None
+    compute_s = max(steps_s - (_waited_s(summary) or 0.0), 0.0)
+    return min(record.contention.input_cores_fraction * cores * steps_s, compute_s)

@@ -9,6 +9,7 @@ from keras_gpukit.rules.cpu_fallback import CPUFallback
 from keras_gpukit.rules.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.input_bound import InputBound
 from keras_gpukit.rules.input_holds_gil import InputHoldsGIL
+from keras_gpukit.rules.input_takes_cores import InputTakesCores
 from keras_gpukit.rules.machine_causes import MOSTLY, SINCE_CALLBACKS, SINCE_INPUT
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.memory_grows import MemoryGrows
@@ -35,6 +36,7 @@ from keras_gpukit.rules.utilization import LowUtilization
 RULES: tuple[Rule, ...] = (
     InputBound(),
     InputHoldsGIL(),
+    InputTakesCores(),
     SlowerOverTime(),
     SlowEpochStart(),
     TracingAgain(),

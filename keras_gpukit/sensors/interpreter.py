@@ -50,13 +50,18 @@ class ContentionSensor:
         # One that was merely unlucky does not count.
         self._late_s.append(statistics.median(late))
 
-    def record(self) -> ContentionRecord:
-        """Returns the contention since the sensor was made."""
+    def record(self, *, input_cores: float | None = None) -> ContentionRecord:
+        """Returns the contention since the sensor was made.
+
+        Args:
+            input_cores: How many cores the threads that make batches kept busy, if known.
+        """
         wall_s = self._now() - self._began_s
         process_s = self._process_s() - self._process_began_s
         return ContentionRecord(
             gil_wait_s=statistics.median(self._late_s) if self._late_s else None,
             cores_busy_fraction=process_s / (wall_s * self._cores) if wall_s > 0 else None,
+            input_cores_fraction=None if input_cores is None else input_cores / self._cores,
         )
 
 

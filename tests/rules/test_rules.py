@@ -76,6 +76,17 @@ def holds_gil(gil_wait_s=0.002, code_s=0.008, steps=1000, work="python"):
     return run(input=record, throughput=throughput(0.01, steps))
 
 
+def takes_cores(busy=0.9, by_input=0.3, stall_fraction=0.02, steps=1000, gpus=()):
+    """A run on a CPU whose steps of 10 ms do not wait, and whose batches cores are busy with."""
+    stages = (
+        StageRecord("decode", "map", "decoding", "train.py:12", 0.008, 0.008),
+        StageRecord("files", "interleave", "reading", None, 0.02, 0.02),
+    )
+    contention = ContentionRecord(0.0, busy, by_input)
+    record = stall(stall_fraction, pipeline=PipelineRecord(stages), contention=contention)
+    return run(gpus, {"cpu_count": 4}, input=record, throughput=throughput(0.01, steps))
+
+
 def spent(wall_s=100.0, steps=1000, start=None, **parts):
     """A run whose time went to some parts, and for the rest to compute."""
     known = {
@@ -136,6 +147,13 @@ QUICK = stall(0.0)
 BUSY_HOST = host(70.0)
 
 FIRES = [
+    ("input-takes-cores", "warning", takes_cores(), Figure("decode per batch", 8.0, "ms")),
+    (
+        "input-takes-cores",
+        "warning",
+        takes_cores(0.7, 0.2),
+        Figure("of it making batches", 20.0, "%"),
+    ),
     ("input-holds-gil", "warning", holds_gil(), Figure("rows per batch", 8.0, "ms")),
     ("input-bound", "warning", run(input=stall(0.10)), Figure("input stall", 10.0, "%")),
     ("input-bound", "critical", run(input=stall(0.20)), Figure("wait per step", 10.0, "ms")),
@@ -347,6 +365,10 @@ def test_a_rule_fires_with_its_evidence(code, severity, summary, figure):
 
 
 QUIET = [
+    ("input-takes-cores", takes_cores(busy=0.69)),
+    ("input-takes-cores", takes_cores(by_input=0.19)),
+    # `InputBound` tells of it.
+    ("input-takes-cores", takes_cores(stall_fraction=0.3)),
     ("input-holds-gil", holds_gil(gil_wait_s=0.0002)),
     ("input-holds-gil", holds_gil(code_s=0.0019)),
     # `InputBound` tells of it.
@@ -393,6 +415,10 @@ def test_a_rule_is_quiet_under_its_threshold(code, summary):
 
 
 ABSTAINS = [
+    ("input-takes-cores", takes_cores(by_input=None), "how many cores the threads"),
+    ("input-takes-cores", takes_cores(busy=None), "how many cores the threads"),
+    ("input-takes-cores", takes_cores(steps=9), "at least 10 steps"),
+    ("input-takes-cores", takes_cores(gpus=(A100,)), "training without a GPU"),
     ("input-holds-gil", run(input=stall(0.02), throughput=throughput(0.01)), "how long threads"),
     ("input-holds-gil", holds_gil(steps=9), "at least 10 steps"),
     ("input-holds-gil", holds_gil(work="mapping"), "no Python code"),

@@ -86,6 +86,28 @@ def test_on_a_cpu_cores_that_input_frees_speed_the_steps_up(contention, high_s):
     assert not found.upper_bound
 
 
+@pytest.mark.parametrize(
+    ("input_cores_fraction", "high_s"),
+    [
+        (0.0, 18.5),  # stages that sleep take nothing from the steps
+        (0.01, 18.5 + 0.01 * 4 * 23),
+        (0.5, 23.0),  # no more than the steps' own time
+    ],
+)
+def test_cores_that_input_was_seen_to_use_bound_what_it_frees(input_cores_fraction, high_s):
+    record = ContentionRecord(0.0, 0.9, input_cores_fraction)
+    summary = run(contention=record)
+    found = saving("input-bound", replace(summary, environment=Environment({}, cpu_count=4)))
+    assert (found.low_s, found.high_s) == (18.5, pytest.approx(high_s))
+
+
+def test_cores_taken_from_steps_that_do_not_wait_save_at_most_their_time():
+    record = ContentionRecord(0.0, 0.9, 0.25)
+    summary = run(input_s=0.5, compute_s=20.0, contention=record)
+    found = saving("input-takes-cores", replace(summary, environment=Environment({}, cpu_count=2)))
+    assert (found.low_s, found.high_s, found.upper_bound) == (0.0, 0.5 * 20.5, True)
+
+
 def test_where_threads_wait_for_the_gil_only_all_of_the_steps_time_bounds_the_saving():
     found = saving("input-bound", run(contention=ContentionRecord(0.0006, 0.5)))
     assert (found.low_s, found.high_s, found.upper_bound) == (18.5, 23.0, True)

@@ -1,0 +1,85 @@
+"""Whether making batches keeps the cores busy that training needs."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.pipeline import StageRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.rules.contention import CORES_BUSY_FRACTION
+from keras_gpukit.rules.input_advice import CACHE
+from keras_gpukit.rules.input_bound import MINIMUM_STEPS, is_input_bound
+from keras_gpukit.rules.input_holds_gil import InputHoldsGIL
+from keras_gpukit.rules.rule import Outcome, Rule, percent
+from keras_gpukit.rules.savings import CRITICAL_FRACTION, of_input_cores
+
+MEASURE = "keras_gpukit.diagnose(model, ds) measures how fast the steps are without their input"
+
+
+class InputTakesCores(Rule):
+    """Batches that are ready in time, made on the cores that compute the steps.
+
+    Such steps get longer without ever waiting. Two figures together show it: this process keeps at
+    least 70 % of its cores busy, as where pipelines that work were measured to slow training down,
+    and the threads that make batches take at least a fifth of all cores, our choice. A stage that
+    waits for a disk or a network uses no processor time and does not count.
+
+    How much of the steps' time this costs is not measured: at most as long as those threads
+    computed.
+    """
+
+    code = "input-takes-cores"
+    title = "Making batches takes cores away from the steps"
+    requires = (
+        "how many cores the threads that make batches keep busy, in training without a GPU, and "
+        f"the time of at least {MINIMUM_STEPS} steps"
+    )
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares how busy the cores are, and how busy with input, with the thresholds."""
+        record, throughput = summary.input, summary.throughput
+        contention = record.contention if record else None
+        if record is None or contention is None or contention.input_cores_fraction is None:
+            return self.abstain()
+        if summary.environment.gpus or contention.cores_busy_fraction is None:
+            return self.abstain()
+        if throughput is None or throughput.measured_steps < MINIMUM_STEPS:
+            return self.abstain()
+        if contention.cores_busy_fraction < CORES_BUSY_FRACTION:
+            return None
+        if contention.input_cores_fraction < CRITICAL_FRACTION or is_input_bound(summary):
+            return None
+        if isinstance(InputHoldsGIL().judge(summary), Finding):
+            return None  # the same code, and what it holds is scarcer
+        stage = _costliest(record)
+        figures = [
+            percent("cores that this process keeps busy", contention.cores_busy_fraction),
+            percent("of it making batches", contention.input_cores_fraction),
+        ]
+        advice, title = (
+            [MEASURE, "Do less work per example, or give the run more cores"],
+            self.title,
+        )
+        if stage is not None:
+            where = f" ({stage.location})" if stage.location else ""
+            title = f"{title}, most of all {stage.name}{where}"
+            figures.append(Figure(f"{stage.name} per batch", _cost_ms(stage), "ms"))
+            advice.insert(0, CACHE.format(name=stage.name))
+        return self.find(
+            "warning",
+            *figures,
+            advice=tuple(advice),
+            saving=of_input_cores(summary),
+            title=title,
+        )
+
+
+def _costliest(record: InputRecord) -> StageRecord | None:
+    """The stage that takes longest by the clock, of those that do not only read."""
+    stages = record.pipeline.stages if record.pipeline else ()
+    known = [each for each in stages if each.cost_per_batch_s and each.work != "reading"]
+    return max(known, key=_cost_ms, default=None)
+
+
+def _cost_ms(stage: StageRecord) -> float:
+    return 1000 * (stage.cost_per_batch_s or 0.0)

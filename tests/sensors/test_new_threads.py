@@ -1,0 +1,67 @@
+"""Which processor time counts as that of making batches."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from keras_gpukit.sensors.new_threads import NewThreadsSensor
+
+
+class Process:
+    """Two threads that are there from the start, and what else the process uses."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.process_s = 3.0
+        self.threads = {1: 2.0, 2: 1.0}
+        self.sensor = NewThreadsSensor(
+            threads=lambda: self.threads, process_s=lambda: self.process_s, now=lambda: self.now_s
+        )
+
+    def run(self, old_s: float, new_s: float, in_steps: bool = True) -> None:
+        """A second in which a first thread and new ones use so much, and then a reading."""
+        self.now_s += 1.0
+        self.threads = {**self.threads, 1: self.threads[1] + old_s}
+        self.process_s += old_s + new_s
+        self.sensor.read(in_steps=in_steps)
+
+
+def test_threads_that_were_there_do_not_count_and_new_ones_do_even_if_they_ended():
+    process = Process()
+    process.run(0.9, 0.1)
+    for _ in range(3):
+        process.run(0.9, 0.5)
+    assert process.sensor.cores() == pytest.approx(0.5)
+
+
+def test_only_time_between_two_readings_within_steps_counts():
+    process = Process()
+    for new_s, in_steps in [(0.5, True), (0.5, True), (9.0, False), (9.0, True), (0.5, True)]:
+        process.run(0.1, new_s, in_steps)
+    assert process.sensor.cores() == pytest.approx(0.5)
+
+
+def test_a_short_time_says_nothing():
+    process = Process()
+    process.run(0.1, 0.5)
+    process.run(0.1, 0.5)
+    assert process.sensor.cores() is None
+
+
+def test_a_real_thread_counts_after_it_ended():
+    sensor = NewThreadsSensor(now=iter([0.0, 2.0]).__next__)
+    sensor.read(in_steps=True)
+
+    def compute():
+        until_s = time.thread_time() + 0.2
+        while time.thread_time() < until_s:
+            pass
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    thread.join()
+    sensor.read(in_steps=True)
+    assert sensor.cores() == pytest.approx(0.1, abs=0.03)
