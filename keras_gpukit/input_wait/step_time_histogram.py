@@ -52,7 +52,9 @@ class StepTimeHistogram:
         until_end_s = np.cumsum(durations_s[::-1])[::-1]
         for place in places:
             step = last_step - (len(times_s) - 1 - place) * self._steps_per_call
-            wait_s = None if waits_s is None else float(waits_s[place]) / self._steps_per_call
+            wait_s = None
+            if waits_s is not None:  # of a call that the clock was read late in, less than none
+                wait_s = max(float(waits_s[place]) / self._steps_per_call, 0.0)
             slow = SlowStep(
                 step, ended_s - float(until_end_s[place]), float(times_s[place]), wait_s
             )

@@ -11,7 +11,7 @@ from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.reports import units
 
 _HEDGES = {"sampled": "about ", "upper bound": "at most "}
-_LEAST_SHARE = 0.005
+LEAST_SHARE = 0.005
 _REASONS = 2
 NOTHING_FOUND = "Nothing found."
 ACCOUNT_OF_TIME = "mostly-not-compute"
@@ -41,9 +41,7 @@ def time_spent(summary: RunSummary) -> str | None:
     named = {**parts.parts, "unknown": parts.unknown_s}
     known = {name: spent_s / parts.wall_s for name, spent_s in named.items() if spent_s is not None}
     largest = sorted(known.items(), key=lambda part: -part[1])
-    shares = [
-        f"{name} {units.percentage(share)}" for name, share in largest if share > _LEAST_SHARE
-    ]
+    shares = [f"{name} {units.percentage(share)}" for name, share in largest if share > LEAST_SHARE]
     return f"{units.duration(parts.wall_s)} in total: {', '.join(shares)}" if shares else None
 
 
@@ -73,10 +71,10 @@ def conclusion(summary: RunSummary) -> str | None:
     # A short run of which compute took less than half is not called healthy either.
     if any(each.severity != "info" or each.code == ACCOUNT_OF_TIME for each in verdict.findings):
         return None
-    return " ".join(filter(None, (NOTHING_FOUND, _not_judged(verdict))))
+    return " ".join(filter(None, (NOTHING_FOUND, not_judged(verdict))))
 
 
-def _not_judged(verdict: Verdict) -> str | None:
+def not_judged(verdict: Verdict) -> str | None:
     """How many rules could not judge and why, the wait for input first; None if all could."""
     unjudged = dict(verdict.not_applicable)
     if not unjudged:
@@ -104,17 +102,24 @@ def evidence(finding: Finding) -> str:
 
 def saved(saving: Saving) -> str:
     """A saving: "2.4 to 4.1 s of 9 s, 1.4 to 1.8× faster (basis: wait and freed cores)"."""
+    time, faster, basis = saved_parts(saving)
+    return f"{', '.join(filter(None, (time, faster)))} ({basis})"
+
+
+def saved_parts(saving: Saving) -> tuple[str, str | None, str]:
+    """A saving's time, its factor if it would read more than 1, and its basis."""
     most = "at most" if saving.upper_bound else "up to"
     span = _span(
         units.duration(saving.low_s) if saving.low_s else None,
         None if saving.high_s is None else units.duration(saving.high_s),
         most,
     )
-    parts = [f"{span} of {units.duration(saving.of_s)}"]
     low, high = _factor(saving.speed_up), _factor(saving.highest_speed_up)
-    if low or high:
-        parts.append(f"{_span(low, high, most)} faster")
-    return f"{', '.join(parts)} (basis: {saving.basis})"
+    return (
+        f"{span} of {units.duration(saving.of_s)}",
+        f"{_span(low, high, most)} faster" if low or high else None,
+        f"basis: {saving.basis}",
+    )
 
 
 def _span(low: str | None, high: str | None, most: str) -> str:
@@ -175,7 +180,7 @@ def input_share(summary: RunSummary) -> str | None:
         return f"input stall {hedge}{units.percentage(record.stall_fraction)}"
     within, starts = fractions
     whole = f"input {hedge}{units.percentage(within + starts)} of the run"
-    if starts <= _LEAST_SHARE:
+    if starts <= LEAST_SHARE:
         return whole
     return (
         f"{whole}: {units.percentage(within)} within steps, {units.percentage(starts)} until each "

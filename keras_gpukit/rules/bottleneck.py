@@ -32,7 +32,7 @@ def name_bottleneck(
     if stall_fraction is None or wait_s is None or pipeline.slowest_s is None:
         return replace(pipeline, unknown_because="how long steps wait for batches is unknown")
     if stall_fraction < WARNING_FRACTION:
-        because = f"steps wait for batches only {stall_fraction:.1%} of their time"
+        because = f"steps wait for batches only {100 * stall_fraction:.1f} % of their time"
         return replace(pipeline, balanced_because=because)
     if wait_s < SHORTEST_WAIT_S:
         because = f"steps wait for batches only {wait_s * 1e3:.2f} ms"

@@ -132,7 +132,7 @@ def _steps_s(series: Series) -> float:
 
 def _title(slowdown: Slowdown, cause: Cause) -> str:
     shift, back = slowdown.shift, slowdown.back
-    times = f"{_two_digits(shift.after / shift.before)}× slower"
+    times = f"{two_digits(shift.after / shift.before)}× slower"
     when = f", when {cause.words}" if cause.words else ""
     if shift.kind == "drift":
         begin = "the start" if shift.elapsed_s == 0 else _moment(shift.step, shift.elapsed_s)
@@ -151,9 +151,10 @@ def _spoken(elapsed_s: float) -> str:
     """A time since the run began: "40 s", "1.2 min"."""
     for size_s, unit in ((3600.0, "h"), (60.0, "min")):
         if elapsed_s >= size_s:
-            return f"{_two_digits(elapsed_s / size_s)} {unit}"
-    return f"{_two_digits(elapsed_s)} s"
+            return f"{two_digits(elapsed_s / size_s)} {unit}"
+    return f"{two_digits(elapsed_s)} s"
 
 
-def _two_digits(number: float) -> str:
+def two_digits(number: float) -> str:
+    """A factor, as the finding says it: "4.9", "12"."""
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"

@@ -39,6 +39,12 @@ def test_the_slowest_steps_are_known_with_their_wait_and_place():
     assert slowest[0].time_s == pytest.approx(1048 + 7 * 0.01)
 
 
+def test_a_slow_step_waited_no_less_than_nothing():
+    histogram = StepTimeHistogram(1)
+    histogram.add(np.array([0.5]), np.array([-0.004]), last_step=1, ended_s=1.5)
+    assert histogram.record().slowest[0].wait_s == 0.0
+
+
 def test_steps_of_one_execution_share_its_time():
     histogram = StepTimeHistogram(10)
     histogram.add(np.array([0.5, 1.0]), np.array([0.1, 0.2]), last_step=20, ended_s=1.5)

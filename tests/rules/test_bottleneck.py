@@ -20,7 +20,7 @@ def test_the_stage_with_the_largest_share_of_the_slowest_segment_is_the_bottlene
 
 @pytest.mark.parametrize(
     ("stall_fraction", "wait_s", "because"),
-    [(0.099, 0.01, "9.9% of their time"), (0.5, 0.0002, "only 0.20 ms")],
+    [(0.099, 0.01, "9.9 % of their time"), (0.5, 0.0002, "only 0.20 ms")],
 )
 def test_there_is_none_where_no_rule_reports_the_wait(stall_fraction, wait_s, because):
     named = name_bottleneck(PIPELINE, stall_fraction, wait_s)

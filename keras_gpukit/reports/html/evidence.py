@@ -42,6 +42,9 @@ _ADDED = {
     "steps measured": "the mean of {value} steps",
 }
 _PATTERNS = {
+    r"(?P<what>.+) per batch before": "{what} took {value} per batch before",
+    r"CPU used by other processes before": "Other processes used {value} of all cores before",
+    r"(?P<what>.+ \(pid \d+\))": "{what} uses {value} of all cores",
     r"(?P<what>.+) before": "The {what} was {value} before",
     r"(?P<what>.+) per batch": "{what} takes {value} per batch",
     r"(?P<what>GPU:\d+) busy": "{what} is busy {value} of the time",

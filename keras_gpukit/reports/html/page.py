@@ -32,6 +32,7 @@ from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.timeline_chart import timeline_chart
 from keras_gpukit.reports.html.utilization_chart import utilization_chart
 from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
+from keras_gpukit.reports.phrases import saved_parts
 
 _FOLDER = "keras_gpukit.reports.html"
 _STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")
@@ -150,6 +151,7 @@ def render(
         captures_of=captures_of,
         profile_href=profile_href,
         code_in=code_in,
+        saved_parts=saved_parts,
         css="\n".join(map(_packaged, _STYLES)),
         javascript=drawing_js(),
         figures=_in_script(_as_json(figures)),

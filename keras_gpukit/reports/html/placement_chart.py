@@ -68,16 +68,21 @@ def placement_chart(run: RunReport) -> Chart | Unknown:
 
 
 def _placement_words(record: PlacementRecord) -> str:
-    total = ", ".join(f"{count:,} on {device}" for device, count in record.by_device.items())
-    words = f"Operations of the training step: {total}."
+    total = ", ".join(
+        f"{count:,} operations on {device}" for device, count in record.by_device.items()
+    )
+    words = f"The training step has {total}."
     if record.transfers is not None:
-        words += f" Copies between devices in each step: {record.transfers:,}."
+        count = f"{record.transfers:,}" if record.transfers else "No"
+        copies = "copy" if record.transfers == 1 else "copies"
+        words += f" {count} {copies} between devices in each step."
     if record.fallbacks:
         count = sum(fallback.count for fallback in record.fallbacks)
         would = (
             "would be on the CPU even with a GPU" if record.predicted else "fell back to the CPU"
         )
-        words += f" {count:,} {would}."
+        operations = "operation" if count == 1 else "operations"
+        words += f" {count:,} {operations} {would}."
     return words
 
 

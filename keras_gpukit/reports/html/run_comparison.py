@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import (
-    DASHES,
     PALETTE,
     Chart,
     Table,
@@ -19,6 +18,9 @@ from keras_gpukit.reports.html.chart import (
 from keras_gpukit.reports.html.run_names import common_prefix
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.windows import corners
+
+# So that lines differ by more than their colour.
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 
 
 def step_times_chart(runs: Sequence[RunReport]) -> Chart | Unknown:
@@ -56,12 +58,13 @@ def _overlaid(
                 x=[time.place(corner.time_s) for corner in line],
                 y=[None if corner.point is None else values[corner.point] for corner in line],
                 name=label(run.name[cut:], 40),
-                mode="lines",
+                # Dashes would hide the short pieces of a line between two epochs.
+                mode="lines+markers",
+                marker={"symbol": _SYMBOLS[place % len(_SYMBOLS)], "size": 5, "maxdisplayed": 40},
                 line={
                     "width": 2,
                     "shape": "vh",
                     "color": PALETTE[place % len(PALETTE)],
-                    "dash": DASHES[place % len(DASHES)],
                 },
                 hovertemplate=f"%{{y:.3~f}} {unit}",
             )

@@ -68,9 +68,11 @@
     const alike = names.length - differ.length;
     const settings = differ.map((name) => [name, ...[a, b].map((run) => run.settings[name] ?? "unknown")]);
     const others = new Map(b.figures.map(([name, ...figure]) => [name, figure]));
+    // A ratio of small shares says nothing.
+    const uncompared = ["began", "verdict", "input stall", "GPU busy"];
     const figures = a.figures.map(([name, text, value]) => {
       const [otherText, otherValue] = others.get(name);
-      return [name, text, otherText, name === "began" || name === "verdict" ? "" : times(value, otherValue)];
+      return [name, text, otherText, uncompared.includes(name) ? "" : times(value, otherValue)];
     });
     const same = `${alike} other recorded ${alike === 1 ? "setting is" : "settings are"} the same.`;
     return [
@@ -92,7 +94,7 @@
   function times(a, b) {
     if (a === null || b === null || !(a > 0)) return "";
     const ratio = b / a;
-    return `${ratio >= 100 ? Math.round(ratio).toLocaleString("en") : Number(ratio.toPrecision(3))}×`;
+    return `${ratio >= 100 ? Math.round(ratio).toLocaleString("en") : Number(ratio.toPrecision(2))}×`;
   }
 
   function table(columns, body) {

@@ -13,10 +13,13 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.html.event_lanes import Lane, Mark
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.rules.shifts import shifts_of
+from keras_gpukit.rules.slower_over_time import two_digits
 
 COLOR = "#c9a227"
 # Their labels must not cover one another.
 _MOST_LABELLED = 6
+# Of the axis: labels of lines further left are on the right of them.
+_LEFT = 0.6
 
 
 def shifts_lane(run: RunReport) -> Lane | None:
@@ -56,7 +59,7 @@ def step_time_lines(run: RunReport, time: TimeAxis) -> list[dict[str, Any]]:
                 "text": _factor(shift),
                 "textposition": "end",
                 "textangle": 0,
-                "xanchor": "right",
+                "xanchor": "left" if shift.elapsed_s < _LEFT * time.lasted_s else "right",
                 "yanchor": "top",
             },
         }
@@ -67,8 +70,8 @@ def step_time_lines(run: RunReport, time: TimeAxis) -> list[dict[str, Any]]:
 
 def _factor(shift: Shift) -> str:
     if shift.after > shift.before:
-        return f"{units.number(shift.after / shift.before)}× slower"
-    return f"{units.number(shift.before / shift.after)}× faster"
+        return f"{two_digits(shift.after / shift.before)}× slower"
+    return f"{two_digits(shift.before / shift.after)}× faster"
 
 
 def _words(shift: Shift) -> str:

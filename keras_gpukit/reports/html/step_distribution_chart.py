@@ -53,6 +53,7 @@ def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
         showlegend=False,
     )
     marks = [("median", record.quantile_s(0.5)), ("99 %", record.quantile_s(0.99))]
+    middle = math.sqrt(edges[0] * edges[-1])  # of the axis
     figure = draw(
         [trace],
         hovermode="x",
@@ -68,7 +69,13 @@ def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
                 "y0": 0,
                 "y1": 1,
                 "line": {"width": 1.5, "dash": dash, "color": COLORS["other"]},
-                "label": {"text": name, "textposition": "end", "textangle": 0, "yanchor": "top"},
+                "label": {
+                    "text": name,
+                    "textposition": "end",
+                    "textangle": 0,
+                    "xanchor": "left" if each_s / size_s < middle else "right",
+                    "yanchor": "top",
+                },
             }
             for (name, each_s), dash in zip(marks, ("solid", "dot"), strict=True)
         ],

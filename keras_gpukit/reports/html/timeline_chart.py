@@ -122,15 +122,16 @@ def _words(series: TimeSeries) -> str:
         return ""
     # The ends of epochs cut windows short.
     window_s = times.overall * sum(times.weight) / series.readings
-    words = (
-        f"A step took {units.duration(times.overall)} on average; "
-        f"{units.duration(times.lowest)} in the fastest window of steps, "
-        f"{units.duration(times.highest)} in the slowest. "
-        f"A window lasted {units.duration(window_s)} on average."
+    waited = (
+        "how much of it for input is unknown"
+        if waits.overall is None or not times.overall
+        else f"{units.duration(waits.overall)} of it waiting for input"
     )
-    if waits.overall is None or not times.overall:
-        return f"{words} How much of it was input wait is unknown."
-    return f"{words} {units.duration(waits.overall)} of it was input wait."
+    return (
+        f"A step took {units.duration(times.overall)} on average, {waited}. "
+        f"In the fastest window of {units.duration(window_s)} a step took "
+        f"{units.duration(times.lowest)}, in the slowest {units.duration(times.highest)}."
+    )
 
 
 def _scaled(values: Sequence[float | None], size_s: float) -> list[float | None]:

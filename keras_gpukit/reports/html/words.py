@@ -12,9 +12,11 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import units
 from keras_gpukit.reports.phrases import (
     ACCOUNT_OF_TIME,
+    LEAST_SHARE,
     NOTHING_FOUND,
     conclusion,
     input_fractions,
+    not_judged,
     saved,
 )
 
@@ -35,11 +37,13 @@ class Verdict:
             nothing was found, but what its time went on is not known.
         headline: One line.
         finding: The finding behind it, if there is one.
+        note: How much was judged, where nothing was found.
     """
 
     severity: str
     headline: str
     finding: Finding | None = None
+    note: str | None = None
 
 
 def verdict(run: RunReport) -> Verdict:
@@ -52,14 +56,12 @@ def verdict(run: RunReport) -> Verdict:
         return Verdict("unknown", "Not judged: the run has no figures to judge by.")
     # Of a run whose time is not accounted for, that nothing was found is no good news.
     is_known = ACCOUNT_OF_TIME not in told.not_applicable
-    return Verdict("good" if is_known else "unknown", conclusion(run.summary) or "")
+    return Verdict("good" if is_known else "unknown", NOTHING_FOUND, note=not_judged(told))
 
 
 def verdict_line(run: RunReport) -> str:
     """The verdict in one line, without how much was judged."""
     told = verdict(run)
-    if told.headline.startswith(NOTHING_FOUND):
-        return NOTHING_FOUND
     return (
         f"{told.severity}: {told.headline}"
         if told.severity in ("critical", "warning")
@@ -70,6 +72,12 @@ def verdict_line(run: RunReport) -> str:
 def saving(finding: Finding) -> str | None:
     """What fixing a finding saves."""
     return None if finding.saving is None else f"saves {saved(finding.saving)}"
+
+
+def sentence(text: str) -> str:
+    """Begins a line with a capital, unless its first word is a name."""
+    first = text.partition(" ")[0]
+    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
 
 
 def not_told(run: RunReport, because: str) -> str:
@@ -95,7 +103,10 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
             figures.append(("input stall", f"{hedge}{units.percentage(record.stall_fraction)}"))
         else:
             figures.append(("input, of the run", f"{hedge}{units.percentage(sum(fractions))}"))
-            figures.append(("of it until epochs' first batches", units.percentage(fractions[1])))
+            if fractions[1] > LEAST_SHARE:
+                figures.append(
+                    ("of it until epochs' first batches", units.percentage(fractions[1]))
+                )
     figures += [
         (f"GPU {gpu.index} busy", f"{units.number(gpu.utilization_percent)} %")
         for gpu in (summary.utilization.gpus if summary.utilization else ())
