@@ -222,7 +222,7 @@ def _taken_cores_s(summary: RunSummary) -> float | None:
         return None
     if record.python is not None and record.python.in_processes:
         return None
-    steps_s, cores = _steps_s(summary), summary.environment.cpu_count
+    steps_s, cores = time_of_steps_s(summary), summary.environment.cpu_count
     if not steps_s or not cores:
         return None
     compute_s = max(steps_s - (_waited_s(summary) or 0.0), 0.0)
