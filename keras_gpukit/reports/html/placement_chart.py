@@ -73,9 +73,9 @@ def _placement_words(record: PlacementRecord) -> str:
     )
     words = f"The training step has {total}."
     if record.transfers is not None:
-        count = f"{record.transfers:,}" if record.transfers else "No"
+        number = f"{record.transfers:,}" if record.transfers else "No"
         copies = "copy" if record.transfers == 1 else "copies"
-        words += f" {count} {copies} between devices in each step."
+        words += f" {number} {copies} between devices in each step."
     if record.fallbacks:
         count = sum(fallback.count for fallback in record.fallbacks)
         would = (
