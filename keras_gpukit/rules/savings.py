@@ -210,7 +210,7 @@ def _taken_cores_s(summary: RunSummary) -> float | None:
     """Time in which threads that make batches computed, alongside the steps' own work.
 
     A step is slowed down for no longer than that, since the threads that compute it wait for each
-    other: one that gets no core holds all of them up. None where that time is unknown, or that of
+    other: one that gets no core delays all. None where that time is unknown, or that of
     other processes which make the batches.
     """
     record = summary.input
