@@ -6,6 +6,7 @@ import os
 import selectors
 import signal
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
@@ -21,6 +22,8 @@ from keras_gpukit.launching.processes.tasks import Task, cluster_variables
 from keras_gpukit.launching.processes.worker import WorkerProcess
 
 _TURN_S = 0.5
+_MOST_DEATHS = 10
+"""Of one server that is replaced each time."""
 _SETTLING_S = 2.0
 """How long the cause may come after its consequence."""
 
@@ -42,12 +45,10 @@ class Attempt:
         output: Where their output goes.
         signals: The launcher's.
         limits: Times.
-        restarts: How many servers that died may be started again.
 
     Attributes:
         failures: The processes that failed, in the order in which this was seen.
         ended_by: The signal by which the launcher was ended.
-        restarts: How many are left.
     """
 
     def __init__(
@@ -56,16 +57,15 @@ class Attempt:
         output: Output,
         signals: Signals,
         limits: Limits,
-        restarts: int = 0,
     ) -> None:
         self.failures: list[Ending] = []
         self.ended_by: signal.Signals | None = None
-        self.restarts = restarts
         self._starts = starts
         self._output = output
         self._signals = signals
         self._limits = limits
         self._running: dict[Task, _Running] = {}
+        self._deaths: Counter[Task] = Counter()
         self._codes: list[int] = []  # of those that run the script
         self._deadline_s: float | None = None
         self._is_ending = False
@@ -170,24 +170,25 @@ class Attempt:
         if self.ended_by is not None or self._is_ending or (code == 0 and task.runs_script):
             return
         ending = Ending(task, code, time.monotonic(), running.tail)
-        if task.can_be_lost and self._survives(running.start, ending):
+        if task.can_be_replaced and self._starts_again(running.start, ending):
             return
         self.failures.append(ending)
         wait_s = _SETTLING_S if ending.is_consequence else 0.0
         deadline_s = time.monotonic() + wait_s
         self._deadline_s = min(deadline_s, self._deadline_s or deadline_s)
 
-    def _survives(self, start: Start, ending: Ending) -> bool:
-        """Starts a worker of an asynchronous job again, or goes on with those that are left."""
-        others = sum(task.can_be_lost for task in self._running)
-        if self.restarts:
-            self.restarts -= 1
-            self._output.tell(f"{describe(ending, ())} It is started again.")
-            self._start(start)
-            return True
-        if others:
-            self._output.tell(f"{describe(ending, ())} Training continues on {others} workers.")
-        return others > 0
+    def _starts_again(self, start: Start, ending: Ending) -> bool:
+        """Replaces a server that died.
+
+        TensorFlow's coordinator gives its work to others and waits until it is back, at the latest
+        when the script ends: without it the chief would never end.
+        """
+        self._deaths[start.task] += 1
+        if self._deaths[start.task] > _MOST_DEATHS:
+            return False
+        self._output.tell(f"{describe(ending, ())} It is started again; training continues.")
+        self._start(start)
+        return True
 
     def _take(self, number: signal.Signals) -> None:
         if number is signal.SIGWINCH:

@@ -37,9 +37,8 @@ def launch(job: Job, *, timeout_s: float, grace_s: float) -> int:
     _tell_gpus(starts, output)
     with Signals() as signals:
         while True:
-            attempt = Attempt(starts, output, signals, Limits(timeout_s, grace_s), restarts)
+            attempt = Attempt(starts, output, signals, Limits(timeout_s, grace_s))
             attempt.run()
-            restarts = attempt.restarts
             if attempt.ended_by is not None:
                 return 128 + attempt.ended_by
             if not attempt.failures:

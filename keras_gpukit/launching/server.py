@@ -8,9 +8,13 @@ It runs until it is killed.
 
 from __future__ import annotations
 
+import os
+
 
 def main() -> None:
     """Starts the server, and waits."""
+    # Else each connection is logged in twenty lines.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     import tensorflow as tf
 
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()

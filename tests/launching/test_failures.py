@@ -19,7 +19,7 @@ def ending(index: int, code: int | None, at_s: float, exception: str = "", **kwa
     tail = Tail()
     if exception:
         for line in ("Traceback (most recent call last):", '  File "x.py", line 1', exception):
-            tail.add(line.encode(), kwargs.get("raised_s", at_s))
+            tail.add(line.encode(), kwargs.get("raised_s", at_s), is_error=True)
     return Ending(WORKERS[index], code, at_s, tail, kwargs.get("missing_s"))
 
 

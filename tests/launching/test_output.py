@@ -124,7 +124,7 @@ def test_an_unfinished_line_is_ended_with_its_process(terminal):
 def tail_of(text: str) -> Tail:
     tail = Tail()
     for at_s, line in enumerate(text.encode().splitlines()):
-        tail.add(line, float(at_s))
+        tail.add(line, float(at_s), is_error=True)
     return tail
 
 
@@ -148,5 +148,14 @@ def test_the_traceback_is_found_with_what_led_to_it():
 
 def test_without_a_traceback_there_are_the_last_lines():
     tail = tail_of("\n".join(str(number) for number in range(1000)))
+    tail.add(b"I0000 00:00:1795552837.367649    1222 port.cc:153] On.", 1000.0, is_error=True)
+    tail.add(b"F0000 00:00:1795552837.367649    1222 x.cc:1] Check failed", 1000.0, is_error=True)
     assert tail.traceback() is None
-    assert tail.last(2) == (b"998", b"999")
+    assert tail.last(2) == (b"999", b"F0000 00:00:1795552837.367649    1222 x.cc:1] Check failed")
+
+
+def test_standard_output_does_not_interrupt_a_traceback():
+    tail = tail_of(f"{TRACEBACK}ValueError: boom")
+    tail.add(b"1/3 of a bar", 9.0, is_error=False)
+    assert tail.traceback().lines[-1] == b"ValueError: boom"
+    assert tail.last(1) == (b"1/3 of a bar",)

@@ -24,6 +24,7 @@ class Stream:
         screen: Where it is shown.
         tail: Keeps its last lines.
         file: Gets all of its lines.
+        has_errors: Whether standard error leads here.
 
     Attributes:
         inner: File descriptor that the process writes to; closed here once it was started.
@@ -31,13 +32,21 @@ class Stream:
     """
 
     def __init__(
-        self, task: Task, colour: int, screen: Screen, tail: Tail, file: IO[bytes] | None
+        self,
+        task: Task,
+        colour: int,
+        screen: Screen,
+        tail: Tail,
+        file: IO[bytes] | None,
+        *,
+        has_errors: bool,
     ) -> None:
         self._task = task
         self._colour = colour
         self._screen = screen
         self._tail = tail
         self._file = file
+        self._has_errors = has_errors
         self._lines = Lines()
         self._terminal: Terminal | None = None
         if task.is_chief and screen.is_terminal:
@@ -79,7 +88,7 @@ class Stream:
             self._terminal.resize()
 
     def _add(self, line: bytes) -> None:
-        self._tail.add(line, time.monotonic())
+        self._tail.add(line, time.monotonic(), is_error=self._has_errors)
         if self._file is not None:
             self._file.write(line + b"\n")
         if self._terminal is not None:
@@ -106,4 +115,7 @@ def streams_of(
         Standard output, then standard error.
     """
     wanted = screens if screens[0] is not screens[1] or not task.is_chief else screens[:1]
-    return tuple(Stream(task, colour, screen, tail, file) for screen in wanted)
+    return tuple(
+        Stream(task, colour, screen, tail, file, has_errors=number == len(wanted))
+        for number, screen in enumerate(wanted, start=1)
+    )

@@ -12,10 +12,12 @@ _CHAINED = (
     b"During handling of the above exception, another exception occurred:",
     b"The above exception was the direct cause of the following exception:",
 )
-_LOGGED = re.compile(
-    rb"[IWEF]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IWEF] |WARNING: All log messages before "
+_LOGGED = re.compile(rb"[IWEF]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IWEF] ")
+"""How lines of TensorFlow's own log begin."""
+_CHATTER = re.compile(
+    rb"[IW]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IW] |WARNING: All log messages before "
 )
-"""How TensorFlow's own log begins its lines."""
+"""How those begin that report no error."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +44,28 @@ class Tail:
     """Keeps the last lines of a process."""
 
     def __init__(self) -> None:
-        self._lines: deque[tuple[float, bytes]] = deque(maxlen=_KEPT)
+        self._lines: deque[bytes] = deque(maxlen=_KEPT)
+        self._errors: deque[tuple[float, bytes]] = deque(maxlen=_KEPT)
 
-    def add(self, line: bytes, at_s: float) -> None:
-        """Adds a line that was read at a time."""
-        self._lines.append((at_s, line))
+    def add(self, line: bytes, at_s: float, *, is_error: bool) -> None:
+        """Adds a line.
+
+        Args:
+            line: Without its end.
+            at_s: When it was read.
+            is_error: Whether it may be one of standard error, where Python prints tracebacks.
+        """
+        self._lines.append(line)
+        if is_error:
+            self._errors.append((at_s, line))
 
     def last(self, count: int) -> tuple[bytes, ...]:
-        """Returns the last lines."""
-        return tuple(line for _, line in self._lines)[-count:]
+        """Returns the last lines, without what TensorFlow logs when there is no error."""
+        return tuple(line for line in self._lines if not _CHATTER.match(line))[-count:]
 
     def traceback(self) -> Traceback | None:
         """Returns the traceback that was printed last, without TensorFlow's log lines in it."""
-        kept = [(at_s, line) for at_s, line in self._lines if not _LOGGED.match(line)]
+        kept = [(at_s, line) for at_s, line in self._errors if not _LOGGED.match(line)]
         begins = [number for number, (_, line) in enumerate(kept) if line == _BEGINS]
         if not begins:
             return None

@@ -38,8 +38,8 @@ class Task:
         return self.type != "chief"
 
     @property
-    def can_be_lost(self) -> bool:
-        """Whether others do its work if it dies: a worker that is a server has no state."""
+    def can_be_replaced(self) -> bool:
+        """Whether another can take its place if it dies: a worker that is a server has no state."""
         return self.type == "worker" and not self.runs_script
 
 
