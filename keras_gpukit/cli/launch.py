@@ -125,7 +125,6 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:
         args.error(str(error))
     except BrokenPipeError:  # what reads the output, such as `head`, has ended
-        sys.stderr.close()
         return 141  # 128 and the number of SIGPIPE
     except OSError as error:
         print(f"keras-gpukit launch: {error}", file=sys.stderr)
