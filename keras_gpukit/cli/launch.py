@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.cli import launch_elsewhere
 from keras_gpukit.cli.folder_argument import folder
 
 USAGE = "keras-gpukit launch --workers N [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
@@ -15,7 +16,7 @@ DESCRIPTION = """\
 Starts a training script as several processes, each of which gets its place in the cluster by
 TF_CONFIG and its share of the GPUs. Their output is shown with a prefix, and one progress bar, the
 chief's. If one fails, all are stopped; its traceback is shown last, and this command ends with its
-exit code."""
+exit code. On a cluster of Slurm or Kubernetes, the same job is a batch script or a manifest."""
 VALUE_FLAGS = frozenset(
     {
         "--workers",
@@ -26,6 +27,7 @@ VALUE_FLAGS = frozenset(
         "--log-dir",
         "--timeout",
         "--grace",
+        *launch_elsewhere.VALUE_FLAGS,
     }
 )
 """Those that are followed by a value."""
@@ -86,6 +88,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="SECONDS",
         help="from SIGTERM to SIGKILL, where processes are stopped (default: %(default)g)",
     )
+    launch_elsewhere.add_flags(parser)
     parser.set_defaults(func=run, error=parser.error)
 
 
@@ -112,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     log_dir: Path | None = args.log_dir
     try:
         job = Job(
-            name=job_name(command) or "job",
+            name=args.name or job_name(command) or "job",
             command=command,
             workers=args.workers,
             parameter_servers=args.ps,
@@ -121,6 +124,8 @@ def run(args: argparse.Namespace) -> int:
             restarts=args.restarts,
             log_dir=log_dir,
         )
+        if launch_elsewhere.is_elsewhere(args):
+            return launch_elsewhere.launch_elsewhere(job, args)
         return _launch_here(job, args)
     except ValueError as error:
         args.error(str(error))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from keras_gpukit.cli import demo, doctor, launch, report, run
+from keras_gpukit.cli.launch_elsewhere import attach_values
 from keras_gpukit.cli.script_arguments import split
 from keras_gpukit.version import __version__
 
@@ -24,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code. Wrong arguments exit with 2, as argparse has it.
     """
     ours, theirs = split(sys.argv[1:] if argv is None else argv, VALUE_FLAGS)
-    args = _parser().parse_args(ours)
+    args = _parser().parse_args(attach_values(ours))
     args.script_arguments = theirs
     try:
         code: int = args.func(args)

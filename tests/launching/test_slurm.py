@@ -77,11 +77,11 @@ def slurm(tmp_path_factory):
         yield running
 
 
-def submit(slurm, folder: Path, source: str, **settings) -> int:
-    """Submits the script that runs Python source on both nodes."""
+def submit(slurm, folder: Path, source: str, *options: str, arguments=()) -> int:
+    """Submits the script that `launch` writes for Python source to run on both nodes."""
     (folder / "train.py").write_text(source)
-    settings.setdefault("gpus_per_worker", 0)
-    script = batch_script(job(**settings), python=sys.executable)
+    words = ("--workers=2", "--gpus-per-worker=0", *options, "--slurm", "train.py", *arguments)
+    script = slurm.run(sys.executable, "-m", "keras_gpukit", "launch", *words, cwd=folder)
     (folder / "train.sbatch").write_text(script)
     return int(slurm.run("sbatch", "--parsable", "train.sbatch", cwd=folder))
 
@@ -93,8 +93,8 @@ def output(folder: Path, job_id: int) -> str:
 
 @pytest.mark.slow
 def test_each_node_runs_one_worker_which_knows_the_others(slurm, tmp_path):
-    arguments = ("train.py", "a b", "$HOME", "it's")
-    job_id = submit(slurm, tmp_path, SHOW_CLUSTER, command=arguments)
+    arguments = ["a b", "$HOME", "it's", "--slurm"]
+    job_id = submit(slurm, tmp_path, SHOW_CLUSTER, arguments=arguments)
     assert slurm.wait_for_end(job_id) == "COMPLETED", output(tmp_path, job_id)
     lines = output(tmp_path, job_id).splitlines()
     first = 10_000 + job_id % 312 * 64
@@ -103,12 +103,12 @@ def test_each_node_runs_one_worker_which_knows_the_others(slurm, tmp_path):
     for index, address in enumerate(addresses["worker"]):
         assert f"{index}: worker {index} on n{index + 1} {address}" in lines
         assert f"{index}: addresses {addresses}" in lines
-        assert f"{index}: arguments {list(arguments[1:])}" in lines
+        assert f"{index}: arguments {arguments}" in lines
 
 
 @pytest.mark.slow
 def test_parameter_servers_share_the_workers_nodes(slurm, tmp_path):
-    job_id = submit(slurm, tmp_path, SHOW_CLUSTER, parameter_servers=1)
+    job_id = submit(slurm, tmp_path, SHOW_CLUSTER, "--ps=1")
     assert slurm.wait_for_end(job_id) == "COMPLETED", output(tmp_path, job_id)
     lines = [line for line in output(tmp_path, job_id).splitlines() if " on n" in line]
     places = {line.split(": ")[1].rpartition(" ")[0] for line in lines if ": " in line}
@@ -116,9 +116,21 @@ def test_parameter_servers_share_the_workers_nodes(slurm, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_job_is_submitted(slurm, tmp_path):
+    (tmp_path / "train.py").write_text("print('ran')")
+    words = ("--workers=2", "--slurm", "--submit", "--log-dir=logs", "--name=mine", "train.py")
+    printed = slurm.run(sys.executable, "-m", "keras_gpukit", "launch", *words, cwd=tmp_path)
+    job_id = int(printed.split()[-1])
+    assert printed == f"Submitted batch job {job_id}\n"
+    assert slurm.wait_for_end(job_id) == "COMPLETED"
+    log = tmp_path / "logs" / f"mine-{job_id}.out"
+    assert {"0: ran", "1: ran"} <= set(log.read_text().splitlines())
+
+
+@pytest.mark.slow
 def test_a_job_that_failed_is_started_again_as_often_as_asked(slurm, tmp_path):
     source = "import os, sys; print('restart', os.environ.get('SLURM_RESTART_COUNT')); sys.exit(3)"
-    job_id = submit(slurm, tmp_path, source, restarts=1)
+    job_id = submit(slurm, tmp_path, source, "--restarts=1")
     assert slurm.wait_for_end(job_id) == "FAILED"
     lines = output(tmp_path, job_id).splitlines()
     assert [line for line in lines if line.startswith("Attempt")] == [

@@ -1,0 +1,113 @@
+"""The part of `keras-gpukit launch` that writes a job for a cluster, and submits it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from keras_gpukit.launching.job import Job
+
+VALUE_FLAGS = frozenset({"--name", "--image", "--volume", "--shared-memory"})
+"""Those that are followed by a value. That of `--kubernetes` is attached: `--kubernetes=job`."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags to the parser of `launch`."""
+    group = parser.add_argument_group(
+        "on a cluster",
+        "Print a batch script or a manifest for the same job instead of starting it.",
+    )
+    target = group.add_mutually_exclusive_group()
+    target.add_argument("--slurm", action="store_true", help="a script for sbatch")
+    target.add_argument(
+        "--kubernetes",
+        choices=("trainjob", "job"),
+        metavar="{trainjob,job}",
+        help="a manifest for kubectl: a TrainJob of Kubeflow Trainer 2, or a plain Indexed Job "
+        "(--kubernetes alone: trainjob)",
+    )
+    group.add_argument("--submit", action="store_true", help="run sbatch or kubectl apply with it")
+    group.add_argument("--name", help="of the job (default: that of the script)")
+    group.add_argument("--image", help="for Kubernetes: a container image with the script")
+    group.add_argument(
+        "--volume",
+        type=_volume,
+        metavar="CLAIM:PATH",
+        help="for Kubernetes: a PersistentVolumeClaim, and where all processes see it",
+    )
+    group.add_argument(
+        "--shared-memory",
+        metavar="SIZE",
+        help="for Kubernetes: the size of /dev/shm (default: 8Gi)",
+    )
+
+
+def attach_values(words: Sequence[str]) -> list[str]:
+    """Writes `--kubernetes` out: argparse would take the word behind it as its value."""
+    return ["--kubernetes=trainjob" if word == "--kubernetes" else word for word in words]
+
+
+def _volume(text: str) -> tuple[str, str]:
+    claim, _, path = text.partition(":")
+    if not claim or not path.startswith("/"):
+        raise argparse.ArgumentTypeError(f"{text} is no CLAIM:PATH with an absolute path")
+    return claim, path
+
+
+def is_elsewhere(args: argparse.Namespace) -> bool:
+    """Whether the job is for a cluster.
+
+    Raises:
+        ValueError: If flags are given that are only for one.
+    """
+    if args.submit and not (args.slurm or args.kubernetes):
+        raise ValueError("--submit needs --slurm or --kubernetes.")
+    if not args.kubernetes and (args.image or args.volume or args.shared_memory):
+        raise ValueError("--image, --volume and --shared-memory need --kubernetes.")
+    return bool(args.slurm or args.kubernetes)
+
+
+def launch_elsewhere(job: Job, args: argparse.Namespace) -> int:
+    """Prints the job's script or manifest, or submits it.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        ValueError: If the cluster could not run the job.
+        OSError: If it cannot be submitted from here.
+    """
+    from keras_gpukit.launching.submission import KUBECTL, SBATCH, submit
+
+    text = _slurm(job, args) if args.slurm else _kubernetes(job, args)
+    if args.submit:
+        return submit(text, SBATCH if args.slurm else KUBECTL)
+    sys.stdout.write(text)
+    return 0
+
+
+def _slurm(job: Job, args: argparse.Namespace) -> str:
+    from keras_gpukit.launching.slurm import batch_script
+
+    script = batch_script(job, python=sys.executable)
+    if job.log_dir is not None and args.submit:
+        job.log_dir.mkdir(parents=True, exist_ok=True)  # Slurm creates none
+    return script
+
+
+def _kubernetes(job: Job, args: argparse.Namespace) -> str:
+    from keras_gpukit.launching.kubernetes import Pods, indexed_job, train_job
+
+    if not args.image:
+        raise ValueError("--kubernetes needs --image: a container image that has the script.")
+    if job.log_dir is not None:
+        raise ValueError(
+            "--log-dir is not for --kubernetes, which keeps the output of each pod: kubectl logs. "
+            f"Received: --log-dir={job.log_dir}"
+        )
+    optional = {"shared_memory": args.shared_memory} if args.shared_memory else {}
+    pods = Pods(image=args.image, volume=args.volume, **optional)
+    return (train_job if args.kubernetes == "trainjob" else indexed_job)(job, pods)

@@ -1,0 +1,95 @@
+"""`keras-gpukit launch` for clusters: what is printed, submitted and refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+from helpers.processes import environment
+
+from keras_gpukit.cli.main import main
+
+JOB = ("launch", "--workers=2", "--gpus-per-worker=0")
+IMAGE = "--image=registry.example/train:1"
+
+
+def launch(capsys, *words: str) -> str:
+    assert main([*JOB, *words]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flag", "kinds"),
+    [
+        ("--kubernetes=trainjob", ["TrainingRuntime", "TrainJob"]),
+        ("--kubernetes", ["TrainingRuntime", "TrainJob"]),
+        ("--kubernetes=job", ["Service", "Job"]),
+    ],
+)
+def test_a_manifest_is_printed(flag, kinds, capsys):
+    manifest = launch(capsys, IMAGE, flag, "train.py", "--kubernetes")
+    assert [each["kind"] for each in yaml.safe_load_all(manifest)] == kinds
+    assert 'command: ["python", "train.py", "--kubernetes"]' in manifest
+
+
+def test_a_batch_script_is_printed_and_runs_this_interpreter(capsys):
+    script = launch(capsys, "--slurm", "--name=mine", "-m", "team.train", "--epochs", "2")
+    assert script.startswith("#!/bin/bash\n")
+    assert "#SBATCH --job-name=mine\n" in script
+    assert f"{sys.executable} -m team.train --epochs 2" in script
+
+
+def test_volume_and_shared_memory_reach_the_manifest(capsys):
+    words = ("--kubernetes=job", "--volume=data:/data", "--shared-memory", "1Gi", IMAGE)
+    _, job = yaml.safe_load_all(launch(capsys, *words, "train.py"))
+    volumes = job["spec"]["template"]["spec"]["volumes"]
+    assert volumes[0]["emptyDir"]["sizeLimit"] == "1Gi"
+    assert volumes[1]["persistentVolumeClaim"] == {"claimName": "data"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--kubernetes",), "--kubernetes needs --image"),
+        (("--kubernetes=pods", IMAGE), "invalid choice: 'pods'"),
+        (("--kubernetes", "--slurm", IMAGE), "not allowed with argument"),
+        (("--submit",), "--submit needs --slurm or --kubernetes"),
+        ((IMAGE,), "need --kubernetes"),
+        (("--slurm", "--volume=data:/data"), "need --kubernetes"),
+        (("--kubernetes", IMAGE, "--volume=data"), "no CLAIM:PATH"),
+        (("--kubernetes", IMAGE, "--log-dir=logs"), "kubectl logs"),
+        (("--slurm", "--name=my job"), "Received: name='my job'"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(words, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([*JOB, *words, "train.py"])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "program"), [(("--slurm",), "sbatch"), (("--kubernetes", IMAGE), "kubectl")]
+)
+def test_submitting_says_which_program_is_missing(words, program, capsys, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert main([*JOB, *words, "--submit", "train.py"]) == 2
+    error = capsys.readouterr().err
+    assert f"--submit needs {program}, which this machine does not have" in error
+
+
+def test_kubectl_gets_the_manifest_and_its_exit_code_is_ours(tmp_path, capsys):
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text('#!/bin/sh\necho "$@" > "$OUT/arguments"\ncat > "$OUT/manifest"\nexit 3\n')
+    kubectl.chmod(0o755)
+    words = [*JOB, "--kubernetes", IMAGE]
+    finished = subprocess.run(
+        [sys.executable, "-m", "keras_gpukit", *words, "--submit", "train.py"],
+        env=environment(PATH=f"{tmp_path}:/bin:/usr/bin", OUT=str(tmp_path)),
+        check=False,
+    )
+    assert finished.returncode == 3
+    assert (tmp_path / "arguments").read_text() == "apply -f -\n"
+    assert (tmp_path / "manifest").read_text() == launch(capsys, "--kubernetes", IMAGE, "train.py")
