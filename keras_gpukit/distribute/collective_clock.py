@@ -1,10 +1,10 @@
 """How long a worker has been in collectives, measured by two clock readings around each of them.
 
-A profile would show the same, but TensorFlow's profiler brings processes down that run collectives:
-with TensorFlow 2.21 on CPUs, about one in four captures of four workers ended in a crash when the
-profiler stopped. So the step function is traced with the two readings in it. They depend on what
-goes into a collective and what comes out, and nothing depends on them: no value of the training
-changes. A function that was traced before has none.
+A profile would show the same, but TensorFlow's profiler may bring processes down that run
+collectives across workers: with TensorFlow 2.21 on CPUs it crashed when it was stopped, on any
+thread, also without this package. So the step function is traced with the two readings in it. They
+depend on what goes into a collective and what comes out, and nothing depends on them: no value of
+the training changes. A function that was traced before has none.
 
 Private name, seen on TensorFlow 2.18 to 2.21: `CollectiveReplicaLauncher`, whose methods
 `all_reduce` and `_all_gather` make every collective of `MultiWorkerMirroredStrategy`. Where it is

@@ -14,7 +14,14 @@ from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports.notebook import as_html
-from keras_gpukit.reports.phrases import captured, conclusion, evidence, headline, time_spent
+from keras_gpukit.reports.phrases import (
+    captured,
+    compared,
+    conclusion,
+    evidence,
+    headline,
+    time_spent,
+)
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _TITLES: dict[Ending | None, str] = {
@@ -60,7 +67,10 @@ def render(summary: RunSummary, log_dir: Path | None = None) -> RenderableType:
         advice = finding.advice if position == 0 else finding.advice[:1]
         lines += ["", *_tell(finding, advice)]
     report = f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
-    more = [*filter(None, [captured(summary)]), *([report] if log_dir is not None else [])]
+    more = [
+        *filter(None, [compared(summary), captured(summary)]),
+        *([report] if log_dir is not None else []),
+    ]
     lines += ["", *(Text(each, style="dim") for each in more)] if more else []
     return Panel(Group(*lines), title=_TITLES[summary.ending], title_align="left", expand=False)
 

@@ -9,6 +9,7 @@ from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.reports import units
+from keras_gpukit.rules.lateness import common_steps
 
 _HEDGES = {"sampled": "about ", "upper bound": "at most "}
 LEAST_SHARE = 0.005
@@ -63,6 +64,19 @@ def captured(summary: RunSummary) -> str | None:
         f"A capture failed: {capture.failed_because}" for capture in captures if not capture.path
     ]
     return "; ".join(told) or None
+
+
+def compared(summary: RunSummary) -> str | None:
+    """How many workers were compared, or why they were not; None for a run that trains alone."""
+    workers = summary.workers
+    if workers is None or (workers.expected or 0) < 2:
+        return None
+    if not workers.is_complete:
+        known = f"{len(workers.members)} of {workers.expected} {workers.kind}s"
+        return f"{known} compared: {workers.unknown_because or 'the others are unknown'}"
+    steps = len(common_steps(workers))
+    over = f"over {steps} steps" if steps else "by their means over the run"
+    return f"{workers.expected} {workers.kind}s compared {over}"
 
 
 def conclusion(summary: RunSummary) -> str | None:

@@ -10,7 +10,14 @@ from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.reports import units
-from keras_gpukit.reports.phrases import captured, conclusion, evidence, headline, time_spent
+from keras_gpukit.reports.phrases import (
+    captured,
+    compared,
+    conclusion,
+    evidence,
+    headline,
+    time_spent,
+)
 
 _OPERATIONS_SHOWN = 30
 
@@ -24,6 +31,7 @@ def markdown(summary: RunSummary) -> str:
     parts = (
         ", ".join(headline(summary)) or "Nothing was measured.",
         time_spent(summary),
+        compared(summary),
         captured(summary),
         conclusion(summary),
         findings_markdown(summary.verdict),

@@ -19,6 +19,7 @@ from keras_gpukit.profiling.capturing.triggers import (
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
 from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.records.worker_comparison import trains_with_others
 from keras_gpukit.rules.anomalies import StepAnomalies, UtilizationAnomalies
 from keras_gpukit.sensors.nvml import NVMLSensor
 from keras_gpukit.watching.call_frame import callbacks_of_fit
@@ -40,6 +41,10 @@ _NO_CAPTURES = CaptureSettings(
     cooldown_s=0.0,
 )
 
+MAY_CRASH = (
+    "TensorFlow's profiler may crash a worker of a cluster when a capture ends (seen with 2.21 on "
+    "CPUs). Monitor alone captures only on demand."
+)
 ANSWERED_WITHIN_S = 10.0
 """How long a request stays for the other workers of a cluster, which look about once a second, and
 on a network disk may see it some seconds later."""
@@ -86,6 +91,8 @@ class CaptureWatch:
         except GPUKitError as error:
             self._unknown_because = str(error)
             return
+        if self._settings.on_its_own and trains_with_others(session.environment.worker):
+            logger.warning("keras_gpukit: %s Training goes on.", MAY_CRASH)
         self._watch_clock_and_file(session, self._recorder)
         self._watch_signal(self._recorder)
         self._watch_gpus(session, self._recorder)

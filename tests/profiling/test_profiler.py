@@ -876,3 +876,17 @@ def test_two_replicas_are_captured(run_script, tmp_path):
     source = MIRRORED.replace("sys.argv[1]", repr(str(tmp_path)))
     told = json.loads(run_script(source).stdout.splitlines()[-1])
     assert told == {"marks": [5, 6, 7, 8], "tab": [5, 6, 7, 8]}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_worker_of_a_cluster_is_warned_of_captures_on_their_own(
+    count, tmp_path, monkeypatch, caplog
+):
+    cluster = {"worker": [f"localhost:{port}" for port in range(1, 1 + count)]}
+    task = {"type": "worker", "index": 0}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    small_model().fit(fast_dataset(2), callbacks=[gpukit.Profiler(tmp_path)], verbose=0)
+    assert ("may crash a worker" in caplog.text) == (count == 2)
+    caplog.clear()
+    small_model().fit(fast_dataset(2), callbacks=[gpukit.Monitor(tmp_path, verbose=0)], verbose=0)
+    assert "may crash" not in caplog.text

@@ -60,3 +60,10 @@ class CaptureSettings:
     def request_signal(self) -> signal.Signals | None:
         """The signal that asks for a capture."""
         return None if self.signal_number is None else signal.Signals(self.signal_number)
+
+    @property
+    def on_its_own(self) -> bool:
+        """Whether captures are taken that are not asked for while the run goes on."""
+        scheduled = bool(self.at_steps) or self.every_steps is not None
+        anomalies = (self.slower, self.stall_rise, self.utilization_drop)
+        return scheduled or self.every_minutes is not None or anomalies != (None, None, None)

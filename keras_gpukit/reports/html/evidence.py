@@ -25,6 +25,10 @@ _SENTENCES = {
     "traced again": "The step was traced again {value}",
     "compute": "Computing takes {value}",
     "of the steps' time lost": "{value} of the steps' time is lost by it",
+    "exchange in a step": "Exchanging gradients takes {value} of a step",
+    "examples per replica and step": "Each replica gets {value} examples a step",
+    "GPUs busy": "The GPUs are busy {value} of the time",
+    "memory used at most": "At most {value} of their memory is used",
     "compute capability": "The GPU's compute capability is {value}",
 }
 _ADDED = {
@@ -37,6 +41,12 @@ _ADDED = {
     "of it filling the shuffle buffer": "{value} of it to fill the shuffle buffer",
     "in callbacks": "{value} in callbacks",
     "of it making batches": "{value} of them with making batches",
+    "of a step of": "of a step of {value}",
+    "of the others": "that of the others {value}",
+    "among the others": "one among the others {value}",
+    "that is": "that is {value}",
+    "steps compared": "over {value} steps that were compared",
+    "replicas": "with {value} replicas",
     "this process": "this process {value}",
     "other processes": "other processes {value}",
     "steps measured": "the mean of {value} steps",
@@ -52,6 +62,12 @@ _PATTERNS = {
     r"memory of (?P<what>.+) held by others": "other processes use {value} of the memory of {what}",
     r"readings of (?P<what>GPU:\d+) with (?P<reason>.+)": "{value} of the readings of {what} show "
     "{reason}",
+    r"(?P<what>(worker|replica) \d+) is last by": "In the median step, {what} arrives {value} "
+    "after the last of the others",
+    r"round trip to (?P<what>worker \d+)": "A round trip to {what} takes {value}",
+    r"(?P<part>input wait|compute|time to arrive) of (?P<what>.+)": "The {part} of {what} takes "
+    "{value} of its step",
+    r"examples of (?P<what>.+)": "{what} trained on {value} examples",
     r"in (?P<what>\w+)": "{what} takes {value} of it",
     r"(?P<what>\w+) operations": "{value} {what} operations are affected",
 }

@@ -32,6 +32,7 @@ from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.timeline_chart import timeline_chart
 from keras_gpukit.reports.html.utilization_chart import utilization_chart
 from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
+from keras_gpukit.reports.html.workers_chart import workers_chart
 from keras_gpukit.reports.phrases import saved_parts
 
 _FOLDER = "keras_gpukit.reports.html"
@@ -166,6 +167,8 @@ def _run_charts(run: RunReport) -> Iterator[Keyed]:
     epochs = tuple(event for event in run.events if event.kind == "epoch")
     time = TimeAxis(began_s, max((run.ended_s or began_s) - began_s, 0.0), epochs)
     yield "timeline", timeline_chart(run, time)
+    if (workers := workers_chart(run)) is not None:
+        yield "workers", workers
     yield "wall-time", wall_time_chart(run)
     yield "step-times", step_distribution_chart(run, time)
     yield "input", input_chart(run, time)

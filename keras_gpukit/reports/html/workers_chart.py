@@ -1,0 +1,110 @@
+"""A chart of the workers of a cluster, next to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.records.worker_comparison import WorkerComparison, WorkerFigures
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html.chart import (
+    COLORS,
+    PATTERNS,
+    Chart,
+    Table,
+    Unknown,
+    axis,
+    draw,
+    known,
+    names_axis,
+)
+from keras_gpukit.reports.phrases import compared
+from keras_gpukit.rules.lateness import late_member, slow_link
+from keras_gpukit.rules.step_parts import StepParts, step_parts
+
+_WORKERS = "The workers next to each other"
+_MOST_WORKERS = 64
+_PARTS = (
+    ("compute", "compute_s", COLORS["compute"]),
+    ("waiting for input", "input_s", COLORS["input"]),
+    ("waiting for other workers", "waiting_s", COLORS["callbacks"]),
+    ("exchange", "exchange_s", COLORS["validation"]),
+)
+
+
+def workers_chart(run: RunReport) -> Chart | Unknown | None:
+    """A bar for each worker's step; None for a run that trains alone."""
+    comparison = run.summary.workers
+    if comparison is None or (comparison.expected or 0) < 2:
+        return None
+    if len(comparison.members) < 2:
+        return Unknown(_WORKERS, comparison.unknown_because or "only one of them is known")
+    members = comparison.members[:_MOST_WORKERS]
+    parts = step_parts(comparison)[:_MOST_WORKERS]
+    culprit = _culprit(comparison)
+    names = [
+        f"{comparison.kind} {each.index}{', straggler' if each is culprit else ''}"
+        for each in members
+    ]
+    figure = draw(
+        _bars(parts),
+        height=130 + 30 * len(members),
+        barmode="stack",
+        hovermode="closest",
+        xaxis=axis("ms per step", rangemode="tozero"),
+        yaxis=names_axis(names),
+    )
+    rows = tuple(_row(*each) for each in zip(names, members, parts, strict=True))
+    heads = (
+        *(comparison.kind, "step time", "compute", "input wait", "waiting for others", "exchange"),
+        *("GPU busy", "process CPU", "examples", "fastest round trip"),
+    )
+    words = (
+        "Where a step's time goes on each worker, on average. All take the same time for a step;"
+    )
+    words = f"{words} the one that waits least for the others is the one they wait for."
+    told = compared(run.summary)
+    caption = f"{words} {told}." if told else words
+    return Chart(_WORKERS, caption, figure, Table(heads, rows), shown=None)
+
+
+def _culprit(comparison: WorkerComparison) -> WorkerFigures | None:
+    if not comparison.is_complete:
+        return None
+    found = late_member(comparison) or slow_link(comparison)
+    return found.member if found else None
+
+
+def _bars(parts: Sequence[StepParts]) -> list[Any]:
+    from plotly import graph_objects as go
+
+    return [
+        go.Bar(
+            y=list(range(len(parts))),
+            x=[round(1e3 * (getattr(each, part) or 0.0), 4) for each in parts],
+            name=name,
+            orientation="h",
+            marker={"color": color, "pattern": {"shape": PATTERNS[place], "solidity": 0.2}},
+            hovertemplate=f"{name}: %{{x:.3~f}} ms per step<extra></extra>",
+        )
+        for place, (name, part, color) in enumerate(_PARTS)
+        if any(getattr(each, part) is not None for each in parts)
+    ]
+
+
+def _row(name: str, member: WorkerFigures, parts: StepParts) -> tuple[str, ...]:
+    trips_s = [trip.lowest_s for trip in member.round_trips]
+    times_s = (member.step_time_s, parts.compute_s, parts.input_s, parts.waiting_s)
+    return (
+        name,
+        *(known(time_s, units.duration) for time_s in (*times_s, parts.exchange_s)),
+        known(member.gpu_percent, _percent),
+        known(member.cpu_percent, _percent),
+        known(member.examples, units.number),
+        known(min(trips_s, default=None), units.duration),
+    )
+
+
+def _percent(value: float) -> str:
+    return units.percentage(value / 100)

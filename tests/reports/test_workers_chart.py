@@ -1,0 +1,89 @@
+"""The workers of a cluster in the report and in the panel."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from helpers.recorded_runs import SUMMARY
+from helpers.workers import cluster, four, ring
+from rich.console import Console
+
+from keras_gpukit.records.report import Report, RunReport
+from keras_gpukit.records.worker_comparison import WorkerFigures
+from keras_gpukit.reports.console import print_summary
+from keras_gpukit.reports.html import render
+from keras_gpukit.reports.html.chart import Chart, Unknown
+from keras_gpukit.reports.html.workers_chart import workers_chart
+from keras_gpukit.rules import judge
+from keras_gpukit.rules.step_parts import step_parts
+
+LATE = four(2, extra_s=0.020)
+
+
+def run(workers):
+    summary = replace(SUMMARY, workers=workers)
+    return RunReport("logs", "completed", "fit", 1.0, 9.0, replace(summary, verdict=judge(summary)))
+
+
+def column(chart, name):
+    return [row[chart.table.columns.index(name)] for row in chart.table.rows]
+
+
+def test_each_worker_has_a_bar_and_a_row_and_the_straggler_is_named_in_words():
+    chart = workers_chart(run(LATE))
+    assert isinstance(chart, Chart)
+    assert column(chart, "worker") == ["worker 0", "worker 1", "worker 2, straggler", "worker 3"]
+    assert column(chart, "waiting for others") == ["20 ms", "19 ms", "0 µs", "17 ms"]
+    assert column(chart, "exchange") == ["7 ms"] * 4
+    assert "18 steps" in chart.caption
+    names = [trace["name"] for trace in json.loads(chart.figure)["data"]]
+    assert names == ["compute", "waiting for other workers", "exchange"]
+
+
+def test_the_parts_of_a_step_add_up():
+    waits = cluster(*(replace(each, input_wait_s=0.001) for each in LATE.members))
+    for parts, member in zip(step_parts(waits), LATE.members, strict=True):
+        whole_s = parts.input_s + parts.compute_s + parts.waiting_s + parts.exchange_s
+        assert whole_s == pytest.approx(member.compared[0].duration_s)
+
+
+def test_a_slow_network_is_marked_too():
+    trips = ring(slow=1)
+    members = (
+        replace(each, round_trips=trips[each.index]) for each in four(exchange_s=0.1).members
+    )
+    assert "worker 1, straggler" in column(workers_chart(run(cluster(*members))), "worker")
+
+
+def test_workers_that_are_missing_are_said_to_be_and_a_lonely_run_has_no_chart():
+    alone = replace(cluster(WorkerFigures(0), expected=4), unknown_because="the folder is another")
+    missing = workers_chart(run(alone))
+    assert isinstance(missing, Unknown)
+    assert missing.because == "the folder is another"
+    assert workers_chart(run(None)) is None
+
+
+def test_the_page_leads_from_the_straggler_to_the_chart():
+    page = render(Report("logs", 10.0, "1", (run(LATE),)))
+    assert "Worker 2 is a straggler" in page
+    assert "worker 2 arrives 17 ms after the last of the others" in page
+    assert page.count("The workers next to each other") > 2
+
+
+@pytest.mark.parametrize(
+    ("workers", "says"),
+    [
+        (LATE, "4 workers compared over 18 steps"),
+        (
+            replace(cluster(WorkerFigures(0), expected=4), unknown_because="others are elsewhere"),
+            "1 of 4 workers compared: others are elsewhere",
+        ),
+    ],
+)
+def test_the_panel_says_how_many_workers_were_compared(workers, says):
+    written = io.StringIO()
+    print_summary(run(workers).summary, Console(file=written, width=120))
+    assert says in written.getvalue()
