@@ -6,10 +6,13 @@ import argparse
 import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.cli import launch_elsewhere
 from keras_gpukit.cli.folder_argument import folder
+
+if TYPE_CHECKING:
+    from keras_gpukit.launching.job import Job
 
 USAGE = "keras-gpukit launch --workers N [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
@@ -75,6 +78,12 @@ def add_parser(subparsers: Any) -> None:
         "--log-dir", type=folder, help="where the output of each process gets a file of its own"
     )
     parser.add_argument(
+        "--monitor",
+        action="store_true",
+        help="as keras-gpukit run in each process: a Monitor in every fit(), and one report on all "
+        "processes, in --log-dir or else in logs",
+    )
+    parser.add_argument(
         "--timeout",
         type=_seconds,
         default=600.0,
@@ -136,9 +145,28 @@ def run(args: argparse.Namespace) -> int:
     return 2
 
 
-def _launch_here(job: Any, args: argparse.Namespace) -> int:
+def _launch_here(job: Job, args: argparse.Namespace) -> int:
     if sys.platform == "win32":
         raise ValueError("Processes of one job can be started on Linux and macOS only.")
     from keras_gpukit.launching.local import launch
 
-    return launch(job, timeout_s=args.timeout, grace_s=args.grace)
+    if not args.monitor:
+        return launch(job, timeout_s=args.timeout, grace_s=args.grace)
+    from keras_gpukit.running.conclusion import Conclusion
+    from keras_gpukit.running.run_folder import SHARED, RunFolder
+    from keras_gpukit.running.watched_fits import WatchedFits
+
+    run_folder = RunFolder((job.log_dir or Path("logs")).expanduser().absolute(), job.name)
+    conclusion = Conclusion(WatchedFits(run_folder), run_folder, opens=False, command="launch")
+    code = launch(
+        job,
+        timeout_s=args.timeout,
+        grace_s=args.grace,
+        runner=("-m", "keras_gpukit", "run"),
+        variables={SHARED: str(run_folder.path())},
+    )
+    if code == 0:
+        conclusion.tell()
+    else:  # the last that is seen is to be the failure
+        print(f"To see what was recorded: keras-gpukit report {run_folder.path()}", file=sys.stderr)
+    return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         run_script,
     )
     from keras_gpukit.running.on_imports import OnImports
-    from keras_gpukit.running.run_folder import RunFolder
+    from keras_gpukit.running.run_folder import SHARED, RunFolder
     from keras_gpukit.running.watched_fits import WatchedFits
 
     if args.script is None and args.module is None:
@@ -75,11 +76,15 @@ def run(args: argparse.Namespace) -> int:
     except (TypeError, ValueError) as error:
         args.error(str(error))
     log_dir = args.log_dir.expanduser().absolute()
-    run_folder = RunFolder(log_dir, args.module or Path(args.script).stem)
+    shared = os.environ.pop(SHARED, None)
+    run_folder = RunFolder(
+        log_dir, args.module or Path(args.script).stem, shared=Path(shared) if shared else None
+    )
     fits = WatchedFits(run_folder, profile=args.profile)
     # Registered first, so that they are called last: what the script registers may still train.
     atexit.register(keep_interrupted)
-    atexit.register(Conclusion(fits, run_folder, opens=args.open).tell)
+    if shared is None:  # else the launcher concludes, once all processes have ended
+        atexit.register(Conclusion(fits, run_folder, opens=args.open).tell)
     OnImports(fits, gpu_settings).install()
     try:
         if args.module is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
 from keras_gpukit.launching.attempt import Attempt
 from keras_gpukit.launching.failures import Ending, describe, first_failure, last_words
@@ -15,13 +16,22 @@ from keras_gpukit.launching.processes.gpus import VISIBLE
 from keras_gpukit.launching.processes.signals import Signals
 
 
-def launch(job: Job, *, timeout_s: float, grace_s: float) -> int:
+def launch(
+    job: Job,
+    *,
+    timeout_s: float,
+    grace_s: float,
+    runner: tuple[str, ...] = (),
+    variables: Mapping[str, str] | None = None,
+) -> int:
     """Runs a job's processes on this machine until all have ended.
 
     Args:
         job: What to run.
         timeout_s: How long after the first process the last one may join the cluster.
         grace_s: From SIGTERM to SIGKILL, where processes are stopped.
+        runner: Arguments of Python that come before the script and run it; empty for Python itself.
+        variables: Environment variables for all processes.
 
     Returns:
         The exit code: 0, that of the process that failed first, or 128 and the number of the
@@ -31,7 +41,9 @@ def launch(job: Job, *, timeout_s: float, grace_s: float) -> int:
         ValueError: If the machine has too few GPUs or processors.
         OSError: If a log file cannot be written, or no more processes can be started.
     """
-    starts = plan_starts(job, os.environ, cpus=usable_cpus())
+    starts = plan_starts(
+        job, os.environ, cpus=usable_cpus(), runner=runner, variables=variables or {}
+    )
     output = Output(_screens(), LogFiles(job.log_dir, job.command))
     restarts = job.restarts
     _tell_gpus(starts, output)

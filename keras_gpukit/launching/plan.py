@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from keras_gpukit.launching.job import Job
 from keras_gpukit.launching.output.log_files import LogFiles
@@ -68,6 +69,8 @@ def plan_starts(
     environ: Mapping[str, str],
     *,
     cpus: Sequence[int],
+    runner: tuple[str, ...] = (),
+    variables: Mapping[str, str] = MappingProxyType({}),
     count: Callable[[], int | None] = count_gpus,
 ) -> tuple[Start, ...]:
     """Plans the start of each of a job's tasks on this machine.
@@ -76,6 +79,8 @@ def plan_starts(
         job: What to start.
         environ: The launcher's environment.
         cpus: The processors that the launcher may use.
+        runner: Arguments of Python that come before the script and run it.
+        variables: Environment variables for all.
         count: Counts the machine's GPUs.
 
     Raises:
@@ -99,14 +104,14 @@ def plan_starts(
     starts = []
     for task in tasks_of(job):
         # What a script prints is to be seen when it does so, not once a buffer of 8 KiB is full.
-        variables = {"PYTHONUNBUFFERED": environ.get("PYTHONUNBUFFERED") or "1"}
+        own = {"PYTHONUNBUFFERED": environ.get("PYTHONUNBUFFERED") or "1", **variables}
         is_worker = task.type == "worker"
         visible = gpus[task.index] if is_worker else NONE
         if visible is not None:
-            variables[VISIBLE] = visible
-        command = job.command if task.runs_script else _SERVER
-        own = tuple(cpus[each * task.index : each * (task.index + 1)]) if is_worker else ()
-        starts.append(Start(task, (sys.executable, *command), variables, own))
+            own[VISIBLE] = visible
+        command = (*runner, *job.command) if task.runs_script else _SERVER
+        bound = tuple(cpus[each * task.index : each * (task.index + 1)]) if is_worker else ()
+        starts.append(Start(task, (sys.executable, *command), own, bound))
     return tuple(starts)
 
 

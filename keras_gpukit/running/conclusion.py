@@ -29,12 +29,16 @@ class Conclusion:
         fits: What was watched.
         folder: Where the report is written.
         opens: Whether the report is opened in a browser.
+        command: Whose messages these are.
     """
 
-    def __init__(self, fits: WatchedFits, folder: RunFolder, *, opens: bool) -> None:
+    def __init__(
+        self, fits: WatchedFits, folder: RunFolder, *, opens: bool, command: str = "run"
+    ) -> None:
         self._fits = fits
         self._folder = folder
         self._opens = opens
+        self._command = command
         self._began_s = time.time()
         self._process = os.getpid()
         self._started_in = os.getcwd()
@@ -111,7 +115,7 @@ class Conclusion:
             self._print(f"and {len(names) - _VERDICTS_LISTED} other verdicts")
 
     def _say(self, message: str) -> None:
-        self._print(f"keras-gpukit run: {message}")
+        self._print(f"keras-gpukit {self._command}: {message}")
 
     def _print(self, line: str) -> None:
         print(line, file=self._error_output)

@@ -9,6 +9,8 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+SHARED = "GPUKIT_RUN_FOLDER"
+"""Environment variable by which several processes of one job write to one folder."""
 _UNSUITABLE = re.compile(r"[^\w.+-]+")
 _LONGEST = 60
 _NAME_BYTES = 1024  # more than a name of so many characters and a time can have
@@ -22,12 +24,13 @@ class RunFolder:
     Args:
         log_dir: The folder above; the run's own is made when it is first needed.
         script: What is run: names the folder, together with the time.
+        shared: The run's own folder, where another process has made it.
     """
 
-    def __init__(self, log_dir: Path, script: str) -> None:
+    def __init__(self, log_dir: Path, script: str, *, shared: Path | None = None) -> None:
         self._log_dir = log_dir
         self._name = f"{file_name(script)}-{time.strftime('%Y%m%d-%H%M%S')}"
-        self._path: Path | None = None
+        self._path = shared
         # Memory that forks share, such as children of multiprocessing: the name, once one made it.
         self._made = mmap.mmap(-1, _NAME_BYTES)
         self._of_models: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
@@ -49,7 +52,7 @@ class RunFolder:
     @property
     def is_made(self) -> bool:
         """Whether this process or a fork of it has made the run's own folder."""
-        return self._made[0] != 0
+        return self._path is not None or self._made[0] != 0
 
     def of_model(self, model: Any) -> Path:
         """The folder of a model, which is the same for all its fits.

@@ -14,7 +14,7 @@ class Arrivals:
     """Finds the process that keeps the others waiting.
 
     A process has come once it listens on its port, which TensorFlow does when the strategy is
-    made. There it waits for the others without saying so, for an hour or longer. A job in which
+    made. There it waits for the others without saying so, for many minutes. A job in which
     none listens is no cluster, and has no time limit.
 
     Args:
