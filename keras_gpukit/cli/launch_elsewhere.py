@@ -67,7 +67,13 @@ def is_elsewhere(args: argparse.Namespace) -> bool:
         raise ValueError("--submit needs --slurm or --kubernetes.")
     if not args.kubernetes and (args.image or args.volume or args.shared_memory):
         raise ValueError("--image, --volume and --shared-memory need --kubernetes.")
-    return bool(args.slurm or args.kubernetes)
+    is_elsewhere = bool(args.slurm or args.kubernetes)
+    if is_elsewhere and args.monitor:
+        raise ValueError(
+            "--monitor works on this machine only. On a cluster, add a Monitor to the callbacks of "
+            "fit, with a log folder that all processes share."
+        )
+    return is_elsewhere
 
 
 def launch_elsewhere(job: Job, args: argparse.Namespace) -> int:

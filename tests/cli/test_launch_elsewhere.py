@@ -60,6 +60,7 @@ def test_volume_and_shared_memory_reach_the_manifest(capsys):
         (("--slurm", "--volume=data:/data"), "need --kubernetes"),
         (("--kubernetes", IMAGE, "--volume=data"), "no CLAIM:PATH"),
         (("--kubernetes", IMAGE, "--log-dir=logs"), "kubectl logs"),
+        (("--slurm", "--monitor"), "--monitor works on this machine only"),
         (("--slurm", "--name=my job"), "Received: name='my job'"),
     ],
 )
