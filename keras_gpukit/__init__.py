@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from keras_gpukit.callbacks.input_stall import InputStall as InputStall
     from keras_gpukit.callbacks.monitor import Monitor as Monitor
     from keras_gpukit.callbacks.profiler import Profiler as Profiler
+    from keras_gpukit.callbacks.scaled_learning_rate import (
+        ScaledLearningRate as ScaledLearningRate,
+    )
     from keras_gpukit.callbacks.throughput import Throughput as Throughput
     from keras_gpukit.callbacks.utilization import Utilization as Utilization
     from keras_gpukit.configure.api import configure_gpus as configure_gpus
@@ -38,6 +41,7 @@ _HOMES = {
     "InputStall": "keras_gpukit.callbacks.input_stall",
     "Monitor": "keras_gpukit.callbacks.monitor",
     "Profiler": "keras_gpukit.callbacks.profiler",
+    "ScaledLearningRate": "keras_gpukit.callbacks.scaled_learning_rate",
     "Throughput": "keras_gpukit.callbacks.throughput",
     "TunedInput": "keras_gpukit.experiments.tune_input",
     "Utilization": "keras_gpukit.callbacks.utilization",

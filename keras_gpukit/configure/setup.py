@@ -89,7 +89,8 @@ class GPUSetup:
         """Returns the learning rate for the global batch, by the linear scaling rule.
 
         The rule multiplies the rate that suits one replica's batch by the number of replicas. It
-        goes with a warm-up over the first epochs, and fails for very large batches: Goyal et al.
+        goes with a warm-up over the first epochs, which the callback `ScaledLearningRate` does,
+        and fails for very large batches: Goyal et al.
         2017, "Accurate, Large Minibatch SGD", https://arxiv.org/abs/1706.02677, section 2.
 
         Args:

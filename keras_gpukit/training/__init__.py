@@ -1,0 +1,1 @@
+"""What changes training: learning-rate scaling."""

@@ -1,0 +1,151 @@
+"""`ScaledLearningRate`: the rate at each update, also after a restart and under a strategy."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from helpers.processes import environment
+from helpers.training import small_model
+
+from keras_gpukit import ScaledLearningRate
+
+X, Y = np.ones((16, 8), "float32"), np.ones((16, 1), "float32")
+
+
+class Rates(keras.callbacks.Callback):
+    """The rate that each batch was trained with; stops by an exception if asked."""
+
+    def __init__(self, fail_at=None):
+        super().__init__()
+        self.seen, self.fail_at = [], fail_at
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen.append(float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)))
+        if len(self.seen) == self.fail_at:
+            raise KeyboardInterrupt
+
+
+def model(optimizer=None, **options):
+    made = small_model(**options)
+    made.compile(optimizer or keras.optimizers.SGD(0.001), "mse", jit_compile=False, **options)
+    return made
+
+
+def rates(trained, callback, epochs=2, **options):
+    seen = Rates(options.pop("fail_at", None))
+    extra = options.pop("callbacks", [])
+    with contextlib.suppress(KeyboardInterrupt):
+        trained.fit(
+            X, Y, batch_size=4, epochs=epochs, verbose=0, callbacks=[callback, *extra, seen]
+        )
+    return pytest.approx(seen.seen, rel=1e-5)
+
+
+def test_the_rate_rises_by_equal_steps_to_the_scaled_one():
+    callback = ScaledLearningRate(0.1, factor=5, warmup_epochs=1)
+    assert rates(model(), callback) == [0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 0.5, 0.5]
+    assert callback.warm_up.updates == 4
+
+
+def test_without_a_warm_up_the_whole_factor_is_there_at_once():
+    assert rates(model(), ScaledLearningRate(0.1, factor=2, warmup_epochs=0), 1) == [0.2] * 4
+
+
+def test_one_replica_leaves_the_base_rate():
+    assert rates(model(), ScaledLearningRate(0.1, warmup_epochs=1), 1) == [0.1] * 4
+
+
+def test_accumulated_batches_are_one_update():
+    optimizer = keras.optimizers.SGD(0.001, gradient_accumulation_steps=2)
+    callback = ScaledLearningRate(0.1, factor=3, warmup_epochs=1)
+    expected = [0.1, 0.1, 0.2, 0.2, 0.3, 0.3, 0.3, 0.3]
+    assert rates(model(optimizer), callback) == expected
+
+
+def test_several_steps_per_execution_share_a_rate():
+    callback = ScaledLearningRate(0.1, factor=5, warmup_updates=4)
+    assert rates(model(steps_per_execution=2), callback) == [0.1, 0.3, 0.5, 0.5]
+
+
+def test_a_schedule_is_scaled_at_every_update():
+    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([5], [0.1, 0.01])
+    callback = ScaledLearningRate(schedule, factor=3, warmup_updates=2)
+    assert rates(model(), callback) == [0.1, 0.2, 0.3, 0.3, 0.3, 0.3, 0.03, 0.03]
+
+
+def test_loss_scaling_is_seen_through():
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.001))
+    callback = ScaledLearningRate(0.1, factor=2, warmup_updates=2)
+    assert rates(model(optimizer), callback, 1) == [0.1, 0.15, 0.2, 0.2]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+def test_a_resumed_training_goes_on_where_it_was(tmp_path, first):
+    def train(fail_at):
+        scaled = ScaledLearningRate(0.1, factor=9, warmup_epochs=2)
+        backup = keras.callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
+        one, two = (scaled, backup) if first else (backup, scaled)
+        return rates(model(), one, 3, callbacks=[two], fail_at=fail_at)
+
+    expected = [0.1 * factor for factor in (1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9)]
+    assert train(fail_at=6) == expected[:6]
+    assert train(fail_at=None) == expected[4:]
+
+
+def test_after_the_warm_up_other_callbacks_rule():
+    trained = model()
+    rates(trained, ScaledLearningRate(0.1, factor=2, warmup_updates=2), 2)
+    trained.optimizer.learning_rate = 0.05  # as ReduceLROnPlateau does
+    assert rates(trained, ScaledLearningRate(0.1, factor=2, warmup_updates=2), 1) == [0.05] * 4
+
+
+def test_a_schedule_in_the_optimizer_is_refused():
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
+    with pytest.raises(ValueError, match=r"Give the schedule to ScaledLearningRate.*Received: "):
+        model(keras.optimizers.SGD(schedule)).fit(
+            X, Y, verbose=0, callbacks=[ScaledLearningRate(0.1)]
+        )
+
+
+def test_an_epoch_of_unknown_length_needs_updates():
+    def batches():
+        yield X, Y
+
+    with pytest.raises(ValueError, match=r"give warmup_updates.*Received: "):
+        model().fit(batches(), verbose=0, callbacks=[ScaledLearningRate(0.1)])
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"base": 0.0}, ValueError),
+        ({"base": "0.1"}, TypeError),
+        ({"base": 0.1, "factor": 0}, ValueError),
+        ({"base": 0.1, "factor": True}, TypeError),
+        ({"base": 0.1, "warmup_epochs": -1}, ValueError),
+        ({"base": 0.1, "warmup_updates": 1.5}, TypeError),
+        ({"base": 0.1, "warmup_updates": -1}, ValueError),
+    ],
+)
+def test_wrong_arguments_raise_at_once(options, error):
+    with pytest.raises(error, match="Received: "):
+        ScaledLearningRate(**options)
+
+
+def test_mirrored_replicas_scale_it():
+    done = subprocess.run(
+        [sys.executable, Path(__file__).parent / "cases" / "mirrored_rates.py"],
+        env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["rates"] == pytest.approx([0.1, 0.15, 0.2, 0.2], rel=1e-5)
