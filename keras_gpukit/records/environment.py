@@ -57,6 +57,8 @@ class Environment:
         replicas: Replicas that train in step.
         tf32: Whether float32 matrix products may use TensorFloat-32.
         worker: Which process of a cluster it is; None outside one.
+        trainable_bytes: Size of the trainable weights, and so of the gradients that replicas
+            exchange in a step.
     """
 
     versions: dict[str, str]
@@ -71,3 +73,4 @@ class Environment:
     replicas: int | None = None
     tf32: bool | None = None
     worker: Worker | None = None
+    trainable_bytes: int | None = None

@@ -39,7 +39,7 @@ class BatchNotScaled(Rule):
         ]
         if not readings:
             return self.abstain(gpu_readings_unknown_because(summary))
-        batch, used = _replica_batch(summary), fullest_fraction(summary)
+        batch, used = replica_batch(summary), fullest_fraction(summary)
         if batch is None or used is None:
             return self.abstain()
         busy = sum(readings) / len(readings)
@@ -62,7 +62,7 @@ class BatchNotScaled(Rule):
         )
 
 
-def _replica_batch(summary: RunSummary) -> float | None:
+def replica_batch(summary: RunSummary) -> float | None:
     """Examples of a step on each replica of this process; None where they are not known."""
     throughput = summary.throughput
     if throughput is None or throughput.examples_per_s is None or throughput.step_time_s is None:

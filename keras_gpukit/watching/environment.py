@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from typing import Any
 
@@ -40,6 +41,7 @@ def read_environment(model: Any) -> Environment:
         replicas=None if strategy is None else strategy.num_replicas_in_sync,
         worker=this_worker(model),
         tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
+        trainable_bytes=_trainable_bytes(model),
     )
 
 
@@ -55,6 +57,17 @@ def environment_markdown(environment: Environment) -> str:
         f"- strategy {environment.strategy}, replicas {environment.replicas}",
     ]
     return "\n".join(lines)
+
+
+def _trainable_bytes(model: Any) -> int | None:
+    """The size of the trainable weights; unknown before the model has them."""
+    import tensorflow as tf
+
+    weights = model.trainable_variables
+    if not weights:
+        return None
+    sizes = (math.prod(each.shape) * tf.as_dtype(each.dtype).size for each in weights)
+    return int(sum(sizes))
 
 
 def _strategy_name(strategy: Any) -> str | None:

@@ -1,0 +1,126 @@
+"""The step time on more GPUs: a run's own figures, and the ring model of the exchange.
+
+A ring all-reduce of B bytes over N members sends 2 (N - 1) / N times B over each link, in 2 (N - 1)
+messages one after the other: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for
+clusters of workstations", Journal of Parallel and Distributed Computing 69(2). Over several nodes
+each reduces inside first, then the nodes exchange, and the result is spread inside again, as in
+Goyal et al. 2017, https://arxiv.org/abs/1706.02677, section 4; the messages of all GPUs of a node
+share its links to the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from keras_gpukit.records.scaling import Link, ScalingBasis, ScalingForecast, ScalingPoint
+
+_ALWAYS = (
+    "Each GPU keeps its batch, so the global batch grows with the GPUs.",
+    "Gradients are exchanged in one ring all-reduce after the backward pass; overlap with it would "
+    "make steps shorter.",
+    "Bandwidths are reached as stated. Published peaks are not: nccl-tests measures what is.",
+    "Input, computation and GPUs are alike everywhere: there is no straggler.",
+)
+
+
+def forecast(
+    basis: ScalingBasis,
+    inside: Link,
+    between: Link,
+    *,
+    gpus: Sequence[int],
+    gpus_per_node: int,
+    links_per_node: int = 1,
+    run: str | None = None,
+) -> ScalingForecast:
+    """Returns what is expected of each number of GPUs.
+
+    Args:
+        basis: What one replica does.
+        inside: The links between the GPUs of a node.
+        between: A link of a node to others.
+        gpus: The numbers of GPUs.
+        gpus_per_node: GPUs in a node.
+        links_per_node: Links to other nodes that a node has.
+        run: Name of the run.
+    """
+    points = tuple(
+        _point(basis, inside, between, count, gpus_per_node, links_per_node) for count in gpus
+    )
+    assumptions = [*_ALWAYS]
+    used = {"inside nodes": inside if gpus_per_node > 1 else None, "between nodes": between}
+    for place, link in used.items():
+        if link is not None and link.bandwidth_bytes_per_s and link.latency_s is None:
+            assumptions.append(
+                f"The latency {place} is unknown and left out: steps take longer than shown."
+            )
+    return ScalingForecast(
+        basis, inside, between, gpus_per_node, links_per_node, points, tuple(assumptions), run
+    )
+
+
+def ring_s(size_bytes: float, members: int, bandwidth: float, latency_s: float | None) -> float:
+    """Returns how long a ring all-reduce takes.
+
+    Args:
+        size_bytes: What is reduced.
+        members: Of the ring.
+        bandwidth: Of each link, in one direction, in bytes a second.
+        latency_s: Of one message; None leaves it out.
+    """
+    passes = 2 * (members - 1)
+    return passes / members * size_bytes / bandwidth + passes * (latency_s or 0.0)
+
+
+def measured_link(basis: ScalingBasis, latency_s: float | None, latency_source: str) -> Link:
+    """Returns the link that the run's exchange was over, as fast as that exchange says.
+
+    The bandwidth is unknown where the exchange was not measured, or went over links of two kinds.
+    """
+    unknown = Link(None, latency_s, "unknown", latency_source)
+    size, exchange_s, members = basis.gradient_bytes, basis.exchange_s, basis.replicas
+    if size is None or exchange_s is None or members < 2:
+        return unknown
+    if 1 < basis.workers < members:
+        return unknown
+    passes = 2 * (members - 1)
+    transfer_s = exchange_s - passes * (latency_s or 0.0)
+    if transfer_s <= 0:
+        return unknown
+    bandwidth = passes / members * size / transfer_s
+    source = f"the run's exchange over {members} replicas"
+    return Link(bandwidth, latency_s, source, latency_source)
+
+
+def _point(
+    basis: ScalingBasis,
+    inside: Link,
+    between: Link,
+    gpus: int,
+    gpus_per_node: int,
+    links_per_node: int,
+) -> ScalingPoint:
+    local, nodes = min(gpus, gpus_per_node), math.ceil(gpus / gpus_per_node)
+    missing = [] if gpus == 1 or basis.gradient_bytes is not None else ["the size of the gradients"]
+    parts_s = []
+    for place, link, members, parallel in (
+        ("inside nodes", inside, local, 1),
+        ("between nodes", between, nodes, links_per_node),
+    ):
+        if members == 1:
+            continue
+        if link.bandwidth_bytes_per_s is None:
+            missing.append(f"the bandwidth {place}")
+        elif basis.gradient_bytes is not None:
+            bandwidth = link.bandwidth_bytes_per_s * parallel
+            parts_s.append(ring_s(basis.gradient_bytes, members, bandwidth, link.latency_s))
+    exchange_s = None if missing else sum(parts_s)
+    if basis.step_s is None:
+        missing.append("the step time of one GPU")
+    if exchange_s is None or basis.step_s is None:
+        because = f"unknown: {', '.join(missing)}"
+        return ScalingPoint(gpus, nodes, exchange_s, unknown_because=because)
+    step_s = basis.step_s + exchange_s
+    rate = None if basis.batch is None else basis.batch * gpus / step_s
+    return ScalingPoint(gpus, nodes, exchange_s, step_s, basis.step_s / step_s, rate)
