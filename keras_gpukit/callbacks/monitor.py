@@ -25,7 +25,7 @@ from keras_gpukit.rules import judge
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.environment import environment_markdown
 from keras_gpukit.watching.session import Session
-from keras_gpukit.watching.worker_watch import WorkerWatch
+from keras_gpukit.watching.worker_watch import WorkerWatch, compared_gpus
 
 
 class Monitor(WatchingCallback[RunSummary]):
@@ -127,13 +127,15 @@ class Monitor(WatchingCallback[RunSummary]):
         )
 
     def _with_workers(self, summary: RunSummary) -> RunSummary:
-        """Adds the workers of a cluster; a failure to compare them must not lose the rest."""
-        if (watch := self._workers) is None:
-            return summary
-        self._workers = None  # a callback that watched can be copied
-        watch.close()
+        """Adds the workers of a cluster, or GPUs; should that fail, the rest must not be lost."""
+        watch, self._workers = self._workers, None  # a callback that watched can be copied
+        captures = self._captures_so_far()
         with Guard("Comparing workers", "The verdict is on this worker alone."):
-            return replace(summary, workers=watch.compare(summary, self._captures_so_far()))
+            if watch is not None:
+                watch.close()
+                return replace(summary, workers=watch.compare(summary, captures))
+            if len(summary.environment.gpus) > 1 and captures and self._log_dir is not None:
+                return replace(summary, workers=compared_gpus(self._log_dir, captures))
         return summary
 
     def _captures_so_far(self) -> ProfilerRecord | None:

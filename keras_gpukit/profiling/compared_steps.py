@@ -1,9 +1,13 @@
-"""The steps of a profile as they are compared with those of other workers."""
+"""The steps of a profile as they are compared: with other workers', or its GPUs with each other."""
 
 from __future__ import annotations
 
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.records.worker_comparison import ComparedStep
+from keras_gpukit.records.worker_comparison import (
+    ComparedStep,
+    WorkerComparison,
+    WorkerFigures,
+)
 
 
 def compared_steps(profile: ProfileRecord) -> tuple[ComparedStep, ...]:
@@ -22,3 +26,30 @@ def compared_steps(profile: ProfileRecord) -> tuple[ComparedStep, ...]:
         for step in profile.each_step
         if step.number is not None
     )
+
+
+def compared_replicas(profile: ProfileRecord) -> WorkerComparison | None:
+    """Returns the GPUs of one process next to each other; None unless several exchanged data.
+
+    Args:
+        profile: What was read of it.
+    """
+    devices = [each for each in profile.devices if any(each.collectives_s)]
+    if len(devices) < 2 or len(devices) < len(profile.devices):
+        return None
+    members = tuple(
+        WorkerFigures(
+            index,
+            steps=profile.steps,
+            step_time_s=profile.step_time_s,
+            gpu_percent=100 * device.busy_fraction,
+            compared=tuple(
+                ComparedStep(row, step.duration_s, None, collective_s)
+                for row, (step, collective_s) in enumerate(
+                    zip(profile.each_step, device.collectives_s, strict=True)
+                )
+            ),
+        )
+        for index, device in enumerate(devices)
+    )
+    return WorkerComparison(members, len(devices), "replica")

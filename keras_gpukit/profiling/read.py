@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from keras_gpukit.errors import ProfileError
@@ -98,7 +99,13 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
         "stall_unknown_because": (
             None if waits_known else "No fetch of a batch from tf.data is in the profile."
         ),
-        "devices": tuple(profile_of(gpu, steps.counted) for gpu in gpus.each),
+        "devices": tuple(
+            replace(
+                profile_of(gpu, steps.counted),
+                collectives_s=breakdown.exposed_collectives_s(gpu, steps),
+            )
+            for gpu in gpus.each
+        ),
         "operations": top_operations(host, gpus, steps.counted),
         "kernels": top_kernels(gpus, steps.counted),
         "stages": rank_stages(host, waits, steps.counted, count),

@@ -66,6 +66,8 @@ class DeviceProfile:
             use Tensor Cores. Others may use them too: XLA's Triton kernels do not say. None where
             no kernel ran.
         compute_capability: Such as "9.0"; None where it is not recorded.
+        collectives_s: In each of the steps of `ProfileRecord.each_step`, the time in which it
+            exchanged data with other GPUs, or waited for them, and computed nothing.
     """
 
     device: str
@@ -75,6 +77,7 @@ class DeviceProfile:
     host_to_device_bytes: int | None = None
     tensor_core_fraction: float | None = None
     compute_capability: str | None = None
+    collectives_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from keras_gpukit.profiling.compared_steps import compared_steps
+from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
@@ -97,10 +97,27 @@ def comparison(
 def with_comparisons(runs: Sequence[RunReport]) -> list[RunReport]:
     """Adds the other workers to each chief's run whose folder has their records, and judges it.
 
+    To a run on several GPUs of one process, these are added, as its last profile shows them.
+
     Args:
         runs: Runs of one log folder.
     """
-    return [_compared(run, runs) if _is_chief(run) else run for run in runs]
+    return [_compared(run, runs) if _is_chief(run) else _with_replicas(run) for run in runs]
+
+
+def _with_replicas(run: RunReport) -> RunReport:
+    if run.worker is not None or run.summary.workers is not None:
+        return run
+    profiles = (each.profile for each in reversed(run.captures) if each.profile is not None)
+    found = next(filter(None, map(compared_replicas, profiles)), None)
+    return run if found is None else _judged(run, found)
+
+
+def _judged(run: RunReport, workers: WorkerComparison) -> RunReport:
+    summary = replace(run.summary, workers=workers)
+    if summary.verdict == Verdict():  # too little was recorded to judge
+        return replace(run, summary=summary)
+    return replace(run, summary=replace(summary, verdict=judge(summary)))
 
 
 def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:
@@ -120,10 +137,7 @@ def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:
     saved = chief.summary.workers
     if saved is not None and len(saved.members) > len(known.members):
         return chief
-    summary = replace(chief.summary, workers=known)
-    if summary.verdict == Verdict():  # too little was recorded to judge
-        return replace(chief, summary=summary)
-    return replace(chief, summary=replace(summary, verdict=judge(summary)))
+    return _judged(chief, known)
 
 
 def missing_words(missing: Sequence[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from keras_gpukit.distribute.round_trips import RoundTrips
 from keras_gpukit.errors import GPUKitError
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.profiling import read_profile
-from keras_gpukit.profiling.compared_steps import compared_steps
+from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.environment import Worker
 from keras_gpukit.records.names import FOLDER
@@ -126,13 +127,26 @@ def _noted_alone(clock: CollectiveClock, step_function: StepFunction) -> StepFun
     return StepShares(lambda: clock.total_s).wrap(step_function)
 
 
+def compared_gpus(log_dir: Path, record: ProfilerRecord) -> WorkerComparison | None:
+    """The GPUs of this process next to each other, as the last profile shows them.
+
+    Args:
+        log_dir: The log directory.
+        record: The profiles of the run.
+    """
+    for path in reversed([each.path for each in record.captures if each.path is not None]):
+        with suppress(GPUKitError):  # it is damaged, and the report says so
+            found = compared_replicas(read_profile(log_dir / path))
+            if found is not None:
+                return found
+    return None
+
+
 def _captured(log_dir: Path, record: ProfilerRecord) -> tuple[ComparedStep, ...]:
     """The steps in the profiles of the run, as far as they can be read."""
     steps: list[ComparedStep] = []
     paths: Sequence[str] = [each.path for each in record.captures if each.path is not None]
     for path in paths[-MOST_READ:]:
-        try:
+        with suppress(GPUKitError):  # it is damaged, and the report says so
             steps += compared_steps(read_profile(log_dir / path))
-        except GPUKitError:
-            continue  # it is damaged, and the report says so
     return tuple(steps)

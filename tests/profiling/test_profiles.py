@@ -29,9 +29,10 @@ from helpers.synthetic_xplane import (
 from keras_gpukit.errors import ProfileError
 from keras_gpukit.profiling import ask_xprof, find_profiles, read_profile
 from keras_gpukit.profiling.capturing.marked_profile import amend
-from keras_gpukit.profiling.compared_steps import compared_steps
+from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.rules.lateness import exchange_s, late_member
 
 # The first step is left out, and the last, whose end is not in the profile.
 COUNTED = STEPS - 2
@@ -684,3 +685,32 @@ def test_operations_that_wait_for_other_workers_are_collectives(tmp_path):
     steps = compared_steps(profile)
     assert [each.step for each in steps] == [101, 102, 103, 104]
     assert all(each.busy_s == pytest.approx(6e-3) for each in steps)
+
+
+def late_gpu(steps, late_ms=3.0):
+    """Two GPUs of one process; the second one computes longer, and waits for no other."""
+    capture = Capture()
+    gpus = [capture.gpu(index) for index in range(2)]
+    for step in range(steps):
+        begin = 10.0 * step
+        capture.step(step, begin, 9.5)
+        for gpu, work in zip(gpus, (4.0, 4.0 + late_ms), strict=True):
+            gpu.event(COMPUTE, GEMM, begin + 1, work)
+            gpu.event(COMPUTE, NCCL, begin + 1 + work, 4.0 + late_ms + 0.5 - work)
+    return capture
+
+
+def test_the_gpu_that_the_others_wait_for_is_a_straggler(tmp_path):
+    found = compared_replicas(read_profile(late_gpu(10).save(tmp_path)))
+    assert (found.kind, found.expected) == ("replica", 2)
+    late = late_member(found)
+    assert (late.member.index, late.cause) == (1, None)
+    assert late.median_s == pytest.approx(3e-3)
+    assert exchange_s(found) == pytest.approx(0.5e-3)
+    even = compared_replicas(read_profile(late_gpu(10, late_ms=0.0).save(tmp_path / "even")))
+    assert late_member(even) is None
+
+
+def test_gpus_that_exchange_nothing_are_not_compared(tmp_path):
+    assert compared_replicas(read_profile(late_gpu(10).save(tmp_path))) is not None
+    assert compared_replicas(read_profile(one_after_the_other(gpus=1).save(tmp_path))) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar, get_args
 
 from keras_gpukit.profiling.reading.events import Events, Mask
-from keras_gpukit.profiling.reading.gpu import GPUs
+from keras_gpukit.profiling.reading.gpu import GPU, GPUs
 from keras_gpukit.profiling.reading.host import Host, operation_name
 from keras_gpukit.profiling.reading.kinds import kind_of
 from keras_gpukit.profiling.reading.spans import NOTHING, Spans
@@ -72,6 +72,13 @@ def rows(steps: Steps, parts: dict[Part, Spans], origin_ps: int) -> tuple[StepPr
         )
         for row in range(len(begin_ps))
     )
+
+
+def exposed_collectives_s(gpu: GPU, steps: Steps) -> tuple[float, ...]:
+    """Returns how long a GPU was in collectives and computed nothing, by step, the first ones."""
+    exposed = gpu.collectives - gpu.compute
+    begin_ps, end_ps = steps.begin_ps[:MOST_ROWS], steps.end_ps[:MOST_ROWS]
+    return tuple(float(each_ps) * PS for each_ps in exposed.covered_ps(begin_ps, end_ps))
 
 
 def _by_kind(events: Events, chosen: Mask, *, of_gpu: bool) -> dict[Kind, Spans]:
