@@ -36,7 +36,7 @@ def main() -> None:
     """Trains."""
     folder, index, trials = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    setup = gpukit.configure_gpus(strategy="multi_worker", verbose=0)
+    setup = gpukit.configure_gpus(strategy="multi_worker", verbose=False)
     for trial in trials:
         while not (folder / f"go-{trial}").exists():
             time.sleep(0.05)
@@ -103,9 +103,8 @@ def verdict(summary: Any) -> dict[str, Any]:
     return {
         "found": found.title if found else None,
         "evidence": {each.name: each.value for each in found.evidence} if found else {},
-        "saves": [saving.low_s / saving.of_s, (saving.high_s or 0.0) / saving.of_s]
-        if saving
-        else None,
+        "promised_s": [saving.low_s, saving.high_s] if saving else None,
+        "steps": summary.steps,
         "wall_s": summary.throughput.wall_s,
         "step_ms": [1e3 * (each.step_time_s or 0.0) for each in workers.members],
         "input_wait_ms": [1e3 * (each.input_wait_s or 0.0) for each in workers.members],
@@ -117,6 +116,7 @@ def verdict(summary: Any) -> dict[str, Any]:
             for each in workers.members
             for trip in each.round_trips
         },
+        "overhead_us": 1e6 * (summary.overhead_s or 0.0),
         "not_judged": summary.verdict.not_applicable.get("straggler"),
     }
 

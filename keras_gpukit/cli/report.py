@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.records.report import Report
+from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.reports.html.words import verdict_line
 from keras_gpukit.writers.whole_files import replace_file
 
@@ -64,12 +64,23 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         print(f"keras-gpukit report: {error}", file=sys.stderr)
         return 2
-    for each in report.runs[:3]:
+    headlined = _headlined(report)[:3]
+    for each in headlined:
         print(f"{each.name}: {verdict_line(each)}")
-    if len(report.runs) > 3:
-        print(f"and {len(report.runs) - 3} more runs")
+    if len(report.runs) > len(headlined):
+        print(f"and {len(report.runs) - len(headlined)} more runs")
     print(f"Written to {out}")
     return 0
+
+
+def _headlined(report: Report) -> list[RunReport]:
+    """The runs whose verdict counts: of several workers that of the chief, which compares them."""
+    compared = {each.folder for each in report.runs if each.summary.workers is not None}
+    return [
+        each
+        for each in report.runs
+        if each.folder not in compared or each.worker is None or not each.worker.index
+    ]
 
 
 def _html(report: Report) -> str:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
+from helpers.workers import write_worker
 
 from keras_gpukit.cli.main import main
 from keras_gpukit.records.codec import from_dict
@@ -111,3 +112,12 @@ def test_a_report_loads_no_framework(logs):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=logs.parent
     )
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_of_several_workers_the_chiefs_verdict_is_printed(tmp_path, capsys):
+    for index in range(4):
+        write_worker(tmp_path / "logs", index)
+    assert main(["report", str(tmp_path / "logs"), "--out", str(tmp_path / "out.html")]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("logs, worker 0: critical: Worker 2 is a straggler")
+    assert printed[1] == "and 3 more runs"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
+from keras_gpukit.records.environment import Worker
+from keras_gpukit.records.run import RunHeader
 from keras_gpukit.records.worker_comparison import (
     ComparedStep,
     RoundTrip,
     WorkerComparison,
     WorkerFigures,
 )
+from keras_gpukit.rules import judge
 
 STEP_S = 0.100
 EXCHANGE_S = 0.004
@@ -70,3 +76,17 @@ def ring(slow=None, *, slow_s=0.010, normal_s=0.0005, readings=9):
         )
         for index in range(4)
     }
+
+
+LATE = four(2, extra_s=0.020).members
+
+
+def write_worker(folder, index, members=LATE, *, began_s=BEGAN_S, summary=True, name=None):
+    """Writes what one of four workers records, with its own figures only."""
+    alone = WorkerComparison((members[index],), 4, unknown_because="the chief compares")
+    own = replace(SUMMARY, workers=alone)
+    lines = run_lines(8, summary=replace(own, verdict=judge(own)) if summary else None)
+    later_s = began_s - BEGAN_S
+    lines = [(time_s + later_s, *rest) for time_s, *rest in lines]
+    lines[0] = (began_s, None, "run", RunHeader(1, began_s, Worker("worker", index, 4)))
+    write_lines(folder, lines, name or f"run-{index}")

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
-from helpers.workers import four
+from helpers.recorded_runs import BEGAN_S, SUMMARY
+from helpers.workers import LATE, four, write_worker
 
-from keras_gpukit.records.environment import Worker
-from keras_gpukit.records.run import RunHeader
-from keras_gpukit.records.worker_comparison import WorkerComparison
-from keras_gpukit.rules import judge
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.peers import Peers
 from keras_gpukit.saved_runs.worker_figures import figures_of
 
-LATE = four(2, extra_s=0.020).members
 EVEN = four(2).members
-
-
-def write_worker(folder, index, members=LATE, *, began_s=BEGAN_S, summary=True, name=None):
-    """Writes what one of four workers records, with its own figures only."""
-    alone = WorkerComparison((members[index],), 4, unknown_because="the chief compares")
-    own = replace(SUMMARY, workers=alone)
-    lines = run_lines(8, summary=replace(own, verdict=judge(own)) if summary else None)
-    later_s = began_s - BEGAN_S
-    lines = [(time_s + later_s, *rest) for time_s, *rest in lines]
-    lines[0] = (began_s, None, "run", RunHeader(1, began_s, Worker("worker", index, 4)))
-    write_lines(folder, lines, name or f"run-{index}")
 
 
 def chief(report):
