@@ -26,6 +26,10 @@ class ClusterError(GPUKitError):
     """The environment describes a cluster wrongly or in part; the message names the variable."""
 
 
+class WorkerError(GPUKitError, RuntimeError):
+    """A process of the cluster did not come, or was lost during training; the message names it."""
+
+
 class ProfileError(GPUKitError):
     """A file cannot be read as a profile; the message says what it is, and what to do."""
 

@@ -1,0 +1,105 @@
+"""Waits until every process of a cluster is there, before TensorFlow does it without a limit.
+
+TensorFlow's strategies wait for missing processes for many minutes, name none of them, and ignore
+SIGTERM meanwhile. Here a process listens at its own address until it has reached all others, and
+then gives the address up to TensorFlow's server, which answers for it from then on.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+
+from keras_gpukit.errors import WorkerError, logger
+
+_RETRY_S = 0.2
+_SAY_AFTER_S = 10.0
+
+
+def wait_for_tasks(
+    own_address: str | None,
+    others: Mapping[str, str],
+    timeout_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Returns when all tasks answer at their addresses.
+
+    Args:
+        own_address: This process's "host:port", at which it answers meanwhile; None for a process
+            that the others do not look for.
+        others: By name ("worker 1"), the "host:port" of each task to wait for.
+        timeout_s: How long to wait.
+        clock: Returns the time in seconds.
+
+    Raises:
+        WorkerError: If a task does not come in time, which is named, or another process uses this
+            one's port.
+    """
+    started = clock()
+    said = False
+    missing = dict(others)
+    with _listening(own_address) as listener:
+        while True:
+            _hang_up(listener)
+            missing = {name: at for name, at in missing.items() if not answers(at)}
+            if not missing:
+                return
+            waited_s = clock() - started
+            if waited_s >= timeout_s:
+                raise WorkerError(
+                    f"{_listed(missing)} did not come within {timeout_s:g} s. Look in its log for "
+                    "why it ended or did not start, and check that this machine reaches its "
+                    "address. If it only needs longer, raise `worker_timeout_s`."
+                )
+            if waited_s >= _SAY_AFTER_S and not said:
+                said = True
+                logger.warning("keras_gpukit: still waiting for %s.", _listed(missing))
+            time.sleep(_RETRY_S)
+
+
+def answers(address: str, timeout_s: float = 2.0) -> bool:
+    """Whether a process accepts connections at an address."""
+    try:
+        with socket.create_connection(_split(address), timeout=timeout_s):
+            return True
+    except OSError:
+        return False
+
+
+def _listening(address: str | None) -> AbstractContextManager[socket.socket | None]:
+    """Takes the port of an address on all interfaces, as TensorFlow's server does afterwards."""
+    if address is None:
+        return nullcontext()
+    _, port = _split(address)
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    try:
+        listener = socket.create_server(("", port), family=family, dualstack_ipv6=both)
+    except OSError as error:
+        raise WorkerError(
+            f"This process cannot listen at its own address, {address}: {error.strerror}. Another "
+            "process uses the port, such as an earlier run that has not ended; or two tasks of the "
+            "cluster have the same address on one machine."
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _hang_up(listener: socket.socket | None) -> None:
+    """Ends the connections that others have made: that they could is all they need to know."""
+    while listener is not None:
+        try:
+            listener.accept()[0].close()
+        except BlockingIOError:
+            return
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _listed(tasks: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} at {address}" for name, address in tasks.items())

@@ -1,0 +1,91 @@
+"""Makes the repairs that a strategy needs, once in a process."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from keras_gpukit.distribute.repairs import (
+    agreed_restore,
+    chief_files,
+    lost_worker,
+    multi_worker_values,
+    several_steps,
+)
+from keras_gpukit.distribute.repairs.keras_private import trainer_module
+from keras_gpukit.errors import GPUKitWarning
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One repair of Keras' trainer.
+
+    Attributes:
+        what: What is repaired, in a few words.
+        is_needed: Tries whether the fault is there.
+        make: Repairs it.
+    """
+
+    what: str
+    is_needed: Callable[[Any], bool]
+    make: Callable[[Any], None]
+
+
+SEVERAL_STEPS = Repair(
+    "several steps per execution",
+    several_steps.nests_the_step,
+    several_steps.take_steps_in_one_function,
+)
+MULTI_WORKER = (
+    Repair(
+        "building from a distributed batch",
+        multi_worker_values.builds_from_distributed_batch,
+        multi_worker_values.build_from_own_part,
+    ),
+    Repair(
+        "averaging metrics over workers",
+        multi_worker_values.averages_along_an_axis,
+        multi_worker_values.average_over_replicas,
+    ),
+    SEVERAL_STEPS,
+)
+_done: set[str] = set()
+
+
+def repair_mirrored() -> None:
+    """Repairs what a `MirroredStrategy` over GPUs needs."""
+    _make(SEVERAL_STEPS)
+
+
+def repair_multi_worker() -> None:
+    """Repairs what a strategy over several workers needs."""
+    for repair in MULTI_WORKER:
+        _make(repair)
+    if "callbacks" not in _done:
+        _done.add("callbacks")
+        chief_files.write_on_chief_only()
+        agreed_restore.restore_on_chief()
+        lost_worker.name_lost_workers()
+
+
+def _make(repair: Repair) -> None:
+    """Makes a repair if the fault is there; leaves a Keras alone that it does not know."""
+    trainer = trainer_module()
+    if trainer is None or repair.what in _done:
+        return
+    _done.add(repair.what)
+    try:
+        if repair.is_needed(trainer):
+            repair.make(trainer)
+    except Exception as error:  # private names: a newer Keras may have others
+        import keras
+
+        warnings.warn(
+            f"keras_gpukit does not know Keras {keras.__version__} well enough to tell whether it "
+            f"needs a repair ({repair.what}), and leaves it as it is. The cause: "
+            f"{type(error).__name__}: {error}",
+            GPUKitWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,49 @@
+"""Keras' private names that the repairs replace, and whether a model trains on several workers.
+
+Seen on Keras 3.12 and 3.15, in `keras.src.backend.tensorflow.trainer`:
+`TensorFlowTrainer._maybe_symbolic_build`, `._make_function`, `.make_predict_function`,
+`reduce_per_replica`, `TFEpochIterator` with `_distribute_strategy` and `_distributed_dataset`,
+and `Trainer._initial_epoch`. Where one is gone, its repair is not made, and a warning says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def trainer_module() -> Any:
+    """Returns Keras' module of the TensorFlow trainer; None where Keras has none there."""
+    try:
+        from keras.src.backend.tensorflow import trainer
+    except ImportError:
+        return None
+    return trainer
+
+
+def is_multi_worker(strategy: Any) -> bool:
+    """Whether a strategy trains in step with other processes."""
+    import tensorflow as tf
+
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return False
+    resolver = strategy.cluster_resolver
+    # Without a cluster it is a MirroredStrategy under another name.
+    return resolver is not None and bool(resolver.cluster_spec().as_dict())
+
+
+def is_chief(strategy: Any) -> bool:
+    """Whether this process is the one of its cluster that writes what all share."""
+    resolver = strategy.cluster_resolver
+    cluster = resolver.cluster_spec().as_dict()
+    first = "chief" if "chief" in cluster else "worker"
+    return (resolver.task_type, resolver.task_id) == (first, 0)
+
+
+def set_initial_epoch(model: Any, epoch: int) -> None:
+    """Has the `fit` that is starting start at an epoch, as Keras' `BackupAndRestore` does."""
+    model._initial_epoch = epoch
+
+
+def initial_epoch(model: Any) -> int:
+    """Returns what `set_initial_epoch` set last; 0 before."""
+    return int(getattr(model, "_initial_epoch", 0) or 0)

@@ -1,0 +1,92 @@
+"""Processes on this machine that form a cluster."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from helpers.processes import environment
+
+
+@dataclass
+class Task:
+    """One process."""
+
+    role: str
+    index: int
+    process: subprocess.Popen
+    log: Path
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text()
+
+
+class LocalCluster:
+    """Runs a script in several processes with `TF_CONFIG`; all are ended on leaving.
+
+    Args:
+        script: What each runs.
+        arguments: Its command line.
+        folder: Takes a log of each process.
+        workers: How many.
+        servers: How many parameter servers; with any there is a chief.
+        variables: Environment variables of all.
+    """
+
+    def __init__(self, script, arguments, folder, *, workers, servers=0, **variables):
+        addresses = {"worker": free_addresses(workers)}
+        if servers:
+            addresses |= {"ps": free_addresses(servers), "chief": free_addresses(1)}
+        self.addresses = addresses
+        folder.mkdir(parents=True, exist_ok=True)
+        self.tasks = []
+        for role, index in [(r, i) for r in addresses for i in range(len(addresses[r]))]:
+            config = {"cluster": addresses, "task": {"type": role, "index": index}}
+            log = folder / f"{role}{index}.log"
+            with log.open("w") as stream:
+                process = subprocess.Popen(
+                    [sys.executable, str(script), *map(str, arguments)],
+                    env=environment(
+                        TF_CONFIG=json.dumps(config), TF_CPP_MIN_LOG_LEVEL="3", **variables
+                    ),
+                    stdout=stream,
+                    stderr=subprocess.STDOUT,
+                )
+            self.tasks.append(Task(role, index, process, log))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for task in self.tasks:
+            task.process.kill()
+            task.process.wait()
+
+    def task(self, role, index):
+        """Returns one process."""
+        return next(each for each in self.tasks if (each.role, each.index) == (role, index))
+
+    def finish(self, limit_s=240.0):
+        """Waits for all, and returns their exit statuses."""
+        end = time.monotonic() + limit_s
+        return [task.process.wait(max(0.1, end - time.monotonic())) for task in self.tasks]
+
+    def outputs(self):
+        """What all have printed, for a test that fails."""
+        return "\n".join(f"--- {t.role} {t.index}\n{t.output[-3000:]}" for t in self.tasks)
+
+
+def free_addresses(count):
+    """Returns addresses at which nothing listens."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
