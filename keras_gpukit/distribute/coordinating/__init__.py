@@ -1,0 +1,1 @@
+"""Asynchronous training: a coordinator hands batches to workers, parameter servers hold weights."""

@@ -1,0 +1,88 @@
+"""Batches that are handed out ahead of the step that reports them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+
+class Pending(Protocol):
+    """A step that was handed out."""
+
+    def fetch(self) -> Any:
+        """Waits for the step to end, and returns its logs."""
+
+
+class BatchesAhead:
+    """Hands the next batches out while the oldest step is waited for.
+
+    Args:
+        batches: The batches.
+        at_once: How many steps may be handed out and not be finished.
+        steps: How many steps an epoch has; None where it has all batches.
+    """
+
+    def __init__(self, batches: Iterator[Any], at_once: int, steps: int | None) -> None:
+        self._batches = batches
+        self._at_once = at_once
+        self._steps = steps
+        self._taken = 0
+        self._finished = 0
+        self._pending: deque[Pending] = deque()
+
+    def __iter__(self) -> BatchesAhead:
+        return self
+
+    def __next__(self) -> Any:
+        """Returns the next batch, without handing it out."""
+        return next(self._batches)
+
+    def step(self, hand_out: Callable[[Any], Pending]) -> Any:
+        """Waits for the oldest step, and hands further batches out meanwhile.
+
+        Args:
+            hand_out: Starts a step on a batch.
+
+        Returns:
+            The logs of the oldest step.
+
+        Raises:
+            StopIteration: If all steps have finished and there are no more batches.
+        """
+        while len(self._pending) < self._at_once and self._may_take():
+            try:
+                batch = next(self._batches)
+            except StopIteration:
+                break
+            self._taken += 1
+            self._pending.append(hand_out(batch))
+        if not self._pending:
+            raise StopIteration
+        logs = self._pending.popleft().fetch()
+        self._finished += 1
+        return logs
+
+    def _may_take(self) -> bool:
+        """Whether the epoch has more steps: the next one waits until its metrics are reset."""
+        if self._steps is None:
+            return True
+        return self._taken // self._steps == self._finished // self._steps
+
+
+class CoordinatedDataset:
+    """What Keras iterates over instead of a distributed dataset.
+
+    Args:
+        dataset: The whole dataset; the coordinator reads it.
+        at_once: As in `BatchesAhead`.
+        steps: As in `BatchesAhead`.
+    """
+
+    def __init__(self, dataset: Any, at_once: int, steps: int | None) -> None:
+        self._dataset = dataset
+        self._at_once = at_once
+        self._steps = steps
+
+    def __iter__(self) -> BatchesAhead:
+        return BatchesAhead(iter(self._dataset), self._at_once, self._steps)

@@ -1,0 +1,49 @@
+"""What a worker and a parameter server do: serve the coordinator until it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from keras_gpukit.distribute.meeting import answers
+from keras_gpukit.records.cluster import Cluster
+
+_LOOK_EVERY_S = 1.0
+_GONE_AFTER_S = 10.0
+"""A coordinator that does not answer for this long has ended; its port may be busy for a moment."""
+
+
+def serve(cluster: Cluster) -> None:
+    """Serves until the coordinator has ended.
+
+    Args:
+        cluster: The processes, and which of them this one is.
+    """
+    import tensorflow as tf
+
+    spec = tf.train.ClusterSpec({role: list(all_) for role, all_ in cluster.addresses.items()})
+    server = tf.distribute.Server(
+        spec, job_name=cluster.task_type, task_index=cluster.task_index, protocol="grpc"
+    )
+    (coordinator,) = cluster.addresses["chief"]
+    wait_for_end(lambda: answers(coordinator))
+    del server
+
+
+def wait_for_end(
+    is_there: Callable[[], bool],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Returns when something has not been there for ten seconds.
+
+    Args:
+        is_there: Whether it is.
+        clock: Returns the time in seconds.
+        sleep: Waits for seconds.
+    """
+    last_seen = clock()
+    while clock() - last_seen < _GONE_AFTER_S:
+        sleep(_LOOK_EVERY_S)
+        if is_there():
+            last_seen = clock()
