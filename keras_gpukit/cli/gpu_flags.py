@@ -45,7 +45,7 @@ _VALUES: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (
         "--strategy",
         "NAME",
         str,
-        "auto, none, one_device or mirrored, for all models of the script (default: none)",
+        "such as auto, mirrored or multi_worker, for all models of the script (default: none)",
     ),
 )
 _SWITCHES = (

@@ -16,6 +16,7 @@ class Draft:
     machine: Machine
     actions: list[Action] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def do(self, kind: str, value: Any, reason: str, **details: Any) -> None:
         """Adds an action."""

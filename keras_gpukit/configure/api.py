@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,8 @@ from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import check
 from keras_gpukit.configure.setup import GPUSetup
 from keras_gpukit.configure.starters import likely_starter
-from keras_gpukit.distribute import strategies
+from keras_gpukit.distribute.clusters import read_cluster
+from keras_gpukit.distribute.strategies import of_this_process
 from keras_gpukit.errors import AlreadyInitializedError, GPUKitWarning, NoGPUError
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.sensors.installation import read_environment, read_machine, read_state
@@ -35,6 +37,7 @@ def configure_gpus(
     allocator: str | None = None,
     gpu_threads: int | str | tuple[str, int] | None = None,
     strategy: Any = "auto",
+    worker_timeout_s: float = 600.0,
     require_gpu: bool = False,
     verbose: bool = True,
 ) -> GPUSetup:
@@ -78,12 +81,15 @@ def configure_gpus(
         gpu_threads: Threads that start kernels, for `TF_GPU_THREAD_MODE` and
             `TF_GPU_THREAD_COUNT`: how many each GPU has of its own, or a mode (`"global"`,
             `"gpu_private"`, `"gpu_shared"`), or mode and count. None leaves it as it is.
-        strategy: `"auto"` mirrors over two or more logical GPUs, else needs no strategy;
-            `"none"`; `"one_device"`, the first GPU, else the CPU; `"mirrored"`, over the GPUs,
-            else over the logical CPUs where there are several, else none with a warning; or a
-            `tf.distribute` strategy, made after an earlier call with `"none"`, since making one
-            starts the devices. There is one `MirroredStrategy` in a process: asking again gives
-            the same.
+        strategy: `"auto"` takes `"multi_worker"` if the environment describes a cluster, else
+            `"mirrored"` over two or more logical GPUs, else no strategy; `"none"`;
+            `"one_device"`, the first GPU, else the CPU; `"mirrored"`, over the GPUs, else over
+            the logical CPUs where there are several, else none with a warning;
+            `"multi_worker"`, in step with the other processes of the cluster;
+            or a `tf.distribute` strategy, made after an earlier call with `"none"`, since making
+            one starts the devices. There is one strategy of a kind in a process: asking again
+            gives the same.
+        worker_timeout_s: Seconds to wait for the other processes of a cluster.
         require_gpu: Whether having no GPU is an error.
         verbose: Whether to print the setup, its warnings included. If False, each warning is a
             `GPUKitWarning` instead.
@@ -95,6 +101,9 @@ def configure_gpus(
         TypeError: If an argument is of a wrong type.
         ValueError: If an argument has a wrong value, two contradict each other, or the machine
             cannot do what was asked.
+        ClusterError: If the environment describes a cluster wrongly or in part.
+        WorkerError: If another process of the cluster does not come in time, or this one cannot
+            listen at its address.
         NoGPUError: If `require_gpu` and no GPU can be used; it says why.
         AlreadyInitializedError: If TensorFlow has started its devices and a setting can no longer
             be made. Those that still can are made before it is raised.
@@ -113,10 +122,20 @@ def configure_gpus(
         allocator=allocator,
         gpu_threads=gpu_threads,
         strategy=strategy,
+        worker_timeout_s=worker_timeout_s,
         require_gpu=require_gpu,
         verbose=verbose,
     )
-    machine = replace(read_machine(), mirrored_devices=strategies.mirrored_devices())
+    # First: a wrong environment is reported at once. A strategy within this process needs no
+    # cluster.
+    over_cluster = settings.strategy in ("auto", "multi_worker", "parameter_server")
+    cluster = read_cluster(os.environ) if over_cluster else None
+    machine = replace(
+        read_machine(),
+        mirrored_devices=of_this_process.mirrored_devices(),
+        cluster=cluster,
+        cluster_strategy=of_this_process.cluster_strategy(),
+    )
     planned = plan(settings, machine)
     if settings.require_gpu and not planned.gpus:
         raise NoGPUError(" ".join(["A GPU is required.", *map(str, planned.causes)]))

@@ -9,6 +9,8 @@ from typing import Any
 from keras_gpukit.configure.actions import holds
 from keras_gpukit.configure.plan import Plan
 from keras_gpukit.distribute import strategies
+from keras_gpukit.distribute.strategies.of_this_process import adopt
+from keras_gpukit.distribute.strategies.registry import ACTIONS
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.records.setup import Action
 
@@ -25,8 +27,10 @@ def apply(actions: tuple[Action, ...], machine: Machine) -> Any:
     """
     strategy = None
     for action in actions:
-        if action.kind in _STRATEGIES:
-            strategy = _STRATEGIES[action.kind](action.value)
+        if action.kind == "given_strategy":
+            strategy = adopt(action.value)
+        elif action.kind in ACTIONS:
+            strategy = strategies.make(ACTIONS[action.kind], action.value)
         elif holds(action, machine):
             continue
         elif action.kind in _DEVICE_SETTERS:
@@ -107,12 +111,6 @@ def _setter(kind: str) -> Callable[[Any], Any]:
     }
     return setters[kind]
 
-
-_STRATEGIES: dict[str, Callable[[Any], Any]] = {
-    "given_strategy": strategies.adopt,
-    "one_device_strategy": strategies.one_device,
-    "mirrored_strategy": strategies.mirrored,
-}
 
 _DEVICE_SETTERS: dict[str, Callable[[Action], None]] = {
     "environment": _set_environment,

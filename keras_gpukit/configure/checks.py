@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NoReturn
 
+from keras_gpukit.distribute.strategies import NAMES
+
 POLICIES = ("float32", "float64", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
-STRATEGIES = ("auto", "none", "one_device", "mirrored")
 # What TensorFlow compares TF_GPU_ALLOCATOR with; anything else it ignores without a word.
 ALLOCATORS = ("cuda_malloc_async", "cuda_malloc", "memory_guard")
 THREAD_MODES = ("global", "gpu_private", "gpu_shared")
@@ -151,9 +152,9 @@ def check_gpu_threads(value: Any) -> tuple[str, int | None] | None:
 
 def check_strategy(value: Any) -> Any:
     """A name, or a `tf.distribute` strategy as it came."""
-    accepted = f"one of {_listed(STRATEGIES)}, or a tf.distribute strategy object"
+    accepted = f"one of {_listed(NAMES)}, or a tf.distribute strategy object"
     if isinstance(value, str):
-        if value not in STRATEGIES:
+        if value not in NAMES:
             refuse("strategy", accepted, value, ValueError)
         return value
     # TensorFlow may not be imported yet: a strategy is known by what is needed of it.
@@ -162,6 +163,16 @@ def check_strategy(value: Any) -> Any:
     ):
         refuse("strategy", accepted, value, TypeError)
     return value
+
+
+def check_worker_timeout_s(value: Any) -> float:
+    """Seconds to wait for the other processes of a cluster."""
+    accepted = "a number of seconds of more than 0"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        refuse("worker_timeout_s", accepted, value, TypeError)
+    if not float(value) > 0:
+        refuse("worker_timeout_s", accepted, value, ValueError)
+    return float(value)
 
 
 def check_seed(value: Any) -> int | None:

@@ -31,6 +31,7 @@ class Plan:
         warnings: What was resolved, overruled or is likely not meant.
         not_applied: Arguments that are about GPUs, on a machine without one.
         causes: Why no GPU is used; empty where one is.
+        notes: What the strategy means for the loss and the batch, or why no strategy is used.
     """
 
     gpus: tuple[int, ...] = ()
@@ -40,6 +41,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     not_applied: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{action} ({action.reason})" for action in self.actions]
@@ -57,6 +59,7 @@ class Plan:
             "warnings": list(self.warnings),
             "not_applied": list(self.not_applied),
             "causes": [to_dict(cause) for cause in self.causes],
+            "notes": list(self.notes),
         }
 
     def value_of(self, kind: str) -> Any:
@@ -105,6 +108,7 @@ def plan(settings: Settings, machine: Machine) -> Plan:
         warnings=tuple(draft.warnings),
         not_applied=() if gpus else _not_applied(settings),
         causes=_causes(settings, machine) if not gpus else (),
+        notes=tuple(draft.notes),
     )
 
 
@@ -125,6 +129,8 @@ _ORDER = (
     "dtype_policy",
     "one_device_strategy",
     "mirrored_strategy",
+    "multi_worker_strategy",
+    "parameter_server_strategy",
 )
 
 

@@ -1,9 +1,11 @@
-"""Over which devices training is distributed."""
+"""Over which devices and processes training is distributed."""
 
 from __future__ import annotations
 
 from keras_gpukit.configure.actions import Draft
 from keras_gpukit.configure.settings import Settings
+from keras_gpukit.distribute import strategies
+from keras_gpukit.distribute.strategies.kind import Resources
 
 
 def plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:
@@ -18,40 +20,25 @@ def plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:
         How many replicas will train in step.
 
     Raises:
-        ValueError: If this process has a `MirroredStrategy` over other devices.
+        ValueError: If the strategy cannot be had here.
     """
     if not isinstance(settings.strategy, str):
         draft.do("given_strategy", settings.strategy, "as given")
         return int(settings.strategy.num_replicas_in_sync)
-    if settings.strategy == "one_device":
-        device = "/GPU:0" if gpus else "/CPU:0"
-        draft.do("one_device_strategy", (device,), "everything on one device")
-        if gpus > 1:
-            draft.warnings.append(
-                f'strategy="one_device" uses the first of {gpus} logical GPUs; the others take '
-                "memory and stay idle. Name one GPU in `devices` to leave the others free."
-            )
-        return 1
-    if settings.strategy == "mirrored" or (settings.strategy == "auto" and gpus > 1):
-        return _plan_mirrored(draft, [f"/GPU:{index}" for index in range(gpus)])
-    return 1
-
-
-def _plan_mirrored(draft: Draft, gpus: list[str]) -> int:
-    cpus = [f"/CPU:{index}" for index in range(draft.machine.state.logical_cpus)]
-    if not gpus and len(cpus) == 1:
-        # A MirroredStrategy would name GPU:0 here and train on the CPU without a word.
+    there = Resources(draft.machine, gpus, settings.worker_timeout_s)
+    name, choice = strategies.choose(settings.strategy, there)
+    draft.warnings.extend(choice.warnings)
+    if choice.value is None:
+        if settings.strategy == "auto":
+            draft.notes.append(f"No strategy, as {choice.reason}.")
+        return choice.replicas
+    first = choice.must_come_first
+    draft.do(f"{name}_strategy", choice.value, choice.reason, must_come_first=first)
+    if choice.meaning:
+        draft.notes.append(choice.meaning)
+    if name == "multi_worker" and settings.seed is None:
         draft.warnings.append(
-            'strategy="mirrored" has no GPU to mirror over: training uses the CPU, unmirrored.'
+            "Without a `seed`, each worker shuffles arrays in an order of its own, so that an "
+            "epoch repeats some examples and misses others: give configure_gpus(seed=…)."
         )
-        return 1
-    devices = tuple(gpus or cpus)
-    existing = draft.machine.mirrored_devices
-    if existing not in (None, devices):
-        raise ValueError(
-            f"A process can have one MirroredStrategy, and this one's is over {existing}, not "
-            f"{devices}: restart Python to change it. Received: strategy='mirrored'"
-        )
-    kind = "GPUs" if gpus else "CPUs, as there is no GPU"
-    draft.do("mirrored_strategy", devices, f"training in step on {len(devices)} logical {kind}")
-    return len(devices)
+    return choice.replicas

@@ -32,6 +32,7 @@ class Settings:
     allocator: str | None = None
     gpu_threads: tuple[str, int | None] | None = None
     strategy: Any = "auto"
+    worker_timeout_s: float = 600.0
     require_gpu: bool = False
     verbose: bool = True
 
@@ -50,6 +51,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "allocator": checks.optional_name("allocator", *checks.ALLOCATORS),
     "gpu_threads": checks.check_gpu_threads,
     "strategy": checks.check_strategy,
+    "worker_timeout_s": checks.check_worker_timeout_s,
     "require_gpu": checks.flag("require_gpu"),
     "verbose": checks.check_verbose,
 }

@@ -128,6 +128,7 @@ class GPUSetup:
             warnings=self.warnings,
             strategy=None if self.strategy is None else type(self.strategy).__name__,
             replicas=self.replicas,
+            notes=self.plan.notes,
         )
 
     def _repr_html_(self) -> str:

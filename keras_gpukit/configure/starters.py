@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from keras_gpukit.distribute import strategies
+from keras_gpukit.distribute.strategies import of_this_process
 
 
 def likely_starter() -> str:
@@ -13,7 +13,7 @@ def likely_starter() -> str:
     TensorFlow keeps no note of the call, so this looks for objects that cannot be made without
     starting them. It walks over every object in the process, which takes up to a second.
     """
-    if strategies.mirrored_devices() is not None:
+    if of_this_process.mirrored_devices() is not None:
         return "What started them is probably the MirroredStrategy that this process has."
     import keras
     import tensorflow as tf

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from keras_gpukit.records.cluster import Cluster
 from keras_gpukit.records.environment import GPUInfo
 
 
@@ -133,6 +134,9 @@ class Machine:
         platform: As `sys.platform`.
         keras_backend: Name of Keras' backend.
         mirrored_devices: Those of this process' `MirroredStrategy`; None before the first.
+        cluster: The processes that train together; None outside a cluster, or where a strategy
+            over one is not asked for.
+        cluster_strategy: Name of this process' strategy over its cluster; None before it is made.
     """
 
     gpus: tuple[GPUInfo, ...] = ()
@@ -144,3 +148,5 @@ class Machine:
     platform: str = "linux"
     keras_backend: str = "tensorflow"
     mirrored_devices: tuple[str, ...] | None = None
+    cluster: Cluster | None = None
+    cluster_strategy: str | None = None

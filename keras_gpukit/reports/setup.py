@@ -23,6 +23,7 @@ def setup_panel(
     warnings: tuple[str, ...],
     strategy: str | None,
     replicas: int,
+    notes: tuple[str, ...] = (),
 ) -> RenderableType:
     """Lays a setup out: the GPUs or why there are no GPUs, what was set and why, the warnings.
 
@@ -35,6 +36,7 @@ def setup_panel(
         warnings: What was resolved, overruled, or turned out other than asked.
         strategy: Class name of the distribution strategy; None without one.
         replicas: Copies of the model that train in step.
+        notes: What the strategy means for the loss and the batch, or why no strategy is used.
     """
     parts: list[RenderableType] = []
     if devices:
@@ -46,6 +48,7 @@ def setup_panel(
     name = strategy or "No distribution strategy"
     count = f"{replicas} replica{'s' if replicas > 1 else ''}"
     parts.append(Text(f"{name}, {count}; dtype policy {state.dtype_policy}."))
+    parts += [Text(note) for note in notes]
     parts += [Text(f"Warning: {warning}", style="yellow") for warning in warnings]
     return Panel(Group(*parts), title="GPU setup", title_align="left")
 

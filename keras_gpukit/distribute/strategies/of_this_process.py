@@ -2,15 +2,20 @@
 
 Two `MirroredStrategy` objects in one process collide: their collectives share key numbers, so
 that models of different shapes meet in one all-reduce (`Shape mismatch in the collective
-instance`). So a process has one, and later calls return the same.
+instance`). A process has one server in its cluster. So later calls return the same objects.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+from keras_gpukit.distribute.repairs import install
+from keras_gpukit.distribute.repairs.keras_private import is_multi_worker
 
 _mirrored: Any = None
 _mirrored_devices: tuple[str, ...] | None = None
+_over_cluster: tuple[str, Any] | None = None
 
 
 def mirrored(devices: tuple[str, ...]) -> Any:
@@ -39,15 +44,30 @@ def mirrored(devices: tuple[str, ...]) -> Any:
     return _mirrored
 
 
-def one_device(devices: tuple[str]) -> Any:
-    """Returns a `tf.distribute.OneDeviceStrategy`.
+def over_cluster(name: str, new: Callable[[], Any]) -> Any:
+    """Returns the process' strategy over its cluster, made at the first call.
 
     Args:
-        devices: The one device, such as ("/GPU:0",).
-    """
-    import tensorflow as tf
+        name: Of its kind.
+        new: Makes it.
 
-    return tf.distribute.OneDeviceStrategy(devices[0])
+    Raises:
+        ValueError: If this process has one of another kind.
+    """
+    global _over_cluster
+    if _over_cluster is None:
+        _over_cluster = (name, new())
+    elif _over_cluster[0] != name:
+        raise ValueError(
+            f"This process trains with strategy={_over_cluster[0]!r}: restart Python to change it. "
+            f"Received: strategy={name!r}"
+        )
+    return _over_cluster[1]
+
+
+def cluster_strategy() -> str | None:
+    """Returns the name of the strategy over a cluster that this process has; None before."""
+    return None if _over_cluster is None else _over_cluster[0]
 
 
 def adopt(strategy: Any) -> Any:
@@ -76,6 +96,8 @@ def adopt(strategy: Any) -> Any:
         names = strategy.extended.worker_devices
         _mirrored = strategy
         _mirrored_devices = tuple("/" + name.rpartition("device:")[2] for name in names)
+    if is_multi_worker(strategy):
+        install.repair_multi_worker()
     return strategy
 
 

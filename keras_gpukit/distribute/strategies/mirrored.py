@@ -1,0 +1,49 @@
+"""Several devices of one process in step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_gpukit.distribute.repairs import install
+from keras_gpukit.distribute.strategies import of_this_process
+from keras_gpukit.distribute.strategies.kind import Choice, Resources, StrategyKind, synchronous
+
+
+class Mirrored(StrategyKind):
+    """Trains on all logical GPUs in step; without a GPU on all logical CPUs."""
+
+    name = "mirrored"
+
+    def choose(self, there: Resources) -> Choice:
+        """Names the devices, each of which has a copy of the model.
+
+        Raises:
+            ValueError: If this process has a `MirroredStrategy` over other devices.
+        """
+        gpus = tuple(f"/GPU:{index}" for index in range(there.gpus))
+        cpus = tuple(f"/CPU:{index}" for index in range(there.machine.state.logical_cpus))
+        if not gpus and len(cpus) == 1:
+            # A MirroredStrategy would name GPU:0 here and train on the CPU without a word.
+            warning = (
+                'strategy="mirrored" has no GPU to mirror over: training uses the CPU, unmirrored.'
+            )
+            return Choice(None, "there is no GPU", warnings=(warning,))
+        devices = gpus or cpus
+        existing = there.machine.mirrored_devices
+        if existing not in (None, devices):
+            raise ValueError(
+                f"A process can have one MirroredStrategy, and this one's is over {existing}, not "
+                f"{devices}: restart Python to change it. Received: strategy='mirrored'"
+            )
+        kind = "GPUs" if gpus else "CPUs, as there is no GPU"
+        return Choice(
+            devices,
+            f"training in step on {len(devices)} logical {kind}",
+            replicas=len(devices),
+            meaning=synchronous(len(devices), "replicas") if len(devices) > 1 else "",
+        )
+
+    def make(self, value: Any) -> Any:
+        """Returns the process' `tf.distribute.MirroredStrategy`."""
+        install.repair_mirrored()
+        return of_this_process.mirrored(value)

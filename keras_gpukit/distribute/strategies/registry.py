@@ -1,0 +1,64 @@
+"""The kinds of strategies by name, and which of them "auto" takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from keras_gpukit.distribute.strategies.central_storage import CentralStorage
+from keras_gpukit.distribute.strategies.kind import Choice, Resources, StrategyKind
+from keras_gpukit.distribute.strategies.mirrored import Mirrored
+from keras_gpukit.distribute.strategies.multi_worker import MultiWorker
+from keras_gpukit.distribute.strategies.one_device import OneDevice
+from keras_gpukit.distribute.strategies.parameter_server import ParameterServer
+
+_KINDS: dict[str, StrategyKind] = {
+    kind.name: kind
+    for kind in (OneDevice(), Mirrored(), MultiWorker(), ParameterServer(), CentralStorage())
+}
+NAMES = ("auto", "none", *_KINDS)
+"""What `configure_gpus(strategy=…)` accepts by name."""
+ACTIONS = {f"{name}_strategy": name for name in _KINDS}
+"""The name of the kind, by the action of a plan that makes it."""
+
+
+def choose(name: str, there: Resources) -> tuple[str, Choice]:
+    """Returns the kind of strategy that a name stands for, and what it does here; pure.
+
+    Args:
+        name: One of `NAMES`.
+        there: What there is.
+
+    Raises:
+        ValueError: If it cannot be had here.
+    """
+    if name == "auto":
+        return _choose_auto(there)
+    if name == "none":
+        return name, Choice(None, "as asked")
+    return name, _KINDS[name].choose(there)
+
+
+def make(name: str, value: Any) -> Any:
+    """Returns the `tf.distribute` strategy of a kind.
+
+    Args:
+        name: Of the kind.
+        value: As chosen.
+    """
+    return _KINDS[name].make(value)
+
+
+def _choose_auto(there: Resources) -> tuple[str, Choice]:
+    cluster = there.machine.cluster
+    if cluster is not None and "ps" in cluster.addresses:
+        name, why = "parameter_server", "the cluster has parameter servers"
+    elif cluster is not None:
+        name, why = "multi_worker", "the environment describes a cluster"
+    elif there.gpus > 1:
+        name, why = "mirrored", "there are several GPUs"
+    else:
+        count = "one GPU" if there.gpus else "no GPU"
+        return "none", Choice(None, f"there is {count}, and no cluster in the environment")
+    choice = _KINDS[name].choose(there)
+    return name, replace(choice, reason=f"{choice.reason}; chosen as {why}")

@@ -1,0 +1,119 @@
+"""Workers in processes of their own, against a single process."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.clusters import LocalCluster
+from helpers.processes import environment
+
+pytestmark = pytest.mark.slow
+CASE = Path(__file__).parent / "cases" / "training.py"
+# Five decimals, whatever the size of the figure.
+EQUAL = {"rel": 1e-5, "abs": 1e-5}
+
+
+def alone(folder, case):
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        [sys.executable, CASE, folder, case],
+        env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
+        check=True,
+        timeout=240,
+    )
+    return json.loads((folder / "results0.json").read_text())
+
+
+def together(folder, case, workers):
+    with LocalCluster(CASE, [folder, case], folder / "logs_of_tasks", workers=workers) as cluster:
+        assert cluster.finish() == [0] * workers, cluster.outputs()
+    return [json.loads((folder / f"results{i}.json").read_text()) for i in range(workers)]
+
+
+def assert_equal(results, expected, *names):
+    for name in names:
+        assert flat(results[name]) == pytest.approx(flat(expected[name]), **EQUAL), name
+
+
+def flat(value):
+    if isinstance(value, dict):
+        return {f"{k}/{i}": v for k in value for i, v in enumerate(as_list(value[k]))}
+    return value
+
+
+def as_list(value):
+    return value if isinstance(value, list) else [value]
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    return alone(tmp_path_factory.mktemp("alone"), "everything")
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("together")
+    return folder, together(folder, "everything", 2)
+
+
+def test_two_workers_equal_one_process(single, two):
+    _, workers = two
+    for worker in workers:
+        assert worker["replicas"] == 2
+        # With the validation of each epoch, and stopped early after the same one.
+        assert_equal(worker, single, "history", "weights", "evaluate", "predict")
+        assert 1 < len(worker["history"]["val_loss"]) < 5
+
+
+def test_several_steps_per_execution_and_a_custom_step_equal_one_process(single, two):
+    _, workers = two
+    for worker in workers:
+        assert_equal(worker["several_steps"], single["several_steps"], "weights", "history")
+        assert_equal(worker["custom_step"], single["custom_step"], "weights")
+        # Keras' compute_loss returns each replica's share, which sums up to the loss.
+        shares = [2 * share for share in worker["custom_step"]["history"]["own_loss"]]
+        assert shares == pytest.approx(single["custom_step"]["history"]["own_loss"], **EQUAL)
+
+
+def test_only_the_chief_writes(two):
+    _, (chief, other) = two
+    for name in ("best.keras", "backup/latest.weights.h5", "tensorboard/train", "log.csv"):
+        assert name in chief["files"]
+    assert other["files"] == []
+
+
+def test_each_worker_is_monitored(two):
+    folder, workers = two
+    for worker in workers:
+        steps = 4 * len(worker["history"]["loss"])
+        assert worker["monitor"]["steps"] == steps
+        assert worker["monitor"]["step_time_s"] > 0
+        assert 0 <= worker["monitor"]["input_stall_fraction"] < 0.9
+    assert len(list((folder / "logs" / "gpukit").glob("run*.jsonl"))) == 2
+
+
+def test_four_workers_equal_one_process(tmp_path):
+    expected = alone(tmp_path / "alone", "plain")
+    for worker in together(tmp_path / "together", "plain", 4):
+        assert worker["replicas"] == 4
+        assert_equal(worker, expected, "history", "weights", "evaluate", "predict")
+
+
+def test_a_killed_worker_is_named_and_all_resume_from_the_chiefs_backup(tmp_path):
+    arguments = [tmp_path, "resumable"]
+    with LocalCluster(CASE, arguments, tmp_path / "killed", workers=2, KILL="1") as cluster:
+        chief, killed = cluster.finish()
+        assert (chief, killed) == (1, -9), cluster.outputs()
+        error = cluster.task("worker", 0).output.splitlines()[-1]
+        address = cluster.addresses["worker"][1]
+    assert error.startswith("keras_gpukit.errors.WorkerError: Lost contact with worker 1")
+    assert address in error
+    # The chief has a backup of the first epoch on its disk, the other has none on its own.
+    assert not (tmp_path / "own1" / "backup").exists()
+    expected = alone(tmp_path / "alone", "resumable")
+    for worker in together(tmp_path, "resumable", 2):
+        assert worker["epochs"] == [1, 2]
+        assert worker["history"]["loss"] == pytest.approx(expected["history"]["loss"][1:], **EQUAL)
+        assert_equal(worker, expected, "weights")
