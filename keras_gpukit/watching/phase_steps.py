@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from keras_gpukit.distribute.coordinating.batches import BatchesAhead
 from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.device_work import DeviceWork, runs_behind
@@ -293,5 +294,5 @@ class PhaseSteps:
     def _accepts(self, source: Any) -> bool:
         # `train_on_batch` in a callback calls the step function too, from a plain iterator; and
         # after a run that failed, another call may come before the step function is restored.
-        fed_by_fit = source is self._requests or host_iterator(source) is not None
-        return fed_by_fit and not self._is_over()
+        fed_by_fit = source is self._requests or isinstance(source, BatchesAhead)
+        return (fed_by_fit or host_iterator(source) is not None) and not self._is_over()

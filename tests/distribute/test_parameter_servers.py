@@ -32,7 +32,7 @@ def run(tmp_path_factory):
 
 def test_training_goes_on_when_a_worker_is_killed(run):
     assert run["epochs"] == [0, 1, 2]
-    assert run["loss"][-1] < 0.2 * run["loss"][0]
+    assert run["loss"][-1] < 0.5 * run["loss"][0]
     assert len(run["history"]["val_loss"]) == 3
 
 

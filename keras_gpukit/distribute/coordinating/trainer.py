@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras_gpukit.distribute.coordinating.batches import BatchesAhead, CoordinatedDataset
+from keras_gpukit.distribute.coordinating.counting import add_on_the_server
 from keras_gpukit.distribute.repairs.keras_private import trainer_module
 from keras_gpukit.errors import WorkerError
 from keras_gpukit.records.cluster import Cluster
@@ -43,6 +44,7 @@ def train_by_coordinator(cluster: Cluster) -> None:
     _replace(trainer.TFEpochIterator, "__init__", _reading_all(at_once))
     _replace(trainer.TensorFlowTrainer, "_make_function", _make_function)
     _replace(trainer.TensorFlowTrainer, "make_predict_function", _make_predict_function)
+    add_on_the_server(is_coordinated)
     for name in ("fit", "evaluate", "predict"):
         _replace(keras.Model, name, _to_the_end(cluster.addresses["ps"]))
 

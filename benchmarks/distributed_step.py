@@ -1,0 +1,180 @@
+"""What a step of `fit` costs with several workers, next to TensorFlow's own training loop.
+
+    python benchmarks/distributed_step.py --json benchmarks/results/distributed_step.json
+
+Worker processes on this machine train one model over one strategy in two ways, a block of steps at a
+time, in an order that changes from round to round: by `model.fit`, and by the loop of TensorFlow's
+guide (a `tf.function` that runs the step on the replicas and reduces their losses). A block is timed
+on the chief, without its first steps; each round gives the ratio of its two blocks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+from harness import argument_parser, print_table
+from results_file import save
+
+from keras_gpukit.measuring.intervals import median_interval
+
+BATCH = 256
+SKIPPED = 3
+
+
+def main() -> None:
+    parser = argument_parser(__doc__)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=25, help="timed steps of a block")
+    arguments = parser.parse_args()
+    if "TF_CONFIG" in os.environ:
+        blocks = work(arguments.rounds, arguments.steps)
+        print(json.dumps(blocks))
+        return
+    blocks = start_workers(arguments)
+    ratios = [fit / loop for fit, loop in zip(blocks["fit"], blocks["loop"], strict=True)]
+    low, high = median_interval(ratios)
+    step_ms = {way: 1e3 * statistics.median(times_s) for way, times_s in blocks.items()}
+    cost_percent = 100 * (statistics.median(ratios) - 1)
+    print_table(
+        f"A step with {arguments.workers} workers",
+        ("", "ms a step"),
+        [(way, f"{value:.2f}") for way, value in step_ms.items()],
+        f"fit costs {cost_percent:+.1f} % (95 %: {100 * (low - 1):+.1f} to {100 * (high - 1):+.1f})",
+    )
+    if arguments.json:
+        save(
+            arguments.json,
+            __file__,
+            workers=arguments.workers,
+            rounds=arguments.rounds,
+            steps=arguments.steps,
+            step_ms=step_ms,
+            cost_percent=cost_percent,
+            cost_percent_interval=[100 * (low - 1), 100 * (high - 1)],
+            load=os.getloadavg(),
+        )
+
+
+def start_workers(arguments) -> dict[str, list[float]]:
+    """Runs this script in each worker, and returns what the chief printed."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(arguments.workers)]
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    processes = []
+    for index in range(arguments.workers):
+        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, *sys.argv],
+                env={**os.environ, "TF_CONFIG": json.dumps(config)},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+    outputs = [process.communicate()[0] for process in processes]
+    if any(process.returncode for process in processes):
+        raise SystemExit("a worker failed")
+    return json.loads(outputs[0].splitlines()[-1])
+
+
+def work(rounds: int, steps: int) -> dict[str, list[float]]:
+    """Trains in both ways; returns the seconds a step of each block."""
+    import keras_gpukit as gpukit
+
+    setup = gpukit.configure_gpus(strategy="multi_worker", seed=0, verbose=False)
+
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    data = np.random.default_rng(0)
+    images = data.normal(size=(BATCH * 4, 784)).astype("float32")
+    labels = data.integers(0, 10, size=BATCH * 4).astype("int32")
+
+    def build():
+        with setup.scope():
+            layers = [keras.layers.Dense(512, activation="relu") for _ in range(3)]
+            model = keras.Sequential([keras.Input((784,)), *layers, keras.layers.Dense(10)])
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            metrics = [keras.metrics.SparseCategoricalAccuracy()]
+            model.compile(keras.optimizers.SGD(0.01), loss, metrics=metrics)
+            model.optimizer.build(model.trainable_variables)
+        return model
+
+    dataset = tf.data.Dataset.from_tensor_slices((images, labels)).cache().repeat()
+    dataset = dataset.batch(BATCH, drop_remainder=True).prefetch(2)
+    count = SKIPPED + steps
+
+    class Clock(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == SKIPPED:
+                self.began_s = time.perf_counter()
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.ended_s = time.perf_counter()
+
+    fitted, clock = build(), Clock()
+
+    def fit() -> float:
+        fitted.fit(dataset, steps_per_epoch=count, verbose=0, callbacks=[clock])
+        return (clock.ended_s - clock.began_s) / steps
+
+    looped = build()
+    strategy = setup.strategy
+    with setup.scope():
+        loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+        accuracy = keras.metrics.SparseCategoricalAccuracy()
+
+    def replica_step(inputs):
+        x, y = inputs
+        with tf.GradientTape() as tape:
+            predictions = looped(x, training=True)
+            losses = loss_of(y, predictions)
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=BATCH)
+        variables = looped.trainable_variables
+        looped.optimizer.apply_gradients(
+            zip(tape.gradient(loss, variables), variables, strict=True)
+        )
+        accuracy.update_state(y, predictions)
+        return loss
+
+    @tf.function
+    def train_step(iterator):
+        losses = strategy.run(replica_step, args=(next(iterator),))
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
+
+    distributed = strategy.experimental_distribute_dataset(dataset)
+
+    def loop() -> float:
+        accuracy.reset_state()
+        iterator = iter(distributed)
+        total = 0.0
+        for step in range(count):
+            if step == SKIPPED:
+                began_s = time.perf_counter()
+            total += train_step(iterator)
+        float(total)
+        return (time.perf_counter() - began_s) / steps
+
+    ways = {"fit": fit, "loop": loop}
+    times_s: dict[str, list[float]] = {way: [] for way in ways}
+    for way in ways.values():
+        way()  # traces
+    for number in range(rounds):
+        # Of the same order on all workers.
+        for way in random.Random(number).sample(sorted(ways), len(ways)):
+            times_s[way].append(ways[way]())
+    return times_s
+
+
+if __name__ == "__main__":
+    main()
