@@ -2,10 +2,10 @@
 
     python benchmarks/distributed_step.py --json benchmarks/results/distributed_step.json
 
-Worker processes on this machine train one model over one strategy in two ways, a block of steps at a
+Worker processes on this machine train a model over one strategy in two ways, a block of steps at a
 time, in an order that changes from round to round: by `model.fit`, and by the loop of TensorFlow's
-guide (a `tf.function` that runs the step on the replicas and reduces their losses). A block is timed
-on the chief, without its first steps; each round gives the ratio of its two blocks.
+guide (a `tf.function` that runs the step on the replicas and reduces their losses). The chief times
+a block without its first steps; each round gives the ratio of its two blocks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
         f"A step with {arguments.workers} workers",
         ("", "ms a step"),
         [(way, f"{value:.2f}") for way, value in step_ms.items()],
-        f"fit costs {cost_percent:+.1f} % (95 %: {100 * (low - 1):+.1f} to {100 * (high - 1):+.1f})",
+        f"fit costs {cost_percent:+.1f} %, 95 %: {100 * low - 100:+.1f} to {100 * high - 100:+.1f}",
     )
     if arguments.json:
         save(
