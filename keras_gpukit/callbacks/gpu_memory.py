@@ -7,9 +7,11 @@ import os
 from keras_gpukit.arguments import check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.records.machine import MemoryRecord
+from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.names import MEMORY_FIGURES, memory_tag
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.allocator import AllocatorSensor
+from keras_gpukit.watching.out_of_memory import OutOfMemoryWatch
 from keras_gpukit.watching.session import Session
 
 
@@ -17,7 +19,9 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
     """Reads current and peak memory of TensorFlow's allocator on each GPU.
 
     Writes `memory/<device>/current_bytes` and `memory/<device>/peak_bytes` about once a second.
-    TensorFlow's peak counters are set back when the run begins, so that the peak is the run's own.
+    When the run ends by an out-of-memory error, the exception has a note that says why, and what
+    would fit. TensorFlow's peak counters are set back when the run begins, so that the peak is the
+    run's own.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
@@ -26,6 +30,7 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
 
     Attributes:
         summary: After the run, a `MemoryRecord`.
+        out_of_memory: Why memory ran out, where that ended the run.
 
     Raises:
         TypeError: If `log_dir` is no path or `reset_peak` no bool.
@@ -39,14 +44,17 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         check_flag("reset_peak", reset_peak)
         self._reset_peak = reset_peak
         self._sensor: AllocatorSensor | None = None
+        self._watch: OutOfMemoryWatch | None = None
+        self.out_of_memory: OutOfMemory | None = None
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts reading."""
         if phase != session.phase:
             return
-        self._summary = None
+        self._summary = self.out_of_memory = None
         sensor = AllocatorSensor(session.environment.gpus, reset_peak=self._reset_peak)
         self._sensor = sensor
+        self._watch = OutOfMemoryWatch(session, sensor)
 
         def sample() -> None:
             readings = sensor.read()
@@ -66,4 +74,5 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         """Sums up."""
         if phase == session.phase and self._sensor is not None:
             self._summary = self._sensor.summarize()
-            self._sensor = None  # a callback that watched can be copied
+            self.out_of_memory = None if self._watch is None else self._watch.found
+            self._sensor = self._watch = None  # a callback that watched can be copied

@@ -124,6 +124,7 @@ class Monitor(WatchingCallback[RunSummary]):
             startup_s=session.startup_s,
             ending=session.ending,
             series=session.output.series.record(),
+            out_of_memory=self._memory.out_of_memory,
         )
 
     def _with_workers(self, summary: RunSummary) -> RunSummary:

@@ -77,6 +77,8 @@ class HostSample:
         memory_available_bytes: What the machine could still give.
         memory_total_bytes: Physical memory.
         disk_read_bytes_per_s: All disks together, since the reading before.
+        memory_limit_bytes: What this process's container or job may use; None without a limit.
+        memory_limit_used_bytes: What it uses of that, without caches that it gives back.
     """
 
     cpu_percent: float | None = None
@@ -85,6 +87,8 @@ class HostSample:
     memory_available_bytes: int | None = None
     memory_total_bytes: int | None = None
     disk_read_bytes_per_s: float | None = None
+    memory_limit_bytes: int | None = None
+    memory_limit_used_bytes: int | None = None
 
 
 @dataclass(frozen=True)

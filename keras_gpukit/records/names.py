@@ -34,6 +34,7 @@ RecordKind = Literal[
     "event",
     "progress",
     "input",
+    "out_of_memory",
     "summary",
 ]
 """What a line of a run's file holds. The type checker refuses any other where lines are written

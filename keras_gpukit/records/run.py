@@ -9,7 +9,8 @@ from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.finding import Finding, Verdict
-from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
+from keras_gpukit.records.machine import HostSample, MemoryRecord, UtilizationRecord
+from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
@@ -57,6 +58,8 @@ class RunSummary(Displayed):
         series: The figures over time, in a few points each.
         workers: The workers of a cluster next to each other, or the GPUs of one process: in the
             summary of the first worker, as far as it can read what the others wrote.
+        out_of_memory: Why memory ran out, where that ended the run.
+        host_at_end: The last reading of the host, of a run that ended without a word.
         verdict: What the rules conclude.
     """
 
@@ -74,6 +77,8 @@ class RunSummary(Displayed):
     ending: Ending | None = None
     series: tuple[Series, ...] = ()
     workers: WorkerComparison | None = None
+    out_of_memory: OutOfMemory | None = None
+    host_at_end: HostSample | None = None
     verdict: Verdict = field(default_factory=Verdict)
 
     @property

@@ -16,6 +16,7 @@ from keras_gpukit.rules.memory_grows import MemoryGrows
 from keras_gpukit.rules.no_gpu import NoGPU
 from keras_gpukit.rules.not_compute import MostlyNotCompute
 from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
+from keras_gpukit.rules.out_of_memory import DeviceOutOfMemory, HostOutOfMemory
 from keras_gpukit.rules.precision import Float32OnTensorCores
 from keras_gpukit.rules.rule import NotApplicable, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
@@ -34,6 +35,8 @@ from keras_gpukit.rules.unscaled_batch import BatchNotScaled
 from keras_gpukit.rules.utilization import LowUtilization
 
 RULES: tuple[Rule, ...] = (
+    DeviceOutOfMemory(),
+    HostOutOfMemory(),
     InputBound(),
     InputHoldsGIL(),
     InputTakesCores(),
@@ -62,6 +65,7 @@ RULES: tuple[Rule, ...] = (
 """In the order in which findings of equal weight are shown."""
 
 _SAME_CAUSE = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code}
+_ENDED_BY = (DeviceOutOfMemory.code, HostOutOfMemory.code)
 _RANKS = {"critical": 0, "warning": 1, "info": 2}
 _LEAST_SHARES = {"critical": CRITICAL_FRACTION, "warning": WARNING_FRACTION, "info": 0.0}
 
@@ -87,7 +91,7 @@ def judge(summary: RunSummary) -> Verdict:
 def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
     """Puts a slowdown before the wait, or the callbacks, that most of came with it.
 
-    Both are the same cause; the slowdown also says when it began.
+    Both are the same cause; the slowdown also says when it began. What ended the run comes first.
     """
     codes = [finding.code for finding in findings]
     if SlowerOverTime.code in codes:
@@ -95,6 +99,7 @@ def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
         is_same = slower is not None and _SAME_CAUSE.get(slower.basis) == codes[0]
         if slower and whole and is_same and slower.low_s >= MOSTLY * whole.low_s:
             findings.sort(key=lambda finding: finding.code != SlowerOverTime.code)
+    findings.sort(key=lambda finding: finding.code not in _ENDED_BY)
     return tuple(findings)
 
 

@@ -9,10 +9,12 @@ from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.machine import (
     DeviceMemory,
     GPUUtilization,
+    HostSample,
     HostUtilization,
     MemoryRecord,
     UtilizationRecord,
 )
+from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import Band, TimeSeries
 from keras_gpukit.records.run import RunSummary
@@ -34,6 +36,8 @@ def partial_summary(
     host: TimeSeries | None,
     gpus: Mapping[str, TimeSeries],
     memory: Mapping[str, TimeSeries],
+    out_of_memory: OutOfMemory | None = None,
+    host_at_end: HostSample | None = None,
 ) -> RunSummary:
     """Sums up and judges.
 
@@ -49,8 +53,12 @@ def partial_summary(
         host: Readings of the host.
         gpus: Readings of GPUs.
         memory: Readings of allocators.
+        out_of_memory: Why memory ran out, if it did.
+        host_at_end: The last reading of the host, of a run that ended without a word.
     """
-    watched = phase is not None and steps is not None
+    # What ended a run may have come before its first window of steps.
+    ended = out_of_memory is not None or host_at_end is not None
+    watched = ended or (phase is not None and steps is not None)
     summary = RunSummary(
         environment=environment or Environment({}),
         throughput=_throughput(phase, steps, wall_s) if phase and steps else None,
@@ -59,6 +67,8 @@ def partial_summary(
         operations=operations,
         utilization=_utilization(host, gpus) if host or gpus else None,
         series=partial_series(began_s or 0.0, steps=steps, host=host, gpus=gpus, memory=memory),
+        out_of_memory=out_of_memory,
+        host_at_end=host_at_end,
     )
     # Without its set-up, rules would judge what they take for a machine without GPUs.
     return replace(summary, verdict=judge(summary)) if watched and environment else summary

@@ -13,6 +13,7 @@ from keras_gpukit.records.codec import LARGEST, bounded, checked_record, quick_d
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
+from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.progress import Progress
@@ -81,6 +82,8 @@ class RunLines:
         self._progress: Progress | None = None
         self._step = 0
         self._input: InputRecord | None = None
+        self._out_of_memory: OutOfMemory | None = None
+        self._last_host: HostSample | None = None
         self._summary: RunSummary | None = None
         self._captures: list[CaptureReport] = []
         self._steps = Downsampler(_STEPS, most_points)
@@ -104,6 +107,7 @@ class RunLines:
             "event": self._take_event,
             "progress": self._take_progress,
             "input": self._take_input,
+            "out_of_memory": self._take_out_of_memory,
             "summary": self._take_summary,
         }
 
@@ -147,9 +151,10 @@ class RunLines:
         steps, host = self._steps.series(), self._host.series()
         phase = self._phase_of_run()
         gpus, memory = _series_of(self._gpus), _series_of(self._memory)
+        state = self._state(now_s)
         return RunReport(
             name=self._name,
-            state=self._state(now_s),
+            state=state,
             phase=phase,
             began_s=self._began_s,
             ended_s=self._ended_s,
@@ -166,6 +171,8 @@ class RunLines:
                 host=host,
                 gpus=gpus,
                 memory=memory,
+                out_of_memory=self._out_of_memory,
+                host_at_end=self._last_host if state == "unfinished" else None,
             ),
             steps=steps,
             host=host,
@@ -201,6 +208,9 @@ class RunLines:
 
     def _take_placement(self, line: Line, time_s: float) -> None:
         self._placement = checked_record(line.record, PlacementRecord)
+
+    def _take_out_of_memory(self, line: Line, time_s: float) -> None:
+        self._out_of_memory = checked_record(line.record, OutOfMemory)
 
     def _take_summary(self, line: Line, time_s: float) -> None:
         self._summary = checked_record(line.record, RunSummary)
@@ -261,6 +271,7 @@ class RunLines:
     def _take_host(self, line: Line, time_s: float) -> None:
         sample = _decode_host(line.record)
         self._host.add(time_s, line.step, _values(sample, _HOST))
+        self._last_host = HostSample(*_values(sample, _HOST))  # type: ignore[arg-type]
 
     def _take_gpu(self, line: Line, time_s: float) -> None:
         sample = _decode_gpu(line.record)

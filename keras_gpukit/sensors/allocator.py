@@ -45,6 +45,10 @@ class AllocatorSensor:
             readings.append(DeviceMemory(device, info["current"], info["peak"], limit))
         return tuple(readings)
 
+    def limit_bytes(self, device: str) -> int | None:
+        """The most TensorFlow may take of a device; None where that is unknown."""
+        return self._limits.get(device)
+
     def summarize(self) -> MemoryRecord:
         """The last reading, or why it is missing."""
         return MemoryRecord(self.read(), None if self._limits else NO_ALLOCATOR)
@@ -67,7 +71,8 @@ def _limit_bytes(device: str, gpus: Sequence[GPUInfo]) -> int | None:
 
     kind, index = device.split(":")
     if kind != "GPU":
-        return None
+        given = os.environ.get("TF_CPU_BFC_MEM_LIMIT_IN_MB", "")
+        return int(given) * 2**20 if given.isdigit() else None
     limits: list[int | None] = []
     for physical, gpu in zip(tf.config.get_visible_devices("GPU"), gpus, strict=False):
         parts = tf.config.get_logical_device_configuration(physical) or ()

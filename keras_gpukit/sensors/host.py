@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from keras_gpukit.records.machine import HostSample, HostUtilization
+from keras_gpukit.sensors.memory_limit import read_limit
 from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.statistics import Gauges
 
@@ -30,6 +31,7 @@ class HostSensor:
     def read(self) -> HostSample:
         """Reads once."""
         memory = self._psutil.virtual_memory()
+        limit_bytes, limit_used_bytes = read_limit()
         return HostSample(
             cpu_percent=self._cpu_percent(),
             process_cpu_percent=self._process.cpu_percent() / self._cores,
@@ -37,6 +39,8 @@ class HostSensor:
             memory_available_bytes=memory.available,
             memory_total_bytes=memory.total,
             disk_read_bytes_per_s=self._disk_rate(),
+            memory_limit_bytes=limit_bytes,
+            memory_limit_used_bytes=limit_used_bytes,
         )
 
     def _cpu_percent(self) -> float | None:

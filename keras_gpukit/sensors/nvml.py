@@ -89,6 +89,26 @@ class NVMLSensor:
         with self._lock:
             return tuple(self._read(index, handle) for index, handle in self._handles.items())
 
+    def holders(self, index: int) -> dict[int, int] | None:
+        """Returns what each process holds of a GPU, in bytes by its number; None if not visible.
+
+        In most containers the numbers are those of the machine, where this process has another.
+
+        Args:
+            index: Position among the GPUs that TensorFlow lists.
+
+        Raises:
+            Exception: NVML's own error when the GPU or the driver is gone.
+        """
+        with self._lock:
+            handle = self._handles.get(index)
+            if handle is None:
+                return None
+            processes = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        if processes is None or any(each.usedGpuMemory is None for each in processes):
+            return None
+        return {each.pid: each.usedGpuMemory for each in processes}
+
     def close(self) -> None:
         """Lets NVML go."""
         with self._lock:

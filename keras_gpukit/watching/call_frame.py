@@ -54,6 +54,17 @@ def epoch_iterator(function: str) -> Any:
     return _local(function, "epoch_iterator")
 
 
+def batch_of_fit() -> tuple[Any, int | None]:
+    """Returns what a batch of Keras' running `fit` is made of, and its examples; None if unknown.
+
+    Also needs `_distributed_dataset` and `data_adapter` of what `epoch_iterator` is.
+    """
+    source = epoch_iterator("fit")
+    dataset = getattr(source, "_distributed_dataset", None)
+    batch_size = getattr(getattr(source, "data_adapter", None), "batch_size", None)
+    return getattr(dataset, "element_spec", None), batch_size
+
+
 def has_one_epoch(function: str) -> bool:
     """Returns whether Keras' running `fit` has a single epoch; False where that is unknown."""
     epochs, initial = _local(function, "epochs"), _local(function, "initial_epoch")

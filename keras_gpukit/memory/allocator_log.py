@@ -1,0 +1,71 @@
+"""What TensorFlow's allocator logs when it runs out: what was in use, and the largest free block.
+
+It logs to standard error, and gives programs no other access to these figures. Where standard
+error goes to a file, as in batch jobs, they are read from its end; elsewhere they stay unknown.
+Wording as of TensorFlow 2.18 to 2.21.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+
+from keras_gpukit.records.memory import AllocatorState
+
+_READ_BYTES = 4 * 2**20
+_STANDARD_ERROR = 2
+_BEGIN = re.compile(r"Allocator \((\S+)\) ran out of memory trying to allocate ([\d.]+)(\w+)")
+_ASKED = re.compile(r"\(rounded to (\d+)\)")
+_CHUNK = re.compile(r"(InUse|Free)\s+at \w+ of size (\d+)")
+_POOL = re.compile(r"Total size in pool: \S+ memory_limit_: (\S+) available size: (\S+)")
+_SIZE = re.compile(r"([\d.]+)([KMGT]?i?B)")
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def read_log() -> str:
+    """Returns the end of what was written to standard error; "" where it is no file."""
+    try:
+        if not stat.S_ISREG(os.fstat(_STANDARD_ERROR).st_mode):
+            return ""
+        with open(f"/proc/self/fd/{_STANDARD_ERROR}", "rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _READ_BYTES, 0))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def read_state(log: str) -> AllocatorState | None:
+    """Reads the last report of an allocator in a log; None without one.
+
+    Args:
+        log: What was logged.
+    """
+    begins = list(_BEGIN.finditer(log))
+    if not begins:
+        return None
+    report = log[begins[-1].start() :]
+    used, free, largest = 0, 0, 0
+    for kind, size in _CHUNK.findall(report):
+        if kind == "InUse":
+            used += int(size)
+        else:
+            free += int(size)
+            largest = max(largest, int(size))
+    asked, pool = _ASKED.search(report), _POOL.search(report)
+    if not used or pool is None or asked is None:
+        return None
+    untaken = _bytes(pool[2])
+    return AllocatorState(
+        asked_bytes=int(asked[1]),
+        limit_bytes=_bytes(pool[1]),
+        in_use_bytes=used,
+        free_bytes=free + untaken,
+        largest_free_bytes=max(largest, untaken),
+        from_log=True,
+    )
+
+
+def _bytes(text: str) -> int:
+    found = _SIZE.match(text)
+    return int(float(found[1]) * _UNITS.get(found[2], 1)) if found else 0

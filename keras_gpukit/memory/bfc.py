@@ -1,0 +1,128 @@
+"""TensorFlow's best-fit-with-coalescing allocator, imitated: what a tensor really takes.
+
+The rules are those of its `bfc_allocator.cc`: sizes are multiples of 256 bytes; the smallest free
+chunk that fits is taken, and divided only if it is at least twice as large as what was asked for,
+or 128 MiB larger; memory of the device comes in regions that double. So a tensor may take up to
+twice its size.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+
+GRANULE_BYTES = 256
+MOST_WASTED_BYTES = 128 * 2**20
+FIRST_REGION_BYTES = 2 * 2**20
+
+
+def rounded(size_bytes: int) -> int:
+    """A size as the allocator rounds it."""
+    return -(-size_bytes // GRANULE_BYTES) * GRANULE_BYTES
+
+
+@dataclass(eq=False, slots=True)
+class Chunk:
+    """A stretch of a region.
+
+    Attributes:
+        address: Where it begins; regions do not touch.
+        size: Its bytes.
+        free: Whether nothing holds it.
+        before: Its neighbour in the region.
+        after: The other one.
+    """
+
+    address: int
+    size: int
+    free: bool = True
+    before: Chunk | None = None
+    after: Chunk | None = None
+
+
+class BFC:
+    """Allocates and frees as the allocator does.
+
+    Args:
+        limit_bytes: The most it takes of the device.
+
+    Attributes:
+        in_use_bytes: Of chunks that are held, as TensorFlow counts them.
+        pool_bytes: Of its regions.
+    """
+
+    def __init__(self, limit_bytes: int | None = None) -> None:
+        self.in_use_bytes = self.pool_bytes = 0
+        self._limit_bytes = limit_bytes
+        self._region_bytes = FIRST_REGION_BYTES
+        self._next_address = 0
+        self._free: list[tuple[int, int]] = []
+        self._chunks: dict[int, Chunk] = {}
+
+    def allocate(self, size_bytes: int) -> Chunk:
+        """Takes a chunk.
+
+        Raises:
+            MemoryError: If the limit leaves no room for it.
+        """
+        size = rounded(max(size_bytes, 1))
+        at = bisect_left(self._free, (size, -1))
+        if at == len(self._free):
+            self._add_region(size)
+            at = bisect_left(self._free, (size, -1))
+        _, address = self._free.pop(at)
+        chunk = self._chunks[address]
+        if chunk.size >= 2 * size or chunk.size - size >= MOST_WASTED_BYTES:
+            self._split(chunk, size)
+        chunk.free = False
+        self.in_use_bytes += chunk.size
+        return chunk
+
+    def free(self, chunk: Chunk) -> None:
+        """Gives a chunk back, and joins it with its free neighbours."""
+        self.in_use_bytes -= chunk.size
+        chunk.free = True
+        if chunk.after is not None and chunk.after.free:
+            self._forget(chunk.after)
+            self._join(chunk, chunk.after)
+        if chunk.before is not None and chunk.before.free:
+            self._forget(chunk.before)
+            chunk = self._join(chunk.before, chunk)
+        insort(self._free, (chunk.size, chunk.address))
+
+    def _add_region(self, size: int) -> None:
+        grew = False
+        while self._region_bytes < size:
+            self._region_bytes *= 2
+            grew = True
+        region_bytes = self._region_bytes
+        if self._limit_bytes is not None:
+            region_bytes = min(region_bytes, self._limit_bytes - self.pool_bytes)
+            if region_bytes < size:
+                raise MemoryError
+        chunk = Chunk(self._next_address, region_bytes)
+        self.pool_bytes += region_bytes
+        self._next_address += region_bytes + GRANULE_BYTES
+        if not grew:
+            self._region_bytes *= 2
+        self._chunks[chunk.address] = chunk
+        insort(self._free, (chunk.size, chunk.address))
+
+    def _split(self, chunk: Chunk, size: int) -> None:
+        rest = Chunk(chunk.address + size, chunk.size - size, True, chunk, chunk.after)
+        if chunk.after is not None:
+            chunk.after.before = rest
+        chunk.after, chunk.size = rest, size
+        self._chunks[rest.address] = rest
+        insort(self._free, (rest.size, rest.address))
+
+    def _join(self, left: Chunk, right: Chunk) -> Chunk:
+        left.size += right.size
+        left.after = right.after
+        if right.after is not None:
+            right.after.before = left
+        del self._chunks[right.address]
+        return left
+
+    def _forget(self, chunk: Chunk) -> None:
+        del self._free[bisect_left(self._free, (chunk.size, chunk.address))]

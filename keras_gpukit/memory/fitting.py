@@ -1,0 +1,78 @@
+"""What would make a step fit that ran out of memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from keras_gpukit.memory.step_memory import MARGIN, StepMemory
+from keras_gpukit.records.memory import MemoryByCause, OutOfMemory
+from keras_gpukit.rules.memory_options import memory_options
+
+_NICE = 8
+
+
+def what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | None) -> OutOfMemory:
+    """Adds to a record what the step needs, and each way to need less.
+
+    Args:
+        record: With its batch size.
+        memory: Of the model.
+        precision: The model's dtype policy.
+    """
+    batch_size = record.batch_size
+    assert batch_size is not None
+    if memory.execution == "xla" and record.shape is None and record.state.asked_bytes:
+        memory.asked_in_one_block(record.state.asked_bytes, batch_size)
+    limit_bytes = _limit_bytes(record)
+    prediction = memory.predict(batch_size)
+    needs = prediction.high
+    assert needs is not None
+    if limit_bytes is None:
+        options = memory_options(
+            needs,
+            batch_size=batch_size,
+            fitting=None,
+            accumulating=None,
+            trainable_bytes=memory.trainable_bytes,
+            precision=precision,
+            allowed_bytes=None,
+        )
+        because = "the device's limit is not known"
+        return replace(
+            record, prediction=prediction, options=options, options_unknown_because=because
+        )
+    fitting = _fitting(memory, limit_bytes, batch_size)
+    accumulating = _fitting(memory, limit_bytes - memory.trainable_bytes, batch_size)
+    return replace(
+        record,
+        prediction=replace(
+            prediction, limit_bytes=limit_bytes, fits_batch_size=fitting and fitting[0]
+        ),
+        options=memory_options(
+            needs,
+            batch_size=batch_size,
+            fitting=fitting,
+            accumulating=accumulating,
+            trainable_bytes=memory.trainable_bytes,
+            precision=precision,
+            allowed_bytes=int(limit_bytes * (1 - MARGIN)),
+        ),
+        options_unknown_because=None if fitting else "not even one example is predicted to fit",
+    )
+
+
+def _limit_bytes(record: OutOfMemory) -> int | None:
+    """What the device gives, without what others hold of it."""
+    limit_bytes = record.state.limit_bytes
+    if limit_bytes is None:
+        return None
+    return limit_bytes - sum(each.used_bytes for each in record.holders or ())
+
+
+def _fitting(memory: StepMemory, limit_bytes: int, below: int) -> tuple[int, MemoryByCause] | None:
+    largest = memory.largest_batch(limit_bytes, below)
+    if largest is None:
+        return None
+    nice = largest // _NICE * _NICE or largest
+    needs = memory.predict(nice).high
+    return None if needs is None else (nice, needs)

@@ -1,0 +1,79 @@
+"""What the message of an out-of-memory error says.
+
+The wording is that of TensorFlow 2.18 to 2.21 and of XLA in them. What a message does not say, or
+says in other words, is None.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+
+_TENSOR = re.compile(
+    r"OOM when allocating tensor with shape\[([\d,]*)\] and type (\w+)"
+    r"(?: on (\S+))?(?: by allocator (\S+))?"
+)
+_BLOCK = re.compile(r"[Oo]ut of memory (?:while )?trying to allocate ([\d.]+) ?([KMGT]?i?B|bytes)")
+_NODE = re.compile(r"\{\{node ([^}]+)\}\}")
+_EAGER = re.compile(r"__wrapped__(\w+?)_(?:N_\d+_)?(?:num_outputs_\d+_)?device_")
+_OPERATION = re.compile(r"\[Op:(\w+)\]")
+_MEMORY = re.compile(r"OOM|[Oo]ut of memory|failed to allocate memory")
+_UNITS = {"B": 1, "bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_ITEM_BYTES = {
+    **dict.fromkeys(("float", "float32", "int32", "uint32", "qint32"), 4),
+    **dict.fromkeys(("half", "float16", "bfloat16", "int16", "uint16"), 2),
+    **dict.fromkeys(("double", "float64", "int64", "uint64", "complex64"), 8),
+    **dict.fromkeys(("bool", "int8", "uint8", "qint8", "quint8"), 1),
+    "complex128": 16,
+}
+
+
+@dataclass(frozen=True)
+class OOMMessage:
+    """A message, read.
+
+    Attributes:
+        shape: Of the tensor that was asked for.
+        dtype: Of the tensor.
+        asked_bytes: What was asked for.
+        device: Where, as "GPU:0".
+        operation: The operation, by its name in the graph, or by its type in an eager step.
+        is_type: Whether `operation` is a type.
+    """
+
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    asked_bytes: int | None = None
+    device: str | None = None
+    operation: str | None = None
+    is_type: bool = False
+
+
+def read_message(text: str) -> OOMMessage | None:
+    """Reads a message; None if it is not about memory.
+
+    Args:
+        text: The error's message.
+    """
+    if not _MEMORY.search(text):
+        return None
+    shape, dtype, asked, device = None, None, None, None
+    if tensor := _TENSOR.search(text):
+        shape = tuple(int(each) for each in tensor[1].split(",") if each)
+        dtype = tensor[2]
+        asked = prod(shape) * _ITEM_BYTES[dtype] if dtype in _ITEM_BYTES else None
+        device = tensor[3].rpartition("device:")[2] if tensor[3] else None
+    elif block := _BLOCK.search(text):
+        asked = int(float(block[1]) * _UNITS.get(block[2], 1))
+    operation, is_type = _operation(text)
+    return OOMMessage(shape, dtype, asked, device or None, operation, is_type)
+
+
+def _operation(text: str) -> tuple[str | None, bool]:
+    if node := _NODE.search(text):
+        return node[1], False
+    for pattern in (_EAGER, _OPERATION):
+        if (found := pattern.search(text)) and not found[1].startswith("__"):
+            return found[1], True
+    return None, False

@@ -1,0 +1,138 @@
+"""Explains an out-of-memory error: what asked for memory, what there was, and what would fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from keras_gpukit.memory import allocator_log
+from keras_gpukit.memory.failed_layer import failed_layer
+from keras_gpukit.memory.fitting import what_would_fit
+from keras_gpukit.memory.holders import other_holders
+from keras_gpukit.memory.layer_names import is_backward, layer_names, layer_of
+from keras_gpukit.memory.oom_message import OOMMessage, read_message
+from keras_gpukit.memory.step_memory import StepMemory, execution_of, size_of
+from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.memory import AllocatorState, OutOfMemory
+
+
+@dataclass(frozen=True)
+class Call:
+    """The call that failed.
+
+    Attributes:
+        model: The model.
+        spec: What a batch is made of, as a dataset's `element_spec`; None where that is unknown.
+        batch_size: Examples in a batch; None where that is unknown.
+        step: Global step.
+        gpus: The GPUs that TensorFlow uses.
+        held_bytes: By device, what was held before the first step; of unknown devices nothing.
+        peak_bytes: By device, the most that was held in the call.
+        limit_bytes: By device, the most that TensorFlow may take.
+    """
+
+    model: Any
+    spec: Any
+    batch_size: int | None
+    step: int | None
+    gpus: tuple[GPUInfo, ...]
+    held_bytes: dict[str, int]
+    peak_bytes: dict[str, int]
+    limit_bytes: dict[str, int | None]
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that a device had too little memory."""
+    import tensorflow as tf
+
+    return isinstance(error, tf.errors.ResourceExhaustedError) and (
+        read_message(error.message) is not None
+    )
+
+
+def explain(
+    error: BaseException, call: Call, read_log: Callable[[], str] = allocator_log.read_log
+) -> OutOfMemory:
+    """Returns why memory ran out.
+
+    Tracing the step again, to predict what would fit, takes as long as the first time.
+
+    Args:
+        error: The exception, of which nothing is kept.
+        call: What failed.
+        read_log: Returns what was written to standard error.
+    """
+    message = read_message(str(getattr(error, "message", error))) or OOMMessage()
+    device = message.device or ("GPU:0" if call.gpus else "CPU:0")
+    layer = None
+    if message.operation is not None and not message.is_type:
+        layer = layer_of(message.operation, layer_names(call.model))
+    elif call.model.run_eagerly:
+        layer = failed_layer(error)
+    record = OutOfMemory(
+        device=device,
+        operation=message.operation,
+        layer=layer,
+        backward=bool(message.operation and is_backward(message.operation)),
+        shape=message.shape,
+        dtype=message.dtype,
+        state=_state(message, device, call, read_log()),
+        execution=execution_of(call.model),
+        step=call.step,
+        batch_size=call.batch_size,
+        holders=_holders(device, call.gpus),
+    )
+    return _with_options(record, message, call)
+
+
+def _state(message: OOMMessage, device: str, call: Call, log: str) -> AllocatorState:
+    limit_bytes, peak = call.limit_bytes.get(device), call.peak_bytes.get(device)
+    logged = allocator_log.read_state(log)
+    if logged is not None and _is_same(message.asked_bytes, logged.asked_bytes):
+        return replace(logged, asked_bytes=message.asked_bytes or logged.asked_bytes)
+    return AllocatorState(
+        asked_bytes=message.asked_bytes,
+        limit_bytes=limit_bytes,
+        in_use_bytes=peak,
+        in_use_is_peak=True,
+        free_bytes=None if limit_bytes is None or peak is None else max(limit_bytes - peak, 0),
+    )
+
+
+def _is_same(asked_bytes: int | None, logged_bytes: int | None) -> bool:
+    """Whether a log's report is on this error; sizes are rounded differently in both."""
+    if asked_bytes is None or logged_bytes is None:
+        return asked_bytes is None
+    return abs(asked_bytes - logged_bytes) <= 256 + asked_bytes / 1000
+
+
+def _holders(device: str, gpus: tuple[GPUInfo, ...]) -> Any:
+    kind, _, index = device.partition(":")
+    found = [gpu for gpu in gpus if kind == "GPU" and str(gpu.index) == index]
+    return other_holders(found[0]) if found else None
+
+
+def _with_options(record: OutOfMemory, message: OOMMessage, call: Call) -> OutOfMemory:
+    replicas = getattr(call.model.distribute_strategy, "num_replicas_in_sync", 1)
+    if replicas > 1:
+        return replace(
+            record, options_unknown_because="steps on several replicas are not predicted"
+        )
+    if call.spec is None:
+        return replace(record, options_unknown_because="what a batch is made of is not known")
+    model, device = call.model, record.device
+    try:
+        own = sum(size_of(each) for each in (*model.variables, *model.optimizer.variables))
+        other_bytes = max(call.held_bytes.get(device, 0) - own, 0)
+        memory = StepMemory(model, call.spec, other_bytes)
+    except Exception as error:
+        because = f"the step could not be traced ({type(error).__name__})"
+        return replace(record, options_unknown_because=because)
+    batch_size = call.batch_size or memory.batch_of(message.operation, message.shape)
+    if record.layer is None and message.shape is not None and batch_size is not None:
+        found = memory.layers_with(message.operation, message.shape, batch_size)
+        record = replace(record, layer=found)
+    if batch_size is None:
+        return replace(record, options_unknown_because="the batch size is not known")
+    return what_would_fit(replace(record, batch_size=batch_size), memory, model.dtype_policy.name)

@@ -1,0 +1,305 @@
+"""What the training steps of one model need, for any batch size, without running one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from keras_gpukit.memory.bfc import BFC
+from keras_gpukit.memory.kernels import cpu_workspace_bytes, gpu_workspace_bytes
+from keras_gpukit.memory.layer_names import is_backward, layer_names, layer_of
+from keras_gpukit.memory.simulation import Order, Peak, Simulation
+from keras_gpukit.memory.step_graph import TRACED_BATCH, Node, StepGraph
+from keras_gpukit.memory.tracing import trace_step
+from keras_gpukit.records.memory import Execution, HeldTensor, MemoryByCause, MemoryPrediction
+
+LARGEST_LISTED = 5
+MOST_LAYERS_NAMED = 3
+MARGIN = 0.1
+"""Of a limit, left free by a batch size that is said to fit: what came before may have divided the
+memory into pieces. A batch that filled it to the last byte passed five steps and failed later."""
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way in which a step may run."""
+
+    order: Order
+    in_place: bool
+    workspace: bool
+    keeps_forward: bool = False
+    batches: int = 1
+
+
+# On a CPU the input pipeline takes its batches from the same allocator: the step's, and in the
+# worst case one that is ready.
+_WAYS: dict[Execution, tuple[_Way, ...]] = {
+    "graph": (
+        _Way("oldest first", in_place=True, workspace=False),
+        _Way("newest first", in_place=True, workspace=True, batches=2),
+    ),
+    "eager": (
+        _Way("as written", in_place=False, workspace=False),
+        _Way("as written", in_place=False, workspace=True, keeps_forward=True, batches=2),
+    ),
+    "xla": (
+        _Way("oldest first", in_place=True, workspace=False),
+        _Way("as written", in_place=False, workspace=True, batches=2),
+    ),
+}
+
+
+class StepMemory:
+    """Predicts for one model.
+
+    Args:
+        model: A compiled Keras model, built, its optimizer too.
+        spec: What a batch is made of, as a dataset's `element_spec`.
+        other_bytes: What the device holds in addition to the model and the optimizer.
+
+    Raises:
+        Exception: Whatever tracing the step raises.
+    """
+
+    def __init__(self, model: Any, spec: Any, other_bytes: int = 0) -> None:
+        import tensorflow as tf
+
+        self.execution = execution_of(model)
+        self._graph = trace_step(model, spec, optimized=self.execution == "graph")
+        self._model = model.name
+        self._layers = layer_names(model) | {model.name}
+        own, slots = model.variables, getattr(model.optimizer, "variables", ())
+        of_optimizer = {id(each) for each in slots}
+        self._weights = [size_of(each) for each in own if id(each) not in of_optimizer]
+        self._slots = [size_of(each) for each in slots]
+        self.trainable_bytes = sum(size_of(each) for each in model.trainable_variables)
+        self._other_bytes = other_bytes
+        self._block_factor = 1.0
+        tensors = tf.nest.flatten(spec)
+        self._example_bytes = sum(
+            prod(each.shape[1:]) * each.dtype.size
+            for each in tensors
+            if each.shape.rank and each.shape[1:].is_fully_defined()
+        )
+        self._on_gpu = bool(tf.config.list_logical_devices("GPU"))
+        self._threads = tf.config.threading.get_intra_op_parallelism_threads() or _cores()
+
+    @property
+    def graph(self) -> StepGraph:
+        """The step."""
+        return self._graph
+
+    def layer_of(self, operation: str) -> str | None:
+        """The layer of an operation; None for one of no layer, as those of the model itself."""
+        return (layer_of(operation, self._layers) or "").removeprefix(self._model).lstrip(
+            "/"
+        ) or None
+
+    def predict(self, batch_size: int) -> MemoryPrediction:
+        """Returns what steps with a batch size need."""
+        runs = [self._run(way, batch_size) for way in _WAYS[self.execution]]
+        causes = sorted((each for each, _ in runs), key=lambda each: each.total_bytes)
+        peak = max((peak for _, peak in runs), key=lambda each: each.in_use_bytes)
+        return MemoryPrediction(
+            batch_size=batch_size,
+            execution=self.execution,
+            low=causes[0],
+            high=causes[-1],
+            largest=self._largest(peak, batch_size),
+            unknown_because=self._left_out(),
+        )
+
+    def batch_of(self, operation: str | None, shape: tuple[int, ...] | None) -> int | None:
+        """The batch size with which an operation's output has a shape; None where it is unknown.
+
+        Args:
+            operation: Its name in the graph.
+            shape: Of its first output.
+        """
+        node = self._graph.by_name.get(operation or "")
+        if node is None or not shape or not node.shapes or not self._graph.scales:
+            return None
+        for traced, seen in zip(node.shapes[0] or (), shape, strict=False):
+            if traced and not traced % TRACED_BATCH:
+                return seen * TRACED_BATCH // traced
+        return None
+
+    def layers_with(
+        self, operation: str | None, shape: tuple[int, ...], batch_size: int
+    ) -> str | None:
+        """The layers with operations of a type whose output has a shape, as "a or b".
+
+        Args:
+            operation: Its type.
+            shape: Of its first output.
+            batch_size: With which batch.
+        """
+        found = {
+            layer
+            for node in self._graph.nodes
+            if node.operation == operation
+            and self._graph.shape((node.name, 0), batch_size) == shape
+            and (layer := self.layer_of(node.name))
+        }
+        return " or ".join(sorted(found)) if 0 < len(found) <= MOST_LAYERS_NAMED else None
+
+    def asked_in_one_block(self, asked_bytes: int, batch_size: int) -> None:
+        """Takes what XLA asked for, for a whole step, as the measure of what steps need.
+
+        Args:
+            asked_bytes: What it asked for.
+            batch_size: With which batch.
+        """
+        step_bytes = self._block_bytes(batch_size)
+        self._block_factor = max(asked_bytes / step_bytes, 1.0) if step_bytes else 1.0
+
+    def fits(self, batch_size: int, limit_bytes: int) -> bool:
+        """Whether a batch fits with a margin, in whatever order a step runs."""
+        allowed = int(limit_bytes * (1 - MARGIN))
+        try:
+            if self.execution == "xla":
+                allocator = self._allocator(batch_size, 2, allowed)
+                # The new values of variables are made next to the old ones.
+                for size in (*self._weights, *self._slots):
+                    allocator.allocate(size)
+                allocator.allocate(int(self._block_bytes(batch_size) * self._block_factor))
+                return True
+            for way in _WAYS[self.execution]:
+                self._run(way, batch_size, allowed)
+        except MemoryError:
+            return False
+        return True
+
+    def largest_batch(self, limit_bytes: int, below: int) -> int | None:
+        """The largest batch under another one that fits with a margin; None without any.
+
+        Args:
+            limit_bytes: What the device gives.
+            below: A batch that does not fit.
+        """
+        if not self._graph.scales or not self.fits(1, limit_bytes):
+            return None
+        fits, fails = 1, below
+        while fails - fits > max(fits // 16, 1) or fails == fits + 2:
+            middle = (fits + fails) // 2
+            if self.fits(middle, limit_bytes):
+                fits = middle
+            else:
+                fails = middle
+        return fits
+
+    def _run(
+        self, way: _Way, batch_size: int, limit_bytes: int | None = None
+    ) -> tuple[MemoryByCause, Peak]:
+        allocator = self._allocator(batch_size, way.batches, limit_bytes)
+        peak = Simulation(
+            self._graph,
+            batch_size,
+            allocator,
+            order=way.order,
+            workspace=self._workspace(batch_size, upper=way.workspace),
+            in_place=way.in_place,
+            keeps_forward=way.keeps_forward,
+        ).run()
+        return self._causes(peak, way.batches * batch_size * self._example_bytes), peak
+
+    def _allocator(self, batch_size: int, batches: int, limit_bytes: int | None) -> BFC:
+        """One that holds what stays between steps, and the batch."""
+        allocator = BFC(limit_bytes)
+        for size in (*self._weights, *self._slots, self._other_bytes):
+            if size:
+                allocator.allocate(size)
+        allocator.allocate(batches * batch_size * self._example_bytes)
+        return allocator
+
+    def _block_bytes(self, batch_size: int) -> int:
+        """What a step takes next to what stays, at most."""
+        causes = (self._run(way, batch_size)[0] for way in _WAYS["xla"])
+        return max(each.total_bytes - each.held_bytes - each.batch_bytes for each in causes)
+
+    def _causes(self, peak: Peak, batch_bytes: int) -> MemoryByCause:
+        backward = sum(size for (name, _), size in peak.held if is_backward(name))
+        forward = sum(
+            size
+            for (name, _), size in peak.held
+            if not is_backward(name) and layer_of(name, self._layers)
+        )
+        weights, slots = sum(self._weights), sum(self._slots)
+        # The optimizer's own operations hold what it computes of the gradients.
+        updates = sum(size for _, size in peak.held) - backward - forward
+        known = weights + slots + batch_bytes + forward + backward + updates + self._other_bytes
+        return MemoryByCause(
+            weights_bytes=weights,
+            slots_bytes=slots,
+            batch_bytes=batch_bytes + self._other_bytes,
+            activations_bytes=forward,
+            gradients_bytes=backward + updates,
+            workspace_bytes=max(peak.in_use_bytes - known, 0),
+        )
+
+    def _largest(self, peak: Peak, batch_size: int) -> tuple[HeldTensor, ...]:
+        held = sorted(peak.held, key=lambda each: -each[1])[:LARGEST_LISTED]
+        return tuple(
+            HeldTensor(
+                source[0],
+                self._graph.shape(source, batch_size) or (),
+                size,
+                self.layer_of(source[0]),
+            )
+            for source, size in held
+        )
+
+    def _workspace(self, batch_size: int, *, upper: bool) -> Callable[[Node], int]:
+        graph = self._graph
+        exact = not self._on_gpu and not _uses_onednn()
+
+        def needs(node: Node) -> int:
+            if not (exact or upper) or not node.shapes or node.shapes[0] is None:
+                return 0
+            outputs = graph.shape((node.name, 0), batch_size) or ()
+            inputs = [graph.shape(each, batch_size) for each in node.inputs if each[1] >= 0]
+            if self._on_gpu:
+                return gpu_workspace_bytes(node.operation, outputs, inputs)
+            return cpu_workspace_bytes(node.operation, outputs, inputs, self._threads)
+
+        return needs
+
+    def _left_out(self) -> str | None:
+        if self._graph.loops:
+            return (
+                "what is held within loops and branches is left out "
+                f"({', '.join(sorted(self._graph.loops))})"
+            )
+        return None
+
+
+def execution_of(model: Any) -> Execution:
+    """How a model's training steps run."""
+    if model.run_eagerly:
+        return "eager"
+    return "xla" if getattr(model, "jit_compile", False) else "graph"
+
+
+def size_of(variable: Any) -> int:
+    """Bytes of a Keras variable."""
+    import keras
+
+    return int(prod(variable.shape)) * _item_bytes(keras.backend.standardize_dtype(variable.dtype))
+
+
+def _item_bytes(dtype: str) -> int:
+    import tensorflow as tf
+
+    return 0 if dtype == "string" else int(tf.dtypes.as_dtype(dtype).size)
+
+
+def _uses_onednn() -> bool:
+    return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1").lower() not in ("0", "false")
+
+
+def _cores() -> int:
+    affinity: Sequence[int] | set[int] = getattr(os, "sched_getaffinity", lambda _: range(1))(0)
+    return max(len(affinity), 1)

@@ -1,0 +1,101 @@
+"""Traces a model's training step for a batch, without running or allocating anything of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from keras_gpukit.memory import tf_private
+from keras_gpukit.memory.step_graph import TRACED_BATCH, Node, Source, StepGraph
+
+_LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "PartitionedCall"}) | {
+    "StatefulPartitionedCall"
+}
+
+
+def trace_step(model: Any, spec: Any, *, optimized: bool = True) -> StepGraph:
+    """Returns the training step as a graph.
+
+    Args:
+        model: A compiled Keras model, built, its optimizer too.
+        spec: What a batch is made of: `tf.TensorSpec`s as in a dataset's `element_spec`.
+        optimized: Whether as TensorFlow's graph optimizer changes it; eager steps are not changed.
+
+    Raises:
+        Exception: Whatever tracing raises.
+    """
+    import tensorflow as tf
+
+    step = tf.function(model.train_step, autograph=False)
+    scales = True
+    try:
+        function = step.get_concrete_function(tf.nest.map_structure(_with_traced_batch, spec))
+    except (ValueError, TypeError, tf.errors.InvalidArgumentError):
+        scales = False  # the model takes one batch size only
+        function = step.get_concrete_function(spec)
+    graph = function.graph
+    results = [each.name for each in tf.nest.flatten(function.structured_outputs)]
+    fetches = [*results, *(each.name for each in graph.control_outputs)]
+    traced = graph.as_graph_def(add_shapes=True)
+    final = tf_private.optimize(traced, fetches) if optimized else traced
+    shapes = {node.name: _shapes(node) for node in traced.node}
+    nodes = tuple(_node(node, shapes) for node in final.node)
+    return StepGraph(
+        nodes,
+        frozenset(map(_source, results)),
+        scales=scales,
+        loops=frozenset(node.operation for node in nodes) & _LOOPS,
+    )
+
+
+def _with_traced_batch(spec: Any) -> Any:
+    import tensorflow as tf
+
+    if not isinstance(spec, tf.TensorSpec) or not spec.shape.rank:
+        return spec
+    return tf.TensorSpec((TRACED_BATCH, *spec.shape[1:]), spec.dtype)
+
+
+def _node(node: Any, shapes: dict[str, list[Any]]) -> Node:
+    sizes = tuple(_item_bytes(node))
+    # What the optimizer made of several operations has the name of the last of them.
+    known = (_shapes(node) or shapes.get(node.name) or [])[: len(sizes)]
+    return Node(
+        node.name,
+        node.op,
+        tuple(_source(each) for each in node.input),
+        (*known, *[None] * (len(sizes) - len(known))),
+        sizes,
+    )
+
+
+def _source(name: str) -> Source:
+    if name.startswith("^"):
+        return name[1:], -1
+    operation, _, index = name.partition(":")
+    return operation, int(index or 0)
+
+
+def _shapes(node: Any) -> list[tuple[int, ...] | None]:
+    if "_output_shapes" not in node.attr:
+        return []
+    return [
+        None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
+        for shape in node.attr["_output_shapes"].list.shape
+    ]
+
+
+def _item_bytes(node: Any) -> Iterator[int]:
+    """Bytes of a number in each output; 0 for handles and variants."""
+    import tensorflow as tf
+
+    definition = tf_private.op_def(node.op)
+    for output in definition.output_arg if definition else ():
+        if output.type_list_attr:
+            types = list(node.attr[output.type_list_attr].list.type)
+        else:
+            count = node.attr[output.number_attr].i if output.number_attr else 1
+            types = [output.type or node.attr[output.type_attr].type] * count
+        for each in types:
+            dtype = tf.dtypes.as_dtype(each)
+            yield 0 if dtype in (tf.resource, tf.variant, tf.string) else dtype.size

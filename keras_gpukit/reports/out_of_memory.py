@@ -1,0 +1,113 @@
+"""Why memory ran out, in sentences."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.memory import MemoryOption, OutOfMemory
+from keras_gpukit.reports import units
+
+HEADING = "keras_gpukit: why memory ran out"
+_LARGEST_SHOWN = 3
+_CHANGES = {
+    "batch size": "batch_size={batch}",
+    "accumulation": "accumulate gradients over micro-batches of {batch}",
+    "mixed precision": 'mixed precision: keras.mixed_precision.set_global_policy("mixed_float16")',
+    "rematerialisation": "recompute activations in the backward pass (rematerialisation)",
+}
+
+
+def note(record: OutOfMemory) -> str:
+    """The note on the exception, several lines."""
+    lines = [asked(record), *figures(record)]
+    lines += [f"- {line}" for line in advice(record)]
+    return "\n".join([HEADING, *(f"  {line}" for line in lines)])
+
+
+def asked(record: OutOfMemory) -> str:
+    """What was asked for, by what: "conv2d asked for 128 MiB on GPU:0 for a tensor …"."""
+    size = record.state.asked_bytes
+    amount = "an unknown amount of memory" if size is None else units.size(size)
+    where = f"Layer {record.layer!r}" if record.layer else "The training step"
+    which = "" if record.operation is None else f" (operation {record.operation})"
+    if record.execution == "xla" and record.shape is None:
+        where, which = "The step, which XLA compiled as a whole,", ""
+        amount += " in one block"
+    backward = ", in the backward pass" if record.backward else ""
+    shape = ""
+    if record.shape is not None:
+        dims = ", ".join(map(str, record.shape))
+        shape = f" for a tensor of shape [{dims}] and type {record.dtype}"
+    at = "" if record.step is None else f" after step {record.step:,}"
+    return f"{where}{which} asked for {amount} on {record.device}{shape}{backward}{at}."
+
+
+def figures(record: OutOfMemory) -> tuple[str, ...]:
+    """The state of the allocator, the largest tensors and other processes, a sentence each."""
+    lines = [*_state(record)]
+    prediction = record.prediction
+    if prediction is not None and prediction.low and prediction.high:
+        span = _span(prediction.low.total_bytes, prediction.high.total_bytes)
+        lines.append(f"A step with a batch of {prediction.batch_size} is predicted to need {span}.")
+        named = [
+            f"{each.layer or each.name} {units.size(each.size_bytes)}"
+            for each in prediction.largest[:_LARGEST_SHOWN]
+        ]
+        if named:
+            lines.append(f"Largest tensors at its peak: {', '.join(named)}.")
+    if record.holders:
+        named = [
+            f"{each.name or 'process'} ({each.pid}) {units.size(each.used_bytes)}"
+            for each in record.holders
+        ]
+        lines.append(f"Other processes on this GPU hold: {', '.join(named)}.")
+    elif record.holders is None and record.device.startswith("GPU"):
+        lines.append("What other processes hold on this GPU is not visible from here.")
+    return tuple(lines)
+
+
+def advice(record: OutOfMemory) -> tuple[str, ...]:
+    """What would fit, one change a line; why that is unknown where it is."""
+    lines = [_change(option) for option in record.options if option.fits is not False]
+    lines += [_change(option) for option in record.options if option.fits is False]
+    if record.is_fragmented:
+        lines.append(
+            "enough is free in all, but not in one block: set "
+            "TF_GPU_ALLOCATOR=cuda_malloc_async before TensorFlow starts"
+        )
+    if record.holders:
+        lines.append("end the other processes on this GPU, or train on another GPU")
+    if record.options_unknown_because:
+        lines.append(f"what would fit is unknown: {record.options_unknown_because}")
+    return tuple(lines)
+
+
+def _state(record: OutOfMemory) -> list[str]:
+    state = record.state
+    if state.in_use_bytes is None:
+        return []
+    limit = "" if state.limit_bytes is None else f" of {units.size(state.limit_bytes)}"
+    most = "at most " if state.in_use_is_peak else ""
+    line = f"{record.device} had {most}{units.size(state.in_use_bytes)}{limit} in use"
+    if state.free_bytes is not None:
+        least = "at least " if state.in_use_is_peak else ""
+        line += f", {least}{units.size(state.free_bytes)} free"
+    if state.largest_free_bytes is not None:
+        line += f", the largest block of it {units.size(state.largest_free_bytes)}"
+    fragmented = record.is_fragmented
+    if fragmented is None:
+        return [f"{line}."]
+    why = "memory is fragmented" if fragmented else "the device is too small for this step"
+    return [f"{line}: {why}."]
+
+
+def _change(option: MemoryOption) -> str:
+    text = _CHANGES[option.kind].format(batch=option.batch_size)
+    if option.needs_bytes is not None:
+        text += f": needs at most {units.size(option.needs_bytes)} (predicted)"
+    if option.fits is False:
+        text += ", which does not fit on its own"
+    return f"{text}; {option.note}" if option.note else text
+
+
+def _span(low: int, high: int) -> str:
+    low_text, high_text = units.size(low), units.size(high)
+    return low_text if low_text == high_text else f"{low_text} to {high_text}"

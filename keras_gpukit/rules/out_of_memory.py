@@ -1,0 +1,111 @@
+"""Whether a run ended because memory ran out: of a device for certain, of the host likely."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.memory import OutOfMemory
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.rule import Outcome, Rule
+
+HOST_NEARLY_FULL_FRACTION = 0.9
+
+
+class DeviceOutOfMemory(Rule):
+    """A run that ended with TensorFlow's `ResourceExhaustedError`.
+
+    No threshold: the exception says so.
+    """
+
+    code = "out-of-memory"
+    title = "The run ended because memory ran out"
+    requires = "the exception that ended the run"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Repeats what the exception said, with what would fit."""
+        record = summary.out_of_memory
+        if record is None:
+            return self.abstain() if summary.ending is None else None
+        state = record.state
+        figures = {
+            "asked for": state.asked_bytes,
+            "in use, at most" if state.in_use_is_peak else "in use": state.in_use_bytes,
+            "free, at least" if state.in_use_is_peak else "free": state.free_bytes,
+            "largest free block": state.largest_free_bytes,
+            "limit": state.limit_bytes,
+        }
+        evidence = [
+            Figure(name, value, "B") for name, value in figures.items() if value is not None
+        ]
+        if record.holders:
+            held = sum(each.used_bytes for each in record.holders)
+            evidence.append(Figure("held by other processes", held, "B"))
+        return self.find(
+            "critical", *evidence, advice=_advice(record), title=f"{_who(record)} ran out of memory"
+        )
+
+
+class HostOutOfMemory(Rule):
+    """A run that ended without a word while the host's memory was at least 90 % full.
+
+    Linux ends a process that takes too much memory by SIGKILL, of which the process cannot report
+    anything. Our choice of the threshold: readings come once a second, and memory may rise by
+    gigabytes in that time. So the finding says likely.
+    """
+
+    code = "host-out-of-memory"
+    title = "The system likely ended the run because the host ran out of memory"
+    requires = "a run that ended without a word, and a last reading of the host's memory"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Looks at the last reading before the end."""
+        last = summary.host_at_end
+        if last is None:
+            return self.abstain() if summary.ending is None else None
+        shares = []
+        if last.memory_available_bytes is not None and last.memory_total_bytes:
+            used = 1 - last.memory_available_bytes / last.memory_total_bytes
+            shares.append(("of the machine's memory in use", used))
+        if last.memory_limit_used_bytes is not None and last.memory_limit_bytes:
+            share = last.memory_limit_used_bytes / last.memory_limit_bytes
+            shares.append(("of the container's memory limit in use", share))
+        if not shares:
+            return self.abstain()
+        name, fullest = max(shares, key=lambda each: each[1])
+        if fullest < HOST_NEARLY_FULL_FRACTION:
+            return None
+        evidence = [Figure(name, 100 * fullest, "%")]
+        if last.memory_bytes is not None:
+            evidence.append(Figure("this process", last.memory_bytes, "B"))
+        return self.find(
+            "critical",
+            *evidence,
+            advice=(
+                "To make sure, ask the system: journalctl -k | grep -i 'killed process', or the "
+                "container's state (OOMKilled)",
+                "Smaller shuffle buffers; cache() to a file in place of memory; fewer workers",
+                "Ask for more memory: --mem in Slurm, resources.limits.memory in Kubernetes",
+            ),
+        )
+
+
+def _who(record: OutOfMemory) -> str:
+    return f"Layer {record.layer!r} on {record.device}" if record.layer else record.device
+
+
+def _advice(record: OutOfMemory) -> tuple[str, ...]:
+    changes = {
+        "batch size": "Train with batch_size={batch}",
+        "accumulation": "Accumulate gradients over micro-batches of {batch}",
+        "mixed precision": "Train in mixed precision",
+        "rematerialisation": "Recompute activations in the backward pass",
+    }
+    ranked = sorted(record.options, key=lambda each: each.fits is False)
+    lines = []
+    for option in ranked:
+        line = changes[option.kind].format(batch=option.batch_size)
+        if option.needs_bytes is not None:
+            line += f": at most {option.needs_bytes / 2**20:,.0f} MiB, predicted"
+        lines.append(line + (", not enough on its own" if option.fits is False else ""))
+    if record.holders:
+        lines.append("End the other processes on this GPU, or train on another GPU")
+    return tuple(lines or ["Train with a smaller batch"])

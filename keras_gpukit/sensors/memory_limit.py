@@ -1,0 +1,49 @@
+"""The limit of host memory that a container or a batch job sets: Linux' control groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_UNLIMITED_BYTES = 2**60
+_ROOT = Path("/sys/fs/cgroup")
+# Of version 2 and of version 1: the limit, what is used, and what of it are caches of files.
+_FILES = (
+    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+    (
+        "memory/memory.limit_in_bytes",
+        "memory/memory.usage_in_bytes",
+        "memory/memory.stat",
+        "total_inactive_file",
+    ),
+)
+
+
+def read_limit(root: Path = _ROOT) -> tuple[int | None, int | None]:
+    """Returns the limit and what is used of it, in bytes; None for both without a limit.
+
+    A container sees its own group at the root. A job's group further down is not looked for.
+
+    Args:
+        root: Where the control groups are mounted.
+    """
+    for limit, used, statistics, cached in _FILES:
+        limit_bytes, used_bytes = _number(root / limit), _number(root / used)
+        if limit_bytes is None or used_bytes is None or limit_bytes >= _UNLIMITED_BYTES:
+            continue
+        return limit_bytes, max(used_bytes - _entry(root / statistics, cached), 0)
+    return None, None
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # "max" where nothing is limited
+        return None
+
+
+def _entry(path: Path, name: str) -> int:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0)

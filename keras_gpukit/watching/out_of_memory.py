@@ -1,0 +1,63 @@
+"""Watches a call for running out of memory, and says why on the exception that ends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_gpukit.memory.notes import add_note
+from keras_gpukit.memory.out_of_memory import Call, explain, is_out_of_memory
+from keras_gpukit.records.machine import DeviceMemory
+from keras_gpukit.records.memory import OutOfMemory
+from keras_gpukit.reports.out_of_memory import note
+from keras_gpukit.sensors.allocator import AllocatorSensor
+from keras_gpukit.watching.call_frame import batch_of_fit
+from keras_gpukit.watching.session import Session
+
+
+class OutOfMemoryWatch:
+    """Explains the error by which a call ends, if it is one of memory.
+
+    Args:
+        session: The watched call.
+        sensor: Reads the allocators.
+
+    Attributes:
+        found: Why memory ran out; None while it did not.
+    """
+
+    def __init__(self, session: Session, sensor: AllocatorSensor) -> None:
+        self.found: OutOfMemory | None = None
+        self._session = session
+        self._sensor = sensor
+        self._before = {each.device: each for each in sensor.read()}
+        session.on_error(self._look)
+
+    def _look(self, error: BaseException) -> None:
+        if not is_out_of_memory(error):
+            return
+        session = self._session
+        readings = {each.device: each for each in self._sensor.read()}
+        # Only a training step is predicted: a validation has the model's forward pass alone.
+        trains = session.phase == "fit" and session.wall.part in ("first step", "steps")
+        spec, batch_size = batch_of_fit() if trains else (None, None)
+        self.found = found = explain(error, self._call(session, readings, spec, batch_size))
+        session.output.record("out_of_memory", found, session.step)
+        add_note(error, note(found))
+
+    def _call(
+        self,
+        session: Session,
+        readings: dict[str, DeviceMemory],
+        spec: Any,
+        batch_size: int | None,
+    ) -> Call:
+        return Call(
+            model=session.model,
+            spec=spec,
+            batch_size=batch_size,
+            step=session.step,
+            gpus=session.environment.gpus,
+            held_bytes={name: each.current_bytes for name, each in self._before.items()},
+            peak_bytes={name: each.peak_bytes for name, each in readings.items()},
+            limit_bytes={name: each.limit_bytes for name, each in readings.items()},
+        )

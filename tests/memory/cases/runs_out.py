@@ -1,0 +1,88 @@
+"""Trains models that do not fit. Arguments: a folder, and "jit".
+
+Without the second one, prints what is known of an error in graph steps and of one in eager steps.
+After one in a step that XLA compiled, TensorFlow's CPU allocator aborts when anything is freed:
+there the exception ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+# Before TensorFlow is loaded: an allocator with a limit, whose errors do not end the process.
+os.environ.update(
+    TF_CPU_ALLOCATOR_USE_BFC="true",
+    TF_CPU_BFC_MEM_LIMIT_IN_MB="96",
+    TF_ENABLE_ONEDNN_OPTS="0",
+)
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_gpukit as gpukit
+
+BATCH = 512
+MONITORS = []
+
+
+class Subclassed(keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = keras.layers.Conv2D(8, 3, padding="same", name="first")
+        self.second = keras.layers.Conv2D(64, 3, padding="same", name="second")
+        self.pool = keras.layers.GlobalAveragePooling2D()
+
+    def call(self, inputs):
+        return self.pool(self.second(self.first(inputs)))
+
+
+def functional() -> keras.Model:
+    inputs = keras.Input((32, 32, 3))
+    hidden = keras.layers.Conv2D(8, 3, padding="same", name="first")(inputs)
+    hidden = keras.layers.Conv2D(64, 3, padding="same", name="second")(hidden)
+    return keras.Model(inputs, keras.layers.GlobalAveragePooling2D()(hidden))
+
+
+def fit(model: keras.Model, log_dir: str, **options) -> None:
+    model.compile("sgd", "mse", **options)
+    inputs = np.zeros((BATCH, 32, 32, 3), "float32")
+    targets = np.zeros((BATCH, 64), "float32")
+    monitor = gpukit.Monitor(log_dir, verbose=0)
+    MONITORS.append(monitor)
+    model.fit(inputs, targets, batch_size=BATCH, verbose=0, callbacks=[monitor])
+
+
+def known_of_error(model: keras.Model, log_dir: str, **options) -> dict:
+    try:
+        fit(model, log_dir, **options)
+    except tf.errors.ResourceExhaustedError as error:
+        summary = MONITORS[-1].summary
+        record = summary.out_of_memory
+        return {
+            "type": type(error).__name__,
+            "message": error.message,
+            "notes": error.__notes__,
+            "layer": record.layer,
+            "shape": record.shape,
+            "asked": record.state.asked_bytes,
+            "limit": record.state.limit_bytes,
+            "from_log": record.state.from_log,
+            "batch_size": record.batch_size,
+            "suggested": next(o.batch_size for o in record.options if o.kind == "batch size"),
+            "first_finding": summary.findings[0].code,
+        }
+    raise AssertionError("the model fits")
+
+
+if __name__ == "__main__":
+    folder, *mode = sys.argv[1:]
+    if mode:
+        fit(Subclassed(), f"{folder}/jit", jit_compile=True)
+    found = {
+        "graph": known_of_error(functional(), f"{folder}/graph", jit_compile=False),
+        "eager": known_of_error(Subclassed(), f"{folder}/eager", run_eagerly=True),
+    }
+    print(json.dumps(found))

@@ -1,0 +1,85 @@
+"""A real out-of-memory error has a note that is right, and begins the report of the dead run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.processes import environment
+
+from keras_gpukit.saved_runs import load_report
+
+CASE = Path(__file__).parent / "cases" / "runs_out.py"
+MIB = 2**20
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("logs")
+
+
+def run(folder: Path, *mode: str) -> tuple[str, str]:
+    """Output and errors; the latter go to a file, from which the allocator's log is read."""
+    path = folder / "errors"
+    with path.open("w") as errors:
+        done = subprocess.run(
+            [sys.executable, str(CASE), str(folder), *mode],
+            env=environment(TF_CPP_MIN_LOG_LEVEL="0"),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    return done.stdout, path.read_text(errors="replace")
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    output, errors = run(folder)
+    assert output, errors[-3000:]
+    return json.loads(output.splitlines()[-1])
+
+
+@pytest.mark.parametrize("mode", ["graph", "eager"])
+def test_the_note_names_layer_tensor_and_figures(found, mode):
+    told = found[mode]
+    assert told["type"] == "ResourceExhaustedError"
+    assert "OOM when allocating tensor with shape[512,32,32,64]" in told["message"]
+    assert told["layer"] == "second"
+    assert told["shape"] == [512, 32, 32, 64]
+    assert told["asked"] == 128 * MIB
+    assert told["limit"] == 96 * MIB
+    assert told["from_log"]
+    assert told["batch_size"] == 512
+    assert len(told["notes"]) == 1
+    assert "Layer 'second'" in told["notes"][0]
+    assert f"batch_size={told['suggested']}" in told["notes"][0]
+    assert told["first_finding"] == "out-of-memory"
+
+
+def test_of_a_step_compiled_as_a_whole_the_block_is_known(folder):
+    _, errors = run(folder, "jit")
+    assert "XLA compiled as a whole, asked for" in errors
+    record = load_report(folder / "jit").runs[0].summary.out_of_memory
+    assert record.shape is None
+    assert record.state.asked_bytes > 128 * MIB
+    assert record.prediction.largest[0].layer == "second"
+
+
+def test_the_report_of_a_dead_run_begins_with_it(found, folder):
+    run = load_report(folder / "graph").runs[0]
+    assert run.state == "interrupted"
+    assert run.summary.findings[0].code == "out-of-memory"
+    assert run.summary.out_of_memory.layer == "second"
+
+
+def test_so_does_that_of_a_run_that_could_write_no_summary(found, folder):
+    file = folder / "graph" / "gpukit" / "run.jsonl"
+    lines = [line for line in file.read_text().splitlines() if '"kind":"summary"' not in line]
+    file.write_text("\n".join(lines) + "\n")
+    assert load_report(folder / "graph").runs[0].summary.findings[0].code == "out-of-memory"

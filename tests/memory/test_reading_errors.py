@@ -1,0 +1,79 @@
+"""What TensorFlow's messages and its allocator's log say, in the wording of 2.21."""
+
+from __future__ import annotations
+
+import pytest
+
+from keras_gpukit.memory.allocator_log import read_state
+from keras_gpukit.memory.layer_names import layer_of
+from keras_gpukit.memory.oom_message import OOMMessage, read_message
+
+MIB = 2**20
+TENSOR = (
+    "OOM when allocating tensor with shape[128,64,64,64] and type float on "
+    "/job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc"
+)
+GRAPH = f"Graph execution error:\n\nDetected at node m_1/conv_b_1/Relu defined at\n{TENSOR}\n\t [["
+GRAPH += "{{node m_1/conv_b_1/Relu}}]]\nHint: ... [Op:__inference_multi_step_on_iterator_1225]"
+EAGER = (
+    "Exception encountered when calling Conv2D.call().\n\n{{function_node __wrapped__BiasAdd_"
+    f"device_/job:localhost/replica:0/task:0/device:GPU:1}}}} {TENSOR} [Op:BiasAdd] name: "
+)
+XLA = "Out of memory while trying to allocate 646.17MiB.\n\t [[{{node StatefulPartitionedCall}}]]"
+LOG = """\
+W0000 1 bfc_allocator.cc:502] Allocator (GPU_0_bfc) ran out of memory trying to allocate 64.00MiB \
+(rounded to 67108864)requested by op x
+I0000 1 bfc_allocator.cc:1085] Next region of size 16777216
+I0000 1 bfc_allocator.cc:1105] InUse at 7f4ce2fff040 of size 6291456 next 121
+I0000 1 bfc_allocator.cc:1105] Free  at 7f4ce35ff040 of size 10485760 next 184
+I0000 1 bfc_allocator.cc:1119] Total size in pool: 16.00MiB memory_limit_: 96.00MiB \
+available size: 80.00MiB curr_region_allocation_bytes_: 33554432
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "operation", "is_type"),
+    [(GRAPH, "m_1/conv_b_1/Relu", False), (EAGER, "BiasAdd", True)],
+)
+def test_the_message_names_tensor_device_and_operation(text, operation, is_type):
+    assert read_message(text) == OOMMessage(
+        (128, 64, 64, 64), "float", 128 * MIB, "GPU:1", operation, is_type
+    )
+
+
+def test_xla_asks_for_one_block():
+    message = read_message(XLA)
+    assert message is not None
+    assert (message.shape, message.asked_bytes) == (None, int(646.17 * MIB))
+
+
+def test_an_error_of_another_resource_is_none_of_memory():
+    assert read_message("Too many open files") is None
+
+
+def test_the_log_has_what_was_in_use_and_the_largest_free_block():
+    state = read_state("something before\n" + LOG.replace("64.00MiB", "1MiB") + LOG)
+    assert state is not None
+    assert state.asked_bytes == 64 * MIB
+    assert state.in_use_bytes == 6 * MIB
+    assert state.free_bytes == 90 * MIB
+    assert state.largest_free_bytes == 80 * MIB
+    assert state.limit_bytes == 96 * MIB
+
+
+def test_a_log_without_a_report_or_with_a_damaged_one_says_nothing():
+    assert read_state("") is None
+    assert read_state(LOG[: LOG.index("InUse")]) is None
+
+
+@pytest.mark.parametrize(
+    ("operation", "layer"),
+    [
+        ("model_1/conv2d_1/Relu", "conv2d"),
+        ("model_1/conv2d_1_2/Relu", "conv2d_1"),
+        ("gradient_tape/model_1/backbone_1/conv2d_1/Conv2DBackpropFilter", "backbone/conv2d"),
+        ("adam/add", None),
+    ],
+)
+def test_an_operation_belongs_to_the_layer_whose_scope_it_is_in(operation, layer):
+    assert layer_of(operation, {"conv2d", "conv2d_1", "backbone"}) == layer

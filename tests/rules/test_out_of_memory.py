@@ -1,0 +1,118 @@
+"""What ended a run comes first: memory of a device for certain, of the host likely."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.machine import HostSample
+from keras_gpukit.records.memory import (
+    AllocatorState,
+    GPUHolder,
+    MemoryByCause,
+    MemoryOption,
+    OutOfMemory,
+)
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.rules import judge
+from keras_gpukit.rules.memory_options import memory_options
+
+GIB = 2**30
+RUN = RunSummary(Environment({}))
+RAN_OUT = OutOfMemory(
+    "GPU:0",
+    "model/conv_1/Relu",
+    "conv",
+    state=AllocatorState(2 * GIB, 16 * GIB, 15 * GIB, free_bytes=GIB),
+    options=(
+        MemoryOption("mixed precision", 20 * GIB, False, 64),
+        MemoryOption("batch size", 12 * GIB, True, 32),
+    ),
+)
+
+
+def findings(summary):
+    return [each.code for each in judge(summary).findings]
+
+
+def test_running_out_of_memory_comes_before_a_costlier_finding():
+    stalled = InputRecord(
+        "fit", confidence="exact", measured_steps=1000, wait_s=0.01, stall_fraction=0.9
+    )
+    summary = replace(RUN, input=stalled, out_of_memory=RAN_OUT, ending="interrupted")
+    assert findings(summary)[:2] == ["out-of-memory", "input-bound"]
+    finding = judge(summary).findings[0]
+    assert finding.title == "Layer 'conv' on GPU:0 ran out of memory"
+    assert finding.advice[0].startswith("Train with batch_size=32: at most 12,288 MiB")
+    assert finding.advice[1].endswith("not enough on its own")
+    assert [(each.name, each.value) for each in finding.evidence] == [
+        ("asked for", 2 * GIB),
+        ("in use", 15 * GIB),
+        ("free", GIB),
+        ("limit", 16 * GIB),
+    ]
+
+
+def test_what_other_processes_hold_is_evidence_and_advice():
+    record = replace(RAN_OUT, holders=(GPUHolder(7, 3 * GIB), GPUHolder(8, GIB)))
+    finding = judge(replace(RUN, out_of_memory=record)).findings[0]
+    assert ("held by other processes", 4 * GIB) in [(f.name, f.value) for f in finding.evidence]
+    assert finding.advice[-1].startswith("End the other processes")
+
+
+@pytest.mark.parametrize("code", ["out-of-memory", "host-out-of-memory"])
+def test_a_run_that_ended_otherwise_passes_and_one_that_goes_on_is_not_judged(code):
+    assert code in judge(replace(RUN, ending="completed")).passed
+    assert code in judge(RUN).not_applicable
+
+
+@pytest.mark.parametrize(
+    ("last", "found"),
+    [
+        (HostSample(memory_available_bytes=9 * GIB, memory_total_bytes=100 * GIB), True),
+        (HostSample(memory_available_bytes=11 * GIB, memory_total_bytes=100 * GIB), False),
+        (HostSample(memory_limit_used_bytes=91, memory_limit_bytes=100), True),
+        (HostSample(memory_limit_used_bytes=89, memory_limit_bytes=100), False),
+    ],
+)
+def test_a_killed_run_likely_ran_out_of_host_memory_where_that_was_nearly_full(last, found):
+    killed = replace(RUN, host_at_end=last)
+    assert ("host-out-of-memory" in findings(killed)) is found
+
+
+def test_a_killed_run_without_a_reading_is_not_judged():
+    assert "host-out-of-memory" in judge(replace(RUN, host_at_end=HostSample())).not_applicable
+
+
+def test_each_way_to_need_less_has_its_figure():
+    needs = MemoryByCause(weights_bytes=100, activations_bytes=1000, gradients_bytes=200)
+    smaller = MemoryByCause(weights_bytes=100, activations_bytes=250, gradients_bytes=50)
+    options = memory_options(
+        needs,
+        batch_size=64,
+        fitting=(16, smaller),
+        accumulating=(16, smaller),
+        trainable_bytes=90,
+        precision="float32",
+        allowed_bytes=900,
+    )
+    assert [(each.kind, each.needs_bytes, each.fits) for each in options] == [
+        ("batch size", 400, True),
+        ("accumulation", 490, True),
+        ("mixed precision", 100 + 50 + 840, False),
+        ("rematerialisation", 900, True),
+    ]
+    assert options[1].note == "4 micro-batches per update"
+    mixed = memory_options(
+        needs,
+        batch_size=64,
+        fitting=None,
+        accumulating=None,
+        trainable_bytes=90,
+        precision="mixed_float16",
+        allowed_bytes=None,
+    )
+    assert [(each.kind, each.fits) for each in mixed] == [("rematerialisation", None)]
