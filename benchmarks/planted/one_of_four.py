@@ -10,6 +10,7 @@ each trial it waits for a file "go-<trial>", and the chief writes its verdict to
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -20,13 +21,13 @@ import numpy as np
 import tensorflow as tf
 
 import keras_gpukit as gpukit
-from keras_gpukit.rules.lateness import exchange_s, step_s
+from keras_gpukit.rules.lateness import exchange_s, margins_of, step_s
 
 STEPS = 80
 FEATURES, BATCH = 64, 64
 WORK_S = 0.040
 """Of each worker's step."""
-SLOW_WORK_S = 0.030
+SLOW_WORK_S = 0.060
 """On top of it, of a worker whose compute is slow."""
 SLOW_INPUT_S = 0.400
 """Of each global batch of a worker whose input is slow, which lasts for four steps of 40 ms."""
@@ -109,6 +110,7 @@ def verdict(summary: Any) -> dict[str, Any]:
         "step_ms": [1e3 * (each.step_time_s or 0.0) for each in workers.members],
         "input_wait_ms": [1e3 * (each.input_wait_s or 0.0) for each in workers.members],
         "steps_compared": [len(each.compared) for each in workers.members],
+        "latest": max(_lateness(workers, place) for place in range(len(workers.members))),
         "exchange_ms": 1e3 * (exchange_s(workers) or 0.0),
         "median_step_ms": 1e3 * (step_s(workers) or 0.0),
         "round_trip_ms": {
@@ -119,6 +121,16 @@ def verdict(summary: Any) -> dict[str, Any]:
         "overhead_us": 1e6 * (summary.overhead_s or 0.0),
         "not_judged": summary.verdict.not_applicable.get("straggler"),
     }
+
+
+def _lateness(workers: Any, place: int) -> tuple[float, float]:
+    """A worker's median margin over the step time, and the share of steps that it is last in."""
+    margins_s = margins_of(workers, place)
+    of_s = step_s(workers)
+    if not margins_s or not of_s:
+        return 0.0, 0.0
+    last = sum(margin_s > 0 for margin_s in margins_s) / len(margins_s)
+    return statistics.median(margins_s) / of_s, last
 
 
 if __name__ == "__main__":

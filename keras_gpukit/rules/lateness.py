@@ -19,9 +19,9 @@ Cause = Literal["input", "compute"]
 FEWEST_STEPS = 5
 # Of the step time, as every warning on a part of the run; see `savings.WARNING_FRACTION`.
 LATE_FRACTION = 0.10
-# Share of the compared steps in which the same worker must arrive last. Of four even workers each
-# does in a quarter of them; our choice.
-LATE_STEPS = 0.75
+# Share of the compared steps in which the same worker must arrive last. Of two even workers each
+# does in half of them, of four in a quarter; our choice.
+LATE_STEPS = 2 / 3
 # A link counts as slow from this many times the round trip of the links without its worker on, and
 # where a step's messages over it take at least this share of the step time; our choices.
 SLOW_LINK_FACTOR = 3.0
@@ -109,6 +109,17 @@ def late_member(comparison: WorkerComparison) -> Late | None:
     return _by_steps(comparison) or _by_waits(comparison)
 
 
+def margins_of(comparison: WorkerComparison, place: int) -> list[float]:
+    """How much later a member arrives than the last of the others, in each compared step; sorted.
+
+    Args:
+        comparison: The members.
+        place: Of the member among them.
+    """
+    steps = common_steps(comparison)
+    return sorted(_margin_s([each.busy_s for each in step], place) for step in steps)
+
+
 def exchange_s(comparison: WorkerComparison) -> float | None:
     """The exchange itself: how long a step is at collectives when every member is there; median.
 
@@ -166,7 +177,7 @@ def _by_steps(comparison: WorkerComparison) -> Late | None:
         return None
     of_s = statistics.median(each.duration_s for step in steps for each in step)
     for place, member in enumerate(comparison.members):
-        margins_s = sorted(_margin_s([each.busy_s for each in step], place) for step in steps)
+        margins_s = margins_of(comparison, place)
         last = sum(margin_s > 0 for margin_s in margins_s) / len(steps)
         median_s = statistics.median(margins_s)
         if last < LATE_STEPS or median_s < LATE_FRACTION * of_s:

@@ -47,7 +47,7 @@ class Straggler(Rule):
     """One worker, or replica, that arrives last at the collectives, and what makes it late.
 
     It arrives later than the last of the others by 10 % of the step time in the median, and last in
-    three quarters of the compared steps. Where none is late, the links of a worker may be slow:
+    two thirds of the compared steps. Where none is late, the links of a worker may be slow:
     three times the round trip of all others, and enough for 5 % of a step.
     """
 
