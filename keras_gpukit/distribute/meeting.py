@@ -7,6 +7,7 @@ then gives the address up to TensorFlow's server, which answers for it from then
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -76,7 +77,9 @@ def _listening(address: str | None) -> AbstractContextManager[socket.socket | No
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     try:
-        listener = socket.create_server(("", port), family=family, dualstack_ipv6=both)
+        listener = socket.create_server(
+            ("", port), family=family, dualstack_ipv6=both, reuse_port=_shares_ports()
+        )
     except OSError as error:
         raise WorkerError(
             f"This process cannot listen at its own address, {address}: {error.strerror}. Another "
@@ -85,6 +88,11 @@ def _listening(address: str | None) -> AbstractContextManager[socket.socket | No
         ) from error
     listener.setblocking(False)
     return listener
+
+
+def _shares_ports() -> bool:
+    """Whether TensorFlow's server will share its port, which `keras-gpukit launch` keeps for it."""
+    return os.environ.get("TF_GRPC_REUSE_PORT", "").lower() in ("1", "true")
 
 
 def _hang_up(listener: socket.socket | None) -> None:

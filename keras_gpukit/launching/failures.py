@@ -12,7 +12,7 @@ from keras_gpukit.launching.processes.tasks import Task
 
 TIMED_OUT = 124
 """The exit code of a job whose processes did not all come; that of the command `timeout` too."""
-_LINES_SHOWN = 20
+_LINES_SHOWN = 10
 # What TensorFlow's collectives and gRPC raise in a process whose peer is gone.
 _CONSEQUENCE = re.compile(
     rb"\b(UnavailableError|AbortedError|CancelledError|DeadlineExceededError)\b|heartbeat|"

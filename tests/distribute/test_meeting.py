@@ -8,6 +8,7 @@ from helpers.clusters import free_addresses
 
 from keras_gpukit.distribute.meeting import answers, wait_for_tasks
 from keras_gpukit.errors import WorkerError
+from keras_gpukit.launching.processes.ports import REUSE, ReservedPorts
 
 
 def test_a_task_that_never_comes_is_named_after_the_given_time():
@@ -56,4 +57,14 @@ def test_a_port_that_another_process_uses_is_named():
             WorkerError, match=rf"cannot listen at its own address, {own}.*uses the port"
         ),
     ):
+        wait_for_tasks(own, {}, 1)
+
+
+def test_a_port_that_the_launcher_keeps_is_listened_at(monkeypatch):
+    with ReservedPorts(1) as kept:
+        [own] = kept.addresses
+        with pytest.raises(WorkerError, match="cannot listen"):
+            wait_for_tasks(own, {}, 1)
+        for name, value in REUSE.items():
+            monkeypatch.setenv(name, value)
         wait_for_tasks(own, {}, 1)

@@ -23,9 +23,13 @@ with setup.scope():
 x = np.random.default_rng(0).normal(size=(32 * {STEPS}, 8)).astype("float32")
 
 
+def steps_of(model):
+    return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+
+
 class Killed(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
-        print("starts after step", int(self.model.optimizer.iterations), flush=True)
+        print("starts after step", steps_of(self.model), flush=True)
 
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
@@ -39,9 +43,8 @@ class Killed(keras.callbacks.Callback):
 backup = keras.callbacks.BackupAndRestore("backup", save_freq={SAVED_EVERY})
 callbacks = [backup, Killed()]
 model.fit(x, x.sum(1), batch_size=32, epochs={EPOCHS}, callbacks=callbacks, verbose=0)
-steps = int(model.optimizer.iterations)
 weights = " ".join(f"{{value:.6f}}" for value in model.get_weights()[0].ravel())
-print("ended in epoch", callbacks[1].epoch, "after step", steps, "with", weights)
+print("ended in epoch", callbacks[1].epoch, "after step", steps_of(model), "with", weights)
 """
 
 
