@@ -39,6 +39,7 @@ SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
+SchedulerParameters=bf_interval=1,sched_interval=2
 KillWait=2
 MessageTimeout=5
 SlurmdTimeout=120

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers.processes import ROOT, environment
 from helpers.slurm import running_slurm, wait_for
 
 from keras_gpukit.launching.job import Job
@@ -138,7 +140,8 @@ def test_a_job_that_failed_is_started_again_as_often_as_asked(slurm, tmp_path):
         "Attempt 2 of 2, on n1 n2",
     ]
     assert "keras-gpukit: the job goes back into the queue." in lines
-    assert lines[-1] == "keras-gpukit: training failed with exit code 3."
+    assert lines[-1] == "keras-gpukit: training failed; the first process that failed says why."
+    assert any(line.endswith("Exited with exit code 3") for line in lines)
 
 
 @pytest.mark.slow
@@ -160,3 +163,60 @@ raise SystemExit("the other worker stopped sending heartbeats")
         slurm.start_node("n2")
     # Slurm waits for the node before it calls a job of it ended.
     assert slurm.wait_for_end(job_id) == "FAILED"
+
+
+@pytest.fixture(scope="module")
+def guides_script() -> str:
+    """The training script in the guide to Slurm."""
+    guide = (ROOT / "docs" / "guides" / "slurm.md").read_text()
+    (script,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    return script
+
+
+@pytest.fixture(scope="module")
+def loss_on_one_machine(guides_script, tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("one-machine")
+    (folder / "train.py").write_text(guides_script)
+    variables = {name: value for name, value in environment().items() if name != "TF_CONFIG"}
+    finished = subprocess.run(
+        [sys.executable, "train.py"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=variables,
+        timeout=240,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_a_job_trains_on_both_nodes_with_the_loss_of_one_machine(
+    slurm, tmp_path, guides_script, loss_on_one_machine
+):
+    job_id = submit(slurm, tmp_path, guides_script)
+    assert slurm.wait_for_end(job_id, 240) == "COMPLETED", output(tmp_path, job_id)[-5000:]
+    lines = output(tmp_path, job_id).splitlines()
+    assert loss_on_one_machine.startswith("final loss 0.")
+    losses = {line for line in lines if line[3:].startswith("final loss")}
+    assert losses == {f"{worker}: {loss_on_one_machine}" for worker in range(2)}
+
+
+@pytest.mark.slow
+def test_training_resumes_after_a_node_was_killed(
+    slurm, tmp_path, guides_script, loss_on_one_machine
+):
+    job_id = submit(slurm, tmp_path, guides_script, "--restarts=1")
+    wait_for(lambda: "0: Epoch 2/3" in output(tmp_path, job_id), "the second epoch", 240)
+    slurm.kill_node("n2", job_id)
+    try:
+        report = "keras-gpukit: training failed: node n2 does not respond."
+        wait_for(lambda: report in output(tmp_path, job_id), "the report", 240)
+    finally:
+        slurm.start_node("n2")
+    assert slurm.wait_for_end(job_id, 240) == "COMPLETED", output(tmp_path, job_id)[-5000:]
+    before, after = output(tmp_path, job_id).split("Attempt 2 of 2, on n1 n2\n")
+    assert "0: Epoch 1/3" in before
+    assert "0: Epoch 1/3" not in after
+    assert f"0: {loss_on_one_machine}" in after.splitlines()
