@@ -9,6 +9,7 @@ from typing import Any
 
 from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.reports.html.words import verdict_line
+from keras_gpukit.reports.printable import printable
 from keras_gpukit.writers.whole_files import replace_file
 
 _OURS = (b'<meta name="generator" content="keras_gpukit', b'{"log_dir":')
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         return 2
     headlined = _headlined(report)[:3]
     for each in headlined:
-        print(f"{each.name}: {verdict_line(each)}")
+        print(printable(f"{each.name}: {verdict_line(each)}"))
     if len(report.runs) > len(headlined):
         print(f"and {len(report.runs) - len(headlined)} more runs")
     print(f"Written to {out}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+
 from keras_gpukit.input_wait.meters import PipelineStart
 from keras_gpukit.input_wait.step_time_histogram import StepTimeHistogram
 from keras_gpukit.input_wait.time_series import WaitSeries
@@ -19,6 +21,8 @@ NOT_COUNTED = (
     "examples are counted by the loss tracker of the model, which its train_step does not update "
     "or which has reached the end of its range"
 )
+MOST_LONGEST = 5
+"""Waits for first batches that are kept one by one."""
 TOO_SHORT = "no epoch had enough steps, or all steps took ten seconds"
 ONLY_STARTS = "only each epoch's first execution was measured, whose wait is its pipeline's start"
 
@@ -30,12 +34,14 @@ class PipelineStarts:
         self.epochs = 0
         """How many were measured."""
         self._wait_s = 0.0
+        self._longest_s: list[float] = []
         self._shuffle_s: float | None = 0.0
 
     def add(self, start: PipelineStart) -> None:
         """Takes one in."""
         self.epochs += 1
         self._wait_s += start.wait_s
+        self._longest_s = heapq.nlargest(MOST_LONGEST, (*self._longest_s, start.wait_s))
         if self._shuffle_s is None or start.shuffle_fraction is None:
             self._shuffle_s = None
         else:
@@ -49,6 +55,7 @@ class PipelineStarts:
             epochs=self.epochs,
             mean_s=self._wait_s / self.epochs,
             shuffle_s=None if self._shuffle_s is None else self._shuffle_s / self.epochs,
+            longest_s=tuple(self._longest_s),
         )
 
 

@@ -14,7 +14,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from keras_gpukit.pipelines.functions import is_stateful, operations
 from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.structure import functions, is_readable
 
 AUTOTUNE = -1
 _FETCH_TIME = "gpukit_fetch_time"
@@ -118,8 +120,6 @@ def _destroy(resource: Any) -> None:
 def _would_be_prefetched(dataset: Any, options: Any) -> bool:
     """Whether TensorFlow would end an autotuned pipeline with a prefetch.
 
-    It may make the last stage parallel first, and then add none; one more does no harm.
-
     Raises:
         ValueError: If the options ask for it, and TensorFlow would log that this is overruled.
     """
@@ -127,8 +127,21 @@ def _would_be_prefetched(dataset: Any, options: Any) -> bool:
         raise ValueError("its options ask for a prefetch")
     while kind(dataset) == "Options":
         dataset = dataset._input_dataset
-    is_switched_off = options.experimental_optimization.inject_prefetch is False
-    return not is_switched_off and kind(dataset) not in _RUN_AHEAD
+    if options.experimental_optimization.inject_prefetch is False or kind(dataset) in _RUN_AHEAD:
+        return False
+    return not _would_be_made_parallel(dataset, options)
+
+
+def _would_be_made_parallel(stage: Any, options: Any) -> bool:
+    """Whether TensorFlow would make a last map parallel, after which it adds no prefetch.
+
+    It does so where the function has no state: no variable, no random draw, no Python function.
+    """
+    if kind(stage) != "Map" or options.experimental_optimization.map_parallelization is False:
+        return False
+    return is_readable(stage) and not any(
+        is_stateful(node.op) for function in functions(stage) for node in operations(function)
+    )
 
 
 def fetch_time(iterator: Any) -> Callable[[], float]:

@@ -125,11 +125,13 @@ class PipelineStartRecord:
         mean_s: Mean wait.
         shuffle_s: Part of it that filled shuffle buffers, taken by the share of the elements drawn
             until then that stayed in a buffer; None where that is unknown.
+        longest_s: The longest waits, at most five, the longest first.
     """
 
     epochs: int
     mean_s: float
     shuffle_s: float | None = None
+    longest_s: tuple[float, ...] = ()
 
 
 _ROUNDING = 1e-9

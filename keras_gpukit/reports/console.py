@@ -8,7 +8,6 @@ from pathlib import Path
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
-from rich.text import Text
 
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.finding import Finding
@@ -22,6 +21,7 @@ from keras_gpukit.reports.phrases import (
     headline,
     time_spent,
 )
+from keras_gpukit.reports.printable import plain
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _TITLES: dict[Ending | None, str] = {
@@ -57,12 +57,12 @@ def render(summary: RunSummary, log_dir: Path | None = None) -> RenderableType:
         summary: The run, judged.
         log_dir: Where the run was written; None if nowhere.
     """
-    lines: list[RenderableType] = [Text(", ".join(headline(summary)) or "Nothing was measured.")]
+    lines: list[RenderableType] = [plain(", ".join(headline(summary)) or "Nothing was measured.")]
     spent = time_spent(summary)
-    lines += [Text(spent, style="dim")] if spent else []
+    lines += [plain(spent, style="dim")] if spent else []
     verdict = conclusion(summary)
     if verdict:
-        lines += ["", Text(verdict, style="green")]
+        lines += ["", plain(verdict, style="green")]
     for position, finding in enumerate(summary.findings):
         advice = finding.advice if position == 0 else finding.advice[:1]
         lines += ["", *_tell(finding, advice)]
@@ -71,17 +71,17 @@ def render(summary: RunSummary, log_dir: Path | None = None) -> RenderableType:
         *filter(None, [compared(summary), captured(summary)]),
         *([report] if log_dir is not None else []),
     ]
-    lines += ["", *(Text(each, style="dim") for each in more)] if more else []
+    lines += ["", *(plain(each, style="dim") for each in more)] if more else []
     return Panel(Group(*lines), title=_TITLES[summary.ending], title_align="left", expand=False)
 
 
 def _tell(finding: Finding, advice: tuple[str, ...]) -> list[RenderableType]:
-    # Text throughout: names from a model must not be parsed as markup.
-    heading = Text(f"{finding.severity}: {finding.title}", style=_STYLES[finding.severity])
+    # Plain text throughout: names from a model must not be parsed as markup.
+    heading = plain(f"{finding.severity}: {finding.title}", style=_STYLES[finding.severity])
     heading.append(f" ({finding.code})", style="dim")
     figures = evidence(finding) if finding.severity != "info" else ""
     details = [figures, *(f"- {line}" for line in advice)]
-    return [heading, *(Padding(Text(line), (0, 0, 0, _INDENT)) for line in details if line)]
+    return [heading, *(Padding(plain(line), (0, 0, 0, _INDENT)) for line in details if line)]
 
 
 def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
-from rich.text import Text
 
 from keras_gpukit.records.diagnosis import Contention, Diagnosis, Rate
 from keras_gpukit.records.displayed import show_by
@@ -13,6 +12,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.phrases import saved
+from keras_gpukit.reports.printable import plain
 from keras_gpukit.rules.contention import ADVICE
 
 
@@ -43,9 +43,9 @@ def render(diagnosis: Diagnosis) -> RenderableType:
             f"{units.number(rate.low)} to {units.number(rate.high)}",
             units.number(rate.median * examples) if examples is not None else "",
         )
-    lines = [Text(line) for line in conclusions(diagnosis)]
+    lines = [plain(line) for line in conclusions(diagnosis)]
     return Panel(
-        Group(table, Text(), *lines), title="keras_gpukit", title_align="left", expand=False
+        Group(table, plain(""), *lines), title="keras_gpukit", title_align="left", expand=False
     )
 
 

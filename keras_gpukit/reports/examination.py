@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.records.setup import Action, Cause
+from keras_gpukit.reports.printable import plain
 from keras_gpukit.reports.setup import actions_table, gpu_table, no_gpu_text
 
 _STYLES = {"ok": "green", "missing": "bold red", "set": ""}
@@ -40,13 +40,13 @@ def render(
     """
     facts = Table(box=None, pad_edge=False, show_header=False)
     for mark, name, found in lines(versions, machine):
-        facts.add_row(Text(mark, style=_STYLES[mark]), name, Text(found))
+        facts.add_row(plain(mark, style=_STYLES[mark]), name, plain(found))
     parts: list[RenderableType] = [facts, ""]
     if not can_train:
         return Group(*parts, no_gpu_text(causes, not_applied))
-    parts += [gpu_table(machine.gpus), Text("\nconfigure_gpus() would set:", style="bold")]
+    parts += [gpu_table(machine.gpus), plain("\nconfigure_gpus() would set:", style="bold")]
     parts.append(actions_table(actions))
-    parts += [Text(f"Warning: {warning}", style="yellow") for warning in warnings]
+    parts += [plain(f"Warning: {warning}", style="yellow") for warning in warnings]
     return Group(*parts)
 
 

@@ -11,6 +11,7 @@ from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import TensorFlowState
 from keras_gpukit.records.setup import Action, Cause
 from keras_gpukit.reports import units
+from keras_gpukit.reports.printable import plain
 
 
 def setup_panel(
@@ -47,9 +48,9 @@ def setup_panel(
         parts.append(actions_table(actions))
     name = strategy or "No distribution strategy"
     count = f"{replicas} replica{'s' if replicas > 1 else ''}"
-    parts.append(Text(f"{name}, {count}; dtype policy {state.dtype_policy}."))
-    parts += [Text(note) for note in notes]
-    parts += [Text(f"Warning: {warning}", style="yellow") for warning in warnings]
+    parts.append(plain(f"{name}, {count}; dtype policy {state.dtype_policy}."))
+    parts += [plain(note) for note in notes]
+    parts += [plain(f"Warning: {warning}", style="yellow") for warning in warnings]
     return Panel(Group(*parts), title="GPU setup", title_align="left")
 
 
@@ -83,13 +84,13 @@ def actions_table(actions: tuple[Action, ...]) -> Table:
         value = action.shown
         if isinstance(value, tuple):
             value = ", ".join(map(str, value)) or "none"
-        table.add_row(target, Text(str(value)), Text(action.reason, style="dim"))
+        table.add_row(target, plain(str(value)), plain(action.reason, style="dim"))
     return table
 
 
 def no_gpu_text(causes: tuple[Cause, ...], not_applied: tuple[str, ...]) -> Text:
     """Why no GPU is used, and what to do."""
-    text = Text("No GPU is used; training runs on the CPU.", style="bold")
+    text = plain("No GPU is used; training runs on the CPU.", style="bold")
     for cause in causes:
         text.append(f"\n{cause}", style="not bold")
     if not_applied:

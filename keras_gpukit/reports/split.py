@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.split import SplitPlan, Stage
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.notebook import as_html, card
+from keras_gpukit.reports.printable import plain
 
 _CHOSEN_BY = {
     "memory": "balanced by memory",
@@ -39,8 +39,8 @@ def render(plan: SplitPlan) -> RenderableType:
         f"Split over {len(plan.stages)} devices, {_CHOSEN_BY[plan.chosen_by]}; activations of "
         f"{plan.batch_size} examples, optimizer {plan.optimizer}."
     )
-    parts: list[RenderableType] = [Text(heading), _table(plan.stages), Text(_crossings(plan))]
-    parts += [Text(f"Note: {note}.") for note in plan.notes]
+    parts: list[RenderableType] = [plain(heading), _table(plan.stages), plain(_crossings(plan))]
+    parts += [plain(f"Note: {note}.") for note in plan.notes]
     return Group(*parts)
 
 
@@ -59,7 +59,7 @@ def _table(stages: tuple[Stage, ...]) -> Table:
             stage.activation_bytes,
             stage.memory_bytes,
         )
-        table.add_row(Text(stage.device), Text(layers), *map(units.size, sizes))
+        table.add_row(plain(stage.device), plain(layers), *map(units.size, sizes))
     return table
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import show_by
@@ -12,6 +11,7 @@ from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.notebook import as_html, card
+from keras_gpukit.reports.printable import plain
 
 
 def print_tuning(record: TuningRecord, code: str = "", console: Console | None = None) -> None:
@@ -33,12 +33,12 @@ def render(record: TuningRecord, code: str = "") -> RenderableType:
         code: The tuned pipeline's code.
     """
     # Text throughout: function names must not be parsed as markup.
-    parts: list[RenderableType] = [Text(line) for line in _headline(record)]
+    parts: list[RenderableType] = [plain(line) for line in _headline(record)]
     if record.trials:
         parts.append(_table(record.trials))
-    parts += [Text(f"- {line}") for line in record.advice]
+    parts += [plain(f"- {line}") for line in record.advice]
     if code:
-        parts += [Text(""), Text(code)]
+        parts += [plain(""), plain(code)]
     return Group(*parts)
 
 
@@ -68,11 +68,11 @@ def _table(trials: tuple[Trial, ...]) -> Table:
         table.add_column(heading, no_wrap=heading in {"gain", "95 %", "kept"})
     for trial in trials:
         table.add_row(
-            Text(trial.description),
+            plain(trial.description),
             "" if trial.gain is None else f"{trial.gain:.2f}",
             _interval(trial),
             "yes" if trial.kept else "no",
-            Text(trial.note),
+            plain(trial.note),
         )
     return table
 

@@ -6,7 +6,8 @@ from abc import abstractmethod
 
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import TimeBreakdown
+from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
+from keras_gpukit.rules.epoch_start_advice import SLOW_ONES, starts_advice
 from keras_gpukit.rules.rule import Outcome, Rule, percent
 from keras_gpukit.rules.savings import of_run, severity, validation_wait_s
 
@@ -16,6 +17,7 @@ LONG_VALIDATION_FRACTION = 0.30
 # What Keras' own loop takes between two steps.
 LOOP_S = 0.25e-3
 MOSTLY = 0.5
+FEW, NEARLY_ALL = 0.25, 0.8
 
 REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
 TOO_SHORT = f"the run took less than {MINIMUM_WALL_S:g} s"
@@ -44,6 +46,9 @@ class SlowEpochStart(TimeRule):
     Keras makes a new iterator each epoch: pipelines begin and buffers are filled again, and steps
     wait meanwhile. A tenth is our choice, as for other waits. The first epoch cannot be separated
     from tracing, so at least one more must have been seen.
+
+    Where at most a quarter of the epochs make up four fifths of the waits, those few are named;
+    both are our choice.
     """
 
     code = "slow-epoch-start"
@@ -67,22 +72,19 @@ class SlowEpochStart(TimeRule):
             Figure("start of an epoch", each_s, "s"),
             Figure("of it waiting for the first batch", start.mean_s, "s"),
         ]
-        advice: tuple[str, ...] = (
-            "ds.repeat() and fit(steps_per_epoch=...): one pipeline for all epochs",
-        )
-        if start.shuffle_s is not None and start.shuffle_s >= MOSTLY * each_s:
+        waits_first = start.mean_s >= MOSTLY * each_s
+        few = _slow_ones(start) if waits_first else 0
+        advice = starts_advice(summary.input, waits_first=waits_first)
+        title = None
+        if few:
+            title = f"{few} of {start.epochs} epochs took long to start"
+            figures.append(Figure("longest wait for a first batch", start.longest_s[0], "s"))
+            advice = (SLOW_ONES,)
+        elif start.shuffle_s is not None and start.shuffle_s >= MOSTLY * each_s:
             figures.append(Figure("of it filling the shuffle buffer", start.shuffle_s, "s"))
             advice = (
                 "a smaller shuffle buffer, or shuffle file names instead of examples",
-                *advice,
-            )
-        elif start.mean_s >= MOSTLY * each_s:
-            # Such work comes again in each pass, also of a pipeline that repeats.
-            advice = (
-                "do once, before fit, what the pipeline does before its first batch: list files, "
-                "open them, build an index",
-                "ds.repeat().prefetch(tf.data.AUTOTUNE) and fit(steps_per_epoch=...): the next "
-                "epoch's first batches are made while steps run",
+                "ds.repeat() and fit(steps_per_epoch=...): one pipeline for all epochs",
             )
         saving = of_run(
             summary,
@@ -95,7 +97,19 @@ class SlowEpochStart(TimeRule):
             *figures,
             advice=advice,
             saving=saving,
+            title=title,
         )
+
+
+def _slow_ones(start: PipelineStartRecord) -> int:
+    """How many epochs make up most of the waits for first batches; 0 where those are not few."""
+    total_s = start.epochs * start.mean_s
+    for count in range(1, len(start.longest_s) + 1):
+        if count > FEW * start.epochs:
+            break
+        if sum(start.longest_s[:count]) >= NEARLY_ALL * total_s:
+            return count
+    return 0
 
 
 class TracingAgain(TimeRule):

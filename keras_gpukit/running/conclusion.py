@@ -118,7 +118,9 @@ class Conclusion:
         self._print(f"keras-gpukit {self._command}: {message}")
 
     def _print(self, line: str) -> None:
-        print(line, file=self._error_output)
+        from keras_gpukit.reports.printable import printable
+
+        print(printable(line), file=self._error_output)
 
     def _shown(self, path: Path) -> str:
         """A path as one would type it where the script was started, which may be elsewhere now."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter, UserList, defaultdict
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
@@ -19,15 +19,19 @@ from keras_gpukit.sensors.python_time import DEEPEST
 _BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 
 
-class _TimedList(list[Any]):
-    """Callbacks that are timed while Keras goes through them."""
+class _TimedList(UserList[Any]):
+    """Callbacks that are timed while Keras goes through them.
+
+    It is a view of Keras' own list: a callback that is added through it later is added there.
+    """
 
     def __init__(self, callbacks: list[Any], spent_s: defaultdict[str, float]) -> None:
-        super().__init__(callbacks)
+        super().__init__()
+        self.data = callbacks
         self._spent_s = spent_s
 
     def __iter__(self) -> Iterator[Any]:
-        for callback in super().__iter__():
+        for callback in self.data:
             began_s = time.perf_counter()
             yield callback
             self._spent_s[type(callback).__name__] += time.perf_counter() - began_s
@@ -55,14 +59,11 @@ class CallbackTimes:
         @functools.wraps(hook)
         def call(*args: Any, **kwargs: Any) -> None:
             callbacks = self._list.callbacks
-            before = list(callbacks)
             timed = self._list.callbacks = _TimedList(callbacks, self._at_epochs_s)
             try:
                 hook(*args, **kwargs)
             finally:
                 if self._list.callbacks is timed:
-                    if timed != before:  # a callback added or removed one
-                        callbacks[:] = list.__iter__(timed)
                     self._list.callbacks = callbacks
 
         return call

@@ -19,7 +19,9 @@ from helpers.training import (
 )
 
 import keras_gpukit as gpukit
+from keras_gpukit.input_wait.meters import PipelineStart
 from keras_gpukit.input_wait.time_series import MOST_POINTS, WaitSeries
+from keras_gpukit.input_wait.totals import PipelineStarts
 from keras_gpukit.input_wait.wait_distribution import WaitHistogram
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.steps import StepWindow, WaitDistribution
@@ -283,3 +285,12 @@ def test_a_time_series_stays_small_and_loses_no_step():
     assert sum(point.steps for point in points) == 10_000
     assert sum(point.wait_s for point in points) == 5000
     assert points[-1].step == 10_000
+
+
+def test_the_longest_waits_for_first_batches_are_kept():
+    starts = PipelineStarts()
+    for wait_s in (0.1, 3.0, 0.2, 0.1, 0.4, 0.3, 0.1):
+        starts.add(PipelineStart(wait_s, shuffle_fraction=None))
+    record = starts.record()
+    assert (record.epochs, record.mean_s) == (7, pytest.approx(0.6))
+    assert record.longest_s == (3.0, 0.4, 0.3, 0.2, 0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.training import fast_dataset, slow_dataset, small_model, without_autotuning
@@ -197,6 +198,20 @@ def negated(number):
     return -number
 
 
+def drawn(number):
+    return number + tf.random.uniform([], 0, 5, tf.int64)
+
+
+def from_python(number):
+    return tf.numpy_function(np.negative, [number], tf.int64)
+
+
+def not_made_parallel():
+    options = tf.data.Options()
+    options.experimental_optimization.map_parallelization = False
+    return options
+
+
 def numbers():
     """Never comes to its end, where tf.data would remove stages from its model."""
     return tf.data.Dataset.range(10**9).batch(2)
@@ -216,8 +231,20 @@ def stage_names(data):
         lambda: numbers(),
         lambda: numbers().map(negated, num_parallel_calls=2),
         lambda: numbers().prefetch(1),
+        lambda: numbers().map(negated),
+        lambda: numbers().map(negated).with_options(not_made_parallel()),
+        lambda: numbers().map(drawn),
+        lambda: numbers().map(from_python),
     ],
-    ids=["TensorFlow adds a prefetch", "parallel", "prefetched"],
+    ids=[
+        "TensorFlow adds a prefetch",
+        "parallel",
+        "prefetched",
+        "made parallel",
+        "not made parallel",
+        "draws at random",
+        "calls Python",
+    ],
 )
 def test_timing_fetches_leaves_the_stages_as_they_are(data):
     plain, timed = stage_names(data()), stage_names(measurable.with_timed_fetches(data()))

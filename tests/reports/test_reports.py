@@ -170,6 +170,13 @@ def test_the_panel_prints_where_only_ascii_can_be():
     assert "critical: Steps wait for input" in printed(TROUBLED, encoding="ascii")
 
 
+def test_names_cannot_command_the_terminal():
+    finding = replace(TROUBLED.findings[0], title="Steps wait for \x1b[2Jdecode\u202e\udcff")
+    text = printed(replace(TROUBLED, verdict=replace(TROUBLED.verdict, findings=(finding,))))
+    assert "Steps wait for \\x1b[2Jdecode\\u202e\\udcff" in text
+    assert "\x1b" not in text
+
+
 def test_printing_goes_to_standard_output(capsys):
     print_summary(HEALTHY)
     assert "keras_gpukit" in capsys.readouterr().out

@@ -10,6 +10,7 @@ import pytest
 from helpers.processes import ROOT
 from helpers.series import changing_run
 
+from keras_gpukit.pipelines.places import KERAS_OWN
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.environment import Environment, GPUInfo
 from keras_gpukit.records.finding import Figure, Finding
@@ -37,6 +38,7 @@ from keras_gpukit.records.steps import (
     WaitDistribution,
 )
 from keras_gpukit.rules import RULES, judge
+from keras_gpukit.rules.epoch_start_advice import ARRAYS
 
 GIB = 2**30
 A100 = GPUInfo(0, compute_capability=(8, 0))
@@ -533,6 +535,41 @@ def test_an_epoch_that_starts_with_a_long_wait_is_not_advised_to_repeat_alone():
     restarts = finding("slow-epoch-start", spent(epoch_start_s=25.0, start=begins))
     assert waits.advice[0].startswith("do once, before fit")
     assert [line[:11] for line in restarts.advice] == ["ds.repeat()"]
+
+
+def starting(start=None, **parts):
+    """What a run is advised whose epochs take long to start; its input has such parts."""
+    summary = spent(epoch_start_s=25.0, start=start or PipelineStartRecord(4, mean_s=5.0))
+    return finding("slow-epoch-start", replace(summary, input=replace(summary.input, **parts)))
+
+
+def test_epochs_that_start_slowly_are_advised_on_what_fit_was_given():
+    stage = StageRecord(KERAS_OWN["grab_batch"], "map", "mapping")
+    arrays = starting(pipeline=PipelineRecord((stage,)))
+    assert "instead of arrays" in arrays.advice[1]
+    dataset = starting(python=PythonSourceRecord("Photographs.__getitem__", workers=2))
+    assert "Photographs.__init__" in dataset.advice[0]
+    assert not any("ds." in line for line in dataset.advice)
+
+
+def test_the_stages_that_keras_makes_of_arrays_are_known_by_their_names():
+    assert all(name.startswith(ARRAYS) for name in KERAS_OWN.values())
+
+
+@pytest.mark.parametrize(
+    ("epochs", "longest_s", "title"),
+    [
+        (8, (16.0, 0.7), "1 of 8 epochs took long to start"),
+        (8, (9.0, 8.0, 0.6), "2 of 8 epochs took long to start"),
+        (8, (15.2, 0.6), "Each epoch takes long to start"),
+        (3, (5.8, 0.1, 0.1), "Each epoch takes long to start"),
+        (8, (), "Each epoch takes long to start"),
+    ],
+)
+def test_a_few_epochs_that_start_slowly_are_not_called_each(epochs, longest_s, title):
+    found = starting(PipelineStartRecord(epochs, 20.0 / epochs, longest_s=longest_s))
+    assert found.title == title
+    assert any("Other epochs" in line for line in found.advice) is title.startswith(("1", "2"))
 
 
 def test_tiny_steps_are_a_remark_where_other_parts_take_the_time():

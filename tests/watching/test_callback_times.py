@@ -75,6 +75,15 @@ def test_what_is_added_to_a_list_that_was_kept_is_not_undone():
     assert listed.callbacks is kept == ["new"]
 
 
+def test_what_is_added_later_through_a_list_that_was_kept_in_a_hook_is_not_lost():
+    listed, _ = keras_list()
+    kept = []
+    CallbackTimes(listed, 0).timed(lambda epoch: kept.append(listed.callbacks))(0)
+    kept[0].append("new")
+    assert listed.callbacks == ["new"]
+    assert list(kept[0]) == ["new"]
+
+
 def test_a_callback_seen_between_steps_counts_for_its_share_of_the_looks():
     waits = Waits()
     listed, _ = keras_list(waits)

@@ -1,0 +1,34 @@
+"""Text that a terminal shows and does not obey.
+
+Names of runs, stages, models and processes may have any characters in them: those that move the
+cursor, change colours or the direction of writing, and those that no encoding has.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rich.text import Text
+
+_CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Returns a text with its control characters written as Python writes them: "\x1b".
+
+    Lines stay lines.
+
+    Args:
+        text: Any.
+    """
+    return _CONTROLS.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Returns the same for a panel, in which it is no markup either.
+
+    Args:
+        text: Any.
+        style: Of rich.
+    """
+    return Text(printable(text), style=style)

@@ -1,0 +1,49 @@
+"""What to change where epochs take long to start, by what `fit` was given."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.rules.input_advice import PY_DATASET
+
+ARRAYS = "Keras' own "
+"""How the names begin of the stages that Keras makes of arrays."""
+SLOW_ONES = (
+    "look for what else happened then: a cache that was filled, files read for the first time, "
+    "other work on the machine. Other epochs started fast"
+)
+_LONGER_EPOCHS = "fewer and longer epochs: a start takes as long, however many steps follow it"
+_ONE_PIPELINE = "ds.repeat() and fit(steps_per_epoch=...): one pipeline for all epochs"
+_FROM_ARRAYS = (
+    "instead of arrays, ds = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(n), "
+    "then ds.repeat() and fit(steps_per_epoch=...): one pipeline for all epochs"
+)
+_AHEAD = (
+    "ds.repeat().prefetch(tf.data.AUTOTUNE) and fit(steps_per_epoch=...): the next epoch's first "
+    "batches are made while steps run"
+)
+# Such work comes again in each pass, also of a pipeline that repeats.
+_ONCE = (
+    "do once, before fit, what the pipeline does before its first batch: list files, open them, "
+    "build an index"
+)
+
+
+def starts_advice(record: InputRecord | None, *, waits_first: bool) -> tuple[str, ...]:
+    """Returns what to change, the most rewarding first.
+
+    Args:
+        record: The input.
+        waits_first: Whether most of the time goes until an epoch's first batch is there.
+    """
+    python = record.python if record else None
+    if python is not None and python.name.endswith(PY_DATASET):
+        dataset = python.name.removesuffix(PY_DATASET)
+        return (
+            f"do once, in {dataset}.__init__, what comes before its first batch: list files, open "
+            "them, build an index",
+            _LONGER_EPOCHS,
+        )
+    stages = record.pipeline.stages if record and record.pipeline else ()
+    if any(stage.name.startswith(ARRAYS) for stage in stages):
+        return _LONGER_EPOCHS, _FROM_ARRAYS
+    return (_ONCE, _AHEAD) if waits_first else (_ONE_PIPELINE,)
