@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from keras_gpukit.configure.plan import Plan
+from keras_gpukit.distribute.repairs.keras_private import is_chief, is_multi_worker
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import TensorFlowState
@@ -51,6 +52,15 @@ class GPUSetup:
     def replicas(self) -> int:
         """Copies of the model that train in step; 1 without a strategy."""
         return 1 if self.strategy is None else int(self.strategy.num_replicas_in_sync)
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes what all share: True but for the other workers of a cluster.
+
+        Where a variable may differ between replicas, saving a model is a collective: let all
+        workers save, the others to a temporary path.
+        """
+        return not is_multi_worker(self.strategy) or is_chief(self.strategy)
 
     @property
     def jit_compile(self) -> bool | str:

@@ -79,6 +79,7 @@ def test_several_steps_per_execution_and_a_custom_step_equal_one_process(single,
 
 def test_only_the_chief_writes(two):
     _, (chief, other) = two
+    assert (chief["is_chief"], other["is_chief"]) == (True, False)
     for name in ("best.keras", "backup/latest.weights.h5", "tensorboard/train", "log.csv"):
         assert name in chief["files"]
     assert other["files"] == []

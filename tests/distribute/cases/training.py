@@ -130,6 +130,10 @@ def weights(model):
 own.mkdir(parents=True, exist_ok=True)
 started = time.perf_counter()
 results = {"everything": everything, "plain": plain, "resumable": resumable}[case]()
-results |= {"replicas": setup.replicas, "seconds": time.perf_counter() - started}
+results |= {
+    "replicas": setup.replicas,
+    "is_chief": setup.is_chief,
+    "seconds": time.perf_counter() - started,
+}
 results["files"] = sorted(str(path.relative_to(own)) for path in own.rglob("*"))
 (folder / f"results{index}.json").write_text(json.dumps(results))
