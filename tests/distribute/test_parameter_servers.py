@@ -13,19 +13,22 @@ pytestmark = pytest.mark.slow
 CASE = Path(__file__).parent / "cases" / "coordinated.py"
 
 
+def kill_in_second_epoch(cluster, folder, role, index):
+    chief = cluster.task("chief", 0)
+    while not (folder / "kill_now").exists():
+        assert chief.process.poll() is None, cluster.outputs()
+        time.sleep(0.05)
+    os.kill(cluster.task(role, index).process.pid, signal.SIGKILL)
+    (folder / "killed").touch()
+    return cluster.finish()
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run in which a worker is killed in the middle of the second epoch."""
     folder = tmp_path_factory.mktemp("coordinated")
     with LocalCluster(CASE, [folder], folder / "logs", workers=2, servers=1) as cluster:
-        in_second_epoch = folder / "kill_now"
-        chief = cluster.task("chief", 0)
-        while not in_second_epoch.exists():
-            assert chief.process.poll() is None, cluster.outputs()
-            time.sleep(0.05)
-        os.kill(cluster.task("worker", 1).process.pid, signal.SIGKILL)
-        (folder / "killed").touch()
-        statuses = cluster.finish()
+        statuses = kill_in_second_epoch(cluster, folder, "worker", 1)
         assert statuses == [0, -signal.SIGKILL, 0, 0], cluster.outputs()
     return json.loads((folder / "results.json").read_text())
 
@@ -51,3 +54,12 @@ def test_callbacks_see_every_step_in_order(run):
 def test_evaluate_and_predict_use_the_trained_weights(run):
     assert run["evaluate"]["loss"] == pytest.approx(run["expected"]["loss"], rel=1e-5)
     assert run["predict"] == pytest.approx(run["expected"]["predict"], rel=1e-5, abs=1e-6)
+
+
+def test_a_lost_parameter_server_is_named_and_all_processes_end(tmp_path):
+    with LocalCluster(CASE, [tmp_path], tmp_path / "logs", workers=1, servers=1) as cluster:
+        statuses = kill_in_second_epoch(cluster, tmp_path, "ps", 0)
+        assert statuses == [0, -signal.SIGKILL, 1], cluster.outputs()
+        output = cluster.task("chief", 0).output
+    address = cluster.addresses["ps"][0]
+    assert f"WorkerError: Lost contact with ps 0 at {address}" in output
