@@ -7,6 +7,7 @@ then gives the address up to TensorFlow's server, which answers for it from then
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import time
@@ -74,12 +75,8 @@ def _listening(address: str | None) -> AbstractContextManager[socket.socket | No
     if address is None:
         return nullcontext()
     _, port = _split(address)
-    both = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both else socket.AF_INET
     try:
-        listener = socket.create_server(
-            ("", port), family=family, dualstack_ipv6=both, reuse_port=_shares_ports()
-        )
+        listener = _listen_on_all_interfaces(port)
     except OSError as error:
         raise WorkerError(
             f"This process cannot listen at its own address, {address}: {error.strerror}. Another "
@@ -88,6 +85,20 @@ def _listening(address: str | None) -> AbstractContextManager[socket.socket | No
         ) from error
     listener.setblocking(False)
     return listener
+
+
+def _listen_on_all_interfaces(port: int) -> socket.socket:
+    shared = _shares_ports()
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, reuse_port=shared
+            )
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise
+    # Containers often have IPv6 switched off.
+    return socket.create_server(("", port), reuse_port=shared)
 
 
 def _shares_ports() -> bool:
