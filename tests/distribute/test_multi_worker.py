@@ -15,10 +15,12 @@ CASE = Path(__file__).parent / "cases" / "training.py"
 EQUAL = {"rel": 1e-5, "abs": 1e-5}
 
 
-def alone(folder, case):
-    folder.mkdir(parents=True, exist_ok=True)
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What each case comes to in a single process."""
+    folder = tmp_path_factory.mktemp("alone")
     subprocess.run(
-        [sys.executable, CASE, folder, case],
+        [sys.executable, CASE, folder, "all"],
         env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
         check=True,
         timeout=240,
@@ -48,18 +50,14 @@ def as_list(value):
 
 
 @pytest.fixture(scope="module")
-def single(tmp_path_factory):
-    return alone(tmp_path_factory.mktemp("alone"), "everything")
-
-
-@pytest.fixture(scope="module")
 def two(tmp_path_factory):
     folder = tmp_path_factory.mktemp("together")
     return folder, together(folder, "everything", 2)
 
 
-def test_two_workers_equal_one_process(single, two):
+def test_two_workers_equal_one_process(alone, two):
     _, workers = two
+    single = alone["everything"]
     for worker in workers:
         assert worker["replicas"] == 2
         # With the validation of each epoch, and stopped early after the same one.
@@ -67,8 +65,9 @@ def test_two_workers_equal_one_process(single, two):
         assert 1 < len(worker["history"]["val_loss"]) < 5
 
 
-def test_several_steps_per_execution_and_a_custom_step_equal_one_process(single, two):
+def test_several_steps_per_execution_and_a_custom_step_equal_one_process(alone, two):
     _, workers = two
+    single = alone["everything"]
     for worker in workers:
         assert_equal(worker["several_steps"], single["several_steps"], "weights", "history")
         assert_equal(worker["custom_step"], single["custom_step"], "weights")
@@ -95,14 +94,13 @@ def test_each_worker_is_monitored(two):
     assert len(list((folder / "logs" / "gpukit").glob("run*.jsonl"))) == 2
 
 
-def test_four_workers_equal_one_process(tmp_path):
-    expected = alone(tmp_path / "alone", "plain")
-    for worker in together(tmp_path / "together", "plain", 4):
+def test_four_workers_equal_one_process(alone, tmp_path):
+    for worker in together(tmp_path, "plain", 4):
         assert worker["replicas"] == 4
-        assert_equal(worker, expected, "history", "weights", "evaluate", "predict")
+        assert_equal(worker, alone["plain"], "history", "weights", "evaluate", "predict")
 
 
-def test_a_killed_worker_is_named_and_all_resume_from_the_chiefs_backup(tmp_path):
+def test_a_killed_worker_is_named_and_all_resume_from_the_chiefs_backup(alone, tmp_path):
     arguments = [tmp_path, "resumable"]
     with LocalCluster(CASE, arguments, tmp_path / "killed", workers=2, KILL="1") as cluster:
         chief, killed = cluster.finish()
@@ -113,7 +111,7 @@ def test_a_killed_worker_is_named_and_all_resume_from_the_chiefs_backup(tmp_path
     assert address in error
     # The chief has a backup of the first epoch on its disk, the other has none on its own.
     assert not (tmp_path / "own1" / "backup").exists()
-    expected = alone(tmp_path / "alone", "resumable")
+    expected = alone["resumable"]
     for worker in together(tmp_path, "resumable", 2):
         assert worker["epochs"] == [1, 2]
         assert worker["history"]["loss"] == pytest.approx(expected["history"]["loss"][1:], **EQUAL)
