@@ -110,7 +110,7 @@ def test_a_killed_worker_is_named_and_all_resume_from_the_chiefs_backup(alone, t
     assert error.startswith("keras_gpukit.errors.WorkerError: Lost contact with worker 1")
     assert address in error
     # The chief has a backup of the first epoch on its disk, the other has none on its own.
-    assert not (tmp_path / "own1" / "backup").exists()
+    assert not (tmp_path / "own1" / "resume").exists()
     expected = alone["resumable"]
     for worker in together(tmp_path, "resumable", 2):
         assert worker["epochs"] == [1, 2]

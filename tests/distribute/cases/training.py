@@ -114,7 +114,7 @@ def plain():
 def resumable():
     """Three epochs with a backup after each; in the second one a worker is killed if asked for."""
     model = build()
-    callbacks = [keras.callbacks.BackupAndRestore(own / "backup", delete_checkpoint=False)]
+    callbacks = [keras.callbacks.BackupAndRestore(own / "resume", delete_checkpoint=False)]
     if "KILL" in os.environ:
         callbacks.append(KillOne())
     history = model.fit(
@@ -130,10 +130,8 @@ def weights(model):
 own.mkdir(parents=True, exist_ok=True)
 started = time.perf_counter()
 cases = {"everything": everything, "plain": plain, "resumable": resumable}
-if case == "all":  # in one process, to start TensorFlow once
-    results = {name: run() for name, run in cases.items()}
-else:
-    results = cases[case]()
+# "all" runs them in one process, which starts TensorFlow once.
+results = cases[case]() if case in cases else {name: run() for name, run in cases.items()}
 results |= {
     "replicas": setup.replicas,
     "is_chief": setup.is_chief,
