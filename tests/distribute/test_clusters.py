@@ -342,6 +342,11 @@ REFUSED = {
         "JAX_COORDINATOR_ADDRESS",
         "GPUKIT_ADDRESSES",
     ),
+    "Kubernetes: TrainJob whose first address is the second pod's": (
+        {**TORCH_TRAIN_JOB, "PET_MASTER_ADDR": "train-node-0-1.train"},
+        "PET_MASTER_ADDR",
+        "GPUKIT_ADDRESSES",
+    ),
     "Kubernetes: Indexed Job without a number of pods": (
         without(INDEXED_JOB, "GPUKIT_WORKERS"),
         "GPUKIT_WORKERS",

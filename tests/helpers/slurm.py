@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -39,6 +40,7 @@ SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
+FirstJobId={first_job}
 SchedulerParameters=bf_interval=1,sched_interval=2
 KillWait=2
 MessageTimeout=5
@@ -85,7 +87,10 @@ class Slurm:
             for each in free:
                 each.bind(("127.0.0.1", 0))
             ports = [each.getsockname()[1] for each in free]
-        values = {"host": socket.gethostname(), "folder": self.folder, "ports": ports}
+        # Tests in another process may have a Slurm too, and the ports of jobs go by their numbers.
+        first_job = random.randrange(1, 60_000)
+        host = socket.gethostname()
+        values = {"host": host, "folder": self.folder, "ports": ports, "first_job": first_job}
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(**values))
         self._start_munge()
         self._daemon("slurmctld", "slurmctld", "-D")
@@ -125,12 +130,14 @@ class Slurm:
 
     def processes(self, job: int, node: str) -> list[int]:
         """The processes of a job's steps on a node, and the daemons over them."""
-        marks = (f"SLURM_JOB_ID={job}".encode(), f"SLURMD_NODENAME={node}".encode())
+        variables = {"SLURM_CONF": self.environment["SLURM_CONF"], "SLURMD_NODENAME": node}
+        variables["SLURM_JOB_ID"] = str(job)
+        marks = [f"{name}={value}".encode() for name, value in variables.items()]
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError, ValueError, IndexError):
-                variables = (folder / "environ").read_bytes().split(b"\0")
-                if all(mark in variables for mark in marks):
+                its = (folder / "environ").read_bytes().split(b"\0")
+                if all(mark in its for mark in marks):
                     parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
                     if "slurmstepd" in Path(f"/proc/{parent}/cmdline").read_text():
                         found.append(parent)

@@ -118,6 +118,24 @@ def test_parameter_servers_share_the_workers_nodes(slurm, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_job_with_parameter_servers_ends_as_its_chief_does(slurm, tmp_path):
+    source = """
+import os, time
+rank = int(os.environ["SLURM_PROCID"])
+if rank == 1:
+    raise SystemExit("a worker failed")
+time.sleep(3)
+print("went on")
+"""
+    job_id = submit(slurm, tmp_path, source, "--ps=1")
+    assert slurm.wait_for_end(job_id) == "COMPLETED", output(tmp_path, job_id)
+    lines = output(tmp_path, job_id).splitlines()
+    assert {"0: went on", "2: went on", "3: went on", "1: a worker failed"} <= set(lines)
+    failing = source.replace("rank == 1", "rank == 0")
+    assert slurm.wait_for_end(submit(slurm, tmp_path, failing, "--ps=1")) == "FAILED"
+
+
+@pytest.mark.slow
 def test_a_job_is_submitted(slurm, tmp_path):
     (tmp_path / "train.py").write_text("print('ran')")
     words = ("--workers=2", "--slurm", "--submit", "--log-dir=logs", "--name=mine", "train.py")
