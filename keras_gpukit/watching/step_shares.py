@@ -17,7 +17,7 @@ FIRST_STEPS = 3
 
 
 class StepShares:
-    """Reads a clock at each step's begin, and keeps what passed from one to the next.
+    """Reads a clock where a step begins and where the next one does, and keeps what passed.
 
     Which steps are kept depends on their numbers alone, so that all workers keep the same.
 
@@ -67,20 +67,27 @@ class StepShares:
         self._began = None
 
     def _note(self) -> None:
-        now = self._now(), self._in_collectives_s()
-        began, self._began = self._began, now
         number = self._step // self._per_execution
+        began, self._began = self._began, None
+        ends = began is not None and number % self._every == 0
+        begins = (number + 1) % self._every == 0
+        if not (ends or begins):
+            return  # in a long run nearly always: reading the clock costs some microseconds
+        now = self._now(), self._in_collectives_s()
+        if begins:
+            self._began = now
         early = self._step <= self._first_step + FIRST_STEPS * self._per_execution
-        if began is None or early or number % self._every:
-            return
+        if ends and not early:
+            assert began is not None
+            self._keep(number, now[0] - began[0], now[1] - began[1])
+
+    def _keep(self, number: int, passed_s: float, in_collectives_s: float) -> None:
         if len(self._kept) == MOST_STEPS:
             self._every *= 2
             self._kept = [
-                each for each in self._kept if not each.step // self._per_execution % self._every
+                each for each in self._kept if each.step // self._per_execution % self._every == 0
             ]
             if number % self._every:
                 return
-        passed_s, in_collectives_s = (
-            (now[place] - began[place]) / self._per_execution for place in range(2)
-        )
-        self._kept.append(ComparedStep(self._step, passed_s, None, in_collectives_s))
+        each_s = passed_s / self._per_execution, in_collectives_s / self._per_execution
+        self._kept.append(ComparedStep(self._step, each_s[0], None, each_s[1]))

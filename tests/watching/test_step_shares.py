@@ -12,8 +12,13 @@ class Worker:
 
     def __init__(self, **settings) -> None:
         self.now_s = self.in_collectives_s = 0.0
-        self.shares = StepShares(lambda: self.in_collectives_s, now=lambda: self.now_s, **settings)
+        self.readings = 0
+        self.shares = StepShares(self._read, now=lambda: self.now_s, **settings)
         self.step = self.shares.wrap(self._step)
+
+    def _read(self):
+        self.readings += 1
+        return self.in_collectives_s
 
     def _step(self, batches):
         self.now_s += 0.010
@@ -69,3 +74,11 @@ def test_without_collectives_nothing_is_known():
     for _ in range(20):
         step(None)
     assert idle.steps == ()
+
+
+def test_a_long_run_reads_the_clock_at_few_of_its_steps():
+    worker = Worker()
+    worker.run(1_000)
+    before = worker.readings
+    worker.run(10_000)
+    assert worker.readings - before < 1_500
