@@ -47,6 +47,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def attach_values(words: Sequence[str]) -> list[str]:
     """Writes `--kubernetes` out: argparse would take the word behind it as its value."""
+    if words[:1] != ["launch"]:  # other commands have a flag of that name without a value
+        return list(words)
     return ["--kubernetes=trainjob" if word == "--kubernetes" else word for word in words]
 
 

@@ -12,12 +12,14 @@ from rich.console import Console, RenderableType
 
 from keras_gpukit.configure.plan import Plan
 from keras_gpukit.distribute.repairs.keras_private import is_chief, is_multi_worker
+from keras_gpukit.distribute.replica_input import replica_input, workers_of
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import TensorFlowState
 from keras_gpukit.records.setup import Action, Cause
 from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.setup import setup_panel
+from keras_gpukit.rules.replica_advice import advise
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,29 @@ class GPUSetup:
         if not base > 0:
             raise ValueError(accepted)
         return float(base) * self.replicas
+
+    def input_advice(self, dataset: Any, model: Any = None) -> tuple[str, ...]:
+        """Returns what to change in a dataset before the replicas train on it, in sentences.
+
+        It looks at how files and elements are shared out among workers, at batches that do not
+        divide among the replicas, and at batch normalization on each replica's few examples. What
+        the dataset does not show leads to no advice; it is not read.
+
+        Args:
+            dataset: A `tf.data.Dataset` of global batches.
+            model: The model, for its BatchNormalization layers; None leaves them out.
+
+        Raises:
+            TypeError: If it is no `tf.data.Dataset`.
+        """
+        return advise(
+            replica_input(
+                dataset,
+                replicas=self.replicas,
+                workers=workers_of(self.strategy),
+                model=model,
+            )
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the setup as plain dicts, lists, strings and numbers, ready for JSON."""

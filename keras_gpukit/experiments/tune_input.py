@@ -20,6 +20,7 @@ from keras_gpukit.experiments.tuning.permission import CachePermission, Choice
 from keras_gpukit.experiments.tuning.pipeline import PipelineTuning
 from keras_gpukit.experiments.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.experiments.tuning.reading import Readings
+from keras_gpukit.experiments.tuning.service import check_service
 from keras_gpukit.experiments.tuning.trials import Trials
 from keras_gpukit.measuring.held_batches import hold
 from keras_gpukit.measuring.intervals import summarize
@@ -77,6 +78,7 @@ def tune_input(
     allow_reorder: bool = False,
     trust_python: bool = False,
     try_processes: bool = False,
+    service: str | None = None,
     verbose: bool = True,
 ) -> TunedInput:
     """Makes an input pipeline faster by trying changes, and measuring each.
@@ -109,18 +111,29 @@ def tune_input(
             only on their arguments and may run in parallel. Without it, no trial does so.
         try_processes: Whether worker processes of a `PyDataset` may be tried. They are forked while
             TensorFlow's threads run, which can hang.
+        service: Address of a tf.data service, such as "grpc://host:5050"; `keras-gpukit
+            input-service` starts one. It is tried to make there what comes before batching. The
+            order of elements changes, so the change is kept with `allow_reorder` only. Python
+            functions cannot be moved.
         verbose: Whether to show progress, and the result.
 
     Raises:
         TypeError: If an argument has another type.
         ValueError: If an argument is out of range, the model is not compiled, the dataset is
             empty or cannot be restarted, it writes a cache on disk that cannot be left out of the
-            trials, or Keras' backend is not TensorFlow.
+            trials, nothing answers at `service`, or Keras' backend is not TensorFlow.
     """
     check_experiment("tune_input", seconds)
     if model is not None:
         check_model(model)
     _check(dataset, cache, cache_folder)
+    if service is not None:
+        if _is_py_dataset(dataset):
+            raise ValueError(
+                "A tf.data service makes elements of a tf.data.Dataset; a PyDataset is Python "
+                f"code. Received: service={service!r}"
+            )
+        check_service(service)
     console = Console()
     with (
         _progress(console, verbose) as (tell, ask),
@@ -135,7 +148,8 @@ def tune_input(
         else:
             allowed = Allowed(allow_reorder, trust_python)
             permission = CachePermission(cache, cache_folder, ask)
-            tuning = PipelineTuning(dataset, allowed, permission, Readings(scratch, read_s))
+            readings = Readings(scratch, read_s)
+            tuning = PipelineTuning(dataset, allowed, permission, readings, service)
         with tuning.untouched():
             result = _run(tuning, dataset, model, seconds, tell)
     if verbose:

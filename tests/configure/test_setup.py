@@ -14,8 +14,17 @@ from keras_gpukit.records.installation import Build, Machine, TensorFlowState
 A100 = GPUInfo(0, "NVIDIA A100", "GPU-0", 40 << 30, (8, 0))
 
 
+class TwoWorkers:
+    def cluster_spec(self):
+        return self
+
+    def as_dict(self):
+        return {"chief": ["a:1"], "worker": ["b:1"]}
+
+
 class FourReplicas:
     num_replicas_in_sync = 4
+    cluster_resolver = None
     entered = False
 
     @contextmanager
@@ -108,3 +117,17 @@ def test_it_is_plain_data_for_json():
     assert data["replicas"] == 4
     assert data["warnings"] == ["mind the [gap]"]
     assert {action["kind"] for action in data["actions"]} >= {"visible_gpus", "given_strategy"}
+
+
+@pytest.mark.tensorflow
+def test_the_data_side_is_looked_at_before_training():
+    import tensorflow as tf
+
+    strategy = FourReplicas()
+    dataset = tf.data.Dataset.range(70).batch(32)
+    (advice,) = setup(strategy).input_advice(dataset)
+    assert "The last batch of an epoch has 6 of 32 examples" in advice
+    strategy.cluster_resolver = TwoWorkers()
+    shards, _ = setup(strategy).input_advice(dataset)
+    assert "Each of 2 workers reads all of the data" in shards
+    assert setup().input_advice(dataset) == ()

@@ -52,6 +52,8 @@ def test_only_what_passes_a_boundary_is_sent(found, case):
     forward = [tuple(end.lstrip("/") for end in ends) for ends in run["crossings"]]
     back = [ends[::-1] for ends in forward]
     assert sorted(map(tuple, run["tensors"])) == sorted({*forward, *back})
+    # At most: where gradients of one tensor come from one device, their sum is sent.
+    assert run["tensor_count"] <= 2 * len(forward)
     devices = len(run["stages"])
     # To each further device: the learning rate, the count, and the end of the step. To the last
     # one: the targets, the loss's weight and number of examples, and back the loss.

@@ -10,6 +10,7 @@ from typing import Any
 from keras_gpukit.pipelines.functions import function_name, is_tensorflows, makes_a_generator
 from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.remaking import is_known
+from keras_gpukit.pipelines.served import MODE, served
 from keras_gpukit.pipelines.structure import (
     Dataset,
     cache_file,
@@ -44,6 +45,9 @@ _MOVED = "  # moved here"
 
 def _lines(dataset: Dataset) -> list[str]:
     dataset = unwrapped(dataset)
+    if moved := served(dataset):
+        call = f'.apply(tf.data.experimental.service.distribute("{MODE}", "{moved.service}"))'
+        return [*_lines(moved.stage), f"    {call}"]
     name, below = kind(dataset), inputs(dataset)
     if name == "Restructured":  # with the map below it, a part of unbatch()
         return _lines(inputs(below[0])[0])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from keras_gpukit.experiments.tuning import caching, changes
+from keras_gpukit.experiments.tuning import caching, changes, service
 from keras_gpukit.experiments.tuning.as_code import code
 from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission
@@ -54,13 +54,19 @@ class PipelineTuning:
         allowed: What may change.
         permission: The user's word on caching.
         readings: Makes pipelines ready for reading.
+        service: Address of a tf.data service that may make elements; None without one.
 
     Raises:
         ValueError: If reading the pipeline would leave a part of a cache on disk behind.
     """
 
     def __init__(
-        self, dataset: Dataset, allowed: Allowed, permission: CachePermission, readings: Readings
+        self,
+        dataset: Dataset,
+        allowed: Allowed,
+        permission: CachePermission,
+        readings: Readings,
+        service: str | None = None,
     ) -> None:
         within_reach = {id(stage) for stage in changeable(dataset)}
         for stage in stages(dataset):
@@ -74,6 +80,7 @@ class PipelineTuning:
         self._allowed = allowed
         self._permission = permission
         self._readings = readings
+        self._service = service
         self._lines: list[str] = []
         self._small_gains: dict[changes.Proposal, float] = {}
 
@@ -104,6 +111,7 @@ class PipelineTuning:
             trials.skip("parallel-map", *untrusted)
         if self._try_caching(trials):
             self._try_all(_ABOVE_A_CACHE, trials)
+        self._try_service(trials)
         self._try_all(_AFTER_CACHING, trials)
         self._try_together(trials)
         if self._best is self._dataset:
@@ -183,6 +191,15 @@ class PipelineTuning:
         description = change.description
         trial = self._try(change, trials, lambda found: permission.decide(description, found))
         return trial.kept
+
+    def _try_service(self, trials: Trials) -> None:
+        if self._service is None or trials.ending:
+            return
+        change, reason = service.propose(self._best, self._allowed, self._service)
+        if change is None:
+            trials.skip(service.NAME, "make elements in the tf.data service", reason)
+        else:
+            self._try(change, trials)
 
     def _try(
         self,

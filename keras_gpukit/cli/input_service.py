@@ -1,0 +1,73 @@
+"""`keras-gpukit input-service`: a tf.data service that makes input in other processes."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import Any
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds the command to the `keras-gpukit` parser."""
+    parser = subparsers.add_parser(
+        "input-service",
+        help="make input in other processes or machines, by tf.data service",
+        description="Starts a dispatcher and workers of a tf.data service on this machine, and "
+        "ends all of them with Ctrl-C; or prints the manifests for Kubernetes. Python functions "
+        "in a pipeline, such as numpy_function and generators, cannot be moved.",
+    )
+    parser.add_argument(
+        "--workers", type=_whole, default=2, metavar="N", help="that make elements; default 2"
+    )
+    parser.add_argument(
+        "--port", type=_port, default=5050, help="of the dispatcher; 0 for any; default 5050"
+    )
+    parser.add_argument("--kubernetes", action="store_true", help="print manifests for kubectl")
+    parser.add_argument("--image", help="for Kubernetes: a container image with keras-gpukit")
+    parser.add_argument(
+        "--name", type=_name, default="input-service", help="for Kubernetes; default input-service"
+    )
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until it is ended, or prints the manifests.
+
+    Returns:
+        The exit code: 2 if it cannot start.
+    """
+    from keras_gpukit.launching.input_service import input_service_manifest, serve
+
+    try:
+        if args.kubernetes:
+            if not args.image:
+                raise ValueError("--kubernetes needs --image: a container image.")
+            sys.stdout.write(input_service_manifest(args.name, args.image, args.workers))
+            return 0
+        return serve(args.workers, args.port)
+    except (OSError, ValueError) as error:
+        print(f"keras-gpukit input-service: {error}", file=sys.stderr)
+        return 2
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, and is {text!r}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"must be a port from 0 to 65535, and is {text!r}")
+    return int(text)
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"must be letters, digits and dashes that begin with a letter, and is {text!r}"
+        )
+    return text

@@ -1,0 +1,114 @@
+"""What a dataset and a model show of what replicas train on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from keras_gpukit.pipelines.functions import operations
+from keras_gpukit.pipelines.kinds import READERS, kind, kind_of
+from keras_gpukit.pipelines.structure import (
+    functions,
+    inputs,
+    number,
+    setting,
+    stages,
+    unwrapped,
+)
+from keras_gpukit.records.replica_input import ReplicaInput, ShardPolicy
+
+_OPEN_FILES = {"Interleave", "ParallelInterleave", "FlatMap"}
+_BATCHES = {"Batch", "ParallelBatch", "PaddedBatch"}
+# Between the last batching and the end, these leave the batches of an epoch as they are.
+_PASS_ON = {"Prefetch", "Options", "Map", "ParallelMap", "Cache", "Shuffle"}
+
+
+def replica_input(
+    dataset: Any, *, replicas: int, workers: int = 1, model: Any = None
+) -> ReplicaInput:
+    """Reads what replicas train on; the dataset is not iterated.
+
+    Args:
+        dataset: A `tf.data.Dataset` of global batches.
+        replicas: That train in step, of all workers.
+        workers: Processes that they are in.
+        model: Its BatchNormalization layers are counted; None leaves them out.
+
+    Raises:
+        TypeError: If it is no `tf.data.Dataset`.
+    """
+    import tensorflow as tf
+
+    if not isinstance(dataset, tf.data.Dataset):
+        raise TypeError(
+            f"`dataset` must be a tf.data.Dataset. Received: dataset={type(dataset).__name__}"
+        )
+    batch, last, drops = _batching(dataset)
+    return ReplicaInput(
+        replicas=replicas,
+        workers=workers,
+        policy=_policy(dataset),
+        files=_files(dataset),
+        batch=batch,
+        last_batch=last,
+        drops_remainder=drops,
+        batch_norms=None if model is None else sum(map(_is_unsynchronized, _layers(model))),
+    )
+
+
+def workers_of(strategy: Any) -> int:
+    """Returns how many processes train in step under a strategy; 1 outside of a cluster."""
+    resolver = getattr(strategy, "cluster_resolver", None)
+    if resolver is None:
+        return 1
+    cluster = resolver.cluster_spec().as_dict()
+    return max(1, len(cluster.get("chief", ())) + len(cluster.get("worker", ())))
+
+
+def _policy(dataset: Any) -> ShardPolicy:
+    policy: ShardPolicy = dataset.options().experimental_distribute.auto_shard_policy.name
+    return policy
+
+
+def _batching(dataset: Any) -> tuple[int | None, int | None, bool]:
+    """Returns the batch, the examples in an epoch's last one, and whether that is left out."""
+    stage = unwrapped(dataset)
+    while kind(stage) in _PASS_ON and len(inputs(stage)) == 1:
+        stage = unwrapped(inputs(stage)[0])
+    if kind(stage) not in _BATCHES:
+        return None, None, False
+    batch = number(stage, "batch_size")
+    examples = int(inputs(stage)[0].cardinality())
+    last = None if examples <= 0 else (examples % batch or batch)
+    return batch, last, bool(setting(stage, "drop_remainder"))
+
+
+def _files(dataset: Any) -> int | None:
+    """Returns how many files are read; None where none is seen to be, or any number is unknown."""
+    counts = []
+    for stage in stages(dataset):
+        if kind(stage) in _OPEN_FILES and _opens_files(stage):
+            names = unwrapped(inputs(stage)[0])
+            while kind(names) in _PASS_ON and len(inputs(names)) == 1:
+                names = unwrapped(inputs(names)[0])
+            counts.append(int(names.cardinality()))
+    return sum(counts) if counts and min(counts) >= 0 else None
+
+
+def _opens_files(stage: Any) -> bool:
+    nodes = (node for function in functions(stage) for node in operations(function))
+    return any(kind_of(node.op) in READERS for node in nodes)
+
+
+def _layers(model: Any) -> Iterator[Any]:
+    """Yields the layers, those of nested models included."""
+    for layer in model.layers:
+        yield layer
+        if hasattr(layer, "layers"):
+            yield from _layers(layer)
+
+
+def _is_unsynchronized(layer: Any) -> bool:
+    import keras
+
+    return isinstance(layer, keras.layers.BatchNormalization) and not layer.synchronized

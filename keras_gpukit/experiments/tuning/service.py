@@ -1,0 +1,73 @@
+"""Whether elements may be made by a tf.data service, and the change that has them made there."""
+
+from __future__ import annotations
+
+import socket
+from urllib.parse import urlsplit
+
+from keras_gpukit.experiments.tuning.changes import Allowed, Change
+from keras_gpukit.pipelines.functions import function_name
+from keras_gpukit.pipelines.rebuilding import replace, spine
+from keras_gpukit.pipelines.served import movable, serve
+from keras_gpukit.pipelines.structure import Dataset, functions
+
+NAME = "input-service"
+_ANSWERS_WITHIN_S = 5.0
+
+
+def check_service(service: object) -> None:
+    """Checks the address of a tf.data service, and that something listens there.
+
+    Raises:
+        TypeError: If it is no text.
+        ValueError: If it is no address, or nothing listens there.
+    """
+    accepted = '`service` must be the address of a tf.data service, such as "grpc://host:5050"'
+    if not isinstance(service, str):
+        raise TypeError(f"{accepted}. Received: service={service!r}")
+    try:
+        parts = urlsplit(service)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not service.startswith("grpc://") or not host or not port:
+        raise ValueError(f"{accepted}. Received: service={service!r}")
+    try:
+        # TensorFlow itself would try for an hour.
+        socket.create_connection((host, port), timeout=_ANSWERS_WITHIN_S).close()
+    except OSError as error:
+        raise ValueError(
+            f"Nothing answers at the address of the tf.data service ({error}). Start one with "
+            f"keras-gpukit input-service. Received: service={service!r}"
+        ) from error
+
+
+def propose(dataset: Dataset, allowed: Allowed, service: str) -> tuple[Change | None, str]:
+    """Proposes to make elements in a service, up to the first stage that must stay here.
+
+    Args:
+        dataset: The pipeline.
+        allowed: What the user allows.
+        service: The address.
+
+    Returns:
+        The change, or why there is no change.
+    """
+    moved, reason = movable(spine(dataset))
+    if moved is None:
+        return None, reason
+    changed = replace(dataset, {id(moved): lambda below: serve(moved, service)})
+    called = [function_name(stage) for stage in spine(moved) if functions(stage)]
+    what = ", ".join(dict.fromkeys(called)) or "elements"
+    return (
+        Change(
+            NAME,
+            f"make {what} in the tf.data service",
+            changed,
+            blocked=""
+            if allowed.reorder
+            else "elements come in another order (allow_reorder=True would allow it)",
+            note="an epoch has every element once as long as no worker fails",
+        ),
+        "",
+    )

@@ -1,0 +1,119 @@
+"""A tf.data service on this machine, or its manifest for Kubernetes."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from contextlib import ExitStack
+
+from keras_gpukit.launching.processes.ports import HOST, REUSE, ReservedPorts, is_listening
+from keras_gpukit.launching.processes.signals import ENDING, Signals
+from keras_gpukit.launching.processes.tasks import Task
+from keras_gpukit.launching.processes.worker import WorkerProcess
+from keras_gpukit.launching.rendering import render
+from keras_gpukit.version import __version__
+
+PORT = 5050
+_GRACE_S = 5.0
+_TURN_S = 0.2
+_MODULE = "keras_gpukit.launching.input_server"
+
+
+def serve(workers: int, port: int, *, start_s: float = 120.0) -> int:
+    """Runs a dispatcher and its workers until one of them dies or a signal comes.
+
+    Whatever happens, no process is left: each has a keeper, which ends it with this one.
+
+    Args:
+        workers: Processes that make elements.
+        port: Of the dispatcher; 0 for any that is free.
+        start_s: How long the dispatcher may take to start.
+
+    Returns:
+        The exit code: 128 and the signal's number, or 1 if a process died.
+
+    Raises:
+        ValueError: If the port is in use.
+    """
+    if port and is_listening(port):
+        raise ValueError(
+            f"port {port} is in use. Give another --port, 0 for any. Received: --port={port}"
+        )
+    with ExitStack() as stack:
+        signals = stack.enter_context(Signals())
+        if not port:
+            (port,) = stack.enter_context(ReservedPorts(1)).ports
+        running: list[WorkerProcess] = []
+        stack.callback(_end, running)
+        address = f"{HOST}:{port}"
+        running.append(_start(Task("dispatcher", 0), ["dispatcher", str(port)]))
+        code = _wait(running, signals, until_port=port, until_s=time.monotonic() + start_s)
+        if code is not None:
+            return code
+        running += [_start(Task("worker", i), ["worker", address]) for i in range(workers)]
+        print(
+            f"Input service with {workers} workers: grpc://{address}\n"
+            f'Use it: tune_input(dataset, service="grpc://{address}"). Ctrl-C ends it.',
+            flush=True,
+        )
+        ended = _wait(running, signals)
+        assert ended is not None
+        return ended
+
+
+def input_service_manifest(name: str, image: str, workers: int) -> str:
+    """Returns the Deployments of a dispatcher and its workers, and the Service, as YAML.
+
+    Args:
+        name: Of the service: `grpc://NAME:5050` is its address within the cluster.
+        image: A container image with keras-gpukit.
+        workers: Pods that make elements.
+    """
+    return render(
+        "input_service.yaml.j2",
+        name=name,
+        image=image,
+        workers=workers,
+        port=PORT,
+        module=_MODULE,
+        version=__version__,
+    )
+
+
+def _start(task: Task, arguments: list[str]) -> WorkerProcess:
+    command = [sys.executable, "-m", _MODULE, *arguments]
+    environment = {**os.environ, **REUSE}
+    return WorkerProcess(task, command, environment, 1, 2, grace_s=_GRACE_S)
+
+
+def _wait(
+    running: list[WorkerProcess],
+    signals: Signals,
+    until_port: int | None = None,
+    until_s: float | None = None,
+) -> int | None:
+    """Waits for a signal or a death; None once something listens on the port."""
+    while True:
+        select.select([signals.descriptor], [], [], _TURN_S)
+        for number in signals.read():
+            if number in ENDING:
+                return 128 + number
+        for each in running:
+            if each.returncode is not None:
+                name = "the dispatcher" if each.task.type == "dispatcher" else each.task.name
+                print(f"{name} ended ({each.returncode}); all are stopped.", file=sys.stderr)
+                return 1
+        if until_port is not None and is_listening(until_port):
+            return None
+        if until_s is not None and time.monotonic() > until_s:
+            print("The dispatcher does not start; all are stopped.", file=sys.stderr)
+            return 1
+
+
+def _end(running: list[WorkerProcess]) -> None:
+    for each in running:
+        each.stop()
+    while any(each.returncode is None for each in running):
+        time.sleep(0.05)
