@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from keras_gpukit.records.shift import ShiftKind
 from keras_gpukit.rules.change_points import PENALTY, SHORTEST, Segment, least_noise, segments
 
+MOSTLY = 0.5
+"""The part of a change that a line must make itself; our choice."""
 _FEWEST_OF_A_LINE = 3 * SHORTEST
 
 
@@ -83,11 +85,13 @@ def _of_stairs(
             continue
         beside = penalty + _cost(values, level[0]) if first or last else 0.0
         for is_exponential in {False, is_logarithmic}:
-            start, finish, line_cost = _line(values[begin:end], is_exponential)
+            line_start, line_finish, line_cost = _line(values[begin:end], is_exponential)
             total = line_cost + penalty + beside
-            start = level[0].level if first else start
-            finish = level[0].level if last else finish
-            if total < cost and abs(finish - start) >= least:
+            start = level[0].level if first else line_start
+            finish = level[0].level if last else line_finish
+            # A line that does not lead to the level next to it leaves a step between the two.
+            leads = (line_finish - line_start) / (finish - start) if finish != start else 0.0
+            if total < cost and abs(finish - start) >= least and leads >= MOSTLY:
                 cost, best = total, Change("drift", begin, end, start, finish)
     if best is not None:
         yield best

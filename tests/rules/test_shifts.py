@@ -113,6 +113,13 @@ def test_a_hiccup_is_no_shift(parts):
     assert not shifts_of(changing_run({"step/time_ms": levels}))
 
 
+def test_a_shift_after_restless_steps_is_no_drift_through_them():
+    levels = [5.9, 8.5, 1.5, 2.9, 2.0, 1.6, 3.3, 6.6, 1.6, 38.8, 36.5, 37.2, 36.7, 37.8, 37.6]
+    levels += [38.6, 36.7, 36.6, 36.3, 35.9, 35.4, 33.0, 34.6, 36.1, 35.0]
+    (shift,) = shifts_of(changing_run({"step/time_ms": levels}))
+    assert (shift.kind, shift.step) == ("level", 91)
+
+
 def test_a_change_that_does_not_matter_is_none():
     levels = noisy(stepwise((32, 40.0), (32, 44.0)), noise=0.001)
     assert not shifts_of(changing_run({"step/time_ms": levels}))
