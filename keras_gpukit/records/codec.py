@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
 
@@ -73,6 +73,10 @@ def bounded(*values: float | None) -> tuple[float | None, ...]:
     Raises:
         ValueError: If one is beyond all bounds.
     """
+    if None not in values:  # nearly always, and this takes a third of the time
+        numbers = cast("tuple[float, ...]", values)
+        if min(numbers) > -LARGEST and max(numbers) < LARGEST:
+            return values
     for value in values:
         if value is not None and not -LARGEST < value < LARGEST:
             raise ValueError("it holds a number beyond all bounds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
@@ -83,7 +84,7 @@ class RunLines:
         self._step = 0
         self._input: InputRecord | None = None
         self._out_of_memory: OutOfMemory | None = None
-        self._last_host: HostSample | None = None
+        self._last_host: tuple[float | None, ...] | None = None
         self._summary: RunSummary | None = None
         self._captures: list[CaptureReport] = []
         self._steps = Downsampler(_STEPS, most_points)
@@ -172,7 +173,7 @@ class RunLines:
                 gpus=gpus,
                 memory=memory,
                 out_of_memory=self._out_of_memory,
-                host_at_end=self._last_host if state == "unfinished" else None,
+                host_at_end=self._host_at_end() if state == "unfinished" else None,
             ),
             steps=steps,
             host=host,
@@ -186,6 +187,10 @@ class RunLines:
             folder=self._folder,
             notes=self._notes(),
         )
+
+    def _host_at_end(self) -> HostSample | None:
+        values = self._last_host
+        return None if values is None else HostSample(*values)  # type: ignore[arg-type]
 
     def _state(self, now_s: float | None) -> State:
         if self._summary is not None and self._summary.ending is not None:
@@ -269,21 +274,20 @@ class RunLines:
         self._events.add(event)
 
     def _take_host(self, line: Line, time_s: float) -> None:
-        sample = _decode_host(line.record)
-        self._host.add(time_s, line.step, _values(sample, _HOST))
-        self._last_host = HostSample(*_values(sample, _HOST))  # type: ignore[arg-type]
+        self._last_host = values = bounded(*_host_values(_decode_host(line.record)))
+        self._host.add(time_s, line.step, values)
 
     def _take_gpu(self, line: Line, time_s: float) -> None:
         sample = _decode_gpu(line.record)
         reasons = sample.throttle_reasons
         throttled = None if reasons is None else float(bool(reasons))
         points = self._device(self._gpus, str(sample.index), (*_GPU, "throttled"))
-        points.add(time_s, line.step, (*_values(sample, _GPU), throttled))
+        points.add(time_s, line.step, (*bounded(*_gpu_values(sample)), throttled))
 
     def _take_memory(self, line: Line, time_s: float) -> None:
         reading = checked_record(line.record, DeviceMemory)
         points = self._device(self._memory, reading.device, _MEMORY)
-        points.add(time_s, line.step, _values(reading, _MEMORY))
+        points.add(time_s, line.step, bounded(*_memory_values(reading)))
         self._latest_memory[reading.device] = reading
 
     def _device(
@@ -294,13 +298,12 @@ class RunLines:
         return devices.setdefault(device, Downsampler(figures, self._most_points))
 
 
+# Of a run of a million windows these take up most of the time.
+_host_values, _gpu_values = operator.attrgetter(*_HOST), operator.attrgetter(*_GPU)
+_memory_values = operator.attrgetter(*_MEMORY)
 _decode_window = quick_decoder(StepWindow)
 _decode_host = quick_decoder(HostSample)
 _decode_gpu = quick_decoder(GPUSample)
-
-
-def _values(sample: object, names: tuple[str, ...]) -> tuple[float | None, ...]:
-    return bounded(*(getattr(sample, name) for name in names))
 
 
 def _series_of(devices: dict[str, Downsampler]) -> dict[str, TimeSeries]:
