@@ -203,6 +203,10 @@ class Attempt:
             now_s = time.monotonic()
             self._deadline_s = now_s
             if number is signal.SIGINT:
+                self._output.tell(
+                    f"Interrupted: all processes are stopped in {self._limits.grace_s:g} s. Press "
+                    "Ctrl-C again to kill them."
+                )
                 self._deadline_s += self._limits.grace_s
                 for task, running in self._running.items():
                     if task.runs_script:

@@ -13,10 +13,10 @@ from keras_gpukit.launching.processes.tasks import Task
 TIMED_OUT = 124
 """The exit code of a job whose processes did not all come; that of the command `timeout` too."""
 _LINES_SHOWN = 10
-# What TensorFlow's collectives and gRPC raise in a process whose peer is gone.
+# What TensorFlow's collectives and gRPC, and this package's `WorkerError`, say of a lost peer.
 _CONSEQUENCE = re.compile(
     rb"\b(UnavailableError|AbortedError|CancelledError|DeadlineExceededError)\b|heartbeat|"
-    rb"Connection reset|Socket closed|Broken pipe"
+    rb"Connection reset|Socket closed|Broken pipe|WorkerError: Lost contact with"
 )
 
 

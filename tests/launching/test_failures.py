@@ -12,6 +12,7 @@ from keras_gpukit.launching.processes.arrivals import Arrivals
 from keras_gpukit.launching.processes.tasks import Task
 
 WORKERS = [Task("worker", index) for index in range(3)]
+LOST = "keras_gpukit.errors.WorkerError: Lost contact with worker 1 at 127.0.0.1:4000: it ended"
 UNAVAILABLE = "tensorflow.python.framework.errors_impl.UnavailableError: worker:1 is gone"
 
 
@@ -29,6 +30,7 @@ def ending(index: int, code: int | None, at_s: float, exception: str = "", **kwa
         # The last one is the cause.
         [ending(0, 1, 2.0, "ValueError: later"), ending(1, 1, 1.0, "ValueError: first")],
         [ending(0, 1, 1.0, UNAVAILABLE), ending(1, -9, 1.1)],
+        [ending(0, 1, 1.0, LOST), ending(1, 1, 1.1, "ValueError: boom")],
         [ending(0, 1, 1.0, UNAVAILABLE), ending(1, 1, 2.0, "ValueError: boom")],
         [ending(0, 1, 1.0, UNAVAILABLE), ending(1, None, 3.0, "ValueError: hangs")],
         [ending(0, 1, 2.0, "ValueError: b"), ending(1, 1, 3.0, "ValueError: a", raised_s=1.0)],

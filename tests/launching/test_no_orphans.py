@@ -40,7 +40,7 @@ def test_the_launcher_is_killed_and_no_orphan_is_left(tmp_path):
     for launch in launches:
         launch.workers(ready=2)
     # The launcher; for each worker a keeper, itself, a child and what a child left.
-    assert len(left_of(launches)) >= TRIALS * (1 + 2 * 4)
+    wait_for(lambda: len(left_of(launches)) >= TRIALS * (1 + 2 * 4))
     for launch in launches:
         launch.process.kill()
     wait_for(lambda: not left_of(launches))
