@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import os
 import select
+import time
 
 import pytest
 from helpers.screens import displayed
 
 from keras_gpukit.launching.output.lines import Lines, without_progress
 from keras_gpukit.launching.output.screen import Screen
+from keras_gpukit.launching.output.streams import Stream
 from keras_gpukit.launching.output.tail import Tail
+from keras_gpukit.launching.processes.tasks import Task
 
 BAR = (
     "\x1b[1m {0}/10\x1b[0m \x1b[32m━━━━\x1b[0m\x1b[37m━━━━━\x1b[0m \x1b[1m0s\x1b[0m 5ms/step - "
@@ -119,6 +122,23 @@ def test_an_unfinished_line_is_ended_with_its_process(terminal):
     screen.end_line()
     screen.write_line(b"keras-gpukit launch: stopped")
     assert show() == ["[worker 0] 1/3", "keras-gpukit launch: stopped"]
+
+
+def test_without_a_terminal_a_bar_is_a_line_at_times(tmp_path, monkeypatch):
+    now_s = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    with (tmp_path / "output").open("w") as output:
+        task = Task("worker", 0, is_chief=True)
+        stream = Stream(task, 0, Screen(output, {}), Tail(), None, has_errors=False)
+        for step in range(1, 101):
+            now_s += 1
+            os.write(stream.inner, f"\r{step}/100 of the epoch".encode() + b"\n" * (step == 100))
+            stream.read()
+        os.close(stream.inner)
+        stream.close()
+    assert (tmp_path / "output").read_text().splitlines() == [
+        f"[worker 0] {step}/100 of the epoch" for step in (30, 60, 90, 100)
+    ]
 
 
 def tail_of(text: str) -> Tail:

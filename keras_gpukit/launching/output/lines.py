@@ -40,6 +40,11 @@ class Lines:
         self._rest = rest if len(rest) < _LONGEST else _last_state(rest)[-_LONGEST:]
         return [_last_state(line) for line in complete]
 
+    @property
+    def unfinished(self) -> bytes:
+        """The state of the line that has no end yet, such as a bar."""
+        return _last_state(self._rest)
+
     def end(self) -> list[bytes]:
         """Returns what has no end yet, if anything."""
         rest, self._rest = _last_state(self._rest), b""

@@ -13,6 +13,8 @@ from keras_gpukit.launching.output.terminal import Terminal
 from keras_gpukit.launching.processes.tasks import Task
 
 _READ_BYTES = 1 << 16
+_BAR_EVERY_S = 30.0
+"""Where there is no terminal in which a bar can be drawn."""
 
 
 class Stream:
@@ -48,6 +50,7 @@ class Stream:
         self._file = file
         self._has_errors = has_errors
         self._lines = Lines()
+        self._shown_s = time.monotonic()
         self._terminal: Terminal | None = None
         if task.is_chief and screen.is_terminal:
             self._terminal = Terminal(screen.descriptor, narrower=len(task.name) + 3)
@@ -70,6 +73,8 @@ class Stream:
             self._screen.draw(data, self._task.name, self._colour)
         for line in self._lines.feed(data):
             self._add(line)
+        if self._task.is_chief and self._terminal is None:
+            self._show_bar()
         return bool(data)
 
     def close(self) -> None:
@@ -87,6 +92,16 @@ class Stream:
         if self._terminal is not None:
             self._terminal.resize()
 
+    def _show_bar(self) -> None:
+        """Shows how far a bar is: an epoch may take hours, and its line ends with it."""
+        bar = self._lines.unfinished
+        if bar and time.monotonic() - self._shown_s >= _BAR_EVERY_S:
+            self._show(bar)
+
+    def _show(self, line: bytes) -> None:
+        self._screen.write_line(line, self._task.name, self._colour)
+        self._shown_s = time.monotonic()
+
     def _add(self, line: bytes) -> None:
         self._tail.add(line, time.monotonic(), is_error=self._has_errors)
         if self._file is not None:
@@ -96,7 +111,7 @@ class Stream:
             return
         shown = line if self._task.is_chief else without_progress(line)
         if shown or not line:
-            self._screen.write_line(shown, self._task.name, self._colour)
+            self._show(shown)
 
 
 def streams_of(

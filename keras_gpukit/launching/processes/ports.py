@@ -3,9 +3,9 @@
 Each port is bound here, by the kernel's choice among the free ones, and stays bound until the job
 ends. So no time passes in which another process could take it, such as one of a second job that
 starts at the same moment. TensorFlow's server can bind it nevertheless: with the environment
-variable `TF_GRPC_REUSE_PORT`, seen in TensorFlow 2.18 to 2.21, it binds with SO_REUSEPORT, which
-the system allows to processes of the same user if the first one has set it too. Connections reach
-only the socket that listens, which is the server's.
+variable `TF_GRPC_REUSE_PORT` (tensorflow#38705 of 2020; run with TensorFlow 2.21) it binds with
+SO_REUSEPORT, which the system allows to processes of the same user if the first one has set it
+too. Connections reach only the socket that listens, which is the server's.
 """
 
 from __future__ import annotations
