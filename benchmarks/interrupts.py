@@ -135,7 +135,7 @@ class Trials:
             pass
         self.fit()
         for thread in threading.enumerate():
-            if thread.name == "gpukit-free-iterators":
+            if thread.name.startswith("gpukit-free-iterators"):
                 thread.join(FREEING_S)  # it ends by itself, soon after the call
         left = [each.name for each in threading.enumerate() if each.name.startswith("gpukit")]
         if left:

@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
+from keras_gpukit.input_wait.tf_private import parse_model, read_model
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.rules.bottleneck import name_bottleneck
 
@@ -72,9 +73,10 @@ class Watching(keras.callbacks.Callback):
         self._calls += 1
         if self._calls % READ_EVERY:
             return
-        model = tf.data.experimental.get_model_proto(iterator)
+        reading = read_model(iterator)
+        model = parse_model(reading)
         began = time.perf_counter()
-        self.watch.read(model)
+        self.watch.read(reading)
         self.longest_read_s = max(self.longest_read_s, time.perf_counter() - began)
         if self._calls > READ_EVERY:
             elapsed_s = entered_s - self._entered_s

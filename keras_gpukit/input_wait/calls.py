@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_gpukit.input_wait.examples import ExampleCounter
+from keras_gpukit.input_wait.examples import Counts, ExampleCounter
 from keras_gpukit.input_wait.meters import Meter, PipelineStart, Times
 
 NOTHING = object()
@@ -69,10 +69,10 @@ class FirstCalls:
         self._waited_s = None if meter is None else meter.waited_s()
         self._entries_s: list[float] = []
         self._waits_s: list[float] = []
-        self._examples: list[int | None] = []
+        self._counts: list[Counts] = []
         self._end_s = 0.0
-        if self._waited_s is not None and self._counter is not None:
-            self._counter.start()
+        if self._waited_s is not None:
+            self._count()
 
     def note(self, entry_s: float, exit_s: float) -> None:
         """A call ended."""
@@ -81,7 +81,7 @@ class FirstCalls:
             return
         self._entries_s.append(entry_s)
         self._waits_s.append(min(waited_s - self._waited_s, exit_s - entry_s))
-        self._examples.append(None if self._counter is None else self._counter.read())
+        self._count()
         self._waited_s, self._end_s = waited_s, exit_s
 
     @property
@@ -105,8 +105,13 @@ class FirstCalls:
 
     def examples_since(self, first: int) -> int | None:
         """Returns the examples of the calls from one on; None if unknown."""
-        counted = [each for each in self._examples[first:] if each is not None]
-        return sum(counted) if len(counted) == self.count - first else None
+        if self._counter is None:
+            return None
+        return self._counter.between(self._counts[first], self._counts[-1])
+
+    def _count(self) -> None:
+        if self._counter is not None:
+            self._counts.append(self._counter.take())
 
 
 def is_end_of_data(error: BaseException) -> bool:

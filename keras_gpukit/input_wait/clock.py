@@ -208,6 +208,10 @@ class StepClock:
         self._calls.source = NOTHING
         self.windows.drop()
 
+    def work_out(self) -> None:
+        """Makes the windows that have ended and were put off."""
+        self._guarded(self.windows.work_out)
+
     def _first_call(self, step_function: StepFunction, source: Any, entry_s: float) -> Any:
         """The first step over a pipeline, or over one that was paused."""
         if self._given_up:

@@ -22,6 +22,7 @@ class FetchLatencyMeter:
     """
 
     mechanism = "fetch latency"
+    reads_early = True
 
     def __init__(self, iterator: Any, steps_per_execution: int) -> None:
         self.confidence: Confidence = "exact" if steps_per_execution == 1 else "upper bound"
@@ -33,14 +34,14 @@ class FetchLatencyMeter:
         """Returns the time of all fetches so far, in seconds."""
         return self._total_s()
 
-    def start(self, first: Stretch) -> None:
-        """Begins a stretch."""
-        self._before_s = self.take()
-        self._until_s = first.next_exit_s
-
     def take(self) -> float:
         """Returns the time of all fetches so far, in seconds."""
         return self._total_s()
+
+    def start(self, taken: float, first: Stretch) -> None:
+        """Begins a stretch."""
+        self._before_s = taken
+        self._until_s = first.next_exit_s
 
     def read(self, taken: Sequence[float], stretch: Stretch) -> WaitReading:
         """Says how long a stretch waited."""

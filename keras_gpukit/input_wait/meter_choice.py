@@ -37,6 +37,7 @@ class MeterChoice:
     def __call__(self, iterator: Any) -> Meter | str:
         """Returns a meter for an iterator from which nothing was fetched, or why none fits."""
         reasons = []
+        watches_stages = self._steps_per_execution > 1 or self.pipeline.is_due
         try:
             # Fetches are timed only where a model would not do.
             return FetchLatencyMeter(iterator, self._steps_per_execution)
@@ -46,10 +47,11 @@ class MeterChoice:
             meter = PipelineModelMeter(
                 iterator,
                 self._steps_per_execution,
-                on_model=self.pipeline.read,
+                on_reading=self.pipeline.read if watches_stages else None,
                 hidden=self._hidden,
             )
-            self.pipeline.follow(host_iterator(iterator))
+            if watches_stages:
+                self.pipeline.follow(host_iterator(iterator))
             return meter
         except Exception as error:
             reasons.append(f"{PipelineModelMeter.mechanism}: {error or type(error).__name__}")

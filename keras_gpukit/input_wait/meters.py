@@ -88,21 +88,25 @@ class Meter(Protocol):
 
     mechanism: str
     confidence: Confidence
+    reads_early: bool
+    """Whether readings at the pipeline's start, and soon after, are of use. Without them, `start`
+    is given None, and called after the next reading where it can be put off until then."""
 
     def waited_s(self) -> float | None:
         """Returns all waits so far, in seconds; None if only those of a stretch can be known."""
-
-    def start(self, first: Stretch) -> PipelineStart | None:
-        """Begins a stretch at the entry of the pipeline's second call, after that returned.
-
-        Args:
-            first: The pipeline's first call.
-        """
 
     def take(self) -> Any:
         """Reads what cannot be read later.
 
         Training waits meanwhile, on caches that its step has just emptied.
+        """
+
+    def start(self, taken: Any, first: Stretch) -> PipelineStart | None:
+        """Begins a stretch at the entry of the pipeline's second call.
+
+        Args:
+            taken: What `take` returned after that call.
+            first: The pipeline's first call.
         """
 
     def read(self, taken: Sequence[Any], stretch: Stretch) -> WaitReading:

@@ -10,7 +10,13 @@ import numpy as np
 
 from keras_gpukit.input_wait.hidden_wait import HiddenWait
 from keras_gpukit.input_wait.meters import PipelineStart, Stretch, Times, WaitReading
-from keras_gpukit.input_wait.tf_private import ModelReader, has_model, host_iterator
+from keras_gpukit.input_wait.tf_private import (
+    check_model,
+    has_model,
+    host_iterator,
+    parse_model,
+    read_model,
+)
 from keras_gpukit.records.steps import Confidence
 
 # tf.data drops longer gaps from its list, and keeps so many (tensorflow/core/framework/model.cc).
@@ -22,12 +28,15 @@ class PipelineModelMeter:
     """Reads the gaps between fetches from tf.data's own model of the pipeline.
 
     tf.data keeps the last 100 gaps: the times from one fetch's end to the next one's start. What
-    of the time between two entries is no gap was spent fetching.
+    of the time between two entries is no gap was spent fetching. While no gap is forgotten, a later
+    reading shows all that one at the pipeline's start would have shown.
 
     Args:
-        iterator: What Keras hands to its step function.
+        iterator: What Keras hands to its step function; nothing was fetched from it.
         steps_per_execution: Steps in one call.
-        on_model: Is given each reading of the model.
+        on_reading: Is given each reading of the model, as `read_model` returns it; None if readings
+            at the pipeline's start are of no other use. For several steps per execution they are:
+            of an execution's gaps some would be forgotten until the next reading.
         hidden: Says which part of the fetching hid behind compute; None where none can, since the
             steps of a call run strictly one after the other.
 
@@ -43,7 +52,7 @@ class PipelineModelMeter:
         iterator: Any,
         steps_per_execution: int,
         *,
-        on_model: Callable[[Any], None] = lambda model: None,
+        on_reading: Callable[[Any], None] | None = None,
         hidden: HiddenWait | None = None,
     ) -> None:
         if steps_per_execution > GAPS_KEPT:
@@ -52,7 +61,9 @@ class PipelineModelMeter:
         self._steps_per_execution = steps_per_execution
         self._hidden = hidden
         self._source = weakref.ref(iterator)
-        self._on_model = on_model
+        self.reads_early = on_reading is not None
+        self._on_reading = on_reading or (lambda reading: None)
+        self._first_reading: Any = None
         # Not kept alive: a pipeline takes its time to go, which would look like ours.
         host = host_iterator(iterator)
         if not has_model(host):
@@ -61,43 +72,51 @@ class PipelineModelMeter:
         self._fetched = 0
         self._gaps_us: list[int] = []
         self._buffer: int | None = None
-        self._reader = ModelReader()
-        self._reader.check(host)
+        check_model(host)
 
     def waited_s(self) -> None:
         """Unknown until the next fetch."""
 
-    def start(self, first: Stretch) -> PipelineStart | None:
-        """Begins a stretch."""
+    def take(self) -> Any:
+        """Returns the model as it is, or None where the pipeline is gone."""
         if self._hidden is not None:
             self._calibrate(self._hidden)
-        model = self._reader.parse(self.take())
-        self._on_model(model)
-        self._fetched = _fetched(model)
+        iterator = self._iterator()
+        if iterator is None:
+            return None
+        reading = read_model(iterator)
+        self._on_reading(reading)
+        if self._first_reading is None:
+            self._first_reading = reading
+        return reading
+
+    def start(self, taken: Any, first: Stretch) -> PipelineStart | None:
+        """Begins a stretch."""
+        is_late = taken is None
+        if is_late:
+            taken = self.take() if self._first_reading is None else self._first_reading
+        if taken is None:
+            return None  # the pipeline is gone, as `read` will find
+        model = parse_model(taken)
+        executions = 2 * self._steps_per_execution
+        self._fetched = executions if is_late else _fetched(model)
         self._buffer = _last_buffer(model)
-        self._gaps_us = list(model.gap_times)
+        self._gaps_us = list(model.gap_times[: executions - 1] if is_late else model.gap_times)
         gaps_s = np.array(self._gaps_us) * 1e-6
         inner = self._steps_per_execution - 1
-        if len(gaps_s) < 2 * inner + 1:
+        if len(gaps_s) < 2 * inner + 1 or first.duration_s >= LONGEST_GAP_S:
             return None
         known_s = gaps_s[: len(gaps_s) - inner]
         return PipelineStart(
             wait_s=max(first.duration_s - float(known_s.sum()), 0.0),
-            shuffle_fraction=_shuffle_fraction(model),
+            shuffle_fraction=None if is_late else _shuffle_fraction(model),
         )
-
-    def take(self) -> Any:
-        """Returns the model as it is, or None where the pipeline is gone."""
-        iterator = self._iterator()
-        return None if iterator is None else self._reader.read(iterator)
 
     def read(self, taken: Sequence[Any], stretch: Stretch) -> WaitReading:
         """Says how long a stretch waited."""
         if any(each is None for each in taken):
             return WaitReading(None, unknown_because="the pipeline was gone before it was read")
-        models = [self._reader.parse(each) for each in taken]
-        for model in models:
-            self._on_model(model)
+        models = [parse_model(each) for each in taken]
         buffered = None
         if self._buffer is not None:
             buffered = float(models[-1].nodes[self._buffer].buffered_elements)

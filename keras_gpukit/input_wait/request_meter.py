@@ -20,6 +20,7 @@ class RequestMeter:
     """
 
     mechanism = "timed fetch"
+    reads_early = True
     confidence: Confidence = "upper bound"
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
@@ -40,14 +41,14 @@ class RequestMeter:
     def waited_s(self) -> None:
         """Unknown for a single call: its batches are fetched before it is known to come."""
 
-    def start(self, first: Stretch) -> PipelineStart | None:
-        """Begins a stretch."""
-        self._before_s = self._waited_s
-        return None
-
     def take(self) -> float:
         """Returns the time waited so far, in seconds."""
         return self._waited_s
+
+    def start(self, taken: float, first: Stretch) -> PipelineStart | None:
+        """Begins a stretch."""
+        self._before_s = taken
+        return None
 
     def read(self, taken: Sequence[float], stretch: Stretch) -> WaitReading:
         """Says how long a stretch waited."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from keras_gpukit.input_wait.calls import Calls, FirstCalls
-from keras_gpukit.input_wait.examples import ExampleCounter
-from keras_gpukit.input_wait.meters import PipelineStart, Stretch, Times, WaitReading
-from keras_gpukit.input_wait.totals import StepTotals
+from keras_gpukit.input_wait.ended_windows import EndedWindow, EndedWindows
+from keras_gpukit.input_wait.examples import Counts, ExampleCounter
+from keras_gpukit.input_wait.meters import WaitReading
 from keras_gpukit.input_wait.wait_reader import WaitReader
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
@@ -56,14 +55,13 @@ class StepWindows:
         wall: WallTime | None,
         examples: ExampleCounter | None,
     ) -> None:
-        self.totals = StepTotals(phase, steps_per_execution)
+        self._ended = EndedWindows(phase, steps_per_execution, on_window, wall, examples)
+        self.totals = self._ended.totals
         self.had_short_epoch = False
         self._first_calls = FirstCalls(examples)
         self._calls = calls
-        self._phase = phase
         self._steps_per_execution = steps_per_execution
         self._first_step = first_step
-        self._on_window = on_window
         self._reader = reader
         self._wall = wall
         self._examples = examples
@@ -76,6 +74,8 @@ class StepWindows:
         self._started_s: float | None = None
         self._calls_taken = 0
         self._raised = self._raised_taken = False
+        self._counts: Counts = ()
+        self._worked_out_s = -math.inf
 
     @property
     def step(self) -> int:
@@ -92,15 +92,14 @@ class StepWindows:
         """Steps before the window under way."""
         return self._calls.before * self._steps_per_execution
 
-    @property
-    def has_calls(self) -> bool:
-        """Whether a window has started and a call in it ended."""
-        return self._started_s is not None and len(self._calls.times_s) > 2
+    def work_out(self) -> None:
+        """Makes the windows that have ended and were put off."""
+        self._ended.work_out()
 
     def release(self) -> None:
         """Forgets the data of a run that is over, and its listener."""
+        self._ended.release()
         self._reader.release()
-        self._on_window = lambda window: None
         self._first_calls.begin(None)
 
     def note_raised(self) -> None:
@@ -120,7 +119,7 @@ class StepWindows:
     def follow(self, source: Any) -> None:
         """The steps to come are fed from a source."""
         self._raised = False
-        self.totals.begin_epoch()
+        self._ended.begin_epoch()
         self._is_new = self._reader.follow(source)
         self._is_short = True
         self._first_calls.begin(self._reader.meter)
@@ -132,9 +131,11 @@ class StepWindows:
     def turn(self) -> None:
         """Reads the meter; begins a window, or ends one that is long enough."""
         if self._started_s is None:
-            first = max(1, FIRST_READING_AFTER_STEPS // self._steps_per_execution)
-            self._calls_to_a_reading = min(first, self._most_calls_to_a_reading)
-            self._start(self._stretch())
+            self._calls_to_a_reading = self._most_calls_to_a_reading
+            if self._reader.reads_early:
+                first = max(1, FIRST_READING_AFTER_STEPS // self._steps_per_execution)
+                self._calls_to_a_reading = min(first, self._most_calls_to_a_reading)
+            self._start()
             self._begin()
             return
         self._take()
@@ -145,19 +146,23 @@ class StepWindows:
         else:
             self._set_due()
 
-    def _start(self, first: Stretch) -> None:
-        self._first_calls.note(*self._calls.times_s[-2:])
-        start = self._reader.start(first)
-        self._add_start(start or self._first_calls.start)
-        if self._examples is not None:
-            self._examples.start()
+    @property
+    def _is_due(self) -> bool:
+        """Whether nothing is put off any longer: only short epochs come here sooner."""
+        return self._calls.times_s[-2] - self._worked_out_s >= WINDOW_S
 
-    def _add_start(self, start: PipelineStart | None) -> None:
-        self.totals.distribution.gap()
-        if start is not None and self._is_new and not self.has_traced:
-            self.totals.starts.add(start)
-            if self._wall is not None:
-                self._wall.add_epoch_wait(start.wait_s)
+    def _start(self) -> None:
+        times_s = self._calls.times_s
+        self._first_calls.note(*times_s[-2:])
+        read, seen = self._reader.start(), self._first_calls.start
+        self._counts = self._take_counts()
+        self._ended.start(times_s, lambda first: read(first) or seen, counts=self._counts_as_start)
+        if self._is_due:
+            self.work_out()
+
+    @property
+    def _counts_as_start(self) -> bool:
+        return self._is_new and not self.has_traced
 
     def _begin(self) -> None:
         """A window begins with the latest call."""
@@ -173,14 +178,6 @@ class StepWindows:
     def _take(self) -> None:
         self._reader.take()
         self._calls_taken, self._raised_taken = self._calls.count, self._raised
-
-    def _stretch(self) -> Stretch:
-        """The calls since the window began but the latest, which begins the next one."""
-        times_s = np.fromiter(self._calls.times_s, np.float64, len(self._calls.times_s))
-        stretch = Stretch(times_s[::2], times_s[1:-2:2], float(times_s[-1]), self._raised_taken)
-        if self._wall is not None:
-            self._wall.add_inside(float((stretch.exits_s - stretch.entries_s[:-1]).sum()))
-        return stretch
 
     def end(self) -> None:
         """Ends the current window at the latest call, or an epoch that is too short for one."""
@@ -198,75 +195,37 @@ class StepWindows:
             self.had_short_epoch |= self._raised
             return
         if calls.count == 1:  # the second call would have done this
-            self._add_start(calls.start)
+            began_s = self._calls.times_s[0]
+            self._ended.start_alone(calls.start, began_s, counts=self._counts_as_start)
         # The first call belongs to the pipeline's start.
         apart = int(self._is_new)
-        if calls.count == apart:
-            return
-        began_s, durations_s, waits_s = calls.times_since(apart)
-        reading = self._reader.judged(WaitReading(float(waits_s.sum()), waits_s), began_s)
-        self._reader.note_bound()
-        self._on_window(self._add(reading, durations_s, calls.examples_since(apart)))
+        if calls.count > apart:
+            began_s, durations_s, waits_s = calls.times_since(apart)
+            reading = self._reader.judged(WaitReading(float(waits_s.sum()), waits_s), began_s)
+            self._reader.note_bound()
+            examples = calls.examples_since(apart)
+            self._ended.end_short(durations_s, reading, examples, self.step, time.time())
+        self.work_out()
 
     def _close(self) -> None:
-        stretch = self._stretch()
-        reading = self._reader.read(stretch, self._calls.before)
-        window = self._add(
-            reading,
-            stretch.durations_s,
-            None if self._examples is None else self._examples.read(),
-            between_s=self._between_s(stretch),
-            calls_after=1,
-            after_s=stretch.next_exit_s - float(stretch.entries_s[-1]),
+        """Ends the window; the latest call begins the next one."""
+        read = self._reader.end(self._calls.times_s[0], self._calls.before)
+        before, self._counts = self._counts, self._take_counts()
+        window = EndedWindow(
+            self._calls.times_s,
+            self._raised_taken,
+            read,
+            (before, self._counts),
+            self.step,
+            time.time(),
         )
+        self._ended.end(window)
         self._is_short = False
+        is_due = self._is_due
         self._begin()
-        self._on_window(window)
+        if is_due:
+            self._worked_out_s = self._calls.times_s[-2]
+            self.work_out()
 
-    def _add(
-        self,
-        reading: WaitReading,
-        durations_s: Times,
-        examples: int | None,
-        *,
-        between_s: float | None = None,
-        calls_after: int = 0,
-        after_s: float = 0.0,
-    ) -> StepWindow:
-        """Makes a window of consecutive calls, and adds it to the totals.
-
-        Args:
-            reading: Their wait.
-            durations_s: The time of each.
-            examples: How many they were given.
-            between_s: The time between them.
-            calls_after: Calls since.
-            after_s: The time since.
-        """
-        if reading.waits_s is not None:
-            self.totals.distribution.add(reading.waits_s, durations_s)
-        window = StepWindow(
-            phase=self._phase,
-            time_s=time.time(),
-            step=self.step,
-            steps=len(durations_s) * self._steps_per_execution,
-            duration_s=float(durations_s.sum()),
-            input_wait_s=reading.wait_s,
-            examples=examples,
-            buffered_batches=reading.buffered_batches,
-            between_s=between_s,
-        )
-        self.totals.add(window)
-        self.totals.step_times.add(
-            durations_s,
-            reading.waits_s,
-            last_step=window.step - calls_after * self._steps_per_execution,
-            ended_s=window.time_s - after_s,
-        )
-        return window
-
-    def _between_s(self, stretch: Stretch) -> float | None:
-        """The time between calls; None for `predict`, which fetches its batches there."""
-        if self._phase == "predict":
-            return None
-        return float((stretch.entries_s[1:] - stretch.exits_s).sum())
+    def _take_counts(self) -> Counts:
+        return () if self._examples is None else self._examples.take()

@@ -52,42 +52,40 @@ def has_model(iterator: Any) -> bool:
 _readable: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-class ModelReader:
-    """Reads tf.data's model of a pipeline in two steps, of which training waits only for the first.
+def read_model(iterator: Any) -> Any:
+    """Returns tf.data's model of a pipeline, as a string tensor.
 
-    `tf.data.experimental.get_model_proto` takes them at once.
+    `tf.data.experimental.get_model_proto` parses it too, for which training need not wait.
+
+    Args:
+        iterator: A `tf.data.Iterator`.
+
+    Raises:
+        Exception: If tf.data keeps none.
     """
+    import tensorflow as tf
 
-    def __init__(self) -> None:
-        import tensorflow as tf
-        from tensorflow.core.framework import model_pb2
+    return tf.raw_ops.IteratorGetModelProto(iterator=iterator._iterator_resource)
 
-        self._read = tf.raw_ops.IteratorGetModelProto
-        self._parse = model_pb2.ModelProto.FromString
 
-    def read(self, iterator: Any) -> Any:
-        """Returns the model of a `tf.data.Iterator`, as a string tensor.
+def parse_model(reading: Any) -> Any:
+    """Returns the `ModelProto` in what `read_model` returned."""
+    from tensorflow.core.framework import model_pb2
 
-        Raises:
-            Exception: If tf.data keeps none.
-        """
-        return self._read(iterator=iterator._iterator_resource)
+    return model_pb2.ModelProto.FromString(reading.numpy())
 
-    def check(self, iterator: Any) -> None:
-        """Tries to read the model, once for iterators over the same dataset.
 
-        Raises:
-            Exception: If tf.data keeps none.
-        """
-        dataset = getattr(iterator, "_dataset", None)
-        if dataset is None or dataset not in _readable:
-            self.read(iterator)
-            if dataset is not None:
-                _readable.add(dataset)
+def check_model(iterator: Any) -> None:
+    """Tries to read the model, once for iterators over the same dataset.
 
-    def parse(self, serialized: Any) -> Any:
-        """Returns the `ModelProto` in what was read."""
-        return self._parse(serialized.numpy())
+    Raises:
+        Exception: If tf.data keeps none.
+    """
+    dataset = getattr(iterator, "_dataset", None)
+    if dataset is None or dataset not in _readable:
+        read_model(iterator)
+        if dataset is not None:
+            _readable.add(dataset)
 
 
 def is_made_by_keras(step_function: Any) -> bool:

@@ -35,28 +35,25 @@ class PipelineStarts:
         """How many were measured."""
         self._wait_s = 0.0
         self._longest_s: list[float] = []
-        self._shuffle_s: float | None = 0.0
+        # Of those whose shuffling is known.
+        self._known_wait_s = self._shuffle_s = 0.0
 
     def add(self, start: PipelineStart) -> None:
         """Takes one in."""
         self.epochs += 1
         self._wait_s += start.wait_s
         self._longest_s = heapq.nlargest(MOST_LONGEST, (*self._longest_s, start.wait_s))
-        if self._shuffle_s is None or start.shuffle_fraction is None:
-            self._shuffle_s = None
-        else:
+        if start.shuffle_fraction is not None:
+            self._known_wait_s += start.wait_s
             self._shuffle_s += start.wait_s * start.shuffle_fraction
 
     def record(self) -> PipelineStartRecord | None:
         """Returns their means, or None where none was measured."""
         if not self.epochs:
             return None
-        return PipelineStartRecord(
-            epochs=self.epochs,
-            mean_s=self._wait_s / self.epochs,
-            shuffle_s=None if self._shuffle_s is None else self._shuffle_s / self.epochs,
-            longest_s=tuple(self._longest_s),
-        )
+        mean_s, known_s = self._wait_s / self.epochs, self._known_wait_s
+        shuffle_s = mean_s * self._shuffle_s / known_s if known_s else None
+        return PipelineStartRecord(self.epochs, mean_s, shuffle_s, longest_s=tuple(self._longest_s))
 
 
 class StepTotals:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.meters import Meter, PipelineStart, Stretch, WaitReading
+
+_STOOD_STILL = WaitReading(None, unknown_because="the process stood still")
 
 
 class WaitReader:
@@ -52,9 +55,10 @@ class WaitReader:
             self.meter, self.unknown_because = chosen, None
         return is_new
 
-    def start(self, first: Stretch) -> PipelineStart | None:
-        """Begins a stretch; returns what is known of the pipeline's start."""
-        return None if self.meter is None else self.meter.start(first)
+    @property
+    def reads_early(self) -> bool:
+        """Whether a reading soon after a pipeline's start is of use."""
+        return self.meter is not None and self.meter.reads_early
 
     def take(self) -> None:
         """Keeps what the meter shows now; evaluating it can wait."""
@@ -65,28 +69,41 @@ class WaitReader:
         """Forgets what was taken."""
         self._taken = []
 
-    def read(self, stretch: Stretch, calls_before: int) -> WaitReading:
-        """Says how long a stretch waited, from all that was taken in it.
+    def start(self) -> Callable[[Stretch], PipelineStart | None]:
+        """Takes what the meter shows after a pipeline's second call.
+
+        Returns:
+            From the pipeline's first call, what is known of its start.
+        """
+        meter = self.meter
+        if meter is None:
+            return lambda first: None
+        return functools.partial(meter.start, meter.take() if meter.reads_early else None)
+
+    def end(self, began_s: float, calls_before: int) -> Callable[[Stretch], WaitReading]:
+        """Ends a stretch.
 
         Args:
-            stretch: Its calls.
+            began_s: When it began.
             calls_before: Calls of the run before it.
+
+        Returns:
+            From the stretch, how long it waited, by all that was taken in it.
         """
-        taken, self._taken = self._taken, []
-        reading = WaitReading(None)
-        if self.meter is not None:
-            reading = self._exposed(
-                self.meter, self.meter.read(taken, stretch), stretch, calls_before
-            )
-        return self.judged(reading, float(stretch.entries_s[0]))
+        meter, taken, self._taken = self.meter, self._taken, []
+        stood_still = self._stood_still_since(began_s)
+
+        def read(stretch: Stretch) -> WaitReading:
+            reading = WaitReading(None)
+            if meter is not None:
+                reading = self._exposed(meter, meter.read(taken, stretch), stretch, calls_before)
+            return self._noted(_STOOD_STILL if stood_still else reading)
+
+        return read
 
     def judged(self, reading: WaitReading, began_s: float) -> WaitReading:
         """Returns what is known of calls that began at a moment, and keeps why it is not."""
-        if self._stood_still_since(began_s):
-            reading = WaitReading(None, unknown_because="the process stood still")
-        if reading.unknown_because is not None:
-            self.unknown_because = reading.unknown_because
-        return reading
+        return self._noted(_STOOD_STILL if self._stood_still_since(began_s) else reading)
 
     def note_bound(self) -> None:
         """The waits of some calls are known, but not what the device hid of them."""
@@ -98,6 +115,11 @@ class WaitReader:
         self.meter = None
         self._choose = lambda source: "the run is over"
         self._chosen.clear()
+
+    def _noted(self, reading: WaitReading) -> WaitReading:
+        if reading.unknown_because is not None:
+            self.unknown_because = reading.unknown_because
+        return reading
 
     def _exposed(
         self, meter: Meter, reading: WaitReading, stretch: Stretch, calls_before: int

@@ -49,6 +49,11 @@ class WallTime:
         return (self._now() if self._ended_s is None else self._ended_s) - self._began_s
 
     @property
+    def is_over(self) -> bool:
+        """Whether the call is over."""
+        return self._ended_s is not None
+
+    @property
     def part(self) -> Part | None:
         """The part under way."""
         return self._part
@@ -86,13 +91,17 @@ class WallTime:
         self._tracing_s += seconds
         self._tracings += 1
 
-    def add_epoch_wait(self, seconds: float) -> None:
-        """Counts time inside the step function as part of an epoch's start."""
+    def add_epoch_wait(self, seconds: float, began_s: float) -> None:
+        """Counts time inside the step function as part of an epoch's start.
+
+        Args:
+            seconds: How long.
+            began_s: When the epoch's steps began, and it with them.
+        """
         self._inside_s -= seconds
         self._spend("steps", -seconds)
         self._spend("epoch start", seconds)
-        # The steps began with it.
-        self._on_part("epoch start", self._since_s, self._since_s + seconds)
+        self._on_part("epoch start", began_s, began_s + seconds)
 
     def end(self) -> None:
         """The call is over."""

@@ -41,12 +41,12 @@ class CallFrame:
         """Whether the call has ended."""
         if self._frame is None:
             return False
-        frame = sys._current_frames().get(self._thread)
-        while frame is not None:
-            if frame is self._frame:
-                return False
+        # The frames of all threads take ten times as long.
+        on_this_thread = threading.get_ident() == self._thread
+        frame = sys._getframe(1) if on_this_thread else sys._current_frames().get(self._thread)
+        while frame is not None and frame is not self._frame:
             frame = frame.f_back
-        return True
+        return frame is None
 
 
 def epoch_iterator(function: str) -> Any:

@@ -1,4 +1,4 @@
-"""Iterators that Keras is done with, freed on a thread while training goes on.
+"""Iterators that Keras is done with, freed on threads while training goes on.
 
 TensorFlow frees an iterator once the thread that tunes its pipeline has ended. That thread can miss
 that it is to end: it is woken before the cancellation counts as done (`Model::OptimizeLoop` and
@@ -12,8 +12,8 @@ Nothing else changes: such an iterator has given all of its epoch's batches.
 from __future__ import annotations
 
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -23,15 +23,19 @@ from keras_gpukit.pipelines.structure import cache_file, dataset_of, stages
 # Keras lets go of an iterator soon after it is done with it; should it not, it frees it itself.
 HOLD_S = 1.0
 LOOK_EVERY_S = 0.02
+THREAD_NAME = "gpukit-free-iterators"
 # The list that holds it, and the argument of `sys.getrefcount`.
 OWN_REFERENCES = 2
 
 
 class FinishedIterators:
-    """Keeps iterators until Keras has let go of them, and frees them on a thread."""
+    """Keeps iterators until Keras has let go of them, and frees them on threads."""
 
     def __init__(self) -> None:
         self._kept: list[Any] = []
+        # Short epochs share a thread, since starting one takes a tenth of a millisecond. Python
+        # waits for it at exit, as it would for an iterator freed then.
+        self._threads = ThreadPoolExecutor(thread_name_prefix=THREAD_NAME)
         # Of the dataset that comes again each epoch.
         self._dataset: Any = None
         self._locks_files = False
@@ -61,14 +65,13 @@ class FinishedIterators:
         kept, self._kept = self._kept, []
         if not kept:
             return
-        # No daemon: Python waits for it at exit, as it would for an iterator freed then.
-        # Where no thread starts any more they are freed here.
-        with suppress(RuntimeError):
-            threading.Thread(target=_free, args=(kept,), name="gpukit-free-iterators").start()
+        with suppress(RuntimeError):  # where no thread starts any more they are freed here
+            self._threads.submit(_free, kept)
 
     def release(self) -> None:
         """Frees everything; the call is over."""
         self.free()
+        self._threads.shutdown(wait=False)
         self._dataset = None
 
 

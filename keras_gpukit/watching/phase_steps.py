@@ -190,6 +190,7 @@ class PhaseSteps:
     def restore(self) -> None:
         """The phase is over: its step function is restored."""
         self.pause()
+        self._clock.work_out()
         self._watchers.clear()
         self.watched.restore()
 

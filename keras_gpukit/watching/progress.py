@@ -89,7 +89,7 @@ class InputSoFar:
     def on_window(self, window: StepWindow) -> None:
         """A window ended, on the thread that trains."""
         now_s = self._now()
-        if now_s < self._due_s:
+        if now_s < self._due_s or self._session.wall.is_over:
             return
         pause_s = (INPUT_EVERY - 1) * (now_s - self._began_s)
         self._due_s = now_s + min(max(pause_s, LEAST_PAUSE_S), MOST_PAUSE_S)

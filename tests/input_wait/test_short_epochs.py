@@ -1,4 +1,4 @@
-"""The input wait of epochs of one or two steps."""
+"""The input wait of short epochs, down to one step."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from helpers.training import fast_dataset, slow_dataset, small_model, without_au
 import keras_gpukit as gpukit
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.device_work import DeviceWork
+from keras_gpukit.input_wait.meters import Stretch, WaitReading
+from keras_gpukit.input_wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.pipelines import measurable
 
@@ -28,6 +30,7 @@ class GivenWaits:
 
     mechanism = "given"
     confidence = "exact"
+    reads_early = True
 
     def __init__(self) -> None:
         self.total_s = 0.0
@@ -35,26 +38,31 @@ class GivenWaits:
     def waited_s(self):
         return self.total_s
 
-    def start(self, first):
+    def take(self):
+        return self.total_s
+
+    def start(self, taken, first):
         return None
+
+    def read(self, taken, stretch):
+        return WaitReading(None)
 
 
 class GivenExamples:
     """A counter that is advanced by hand: each call sees as many examples as there were calls."""
 
     def __init__(self) -> None:
-        self.seen = self.before = self.calls = 0
+        self.seen = self.calls = 0
 
     def add(self):
         self.calls += 1
         self.seen += self.calls
 
-    def start(self):
-        self.before = self.seen
+    def take(self):
+        return self.seen
 
-    def read(self):
-        before, self.before = self.before, self.seen
-        return self.seen - before
+    def between(self, before, after):
+        return after - before
 
 
 def given_run(calls, *, new_pipeline=True, **options):
@@ -279,3 +287,63 @@ def test_fetches_are_timed_and_nothing_else():
         pass
     assert 0 < total_s(one) < time.perf_counter() - began
     assert total_s(other) == 0
+
+
+def test_windows_of_short_epochs_are_worked_out_about_once_a_second():
+    now_s, windows, told_at_s = 0.0, [], set()
+
+    def step_function(source):
+        nonlocal now_s
+        now_s += 0.01
+
+    def on_window(window):
+        windows.append(window)
+        told_at_s.add(now_s)
+
+    clock = StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=0,
+        on_window=on_window,
+        choose=lambda source: GivenWaits(),
+        now=lambda: now_s,
+    )
+    step = clock.wrap(step_function)
+    for _ in range(50):
+        pipeline = Pipeline()
+        for _ in range(5):
+            step(pipeline)
+        clock.pause()
+    clock.work_out()
+    assert [window.step for window in windows] == list(range(5, 251, 5))
+    # Each without the first step and the last.
+    assert {window.steps for window in windows} == {3}
+    assert len(told_at_s) <= 6  # in 2.5 s, with the first epoch and the end
+
+
+@pytest.mark.parametrize("steps", [2, 30, 97])
+def test_a_reading_at_an_epochs_end_shows_its_start_too(steps):
+    iterator = iter(without_prefetch(slow_dataset(100, 0.002)))
+    early = PipelineModelMeter(iterator, 1, on_reading=lambda reading: None)
+    late = PipelineModelMeter(iterator, 1)
+    assert (early.reads_early, late.reads_early) == (True, False)
+    entries_s, exits_s = [], []
+
+    def call():
+        entries_s.append(time.perf_counter())
+        next(iterator)
+        exits_s.append(time.perf_counter())
+
+    call()
+    call()
+    first = Stretch(np.array(entries_s), np.array(exits_s[:1]), exits_s[1])
+    start = early.start(early.take(), first)
+    for _ in range(steps):
+        call()
+    stretch = Stretch(np.array(entries_s[1:]), np.array(exits_s[1:-1]), exits_s[-1])
+    taken = early.take(), late.take()
+    expected = early.read(taken[:1], stretch)
+    assert late.start(None, first).wait_s == start.wait_s >= 0.002
+    found = late.read(taken[1:], stretch)
+    assert found.wait_s == expected.wait_s >= steps * 0.002
+    assert found.waits_s.tolist() == expected.waits_s.tolist()

@@ -14,6 +14,7 @@ from keras_gpukit.input_wait.stages.completing import complete
 from keras_gpukit.input_wait.stages.measuring import measure
 from keras_gpukit.input_wait.stages.readings import MeasuredNode, ModelReading, Node
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
+from keras_gpukit.input_wait.tf_private import read_model
 from keras_gpukit.pipelines import functions, structure
 from keras_gpukit.pipelines import stage as stage_module
 from keras_gpukit.pipelines.functions import work_of
@@ -301,7 +302,7 @@ class Watching(keras.callbacks.Callback):
             if not any(iterator is each for each in self.iterators):
                 self.iterators.append(iterator)
                 self.watch.follow(iterator)
-            self.watch.read(tf.data.experimental.get_model_proto(iterator))
+            self.watch.read(read_model(iterator))
             return outputs
 
         self.model.train_function = watched
@@ -420,7 +421,7 @@ def test_long_runs_take_no_more_memory_and_keep_the_newest_reading():
     watch.follow(iterator)
     for _ in range(300):
         next(iterator)
-        watch.read(tf.data.experimental.get_model_proto(iterator))
+        watch.read(read_model(iterator))
     assert sum(map(len, watch._passes)) <= 20
     assert watch.record(None).batches == 299
 
@@ -455,6 +456,7 @@ import tensorflow as tf
 cpus = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
+from keras_gpukit.input_wait.tf_private import read_model
 from keras_gpukit.input_wait.tf_private import host_iterator
 
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -465,7 +467,7 @@ watch = PipelineWatch()
 watch.follow(host)
 for _ in range(3):
     next(distributed)
-    watch.read(tf.data.experimental.get_model_proto(host))
+    watch.read(read_model(host))
 print(watch.record(0.01).unknown_because)
 """
     assert "replicas share the pipeline" in run_script(script).stdout

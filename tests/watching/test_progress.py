@@ -20,7 +20,7 @@ class Call:
 
     def __init__(self) -> None:
         self.phase, self.epoch, self.step = "fit", None, 0
-        self.wall = SimpleNamespace(part="callbacks")
+        self.wall = SimpleNamespace(part="callbacks", is_over=False)
         self.written = []
         self.asked = 0
         self.own_steps = self.output = self
@@ -97,6 +97,10 @@ def test_the_input_is_noted_in_the_first_seconds_and_then_more_rarely(call, cloc
     pauses = [later - earlier for earlier, later in itertools.pairwise(looks)]
     assert pauses == sorted(pauses)
     assert pauses[-1] <= progress.MOST_PAUSE_S
+    call.wall.is_over = True  # the summary follows
+    clock.now_s += 3600
+    notes.on_window(None)
+    assert call.asked == len(looks)
 
 
 @pytest.mark.tensorflow

@@ -95,7 +95,7 @@ def without_version(kind: str) -> str:
     return stem if mark and version.isdigit() else kind
 
 
-def read_model(model: Any) -> ModelReading:
+def read_nodes(model: Any) -> ModelReading:
     """Returns a `ModelProto` as a reading."""
     nodes = {}
     for number, node in model.nodes.items():

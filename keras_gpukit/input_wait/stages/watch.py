@@ -12,7 +12,8 @@ from keras_gpukit.input_wait.stages.bottleneck import Member, Segment, cut, slow
 from keras_gpukit.input_wait.stages.completing import complete
 from keras_gpukit.input_wait.stages.measuring import measure
 from keras_gpukit.input_wait.stages.over_time import costs_over_time, in_order
-from keras_gpukit.input_wait.stages.readings import MeasuredNode, read_model
+from keras_gpukit.input_wait.stages.readings import MeasuredNode, read_nodes
+from keras_gpukit.input_wait.tf_private import parse_model
 from keras_gpukit.pipelines.kinds import kind_of, spoken, work_of_kind
 from keras_gpukit.pipelines.stage import Stage, read_stages
 from keras_gpukit.pipelines.structure import dataset_of, is_fed_by_another
@@ -22,6 +23,8 @@ from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 MOST_READINGS = 16
 MOST_PASSES = 8
 LATEST_PASSES = 2
+# Of short epochs that follow, only one in so many seconds adds what is worth its readings.
+FEWEST_PASSES, PASS_EVERY_S = 4, 1.0
 SOURCE = "tf.data's live model"
 OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data shows no model of a shared one"
 
@@ -34,13 +37,14 @@ class PipelineWatch:
     ```python
     watch = PipelineWatch()
     watch.follow(iterator)                                            # at each new iterator
-    watch.read(tf.data.experimental.get_model_proto(iterator))        # now and then
+    watch.read(tf_private.read_model(iterator))                       # now and then
     watch.record(wait_s=0.01).stages
     ```
     """
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
+        self._pass_began_s = 0.0
         # When each reading was taken, and what it says.
         self._passes: list[list[tuple[float, Any]]] = []
         self._one_at_a_time = threading.Lock()
@@ -48,6 +52,12 @@ class PipelineWatch:
         self._until_next = 0
         self._dataset: Any = None
         self._written: Stage | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next pass over the pipeline should be followed."""
+        passes = self._passes
+        return len(passes) < FEWEST_PASSES or self._elapsed_s() - self._pass_began_s >= PASS_EVERY_S
 
     def follow(self, iterator: Any) -> None:
         """The readings to come are of this iterator, over the same pipeline as those before.
@@ -58,6 +68,7 @@ class PipelineWatch:
         if len(self._passes) == MOST_PASSES:
             del self._passes[1:-1:2]  # the first one and the latest ones stay
         self._passes.append([])
+        self._pass_began_s = self._elapsed_s()
         self._every, self._until_next = 1, 0
         if self._written is None and self._dataset is None:
             # Keras holds the dataset itself, for as long as it trains on it.
@@ -67,10 +78,10 @@ class PipelineWatch:
         """Takes in a reading of the iterator followed.
 
         Args:
-            model: What `tf.data.experimental.get_model_proto` returned; not to be changed.
+            model: What `tf_private.read_model` returned.
         """
         readings = self._passes[-1]
-        reading = time.monotonic() - self._began_s, model
+        reading = self._elapsed_s(), model
         if self._until_next and len(readings) > 1:
             # The last one is always the newest: costs are what counters grew by until then.
             readings[-1] = reading
@@ -103,7 +114,7 @@ class PipelineWatch:
     ) -> PipelineRecord:
         if self._dataset is not None and self._is_out_of_sight():
             return PipelineRecord(unknown_because=OUT_OF_SIGHT)
-        read = [[(when, read_model(model)) for when, model in each] for each in passes]
+        read = [[(when, read_nodes(parse_model(model))) for when, model in each] for each in passes]
         measured = measure([[reading for _, reading in each] for each in read])
         if measured is None:
             return PipelineRecord(unknown_because="the pipeline's model was not read twice")
@@ -121,6 +132,9 @@ class PipelineWatch:
         return PipelineRecord(
             stages, slowest_s=critical.time_s, batches=batches, source=SOURCE, costs=costs
         )
+
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._began_s
 
     def _is_out_of_sight(self) -> bool:
         try:
