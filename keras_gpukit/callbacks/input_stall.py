@@ -25,8 +25,8 @@ class InputStall(StepWatchingCallback[InputRecord]):
     read from tf.data itself. Writes `input/wait_ms`, `input/stall_percent` and
     `input/buffered_batches`.
 
-    The record also has the wait's distribution and its time series, where the rest of the time
-    went, what each stage of the pipeline costs, and which of them is the bottleneck.
+    The record also has the wait's distribution, where the rest of the time went, what each stage of
+    the pipeline costs, and which of them is the bottleneck.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.

@@ -6,7 +6,6 @@ import heapq
 
 from keras_gpukit.input_wait.meters import PipelineStart
 from keras_gpukit.input_wait.step_time_histogram import StepTimeHistogram
-from keras_gpukit.input_wait.time_series import WaitSeries
 from keras_gpukit.input_wait.wait_distribution import WaitHistogram
 from keras_gpukit.records.steps import (
     Confidence,
@@ -85,7 +84,6 @@ class StepTotals:
         self._wait_s = 0.0
         self._readings = 0
         self._buffered = 0.0
-        self._time_series = WaitSeries()
 
     def begin_epoch(self) -> None:
         """Steps start, over another pipeline or after a pause."""
@@ -105,7 +103,6 @@ class StepTotals:
             if self._epochs > 1:
                 self._later_duration_s += window.duration_s
                 self._later_wait_s += window.input_wait_s
-            self._time_series.add(window)
         if window.buffered_batches is not None:
             self._readings += 1
             self._buffered += window.buffered_batches
@@ -159,6 +156,5 @@ class StepTotals:
             ),
             buffered_batches=self._buffered / self._readings if self._readings else None,
             distribution=self.distribution.record(),
-            time_series=self._time_series.record(),
             pipeline_start=self.starts.record(),
         )

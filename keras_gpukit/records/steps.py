@@ -99,23 +99,6 @@ class WaitDistribution:
 
 
 @dataclass(frozen=True)
-class TimeSeriesPoint:
-    """A stretch of the run.
-
-    Attributes:
-        step: Global step at its end.
-        steps: Steps in it.
-        duration_s: Their time.
-        wait_s: Their wait.
-    """
-
-    step: int
-    steps: int
-    duration_s: float
-    wait_s: float
-
-
-@dataclass(frozen=True)
 class PipelineStartRecord:
     """The wait for the first batch of an epoch; not in the steps' wait.
 
@@ -212,7 +195,6 @@ class InputRecord:
         buffered_batches: Mean fill of the pipeline's last buffer.
         unknown_because: Why the figures are None, where they are.
         distribution: The distribution of the wait over steps, where each step's is known.
-        time_series: The wait over time, in at most 64 points of equally many windows.
         pipeline_start: The wait for the first batches of epochs.
         breakdown: Where the wall time went; of `fit` and `evaluate`, and of no validation.
         pipeline: What the stages of the tf.data pipeline cost, and which one is the bottleneck.
@@ -230,7 +212,6 @@ class InputRecord:
     buffered_batches: float | None = None
     unknown_because: str | None = None
     distribution: WaitDistribution | None = None
-    time_series: tuple[TimeSeriesPoint, ...] = ()
     pipeline_start: PipelineStartRecord | None = None
     breakdown: TimeBreakdown | None = None
     pipeline: PipelineRecord | None = None

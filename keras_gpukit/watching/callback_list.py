@@ -57,8 +57,7 @@ class CallbackListWatch:
     Args:
         callback_list: A `keras.callbacks.CallbackList`; None where it cannot be known.
         on_error: Called with an exception that any callback raises.
-        on_epoch_began: Called when the last callback has returned from `on_epoch_begin`, with
-            Keras' number of the epoch, which counts from 0.
+        on_epoch_began: Called when the last callback has returned from `on_epoch_begin`.
         on_epoch_ends: Called before the first callback's `on_epoch_end`.
         on_epoch_ended: Called when the last callback has returned from it.
 
@@ -73,7 +72,7 @@ class CallbackListWatch:
         self,
         callback_list: Any,
         on_error: Callable[[BaseException], None],
-        on_epoch_began: Callable[[int], None],
+        on_epoch_began: Callable[[], None],
         on_epoch_ends: Callable[[], None],
         on_epoch_ended: Callable[[], None],
     ) -> None:
@@ -122,9 +121,9 @@ class CallbackListWatch:
                 raise
             self.batch_ended_s = now()
 
-        def epoch_begins(epoch: int, *args: Any, **kwargs: Any) -> None:
-            call(epoch, *args, **kwargs)
-            self._on_epoch_began(epoch)
+        def epoch_begins(*args: Any, **kwargs: Any) -> None:
+            call(*args, **kwargs)
+            self._on_epoch_began()
 
         def epoch_ends(*args: Any, **kwargs: Any) -> None:
             self.epoch_ended_s = now()

@@ -229,10 +229,10 @@ class PhaseSteps:
         return replace(record, breakdown=breakdown, pipeline=self._stages(record))
 
     def input_so_far(self) -> InputRecord:
-        """The same when a window has just ended, without stages and without a time series."""
+        """The same when a window has just ended, without stages."""
         record, windows = self._totals(), self._clock.windows
         breakdown = self._breakdown(record.wait_s, windows.steps_before, windows.began_s)
-        return replace(record, breakdown=breakdown, time_series=())
+        return replace(record, breakdown=breakdown)
 
     def with_stages(self, record: InputRecord) -> InputRecord:
         """Adds what the pipeline's stages cost so far; on any thread."""

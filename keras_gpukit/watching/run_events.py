@@ -43,7 +43,7 @@ class RunEventNotes:
     ) -> None:
         self._record = record
         self._step = step
-        self._epoch: tuple[int, float] | None = None
+        self._epoch_began_s: float | None = None
         self._guard = Guard("Noting an event", "It is missing in the report.")
         self._saves = [ReplacedAttribute(model, name) for name in _SAVES]
 
@@ -62,19 +62,18 @@ class RunEventNotes:
         if part in _OF_PART:
             self._note(_OF_PART[part], began_s, ended_s)
 
-    def epoch_begins(self, number: int) -> None:
-        """An epoch begins.
+    def epoch_begins(self) -> None:
+        """An epoch begins."""
+        self._epoch_began_s = time.perf_counter()
+
+    def epoch_ends(self, number: int | None) -> None:
+        """The current epoch, if there is one, has ended.
 
         Args:
             number: Counted from 1.
         """
-        self._epoch = number, time.perf_counter()
-
-    def epoch_ends(self) -> None:
-        """The current epoch, if there is one, has ended."""
-        if self._epoch is not None:
-            number, began_s = self._epoch
-            self._epoch = None
+        began_s, self._epoch_began_s = self._epoch_began_s, None
+        if began_s is not None:
             self._note("epoch", began_s, time.perf_counter(), number)
 
     def stood_still(self, began_s: float, ended_s: float) -> None:

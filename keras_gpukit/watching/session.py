@@ -66,7 +66,7 @@ class Session:
             self._tell_error,
             self._epoch_began,
             lambda: self.own_steps.watched.end_epoch(),
-            self._events.epoch_ends,
+            lambda: self._events.epoch_ends(self.epoch),
         )
         self.wall.by_callback = self._callback_list.times.by_class
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
@@ -213,7 +213,7 @@ class Session:
         """A callback leaves at the end of a phase."""
         if phase == self.phase:
             self.wall.end()
-            self._events.epoch_ends()  # it was interrupted
+            self._events.epoch_ends(self.epoch)  # it was interrupted
         else:
             self.wall.turn("callbacks")
 
@@ -265,10 +265,10 @@ class Session:
             first_call=self._first_step_hooks if own else None,
         )
 
-    def _epoch_began(self, epoch: int) -> None:
+    def _epoch_began(self) -> None:
         self.own_steps.watched.follow()
         self.wall.turn("epoch start")
-        self._events.epoch_begins(epoch + 1)
+        self._events.epoch_begins()
 
     def _pause(self) -> None:
         self.wall.batch_ended_s = self._callback_list.batch_ended_s

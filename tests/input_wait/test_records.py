@@ -20,11 +20,11 @@ from helpers.training import (
 
 import keras_gpukit as gpukit
 from keras_gpukit.input_wait.meters import PipelineStart
-from keras_gpukit.input_wait.time_series import MOST_POINTS, WaitSeries
 from keras_gpukit.input_wait.totals import PipelineStarts
 from keras_gpukit.input_wait.wait_distribution import WaitHistogram
 from keras_gpukit.records.codec import from_dict, to_dict
-from keras_gpukit.records.steps import StepWindow, WaitDistribution
+from keras_gpukit.records.names import INPUT_STALL
+from keras_gpukit.records.steps import WaitDistribution
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -212,9 +212,11 @@ def test_a_slow_batch_now_and_then_shows_in_the_distribution():
 
 def test_the_course_shows_where_a_run_slowed_down():
     data = fast_dataset(60).concatenate(slow_dataset(60, 0.05))
-    time_series = watched(data, small_model(), epochs=1).time_series
-    assert time_series[-1].wait_s / time_series[-1].duration_s > 0.6
-    assert sum(point.steps for point in time_series) == 118
+    monitor = gpukit.Monitor(None)
+    small_model().fit(data, verbose=0, callbacks=[monitor])
+    (stall,) = (each for each in monitor.summary.series if each.tag == INPUT_STALL)
+    assert stall.mean[-1] > 60
+    assert sum(stall.weight) == 118
 
 
 def test_a_cache_that_fills_stalls_the_first_epoch_alone():
@@ -274,17 +276,6 @@ def test_bursts_at_random_have_no_period():
 
 def test_no_step_means_no_distribution():
     assert WaitHistogram(1).record() is None
-
-
-def test_a_time_series_stays_small_and_loses_no_step():
-    time_series = WaitSeries()
-    for step in range(1, 10_001):
-        time_series.add(StepWindow("fit", 0.0, step, 1, 1.0, input_wait_s=float(step > 5000)))
-    points = time_series.record()
-    assert len(points) <= MOST_POINTS
-    assert sum(point.steps for point in points) == 10_000
-    assert sum(point.wait_s for point in points) == 5000
-    assert points[-1].step == 10_000
 
 
 def test_the_longest_waits_for_first_batches_are_kept():

@@ -54,10 +54,10 @@ def test_parts_and_epochs_are_noted_if_they_can_be_seen(notes, events):
     notes.part("validation", now_s - 1, now_s - 1 + SHORTEST_S / 2)
     notes.part("steps", now_s - 1, now_s)
     notes.stood_still(now_s - 9, now_s - 4)
-    notes.epoch_begins(3)
+    notes.epoch_begins()
     time.sleep(SHORTEST_S)
-    notes.epoch_ends()
-    notes.epoch_ends()  # by an exception, after which the call ends too
+    notes.epoch_ends(3)
+    notes.epoch_ends(3)  # by an exception, after which the call ends too
     told = [(event.kind, event.number) for event in events]
     assert told == [("validation", None), ("stood still", None), ("epoch", 3)]
     assert events[0].duration_s == pytest.approx(1)

@@ -52,10 +52,6 @@ class Segment:
         """Time that it takes to work for one batch."""
         return sum(member.time_s for member in self.members)
 
-    def dearest(self) -> Member:
-        """The stage that takes the most of it."""
-        return max(self.members, key=lambda member: member.time_s)
-
 
 def cut(output: MeasuredNode) -> list[Segment]:
     """Cuts a pipeline into its segments.
