@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from keras_gpukit.records import names
-from keras_gpukit.records.report import TimeSeries
+from keras_gpukit.records.report import RunReport, TimeSeries
 from keras_gpukit.records.shift import Series
 from keras_gpukit.sensors.series import SeriesCollector
 
@@ -24,37 +22,22 @@ _HOST = {
 }
 
 
-def partial_series(
-    began_s: float,
-    *,
-    steps: TimeSeries | None,
-    host: TimeSeries | None,
-    gpus: Mapping[str, TimeSeries],
-    memory: Mapping[str, TimeSeries],
-) -> tuple[Series, ...]:
-    """Returns the series that a summary would hold.
-
-    Args:
-        began_s: When the run began, in seconds since the Unix epoch.
-        steps: Figures of its windows.
-        host: Readings of the host.
-        gpus: Readings of GPUs.
-        memory: Readings of allocators.
-    """
+def partial_series(run: RunReport) -> tuple[Series, ...]:
+    """Returns the series that a run's summary would hold."""
     collector = SeriesCollector()
-    sources = [(steps, _STEPS), (host, _HOST)]
+    sources = [(run.steps, _STEPS), (run.host, _HOST)]
     sources += [
         (series, {name: (names.gpu_tag(index, name), 1.0) for name in names.GPU_FIGURES})
-        for index, series in gpus.items()
+        for index, series in run.gpus.items()
     ]
     sources += [
         (series, {name: (names.memory_tag(device, name), 1.0) for name in names.MEMORY_FIGURES})
-        for device, series in memory.items()
+        for device, series in run.memory.items()
     ]
     for series, tags in sources:
         if series is not None:
             for name, (tag, factor) in tags.items():
-                _collect(collector, began_s, series, name, tag, factor)
+                _collect(collector, run.began_s or 0.0, series, name, tag, factor)
     return collector.record()
 
 

@@ -16,7 +16,7 @@ from keras_gpukit.records.machine import (
 )
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.report import Band, TimeSeries
+from keras_gpukit.records.report import Band, RunReport, TimeSeries
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, Phase, ThroughputRecord
 from keras_gpukit.rules import judge
@@ -24,38 +24,28 @@ from keras_gpukit.saved_runs.partial_series import partial_series
 
 
 def partial_summary(
+    run: RunReport,
     *,
     environment: Environment | None,
     operations: PlacementRecord | None,
-    latest_memory: Mapping[str, DeviceMemory],
-    phase: Phase | None,
-    began_s: float | None,
+    allocators: tuple[DeviceMemory, ...],
     input_so_far: InputRecord | None,
-    wall_s: float | None,
-    steps: TimeSeries | None,
-    host: TimeSeries | None,
-    gpus: Mapping[str, TimeSeries],
-    memory: Mapping[str, TimeSeries],
     out_of_memory: OutOfMemory | None = None,
     host_at_end: HostSample | None = None,
 ) -> RunSummary:
     """Sums up and judges.
 
     Args:
+        run: What its lines say, without a summary.
         environment: As it was recorded, if it was.
         operations: Likewise.
-        latest_memory: The latest reading of each allocator.
-        phase: What is run.
-        began_s: When, in seconds since the Unix epoch.
+        allocators: The latest reading of each.
         input_so_far: What the run noted last of its input: its stages, and where its time went.
-        wall_s: From its begin to its last line.
-        steps: Figures of its windows.
-        host: Readings of the host.
-        gpus: Readings of GPUs.
-        memory: Readings of allocators.
         out_of_memory: Why memory ran out, if it did.
         host_at_end: The last reading of the host, of a run that ended without a word.
     """
+    phase, steps = run.phase, run.steps
+    wall_s = None if run.began_s is None else (run.ended_s or 0.0) - run.began_s
     # What ended a run may have come before its first window of steps.
     ended = out_of_memory is not None or host_at_end is not None
     watched = ended or (phase is not None and steps is not None)
@@ -63,10 +53,10 @@ def partial_summary(
         environment=environment or Environment({}),
         throughput=_throughput(phase, steps, wall_s) if phase and steps else None,
         input=_input(phase, steps, input_so_far) if phase and steps else None,
-        memory=MemoryRecord(tuple(latest_memory.values())) if latest_memory else None,
+        memory=MemoryRecord(allocators) if allocators else None,
         operations=operations,
-        utilization=_utilization(host, gpus) if host or gpus else None,
-        series=partial_series(began_s or 0.0, steps=steps, host=host, gpus=gpus, memory=memory),
+        utilization=_utilization(run.host, run.gpus) if run.host or run.gpus else None,
+        series=partial_series(run),
         out_of_memory=out_of_memory,
         host_at_end=host_at_end,
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import LARGEST, bounded, checked_record, quick_decoder
-from keras_gpukit.records.environment import Environment, Worker
+from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
 from keras_gpukit.records.memory import OutOfMemory
@@ -19,7 +19,7 @@ from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.progress import Progress
 from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
-from keras_gpukit.records.run import RunHeader, RunSummary
+from keras_gpukit.records.run import Ending, RunHeader, RunSummary
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.partial_summary import partial_summary
@@ -41,6 +41,14 @@ _GPU = (
     *("power_watts", "temperature_celsius", "sm_clock_mhz"),
 )
 _MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
+_KEPT: dict[RecordKind, type[Any]] = {
+    "run": RunHeader,
+    "environment": Environment,
+    "placement": PlacementRecord,
+    "input": InputRecord,
+    "out_of_memory": OutOfMemory,
+    "summary": RunSummary,
+}
 
 
 class Line(msgspec.Struct, gc=False):
@@ -74,18 +82,14 @@ class RunLines:
         self._note = note
         self._folder = folder
         self._most_points = most_points
-        self._worker: Worker | None = None
         self._phase: Phase | None = None
         self._began_s: float | None = None
         self._ended_s: float | None = None
-        self._environment: Environment | None = None
-        self._placement: PlacementRecord | None = None
         self._progress: Progress | None = None
         self._step = 0
-        self._input: InputRecord | None = None
-        self._out_of_memory: OutOfMemory | None = None
+        # Of these kinds the latest record is kept.
+        self._latest: dict[RecordKind, Any] = dict.fromkeys(_KEPT)
         self._last_host: tuple[float | None, ...] | None = None
-        self._summary: RunSummary | None = None
         self._captures: list[CaptureReport] = []
         self._steps = Downsampler(_STEPS, most_points)
         self._validation = Downsampler(_STEPS, most_points)
@@ -97,9 +101,6 @@ class RunLines:
         self._unreadable = 0
         self._first_fault = ""
         self._takers: dict[RecordKind, Callable[[Line, float], None]] = {
-            "run": self._take_header,
-            "environment": self._take_environment,
-            "placement": self._take_placement,
             "steps": self._take_steps,
             "host": self._take_host,
             "gpu": self._take_gpu,
@@ -107,9 +108,6 @@ class RunLines:
             "capture": self._take_capture,
             "event": self._take_event,
             "progress": self._take_progress,
-            "input": self._take_input,
-            "out_of_memory": self._take_out_of_memory,
-            "summary": self._take_summary,
         }
 
     def take(self, line: Line) -> None:
@@ -121,7 +119,10 @@ class RunLines:
         time_s = line.time_s
         if time_s is None or not 0 < time_s < LATEST_S:
             raise ValueError("it does not say when it was written")
-        if taker := self._takers.get(cast(RecordKind, line.kind)):
+        kind = cast(RecordKind, line.kind)
+        if kind in _KEPT:
+            self._latest[kind] = checked_record(line.record, _KEPT[kind])
+        elif taker := self._takers.get(kind):
             taker(line, time_s)
         if self._began_s is None:
             self._began_s = time_s
@@ -141,7 +142,12 @@ class RunLines:
     @property
     def is_over(self) -> bool:
         """Whether the run's summary says how it ended."""
-        return self._summary is not None and self._summary.ending is not None
+        return self._ending is not None
+
+    @property
+    def _ending(self) -> Ending | None:
+        summary: RunSummary | None = self._latest["summary"]
+        return None if summary is None else summary.ending
 
     def report(self, now_s: float | None) -> RunReport:
         """Returns the run as far as it was read.
@@ -149,52 +155,43 @@ class RunLines:
         Args:
             now_s: The time, in seconds since the Unix epoch; None for a run that another followed.
         """
-        steps, host = self._steps.series(), self._host.series()
-        phase = self._phase_of_run()
-        gpus, memory = _series_of(self._gpus), _series_of(self._memory)
-        state = self._state(now_s)
-        return RunReport(
+        header: RunHeader | None = self._latest["run"]
+        run = RunReport(
             name=self._name,
-            state=state,
-            phase=phase,
+            state=self._state(now_s),
+            phase=self._phase_of_run(),
             began_s=self._began_s,
             ended_s=self._ended_s,
-            summary=self._summary
-            or partial_summary(
-                environment=self._environment,
-                operations=self._placement,
-                latest_memory=self._latest_memory,
-                phase=phase,
-                began_s=self._began_s,
-                input_so_far=self._input,
-                wall_s=None if self._began_s is None else (self._ended_s or 0.0) - self._began_s,
-                steps=steps,
-                host=host,
-                gpus=gpus,
-                memory=memory,
-                out_of_memory=self._out_of_memory,
-                host_at_end=self._host_at_end() if state == "unfinished" else None,
-            ),
-            steps=steps,
-            host=host,
-            gpus=gpus,
-            memory=memory,
+            steps=self._steps.series(),
+            host=self._host.series(),
+            gpus=_series_of(self._gpus),
+            memory=_series_of(self._memory),
             captures=tuple(self._captures),
             validation=self._validation.series(),
             events=self._events.all(),
-            worker=self._worker,
+            worker=None if header is None else header.worker,
             progress=self._progress_so_far(),
             folder=self._folder,
             notes=self._notes(),
         )
+        summary = self._latest["summary"] or partial_summary(
+            run,
+            environment=self._latest["environment"],
+            operations=self._latest["placement"],
+            allocators=tuple(self._latest_memory.values()),
+            input_so_far=self._latest["input"],
+            out_of_memory=self._latest["out_of_memory"],
+            host_at_end=self._host_at_end() if run.state == "unfinished" else None,
+        )
+        return replace(run, summary=summary)
 
     def _host_at_end(self) -> HostSample | None:
         values = self._last_host
         return None if values is None else HostSample(*values)  # type: ignore[arg-type]
 
     def _state(self, now_s: float | None) -> State:
-        if self._summary is not None and self._summary.ending is not None:
-            return self._summary.ending
+        if self._ending is not None:
+            return self._ending
         fresh = now_s is not None and now_s - (self._ended_s or 0.0) < FRESH_S
         return "running" if fresh else "unfinished"
 
@@ -205,24 +202,10 @@ class RunLines:
             notes.append(f"{lines} could not be read; the first is {self._first_fault}.")
         return tuple(notes)
 
-    def _take_header(self, line: Line, time_s: float) -> None:
-        self._worker = checked_record(line.record, RunHeader).worker
-
-    def _take_environment(self, line: Line, time_s: float) -> None:
-        self._environment = checked_record(line.record, Environment)
-
-    def _take_placement(self, line: Line, time_s: float) -> None:
-        self._placement = checked_record(line.record, PlacementRecord)
-
-    def _take_out_of_memory(self, line: Line, time_s: float) -> None:
-        self._out_of_memory = checked_record(line.record, OutOfMemory)
-
-    def _take_summary(self, line: Line, time_s: float) -> None:
-        self._summary = checked_record(line.record, RunSummary)
-
     def _phase_of_run(self) -> Phase | None:
-        if self._phase is None and self._summary is not None and self._summary.throughput:
-            return self._summary.throughput.phase
+        summary: RunSummary | None = self._latest["summary"]
+        if self._phase is None and summary is not None and summary.throughput is not None:
+            return summary.throughput.phase
         return self._phase
 
     def _progress_so_far(self) -> Progress | None:
@@ -233,9 +216,6 @@ class RunLines:
     def _take_progress(self, line: Line, time_s: float) -> None:
         self._progress = progress = checked_record(line.record, Progress)
         self._phase = self._phase or progress.phase
-
-    def _take_input(self, line: Line, time_s: float) -> None:
-        self._input = checked_record(line.record, InputRecord)
 
     def _take_capture(self, line: Line, time_s: float) -> None:
         if len(self._captures) == MOST_CAPTURES:
