@@ -35,11 +35,11 @@ def save(
     Path(path).write_text(json.dumps(result, indent=2) + "\n")
 
 
-def saved_rows(path: str | Path | None, key: str = "pipelines") -> dict[str, Any]:
+def saved_rows(path: str | Path | None, key: str = "pipelines") -> Any:
     """Returns the rows of an earlier run, to which a run with `--only` adds its own."""
     if path is None or not Path(path).exists():
         return {}
-    return dict(json.loads(Path(path).read_text())[key])
+    return json.loads(Path(path).read_text())[key]
 
 
 def machine() -> dict[str, Any]:

@@ -6,91 +6,27 @@ Real fits, of pipelines and steps that take known times (`planted/known_times.py
 `stall_combinations.py`). What is reported of each is compared with a profile of the very same steps
 (`xplane_truth.py`), and that with what follows from how pipeline and step are made. The two share
 neither clock nor code with each other, nor with keras_gpukit.
-
-A combination's name is pipeline/mode/steps per execution/devices/stall aimed at in percent.
 """
 
 from __future__ import annotations
 
-import argparse
-import fnmatch
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from harness import by_way_of_running
-from results_file import save
+from harness import argument_parser, by_way_of_running, print_table
+from planted.combinations import chosen
+from results_file import save, saved_rows
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
-# Not all with all: each kind of pipeline is held up in some way of running, and each
-# way of running by some kinds of pipeline. Under several devices XLA cannot compile a mirrored
-# step on a CPU.
-COMBINATIONS = """
-serial/graph/spe1/one 0 25 50 75 95
-serial/jit/spe1/one 0 25 50 75
-serial/eager/spe1/one 0 25 50 75
-prefetched/graph/spe1/one 0 50 90
-bursty/graph/spe1/one 25 50
-cached/graph/spe1/one 0 50
-cached/jit/spe1/one 0
-parallel/graph/spe1/one 0 50 75
-parallel/eager/spe1/one 50
-autotuned/graph/spe1/one 50
-interleaved/graph/spe1/one 0 25 75
-interleaved/eager/spe1/one 50
-no-autotune/graph/spe1/one 0 50 90
-no-autotune/jit/spe1/one 50
-no-autotune-shuffled/graph/spe1/one 50
-arrays/graph/spe1/one 0
-arrays/jit/spe1/one 0
-arrays/eager/spe1/one 0
-pydataset/graph/spe1/one 0 50 75
-pydataset/jit/spe1/one 50
-pydataset-threads/graph/spe1/one 0 50 75
-pydataset-threads/eager/spe1/one 50
-pydataset-processes/graph/spe1/one 0 50
-generator/graph/spe1/one 0 50 75
-generator/eager/spe1/one 25
-serial/graph/spe1/two 0 50 75
-serial/eager/spe1/two 50
-interleaved/graph/spe1/two 50
-no-autotune/graph/spe1/two 50
-arrays/graph/spe1/two 0
-pydataset/graph/spe1/two 50
-generator/graph/spe1/two 50
-serial/graph/spe8/one 0 25 50 75 90
-serial/jit/spe8/one 0 50 75
-serial/eager/spe8/one 0 50
-prefetched/graph/spe8/one 50
-bursty/graph/spe8/one 50
-cached/graph/spe8/one 0
-parallel/graph/spe8/one 50
-interleaved/graph/spe8/one 25 75
-no-autotune/graph/spe8/one 50
-arrays/graph/spe8/one 0
-pydataset/graph/spe8/one 50
-pydataset-threads/graph/spe8/one 50
-generator/graph/spe8/one 0 50
-serial/graph/spe8/two 0 50 75
-interleaved/graph/spe8/two 50
-"""
 # Processes that share a way of running; were one to hang, few were lost.
 AT_ONCE = 12
 LIMIT_S = 280
 TRUTHS = {"profile": "profile", "constructed": "construction"}
 """What is known, as rows name it and as it is told."""
-
-
-def chosen(pattern: str) -> list[str]:
-    names = []
-    for line in COMBINATIONS.split("\n"):
-        group, *percents = line.split() or [""]
-        names += [f"{group}/{percent}" for percent in percents]
-    return [name for name in names if fnmatch.fnmatch(name, pattern)]
 
 
 def grouped(names: list[str]) -> list[list[str]]:
@@ -156,32 +92,41 @@ def bars(rows: list[dict]) -> list[tuple[str, bool, str]]:
     return [bar(*each) for each in limits if each[1]]
 
 
-def show(rows: list[dict], console: Console) -> None:
-    table = Table(title="input stall, % of the step")
-    for heading in ("combination", "reported", *TRUTHS.values(), "off", "off", ""):
-        table.add_column(heading, justify="left" if heading in ("combination", "") else "right")
-
+def show(rows: list[dict]) -> None:
     def percent(fraction: float | None) -> str:
         return "" if fraction is None else f"{100 * fraction:.1f}"
 
-    for row in rows:
-        points = [off(row, truth) for truth in TRUTHS]
-        table.add_row(
-            row["name"],
-            *(percent(row.get(key)) for key in ("reported", *TRUTHS)),
-            *("" if value is None else f"{value:+.1f}" for value in points),
-            row.get("failed") or row.get("unknown_because") or row["confidence"],
-        )
-    console.print(table)
-    for text, holds, figures in bars(rows):
-        console.print(f"{'holds' if holds else 'FAILS'}  {text}: {figures}")
-    for label in ("exact", "sampled", "upper bound"):
-        console.print(f"{label}: {sum(row.get('confidence') == label for row in rows)}")
-    console.print(f"unknown: {sum('reported' in row and row['reported'] is None for row in rows)}")
-    console.print(f"failed: {sum('failed' in row for row in rows)}")
+    def points(value: float | None) -> str:
+        return "" if value is None else f"{value:+.1f}"
+
+    holding = [
+        f"{'holds' if holds else 'FAILS'}  {text}: {figures}" for text, holds, figures in bars(rows)
+    ]
+    labels = [
+        f"{label}: {sum(row.get('confidence') == label for row in rows)}"
+        for label in ("exact", "sampled", "upper bound")
+    ]
+    unknown = sum("reported" in row and row["reported"] is None for row in rows)
+    print_table(
+        "input stall, % of the step",
+        ("combination", "reported", *TRUTHS.values(), "off", "off", ""),
+        [
+            (
+                row["name"],
+                *(percent(row.get(key)) for key in ("reported", *TRUTHS)),
+                *(points(off(row, truth)) for truth in TRUTHS),
+                row.get("failed") or row.get("unknown_because") or row["confidence"],
+            )
+            for row in rows
+        ],
+        *holding,
+        *labels,
+        f"unknown: {unknown}",
+        f"failed: {sum('failed' in row for row in rows)}",
+    )
 
 
-def save_rows(path: Path, rows: list[dict]) -> None:
+def save_rows(path: str, rows: list[dict]) -> None:
     [versions] = {(row["tensorflow"], row["keras"]) for row in rows if "keras" in row} or {()}
     save(
         path,
@@ -195,28 +140,25 @@ def save_rows(path: Path, rows: list[dict]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="How exact the input stall is.")
+    parser = argument_parser(__doc__)  # with --only, others in the file are kept
     parser.add_argument("--only", help="combinations to measure: a shell pattern")
     parser.add_argument("--keras", help="a folder with another Keras, as pip --target makes it")
-    parser.add_argument(
-        "--json", type=Path, help="where figures are written; others in it are kept with --only"
-    )
     arguments = parser.parse_args()
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
     if arguments.keras:
         paths = [arguments.keras, *filter(None, [os.environ.get("PYTHONPATH")])]
         environment["PYTHONPATH"] = os.pathsep.join(paths)
 
-    console, measured, rows = Console(width=120), {}, []
-    if arguments.only and arguments.json and arguments.json.exists():
-        measured = {row["name"]: row for row in json.loads(arguments.json.read_text())["rows"]}
+    measured, rows = {}, []
+    if arguments.only:
+        measured = {row["name"]: row for row in saved_rows(arguments.json, "rows")}
     groups = grouped(chosen(arguments.only or "*"))
     for names in track(groups, console=Console(stderr=True), transient=True):
         measured |= {row["name"]: row for row in measure(names, environment)}
         rows = [measured[name] for name in chosen("*") if name in measured]
         if arguments.json:
             save_rows(arguments.json, rows)
-    show(rows, console)
+    show(rows)
     return 0 if all(holds for _, holds, _ in bars(rows)) else 1
 
 

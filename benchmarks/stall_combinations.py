@@ -19,6 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import tensorflow as tf
+from planted.known_steps import Sleep, Sort
 from planted.known_times import (
     BATCH,
     FEATURES,
@@ -27,13 +28,11 @@ from planted.known_times import (
     Pipeline,
     expected_stall,
     noting_arrivals,
-    sleep,
 )
 from xplane_truth import Capture
 
 import keras_gpukit as gpukit
 
-STEP_S = 0.03
 # Long enough to tell two points of a hundred, short enough for a profile.
 STRETCH_S = 1.5
 LONGEST_CAPTURE = 48
@@ -45,29 +44,6 @@ MODES = {
     "jit": {"jit_compile": True},
     "eager": {"jit_compile": False, "run_eagerly": True},
 }
-
-
-class Sleep(keras.layers.Layer):
-    """Makes a step take a known time. XLA cannot sleep."""
-
-    def call(self, inputs):
-        # TensorFlow has no operation that sleeps, but a dataset can, and a step can ask one. It
-        # needs the inputs, or it would sleep while they are being fetched; and asked for a second
-        # element, as it is, it would sleep once more.
-        needed = tf.data.Dataset.from_tensors(0.0 * tf.reduce_sum(inputs))
-        slept = needed.apply(sleep(STEP_S)).take(1)
-        return inputs + slept.get_single_element()
-
-
-class Sort(keras.layers.Layer):
-    """Makes a step take about as long by work, on one core."""
-
-    def build(self, input_shape):
-        self.numbers = self.add_weight(shape=(130_000,), trainable=False, initializer="normal")
-
-    def call(self, inputs):
-        least = keras.ops.sort(self.numbers + tf.reduce_sum(inputs))[0]
-        return inputs + tf.stop_gradient(least)
 
 
 class Executions(keras.callbacks.Callback):

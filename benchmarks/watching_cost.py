@@ -6,13 +6,11 @@ A step of half a millisecond to one, since a longer one would hide the cost; on 
 mirrored over two logical CPUs. The process keeps to one core, where nothing that watching does can
 hide beside the step.
 
-What a machine does meanwhile is far larger than the cost, in blocks of steps and in whole runs. So
-of every two steps of a fit one is watched, by lot, and the median of their differences is what each
-step costs. What comes only now and then, a reading of the pipeline and the end of a window, is
-timed in a second fit that is watched throughout: by how much the step that holds it, and the three
-after it, take longer than the steps before. Both are seen from outside, by the times at which Keras
-begins its batches. The processor time of the threads beside training is added as if it were
-training's. Intervals are 95 %.
+Of every two steps of a fit one is watched (`watched_steps.py`), and the median of their differences
+is what each step costs. What comes only now and then, a reading of the pipeline and the end of a
+window, is timed in a second fit that is watched throughout: by how much the step that holds it, and
+the three after it, take longer than the steps before. The processor time of other threads is added
+as if it were training's. Intervals are 95 %.
 """
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ import json
 import os
 import sys
 import tempfile
-import threading
-import time
 import tracemalloc
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -33,18 +29,13 @@ import psutil
 import tensorflow as tf
 from harness import argument_parser, in_own_process, print_table
 from results_file import save
+from watched_steps import Turns, added_by_each_step, added_by_readings
 
 import keras_gpukit as gpukit
 from keras_gpukit.measuring.intervals import resampled_interval
 
 DEVICES = ("one", "two")
 MIB = 2**20
-FIRST = 1000
-"""The step from which on is measured: before, files are opened and readings come more often."""
-AFTER = 3
-"""Steps after a reading that may still suffer from it."""
-BEFORE = 16
-"""Steps before a reading that it is compared with."""
 
 
 def build(devices: str, steps: int) -> tuple[keras.Model, tf.data.Dataset]:
@@ -60,129 +51,6 @@ def build(devices: str, steps: int) -> tuple[keras.Model, tf.data.Dataset]:
     inputs = np.zeros((64, 8), "float32")
     dataset = tf.data.Dataset.from_tensor_slices((inputs, inputs[:, :1])).batch(16).cache()
     return model, dataset.repeat().take(steps).prefetch(4)
-
-
-class Watched(gpukit.InputStall):
-    """Tells when a window ends."""
-
-    def __init__(self, log_dir: str) -> None:
-        super().__init__(log_dir)
-        self.ended_a_window = False
-
-    def tags(self, window):
-        self.ended_a_window = True
-        return super().tags(window)
-
-
-class Turns(keras.callbacks.Callback):
-    """Stands between Keras and `InputStall`, which then knows of all steps or of one in two.
-
-    Args:
-        log_dir: Where `InputStall` writes to.
-        watched: Whether each step is watched; None watches all.
-    """
-
-    def __init__(self, log_dir: str, watched: np.ndarray | None) -> None:
-        super().__init__()
-        self._watching = Watched(log_dir)
-        self.watched = watched
-        self._beside_s: list[float] = []
-        self._began_s: list[float] = []
-        self.readings: list[int] = []
-        """Steps in which the pipeline was read."""
-        self.window_ends: set[int] = set()
-
-    def on_train_begin(self, logs=None):
-        bare = self.model.train_function
-        self._read_model = tf.raw_ops.IteratorGetModelProto
-        tf.raw_ops.IteratorGetModelProto = self._read
-        self._watching.set_model(self.model)
-        self._watching.on_train_begin(logs)
-        self._bare, self._watched = bare, self.model.train_function
-        assert self._watched is not bare
-        self._step, self._is_watched = self._watched, True
-        # Setting an attribute of a model costs more than what is measured.
-        self.model.train_function = lambda iterator: self._step(iterator)
-
-    def _read(self, iterator):
-        self.readings.append(len(self._began_s) - 1)
-        return self._read_model(iterator=iterator)
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._watching.on_epoch_begin(epoch, logs)
-
-    def on_train_batch_begin(self, batch, logs=None):
-        if self.watched is not None:
-            self._is_watched = self.watched[batch]
-            self._step = self._watched if self._is_watched else self._bare
-        if batch == FIRST:
-            self._note_threads()
-        self._began_s.append(time.perf_counter())
-        if self._is_watched:
-            self._watching.on_train_batch_begin(batch, logs)
-
-    def _note_threads(self):
-        clocks = [
-            time.pthread_getcpuclockid(thread.ident)
-            for thread in threading.enumerate()
-            if thread.name.startswith("gpukit")
-        ]
-        self._beside_s.append(sum(map(time.clock_gettime, clocks)))
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self._is_watched:
-            self._watching.on_train_batch_end(batch, logs)
-        if self._watching.ended_a_window:
-            self._watching.ended_a_window = False
-            self.window_ends.add(len(self._began_s) - 1)
-
-    def on_epoch_end(self, epoch, logs=None):
-        self._watching.on_epoch_end(epoch, logs)
-
-    def on_train_end(self, logs=None):
-        self._note_threads()
-        self.model.train_function = self._watched
-        self._watching.on_train_end(logs)
-        tf.raw_ops.IteratorGetModelProto = self._read_model
-
-    @property
-    def beside_us(self) -> float:
-        """Processor time that the threads beside training took, a step."""
-        first_s, last_s = self._beside_s
-        return (last_s - first_s) / (len(self._began_s) - FIRST) * 1e6
-
-    @property
-    def steps_us(self) -> np.ndarray:
-        """How long each step took but the last, from its batch's beginning to the next one's."""
-        return np.diff(self._began_s) * 1e6
-
-
-def added_by_each_step(turns: Turns) -> tuple[np.ndarray, float]:
-    """Returns by how much the watched one of every two steps is slower, and the median bare one."""
-    steps_us = turns.steps_us
-    steps = slice(FIRST, len(steps_us) // 2 * 2)
-    pairs_us = steps_us[steps].reshape(-1, 2)
-    watched = turns.watched[steps].reshape(-1, 2)
-    bare_us = pairs_us[~watched]
-    return pairs_us[watched] - bare_us, float(np.median(bare_us))
-
-
-def added_by_readings(turns: Turns) -> tuple[np.ndarray, np.ndarray, int]:
-    """Returns by how much readings make their steps slower than those before.
-
-    Returns:
-        Of each plain reading, to its own step and each that follows; of shape (readings, steps).
-        The same of each reading that ends a window. Steps they are spread over.
-    """
-    steps_us = turns.steps_us
-    readings = [step for step in turns.readings if FIRST < step < len(steps_us) - AFTER]
-    added_us = [
-        steps_us[step : step + 1 + AFTER] - np.median(steps_us[step - BEFORE : step])
-        for step in readings
-    ]
-    ends = [step in turns.window_ends for step in readings]
-    added, is_end = np.array(added_us), np.array(ends)
-    return added[~is_end], added[is_end], readings[-1] - readings[0]
 
 
 def cost_of_a_step(devices: str, steps: int) -> dict[str, float]:
