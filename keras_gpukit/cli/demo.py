@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.folder_argument import folder
+from keras_gpukit.cli.command_line import folder
 
 if TYPE_CHECKING:
     from rich.console import Console

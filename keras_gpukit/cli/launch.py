@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.cli import launch_elsewhere
-from keras_gpukit.cli.folder_argument import folder
+from keras_gpukit.cli.command_line import folder
 
 if TYPE_CHECKING:
     from keras_gpukit.launching.job import Job

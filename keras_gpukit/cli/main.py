@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from keras_gpukit.cli import demo, doctor, input_service, launch, report, run, scaling
+from keras_gpukit.cli.command_line import split
 from keras_gpukit.cli.launch_elsewhere import attach_values
-from keras_gpukit.cli.script_arguments import split
 from keras_gpukit.version import __version__
 
 # Commands that run a script, whose arguments follow it.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.cli import gpu_flags
-from keras_gpukit.cli.folder_argument import folder
+from keras_gpukit.cli.command_line import folder
 from keras_gpukit.cli.gpu_flags import add_gpu_flags, given_gpu_flags
 
 USAGE = "keras-gpukit run [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
 
 from keras_gpukit.records.capture import CaptureRecord
+from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX
 from keras_gpukit.records.report import RunReport
-from keras_gpukit.tensorboard_plugin.profile_links import trace_url
 from keras_gpukit.tensorboard_plugin.run_folders import RunFolder
 
 # A folder that was read is read on from where it was left; each holds some megabytes.
 KEPT = 8
+TRACE_TOOL = "trace_viewer@"
 
 
 class ReportPages:
@@ -74,3 +78,24 @@ class _ReportPage:
             )
             self._stamp = stamp
         return self._html
+
+
+def trace_url(root: Path | None, log_dir: Path, capture: CaptureRecord) -> str | None:
+    """Returns where the Profile tab shows a capture's trace, from a report in the tab GPU Kit.
+
+    None where there is no trace.
+
+    Args:
+        root: TensorBoard's log directory, whose runs have no name before their path; None where it
+            has several, whose names for the Profile tab are not known.
+        log_dir: Where the run was written.
+        capture: One of its captures.
+    """
+    if root is None or capture.path is None or not (log_dir / capture.path).is_file():
+        return None
+    run = (log_dir / FOLDER / capture.run).relative_to(root)
+    host = Path(capture.path).name.removesuffix(PROFILE_SUFFIX)
+    told = {"run": os.fsencode(run), "tag": TRACE_TOOL.encode(), "host": os.fsencode(host)}
+    query = "&".join(f"{name}={quote(value, safe='')}" for name, value in told.items())
+    # From /data/plugin/gpukit/report.
+    return f"../../../?{query}#profile"

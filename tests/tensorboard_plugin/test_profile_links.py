@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from keras_gpukit.records.capture import CaptureRecord
-from keras_gpukit.tensorboard_plugin.profile_links import trace_url
+from keras_gpukit.tensorboard_plugin.report_pages import trace_url
 
 CAPTURE = CaptureRecord(
     "2026_step_34",

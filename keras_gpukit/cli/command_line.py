@@ -1,8 +1,10 @@
-"""The command line of a command that runs a script: its own part, and the script's."""
+"""What several commands do with their arguments."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 
 def split(
@@ -29,3 +31,17 @@ def split(
         if word.startswith("-m") or not word.startswith("-"):
             return list(argv[:at]), list(argv[at:])
     return list(argv), []
+
+
+def folder(text: str) -> Path:
+    """Returns a folder's path; the folder need not exist.
+
+    Raises:
+        argparse.ArgumentTypeError: If the text is empty, or what stands there is no folder.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("the folder's name is empty")
+    path = Path(text).expanduser()
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is not a folder")
+    return Path(text)
