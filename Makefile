@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-FAST := $(wildcard $(addprefix tests/,records pipelines distribute rules reports writers saved_runs configure launching tensorboard_plugin cli))
+FAST := $(wildcard $(addprefix tests/,project records pipelines distribute rules reports writers saved_runs configure launching tensorboard_plugin cli))
 
 .PHONY: demo test test-fast test-all lint docs screenshots clean
 

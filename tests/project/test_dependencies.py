@@ -1,0 +1,53 @@
+"""What the package imports is declared, and each dependency has its reason in the documentation."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# xprof comes with the lower bound of `tensorboard-plugin-profile`, scikit-learn with an extra.
+IN_OTHERS = {"xprof": "tensorboard-plugin-profile"}
+# Several distributions share this name.
+GOOGLE = {"google": "protobuf"}
+
+
+def imported():
+    """Names of the third-party modules that the package imports."""
+    modules = set()
+    for path in (ROOT / "keras_gpukit").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                modules.add(node.module)
+    names = {module.split(".")[0] for module in modules}
+    return sorted(names - set(sys.stdlib_module_names) - {"keras_gpukit"})
+
+
+def declared(text):
+    """Names of the requirements in a text, in small letters."""
+    return {each.lower() for each in re.findall(r"[A-Za-z][\w-]*(?=\s*[><=~])", text)}
+
+
+@pytest.mark.parametrize("module", imported())
+def test_each_imported_module_is_declared(module):
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    project = project[: project.index("docs = [")]
+    known = IN_OTHERS | GOOGLE
+    found = [known[module]] if module in known else metadata.packages_distributions()[module]
+    assert {each.lower() for each in found} & declared(project)
+
+
+def test_each_dependency_has_its_reason():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = project[project.index("dependencies = [") :].partition("[project.optional")[0]
+    dependencies = declared(listed) - {"dependencies"}
+    page = (ROOT / "docs/explanation/dependencies.md").read_text(encoding="utf-8")
+    assert len(dependencies) > 10
+    assert [each for each in sorted(dependencies) if f"`{each}`" not in page] == []

@@ -1,0 +1,40 @@
+"""Figures in the documentation have a results file, and are the same wherever they are shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXT = {page: page.read_text(encoding="utf-8") for page in PAGES}
+
+
+@pytest.mark.parametrize("file", sorted(each.name for each in RESULTS.glob("*.json")))
+def test_each_results_file_is_cited(file):
+    assert any(file in text for text in TEXT.values())
+
+
+def test_each_results_file_and_benchmark_that_is_cited_exists():
+    cited = {
+        path
+        for text in TEXT.values()
+        for path in re.findall(r"benchmarks/[\w./]+\.(?:json|py)", text)
+    }
+    assert len(cited) > 20
+    assert [path for path in sorted(cited) if not (ROOT / path).exists()] == []
+
+
+def test_a_page_with_figures_of_a_benchmark_names_its_results():
+    for page, text in TEXT.items():
+        for script in set(re.findall(r"benchmarks/(\w+)\.py", text)):
+            assert f"{script}.json" in text, f"{page.name} cites {script}.py without its results"
+
+
+def test_the_demo_s_figures_are_the_same_wherever_they_are_shown():
+    row = re.compile(r"^(?:examples/s|step time|input stall|whole run)  .*", re.M)
+    shown = {tuple(rows) for text in TEXT.values() if (rows := row.findall(text))}
+    assert [len(rows) for rows in shown] == [4]
