@@ -394,7 +394,7 @@ def test_maps_that_tf_data_leaves_out_take_no_name_from_others(doing_nothing):
 def test_no_bottleneck_where_steps_hardly_wait():
     record = watched_fit(pipeline(), stall_fraction=0.04)
     assert record.bottleneck is None
-    assert "4.0%" in record.balanced_because
+    assert "4.0 %" in record.balanced_because
     assert record.stages
 
 
