@@ -77,7 +77,7 @@ def _limits(gpu: GPUInfo, memory: str | int, split: Split | None) -> tuple[int, 
             shared = int(gpu.memory_bytes * SHARED_FRACTION)
         else:
             raise ValueError(
-                f"GPU {gpu.index}'s memory is unknown (NVML does not tell it), so it cannot be "
+                f"GPU {gpu.index}'s memory is unknown (NVML does not report it), so it cannot be "
                 f"split evenly: give the sizes. Received: logical_gpus={split!r}"
             )
         sizes = (shared // split,) * split

@@ -14,7 +14,7 @@ def likely_starter() -> str:
     starting them. It walks over every object in the process, which takes up to a second.
     """
     if of_this_process.mirrored_devices() is not None:
-        return "What started them is probably the MirroredStrategy that this process has."
+        return "The MirroredStrategy of this process probably started them."
     import keras
     import tensorflow as tf
 
@@ -34,8 +34,8 @@ def likely_starter() -> str:
             names = ", ".join(sorted(t.__name__ for t in found)[:3])
             return f"What started them is probably {description}: this process holds {names}."
     return (
-        "What started them is unknown: nothing in the process shows it any more. Anything "
-        "that computes does, such as tf.constant(…), or tf.config.list_logical_devices()."
+        "What started them is unknown. Anything that computes starts them, such as "
+        "tf.constant(…), and so does tf.config.list_logical_devices()."
     )
 
 

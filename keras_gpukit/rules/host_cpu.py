@@ -68,7 +68,7 @@ class HostCPUSaturated(Rule):
             Figure("other processes", others, "%"),
             *shares,
             advice=(
-                "End what else uses the cores, or give the run cores of its own",
+                "Stop other processes that use the cores, or give the run its own cores",
                 *LESS_WORK[:1],
             ),
             saving=None if on_gpu else _saving(summary, host),

@@ -44,7 +44,7 @@ BY_WORK: dict[Work, tuple[str, ...]] = {
     ),
     "filtering": (
         "filter once and ds.cache() the rest, or write the rest to files of its own",
-        "filter early: what is thrown away later has been read and decoded in vain",
+        "filter early, before discarded elements are read and decoded",
     ),
     "batching": (
         "ds.batch(n, num_parallel_calls=tf.data.AUTOTUNE)",

@@ -78,7 +78,7 @@ def slower_clock(summary: RunSummary, spans: Spans) -> Cause | None:
                 Figure("after", clocks[1], "MHz"),
             ),
             (
-                "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER: says what holds the clock down",
+                "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER: shows what lowers the clock",
                 "cool the GPU, or compare its power limit with that of others",
             ),
         )
@@ -105,5 +105,5 @@ def busy_neighbours(summary: RunSummary, spans: Spans) -> Cause | None:
             Figure("after", after, "%"),
             *named,
         ),
-        ("end what else runs, or give the run cores of its own",),
+        ("stop the other processes, or give the run its own cores",),
     )

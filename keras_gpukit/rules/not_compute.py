@@ -38,8 +38,8 @@ ADVICE: dict[str, tuple[str, ...]] = {
     ),
     "tracing again": ("Make the step function once",),
     "validation": ("fit(validation_freq=...), validation_steps, or a larger batch there",),
-    "callbacks": ("Your own callbacks: work every hundredth batch, not in each",),
-    "other": ("Longer epochs: Keras' work at each epoch's end is then rarer",),
+    "callbacks": ("In your own callbacks, do work every hundredth batch, not in each",),
+    "other": ("Use longer epochs: Keras then does its work at an epoch's end less often",),
     "unknown": ("keras_gpukit.Profiler(log_dir, at_steps=(100,)) shows what the steps do",),
 }
 

@@ -184,7 +184,10 @@ def _callback_advice(name: str | None) -> tuple[str, ...]:
         "ModelCheckpoint": "keras.callbacks.ModelCheckpoint: save less often, or only the weights",
     }
     if name is None:
-        return (*known.values(), "your own callbacks: work every hundredth batch, not in each")
+        return (
+            *known.values(),
+            "in your own callbacks, do work every hundredth batch, not in each",
+        )
     return (known.get(name, f"{name}: work less often, as every hundredth batch or tenth epoch"),)
 
 

@@ -38,7 +38,7 @@ class WatchedFits:
         self.has_own = False
         self._folder = folder
         self._profile = profile
-        self._guard = Guard("Adding a Monitor", "The fits that follow are not watched.")
+        self._guard = Guard("Adding a Monitor", "Later fits are not monitored.")
         self._fits_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
