@@ -197,7 +197,7 @@ def test_an_input_that_other_processes_slow_down_says_so():
     finding = slower(run({**waits(1.0, 212.0), **NEIGHBOURS}, input=told))
     assert "read_record slowed down" in finding.title
     assert figures_of(finding)["CPU used by other processes before"] == pytest.approx(5.0)
-    assert "what else runs" in finding.advice[0]
+    assert "the other processes" in finding.advice[0]
 
 
 @pytest.mark.parametrize("confidence", [None, "upper bound"])
