@@ -5,7 +5,9 @@
 Worker processes on this machine train a model over one strategy in two ways, a block of steps at a
 time, in an order that changes from round to round: by `model.fit`, and by the loop of TensorFlow's
 guide (a `tf.function` that runs the step on the replicas and reduces their losses). The chief times
-a block without its first steps; each round gives the ratio of its two blocks.
+a block without its first steps, by the clock and by its processor time; each round gives the ratio
+of its two blocks. Processor time is what a step costs also where other programs keep the machine
+busy.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from keras_gpukit.measuring.intervals import median_interval
 
 BATCH = 256
 SKIPPED = 3
+WAYS = ("fit", "loop")
 
 
 def main() -> None:
@@ -39,15 +42,22 @@ def main() -> None:
         print(json.dumps(blocks))
         return
     blocks = start_workers(arguments)
-    ratios = [fit / loop for fit, loop in zip(blocks["fit"], blocks["loop"], strict=True)]
-    low, high = median_interval(ratios)
-    step_ms = {way: 1e3 * statistics.median(times_s) for way, times_s in blocks.items()}
-    cost_percent = 100 * (statistics.median(ratios) - 1)
+    measures = {
+        measure: summed_up(*([block[measure] for block in blocks[way]] for way in WAYS))
+        for measure in ("clock", "processor")
+    }
     print_table(
         f"A step with {arguments.workers} workers",
-        ("", "ms a step"),
-        [(way, f"{value:.2f}") for way, value in step_ms.items()],
-        f"fit costs {cost_percent:+.1f} %, 95 %: {100 * low - 100:+.1f} to {100 * high - 100:+.1f}",
+        ("by", "fit, ms", "loop, ms", "fit costs, %", "95 %"),
+        [
+            (
+                measure,
+                *(f"{value:.2f}" for value in figures["step_ms"].values()),
+                f"{figures['cost_percent']:+.1f}",
+                "{:+.1f} to {:+.1f}".format(*figures["interval_percent"]),
+            )
+            for measure, figures in measures.items()
+        ],
     )
     if arguments.json:
         save(
@@ -56,14 +66,37 @@ def main() -> None:
             workers=arguments.workers,
             rounds=arguments.rounds,
             steps=arguments.steps,
-            step_ms=step_ms,
-            cost_percent=cost_percent,
-            cost_percent_interval=[100 * (low - 1), 100 * (high - 1)],
-            load=os.getloadavg(),
+            by=measures,
+            load_of_machine=os.getloadavg()[1],
         )
 
 
-def start_workers(arguments) -> dict[str, list[float]]:
+def summed_up(fit_s: list[float], loop_s: list[float]) -> dict:
+    """Medians of both ways, and of their ratio."""
+    ratios = [fit / loop for fit, loop in zip(fit_s, loop_s, strict=True)]
+    low, high = median_interval(ratios)
+    return {
+        "step_ms": {"fit": 1e3 * statistics.median(fit_s), "loop": 1e3 * statistics.median(loop_s)},
+        "cost_percent": 100 * (statistics.median(ratios) - 1),
+        "interval_percent": [100 * (low - 1), 100 * (high - 1)],
+    }
+
+
+class Timer:
+    """Time that passed, by the clock and of this process's threads."""
+
+    def start(self) -> None:
+        self._began = time.perf_counter(), time.process_time()
+
+    def stop(self) -> None:
+        self._ended = time.perf_counter(), time.process_time()
+
+    def per_step(self, steps: int) -> dict[str, float]:
+        clock_s, processor_s = (b - a for a, b in zip(self._began, self._ended, strict=True))
+        return {"clock": clock_s / steps, "processor": processor_s / steps}
+
+
+def start_workers(arguments) -> dict[str, list[dict[str, float]]]:
     """Runs this script in each worker, and returns what the chief printed."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(arguments.workers)]
     addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
@@ -86,7 +119,7 @@ def start_workers(arguments) -> dict[str, list[float]]:
     return json.loads(outputs[0].splitlines()[-1])
 
 
-def work(rounds: int, steps: int) -> dict[str, list[float]]:
+def work(rounds: int, steps: int) -> dict[str, list[dict[str, float]]]:
     """Trains in both ways; returns the seconds a step of each block."""
     import keras_gpukit as gpukit
 
@@ -114,19 +147,22 @@ def work(rounds: int, steps: int) -> dict[str, list[float]]:
     dataset = dataset.batch(BATCH, drop_remainder=True).prefetch(2)
     count = SKIPPED + steps
 
-    class Clock(keras.callbacks.Callback):
+    timer = Timer()
+
+    class Timed(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
             if batch == SKIPPED:
-                self.began_s = time.perf_counter()
+                timer.start()
 
         def on_train_batch_end(self, batch, logs=None):
-            self.ended_s = time.perf_counter()
+            if batch == count - 1:
+                timer.stop()
 
-    fitted, clock = build(), Clock()
+    fitted = build()
 
-    def fit() -> float:
-        fitted.fit(dataset, steps_per_epoch=count, verbose=0, callbacks=[clock])
-        return (clock.ended_s - clock.began_s) / steps
+    def fit() -> dict[str, float]:
+        fitted.fit(dataset, steps_per_epoch=count, shuffle=False, verbose=0, callbacks=[Timed()])
+        return timer.per_step(steps)
 
     looped = build()
     strategy = setup.strategy
@@ -154,26 +190,27 @@ def work(rounds: int, steps: int) -> dict[str, list[float]]:
 
     distributed = strategy.experimental_distribute_dataset(dataset)
 
-    def loop() -> float:
+    def loop() -> dict[str, float]:
         accuracy.reset_state()
         iterator = iter(distributed)
         total = 0.0
         for step in range(count):
             if step == SKIPPED:
-                began_s = time.perf_counter()
+                timer.start()
             total += train_step(iterator)
         float(total)
-        return (time.perf_counter() - began_s) / steps
+        timer.stop()
+        return timer.per_step(steps)
 
     ways = {"fit": fit, "loop": loop}
-    times_s: dict[str, list[float]] = {way: [] for way in ways}
+    blocks: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
     for way in ways.values():
         way()  # traces
     for number in range(rounds):
         # Of the same order on all workers.
         for way in random.Random(number).sample(sorted(ways), len(ways)):
-            times_s[way].append(ways[way]())
-    return times_s
+            blocks[way].append(ways[way]())
+    return blocks
 
 
 if __name__ == "__main__":
