@@ -6,7 +6,7 @@ thread, also without this package. So the step function is traced with the two r
 depend on what goes into a collective and what comes out, and nothing depends on them: no value of
 the training changes. A function that was traced before has none.
 
-Private name, seen on TensorFlow 2.18 to 2.21: `CollectiveReplicaLauncher`, whose methods
+Private name, seen on TensorFlow 2.21: `CollectiveReplicaLauncher`, whose methods
 `all_reduce` and `_all_gather` make every collective of `MultiWorkerMirroredStrategy`. Where it is
 gone, the time in collectives is unknown.
 

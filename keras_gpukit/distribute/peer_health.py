@@ -1,6 +1,6 @@
 """TensorFlow's own question to another worker whether it is alive, which shows the round trip.
 
-Private names, seen on TensorFlow 2.18 to 2.21: `tensorflow.python.eager.context.context()` and its
+Private names, seen on TensorFlow 2.21: `tensorflow.python.eager.context.context()` and its
 `check_collective_ops_peer_health`. `MultiWorkerMirroredStrategy` asks every worker with it each
 30 s. Where it is gone, round trips are unknown.
 """
