@@ -307,6 +307,17 @@ def test_a_lasting_change_of_step_time_is_a_line_and_an_event(tmp_path):
     assert named(figure, "changes")[0]["text"] == ["step time: 20.5 ms before, 50.5 ms after"]
 
 
+def test_time_in_callbacks_between_steps_is_not_drawn_as_computing(tmp_path):
+    lines = [
+        (time_s, step, kind, replace(record, between_s=0.2) if kind == "steps" else record)
+        for time_s, step, kind, record in run_lines(30)
+    ]
+    figure = figure_of(page_of(tmp_path, lines), "Timeline")
+    # Of steps of 25 ms, 10 ms are waits.
+    assert named(figure, "callbacks between steps")[1]["y"][:6] == pytest.approx([5.0] * 6)
+    assert named(figure, "computing")[1]["y"][:6] == pytest.approx([10.0] * 6)
+
+
 def test_stall_and_buffer_are_drawn(page):
     figure = figure_of(page, "Wait for input over the run")
     assert named(figure, "input stall")[1]["y"] == pytest.approx([40.0] * 60)

@@ -28,7 +28,9 @@ _STEPS_HEIGHT = 240
 _LANE_HEIGHT = 24
 _REST_HEIGHT = 76
 _MOST_EVENTS = 100
-_WAITING, _COMPUTING = "waiting for input", "computing"
+_WAITING, _COMPUTING, _BETWEEN = "waiting for input", "computing", "callbacks between steps"
+# Of the steps' time: less of it between steps would not be seen.
+_LEAST_BETWEEN = 0.02
 
 
 def timeline_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
@@ -79,10 +81,9 @@ def _areas(series: TimeSeries, time: TimeAxis, size_s: float, unit: str) -> Iter
     whole = [None if split else step for split, step in zip(is_split, steps, strict=True)]
     split = [step if split else None for split, step in zip(is_split, steps, strict=True)]
     wait = _scaled(waits.mean, size_s)
-    work = [
-        None if step is None or wait is None else max(round(step - wait, 5), 0.0)
-        for step, wait in zip(steps, wait, strict=True)
-    ]
+    after_wait = _less(steps, wait)
+    between = _between(series, size_s)
+    work = _less(after_wait, between) if between else after_wait
     yield time.whereabouts(series.time_s, series.step, level=(times.highest or 0.0) / size_s)
     # The later covers the earlier, so that each part is as high as its time.
     if not all(is_split):
@@ -91,8 +92,12 @@ def _areas(series: TimeSeries, time: TimeAxis, size_s: float, unit: str) -> Iter
         yield areas.reading(whole, name, color, hover)
     if any(is_split):
         yield areas.area(split, _WAITING, COLORS["input"])
+        if between:
+            yield areas.area(after_wait, _BETWEEN, COLORS["callbacks"])
         yield areas.area(work, _COMPUTING, COLORS["compute"])
         yield areas.reading(wait, _WAITING, COLORS["input"], hover)
+        if between:
+            yield areas.reading(between, _BETWEEN, COLORS["callbacks"], hover)
         yield areas.reading(work, _COMPUTING, COLORS["compute"], hover)
     if series.readings_per_point > 1:
         high, low = _scaled(times.high, size_s), _scaled(times.low, size_s)
@@ -132,6 +137,24 @@ def _words(series: TimeSeries) -> str:
         f"In the fastest window of {units.duration(window_s)} a step took "
         f"{units.duration(times.lowest)}, in the slowest {units.duration(times.highest)}."
     )
+
+
+def _between(series: TimeSeries, size_s: float) -> list[float | None] | None:
+    """The time between steps, where it is a part of theirs that can be seen."""
+    between, times = series.figures.get("between_s"), series.figures["step_time_s"]
+    if between is None or not between.overall or not times.overall:
+        return None
+    if between.overall < _LEAST_BETWEEN * times.overall:
+        return None
+    return [value or 0.0 for value in _scaled(between.mean, size_s)]
+
+
+def _less(whole: Sequence[float | None], part: Sequence[float | None]) -> list[float | None]:
+    """What is left of each value; None where either is unknown."""
+    return [
+        None if one is None or other is None else max(round(one - other, 5), 0.0)
+        for one, other in zip(whole, part, strict=True)
+    ]
 
 
 def _scaled(values: Sequence[float | None], size_s: float) -> list[float | None]:
