@@ -47,6 +47,12 @@ _VALUES: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (
         str,
         "such as auto, mirrored or multi_worker, for all models of the script (default: none)",
     ),
+    (
+        "--worker-timeout-s",
+        "SECONDS",
+        float,
+        "how long to wait for the other processes of a cluster",
+    ),
 )
 _SWITCHES = (
     ("--soft-placement", "whether operations without a kernel for their device use another"),

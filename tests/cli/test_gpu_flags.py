@@ -46,6 +46,7 @@ def test_each_argument_has_a_flag():
         ("--allocator cuda_malloc_async", {"allocator": "cuda_malloc_async"}),
         ("--gpu-threads 4", {"gpu_threads": 4}),
         ("--gpu-threads gpu_shared:4", {"gpu_threads": ("gpu_shared", 4)}),
+        ("--worker-timeout-s 30", {"worker_timeout_s": 30.0}),
         ("--strategy mirrored --require-gpu", {"strategy": "mirrored", "require_gpu": True}),
     ],
 )
