@@ -43,9 +43,18 @@ def in_turns(variants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str
 
 
 def in_own_process(
-    script: str, arguments: Iterable[str], limit_s: float | None = None
+    script: str,
+    arguments: Iterable[str],
+    limit_s: float | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Runs a script in a new process, since devices are settled when TensorFlow starts.
+
+    Args:
+        script: Its file.
+        arguments: Its arguments.
+        limit_s: Seconds after which it is ended.
+        environment: Variables to set in addition.
 
     Returns:
         The JSON objects that it printed, one a line.
@@ -56,6 +65,7 @@ def in_own_process(
         text=True,
         check=True,
         timeout=limit_s,
+        env={**os.environ, **(environment or {})},
     )
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from keras_gpukit.experiments.tune_input import (
         tune_input as tune_input,
     )
+    from keras_gpukit.training.accumulation import accumulate_gradients as accumulate_gradients
+    from keras_gpukit.training.rematerialization import rematerialize as rematerialize
 
 _HOMES = {
     "DevicePlacement": "keras_gpukit.callbacks.device_placement",
@@ -45,8 +47,10 @@ _HOMES = {
     "Throughput": "keras_gpukit.callbacks.throughput",
     "TunedInput": "keras_gpukit.experiments.tune_input",
     "Utilization": "keras_gpukit.callbacks.utilization",
+    "accumulate_gradients": "keras_gpukit.training.accumulation",
     "configure_gpus": "keras_gpukit.configure.api",
     "diagnose": "keras_gpukit.experiments.diagnose",
+    "rematerialize": "keras_gpukit.training.rematerialization",
     "split_model": "keras_gpukit.distribute.split_model",
     "tune_input": "keras_gpukit.experiments.tune_input",
 }

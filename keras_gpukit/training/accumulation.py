@@ -1,0 +1,152 @@
+"""Gradient accumulation: a batch is trained on in parts, and its gradients are applied once.
+
+Keras' own `gradient_accumulation_steps` collects gradients in the optimizer over several batches.
+It fails under `MirroredStrategy` (`merge_call called while defining a new graph`, Keras 3.12 to
+3.15), and its optimizer counts batches, so that a learning-rate schedule runs too fast. Here
+everything happens within one step: the optimizer is called once, as without accumulation.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from keras_gpukit.arguments import check_whole
+from keras_gpukit.training.micro_batches import examples_of, part_of
+from keras_gpukit.training.traced_step import check_compiled, replaced
+
+_MEANS = ("sum_over_batch_size", "mean")
+
+
+@contextmanager
+def accumulate_gradients(model: Any, *, micro_batches: int) -> Iterator[Any]:
+    """Trains on each batch in equal parts, one after the other, with one update of the weights.
+
+    Memory for activations is that of one part; the update is that of the whole batch. So the batch
+    size of the dataset stays the one that is meant for training, and learning rate, schedules,
+    `steps_per_epoch` and step counts stay as they are.
+
+    The update is the same as without accumulation, up to rounding, in graph mode, with XLA and
+    eagerly, under a distribution strategy (each replica divides its own share), with mixed
+    precision, and with a `train_step` of your own that applies gradients once. It differs where
+    examples of a batch depend on each other: batch normalization sees the parts, and a loss over
+    masked sequences weighs the parts equally. `Dropout` draws its masks part by part.
+
+    Example:
+        ```python
+        with gpukit.accumulate_gradients(model, micro_batches=4):
+            model.fit(dataset.batch(256), epochs=10)  # 64 examples at a time
+        ```
+
+    Args:
+        model: A compiled Keras model on the TensorFlow backend.
+        micro_batches: Into how many parts a batch is divided, at least 2. A batch that cannot be
+            divided equally has a larger first part, of at most `micro_batches - 1` examples more.
+
+    Yields:
+        The model. On exit it trains as before.
+
+    Raises:
+        TypeError: If `micro_batches` is no whole number.
+        ValueError: If it is less than 2, if the model is not compiled, if its optimizer
+            accumulates gradients itself, or if a loss is no mean over examples, so that the
+            gradients of parts do not add up to those of the batch.
+    """
+    check_whole("micro_batches", micro_batches, least=2)
+    _check_model(model)
+    step = _in_parts(model, model.train_step, micro_batches)
+    with replaced(model, [(model, "train_step", step)]):
+        yield model
+
+
+def _in_parts(
+    model: Any, train_step: Callable[[Any], Any], parts: int
+) -> Callable[[Any], dict[str, Any]]:
+    """Returns a training step that calls the original one for each part of its batch."""
+    import tensorflow as tf
+
+    @functools.wraps(train_step)
+    def step(data: Any) -> dict[str, Any]:
+        examples = examples_of(data)
+        size = examples // parts
+        # The first part creates variables, which a loop cannot, and takes what is left over.
+        first = examples - (parts - 1) * size
+        variables, gradients, logs = _gradients_of(model, train_step, part_of(data, 0, first))
+        gradients = [_weighted(each, first, examples) for each in gradients]
+
+        def add_part(start: Any, sums: list[Any], _: Any) -> tuple[Any, list[Any], Any]:
+            part = part_of(data, start, size)
+            _, more, logs = _gradients_of(model, train_step, part)
+            more = [_weighted(each, size, examples) for each in more]
+            return start + size, [a + b for a, b in zip(sums, more, strict=True)], logs
+
+        # Parts of no examples would have a loss of 0/0. In parallel they would need the memory of
+        # the whole batch.
+        is_left = lambda start, *_: (size > 0) & (start < examples)  # noqa: E731
+        _, gradients, logs = tf.while_loop(
+            is_left, add_part, (first, gradients, logs), parallel_iterations=1
+        )
+        model.optimizer.apply(gradients, variables)
+        return dict(logs)
+
+    return step
+
+
+def _gradients_of(
+    model: Any, train_step: Callable[[Any], Any], data: Any
+) -> tuple[list[Any], list[Any], dict[str, Any]]:
+    """Runs a training step without its update.
+
+    Returns:
+        The variables that it would have updated, their gradients, and its logs.
+
+    Raises:
+        ValueError: If the step does not apply gradients exactly once by the model's optimizer.
+    """
+    optimizer, asked = model.optimizer, []
+    optimizer.apply = lambda grads, variables=None: asked.append((grads, variables))
+    try:
+        logs = train_step(data)
+    finally:
+        del optimizer.apply
+    if len(asked) != 1:
+        raise ValueError(
+            "Gradients can be accumulated for a `train_step` that applies gradients once, by "
+            f"`self.optimizer`. Received: a step of {type(model).__name__} that did so "
+            f"{len(asked)} times. Accumulate within that step instead."
+        )
+    gradients, variables = asked[0]
+    variables = list(model.trainable_variables if variables is None else variables)
+    known = [each for each in zip(variables, gradients, strict=True) if each[1] is not None]
+    return [each for each, _ in known], [each for _, each in known], logs
+
+
+def _weighted(gradient: Any, examples: Any, of: Any) -> Any:
+    """The share of a part's mean gradient in that of its batch."""
+    import tensorflow as tf
+
+    gradient = tf.convert_to_tensor(gradient)  # that of an embedding is sparse
+    return gradient * (tf.cast(examples, gradient.dtype) / tf.cast(of, gradient.dtype))
+
+
+def _check_model(model: Any) -> None:
+    import keras
+
+    check_compiled(model)
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    accumulated = getattr(optimizer, "gradient_accumulation_steps", None)
+    if accumulated:
+        raise ValueError(
+            "The optimizer accumulates gradients itself; leave out `gradient_accumulation_steps`. "
+            f"Received: gradient_accumulation_steps={accumulated!r}"
+        )
+    for loss in keras.tree.flatten(getattr(model, "loss", None)):
+        reduction = getattr(loss, "reduction", None)
+        if isinstance(loss, keras.losses.Loss) and reduction not in _MEANS:
+            raise ValueError(
+                "Gradients of parts add up to those of the batch if the loss is a mean over "
+                f"examples: give the loss reduction={_MEANS[0]!r}. Received: loss={loss.name!r} "
+                f"with reduction={reduction!r}"
+            )

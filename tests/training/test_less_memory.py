@@ -1,0 +1,269 @@
+"""Accumulation and rematerialization: training is the same, and needs less memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.processes import environment
+from helpers.training import arrays, small_model
+from training.cases.models import (
+    INPUTS,
+    TOKENS,
+    Block,
+    OwnStep,
+    Subclassed,
+    deterministic_model,
+    difference,
+    random_model,
+    token_model,
+    trained,
+)
+
+import keras_gpukit as gpukit
+
+ROUNDING = 2e-6
+MODES = [{}, {"jit_compile": True}, {"run_eagerly": True}]
+
+
+def plainly(model):
+    return None
+
+
+def in_parts(model):
+    return gpukit.accumulate_gradients(model, micro_batches=3)
+
+
+def in_segments(model):
+    return gpukit.rematerialize(model, segments=3)
+
+
+@contextlib.contextmanager
+def in_both(model):
+    with in_segments(model), in_parts(model):
+        yield
+
+
+def in_blocks(model):
+    return gpukit.rematerialize(model, layers=model.blocks)
+
+
+# Accumulation
+
+
+@pytest.mark.parametrize("mode", [*MODES, {"steps_per_execution": 2}], ids=str)
+def test_parts_of_a_batch_make_the_same_update(mode):
+    plain = trained(deterministic_model(), plainly, **mode)
+    assert difference(plain, trained(deterministic_model(), in_parts, **mode)) < ROUNDING
+
+
+def test_parts_work_with_a_training_step_of_the_users_own():
+    # Batch statistics would differ: this step does not train them.
+    plain, parts = trained(OwnStep(), plainly), trained(OwnStep(), in_parts)
+    assert plain.updates == parts.updates
+    for one, other in zip(plain.weights, parts.weights, strict=True):
+        assert one == pytest.approx(other, abs=ROUNDING)
+
+
+def test_parts_work_with_scaled_losses():
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        plain, parts = (
+            trained(small_float16(), way, INPUTS[:, 0], optimizer=scaling_optimizer())
+            for way in (plainly, in_parts)
+        )
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert plain.losses == pytest.approx(parts.losses, rel=0.01)
+    assert plain.updates == parts.updates
+
+
+def small_float16():
+    keras.utils.set_random_seed(7)
+    return keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+
+
+def scaling_optimizer():
+    # Not so large that a gradient overflows, whose update is left out.
+    return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01), initial_scale=64.0)
+
+
+def compiled(optimizer, loss):
+    model = small_model()
+    model.compile(optimizer, loss)
+    return model
+
+
+def test_embeddings_are_accumulated():
+    one, other = (trained(token_model(), way, TOKENS) for way in (plainly, in_parts))
+    assert one.updates == other.updates
+    assert np.isfinite(other.losses).all()
+
+
+def test_a_batch_smaller_than_the_parts_is_trained_on():
+    inputs, targets = arrays(1)
+    plain, parts = small_model(), small_model()
+    parts.set_weights(plain.get_weights())
+    for model, way in ((plain, plainly), (parts, in_parts)):
+        with way(model) or contextlib.nullcontext():
+            model.fit(inputs[:2], targets[:2], verbose=0)
+    for one, other in zip(plain.get_weights(), parts.get_weights(), strict=True):
+        assert one == pytest.approx(other, abs=ROUNDING)
+
+
+def test_a_step_that_applies_gradients_twice_is_refused():
+    model = OwnStep()
+    model.times = 2
+    with pytest.raises(ValueError, match=r"applies gradients once.*OwnStep that did so 2 times"):
+        trained(model, in_parts)
+
+
+# Rematerialization
+
+
+@pytest.mark.parametrize(
+    ("make", "way", "inputs", "mode"),
+    [
+        *((random_model, in_segments, INPUTS, mode) for mode in MODES),
+        (token_model, in_segments, TOKENS, {}),
+        (Subclassed, in_blocks, INPUTS, {}),
+    ],
+)
+def test_what_is_computed_twice_is_drawn_and_updated_once(make, way, inputs, mode):
+    plain = trained(make(), plainly, inputs, **mode)
+    assert difference(plain, trained(make(), way, inputs, **mode)) < ROUNDING
+
+
+def test_it_computes_twice(monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        Block, "call", lambda self, inputs, call=Block.call: calls.append(0) or call(self, inputs)
+    )
+    trained(Subclassed(), in_blocks, run_eagerly=True)
+    steps, blocks = 6, 2
+    assert len(calls) >= 2 * steps * blocks
+
+
+def test_a_layer_that_adds_a_loss_is_refused():
+    model = keras.Sequential(
+        [
+            keras.Input((8,)),
+            keras.layers.Dense(4, activity_regularizer="l2"),
+            keras.layers.Dense(2),
+            keras.layers.Dense(1),
+        ]
+    )
+    with pytest.raises(ValueError, match="adds a loss during its call"):
+        trained(model, lambda each: gpukit.rematerialize(each, segments=2), INPUTS[:, 0])
+
+
+def test_a_layer_that_draws_from_elsewhere_is_refused():
+    class Noise(keras.layers.Layer):
+        def call(self, inputs):
+            return inputs * keras.random.uniform(tf.shape(inputs))
+
+    layers = [keras.layers.Dense(4), Noise(name="noise"), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((8,)), *layers])
+    with pytest.raises(ValueError, match=r"state that is not its own.*layers=\['noise'\]"):
+        trained(model, lambda each: gpukit.rematerialize(each, layers=["noise"]), INPUTS[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"segments": 1}, ValueError, "segments=1"),
+        ({"segments": 2.5}, TypeError, "segments=2.5"),
+        ({"segments": 2, "layers": ["dense"]}, ValueError, "`segments` or `layers`"),
+        ({"layers": ["missing"]}, ValueError, r"layers of the model: .*'missing'"),
+        ({"layers": []}, ValueError, "at least one layer"),
+        ({}, ValueError, "name its blocks by `layers`"),
+    ],
+)
+def test_wrong_arguments_of_rematerialize_are_named(options, error, message):
+    with pytest.raises(error, match=message), gpukit.rematerialize(small_model(), **options):
+        pass
+
+
+# Both
+
+
+def test_both_are_undone_afterwards():
+    model = deterministic_model()
+    trained(model, plainly)
+    before = set(vars(model))
+    trained(model, in_both)
+    assert set(vars(model)) == before
+    assert model.train_function is None
+
+
+def test_both_can_be_saved_and_monitored(tmp_path):
+    model = random_model()
+    model.compile("adam", "mse", jit_compile=False)
+    monitor = gpukit.Monitor(None, verbose=False)
+    saved = keras.callbacks.ModelCheckpoint(tmp_path / "model.keras")
+    with in_both(model):
+        model.fit(INPUTS, INPUTS[:, 0, :1], batch_size=16, verbose=0, callbacks=[monitor, saved])
+    assert monitor.summary.steps == 3
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.predict(INPUTS, verbose=0) == pytest.approx(
+        model.predict(INPUTS, verbose=0), abs=ROUNDING
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: small_model().inputs, "must be a compiled Keras model"),
+        (lambda: keras.Sequential([keras.layers.Dense(1)]), "must be a compiled Keras model"),
+        (
+            lambda: compiled(keras.optimizers.SGD(gradient_accumulation_steps=2), "mse"),
+            "gradient_accumulation_steps=2",
+        ),
+        (
+            lambda: compiled("sgd", keras.losses.MeanSquaredError(reduction="sum")),
+            "reduction='sum'",
+        ),
+    ],
+)
+def test_a_model_that_cannot_be_trained_in_parts_is_refused(make, message):
+    with pytest.raises(ValueError, match=message), in_parts(make()):
+        pass
+
+
+@pytest.mark.slow
+def test_two_replicas_train_the_same():
+    done = subprocess.run(
+        [sys.executable, "-m", "training.cases.two_replicas"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert max(json.loads(done.stdout).values()) < ROUNDING
+
+
+@pytest.mark.slow
+def test_memory_falls():
+    peaks = {way: peak_bytes(way) for way in ("plain", "accumulation", "rematerialization")}
+    assert peaks["accumulation"] < 0.5 * peaks["plain"]
+    assert peaks["rematerialization"] < 0.7 * peaks["plain"]
+
+
+def peak_bytes(way: str) -> int:
+    bfc = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_ENABLE_ONEDNN_OPTS": "0"}
+    done = subprocess.run(
+        [sys.executable, "benchmarks/less_memory.py", "--way", way, "--steps", "1"],
+        env=environment(**bfc),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])["peak_bytes"]
