@@ -82,11 +82,13 @@ def _in_parts(
             more = [_weighted(each, size, examples) for each in more]
             return start + size, [a + b for a, b in zip(sums, more, strict=True)], logs
 
-        # Parts of no examples would have a loss of 0/0. In parallel they would need the memory of
-        # the whole batch.
+        # Parts of no examples would have a loss of 0/0.
         is_left = lambda start, *_: (size > 0) & (start < examples)  # noqa: E731
+        # Parts at the same time would need the memory of more than one.
+        with tf.control_dependencies(gradients):
+            start = tf.identity(first)
         _, gradients, logs = tf.while_loop(
-            is_left, add_part, (first, gradients, logs), parallel_iterations=1
+            is_left, add_part, (start, gradients, logs), parallel_iterations=1
         )
         model.optimizer.apply(gradients, variables)
         return dict(logs)

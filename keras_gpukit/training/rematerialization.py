@@ -21,7 +21,7 @@ def rematerialize(
 
     A functional or sequential model is divided into segments. Of each, only the input is kept;
     the gradients compute the rest again. So memory for activations falls from that of all layers
-    to that of the inputs of all segments and of one segment, for about a third more time.
+    to that of the inputs of all segments and of one segment, for the time of another forward pass.
 
     Losses, gradients and weights are those of plain training, up to rounding: random layers draw
     once and use the same values the second time, batch normalization updates its averages once.

@@ -252,7 +252,7 @@ def test_two_replicas_train_the_same():
 @pytest.mark.slow
 def test_memory_falls():
     peaks = {way: peak_bytes(way) for way in ("plain", "accumulation", "rematerialization")}
-    assert peaks["accumulation"] < 0.5 * peaks["plain"]
+    assert peaks["accumulation"] < 0.4 * peaks["plain"]  # four parts, one at a time
     assert peaks["rematerialization"] < 0.7 * peaks["plain"]
 
 
