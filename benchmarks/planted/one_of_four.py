@@ -10,6 +10,7 @@ each trial it waits for a file "go-<trial>", and the chief writes its verdict to
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import time
@@ -38,8 +39,11 @@ def main() -> None:
     folder, index, trials = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     tf.config.threading.set_intra_op_parallelism_threads(1)
     setup = gpukit.configure_gpus(strategy="multi_worker", verbose=False)
+    parent = os.getppid()
     for trial in trials:
         while not (folder / f"go-{trial}").exists():
+            if os.getppid() != parent:
+                os._exit(1)  # the benchmark was killed; TensorFlow would wait for the others
             time.sleep(0.05)
         kind, _, culprit = trial.partition("-")
         slow = kind if culprit == str(index) else "even"
