@@ -32,7 +32,7 @@ raises(ValueError, "A process can have one MirroredStrategy", call=configure_gpu
 raises(
     AlreadyInitializedError,
     "visible_gpus = (0, 1, 2, 3, 4, 5, 6, 7)",
-    "the MirroredStrategy that this process has",
+    "The MirroredStrategy of this process",
     call=lambda: configure_gpus(strategy="none"),
 )
 os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "false"
