@@ -28,13 +28,6 @@ def test_each_results_file_and_benchmark_that_is_cited_exists():
     assert [path for path in sorted(cited) if not (ROOT / path).exists()] == []
 
 
-def test_a_page_with_figures_of_a_benchmark_names_its_results():
-    for page, text in TEXT.items():
-        scripts = set(re.findall(r"benchmarks/(\w+)\.py", text))
-        for script in (each for each in scripts if (RESULTS / f"{each}.json").exists()):
-            assert f"{script}.json" in text, f"{page.name} cites {script}.py without its results"
-
-
 def test_the_demo_s_figures_are_the_same_wherever_they_are_shown():
     row = re.compile(r"^(?:examples/s|step time|input stall|whole run)  .*", re.M)
     shown = {tuple(rows) for text in TEXT.values() if (rows := row.findall(text))}
