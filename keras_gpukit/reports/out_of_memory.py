@@ -9,9 +9,9 @@ HEADING = "keras_gpukit: why memory ran out"
 _LARGEST_SHOWN = 3
 _CHANGES = {
     "batch size": "batch_size={batch}",
-    "accumulation": "accumulate gradients over micro-batches of {batch}",
+    "accumulation": "keras_gpukit.accumulate_gradients(model, ...) with micro-batches of {batch}",
     "mixed precision": 'mixed precision: keras.mixed_precision.set_global_policy("mixed_float16")',
-    "rematerialisation": "recompute activations in the backward pass (rematerialisation)",
+    "rematerialisation": "keras_gpukit.rematerialize(model): activations are recomputed, not kept",
 }
 
 

@@ -47,8 +47,8 @@ class CommunicationBound(Rule):
             Figure("of a step of", 1e3 * of_s, "ms"),
             advice=(
                 f"A larger batch per {comparison.kind}: the same exchange serves more examples",
-                "Accumulate gradients: compile an optimizer with gradient_accumulation_steps where "
-                "the strategy allows it",
+                "If a larger batch does not fit: keras_gpukit.accumulate_gradients(model, "
+                "micro_batches=4), which exchanges gradients once for all parts of a batch",
                 "A faster network between the machines; on GPUs, NCCL over it",
             ),
             saving=of_run(

@@ -95,9 +95,9 @@ def _who(record: OutOfMemory) -> str:
 def _advice(record: OutOfMemory) -> tuple[str, ...]:
     changes = {
         "batch size": "Train with batch_size={batch}",
-        "accumulation": "Accumulate gradients over micro-batches of {batch}",
+        "accumulation": "keras_gpukit.accumulate_gradients with micro-batches of {batch}",
         "mixed precision": "Train in mixed precision",
-        "rematerialisation": "Recompute activations in the backward pass",
+        "rematerialisation": "keras_gpukit.rematerialize: activations are recomputed, not kept",
     }
     ranked = sorted(record.options, key=lambda each: each.fits is False)
     lines = []

@@ -42,8 +42,8 @@ _NO_CAPTURES = CaptureSettings(
 )
 
 MAY_CRASH = (
-    "TensorFlow's profiler may crash a worker of a cluster when a capture ends (seen with 2.21 on "
-    "CPUs). Monitor alone captures only on demand."
+    "In a cluster profiles are captured only on demand: TensorFlow's profiler may crash a worker "
+    "when a capture ends (seen with 2.21 on CPUs)."
 )
 ANSWERED_WITHIN_S = 10.0
 """How long a request stays for the other workers of a cluster, which look about once a second, and
@@ -64,7 +64,9 @@ class CaptureWatch:
     ) -> None:
         assert session.output.log_dir is not None
         self._folder = session.output.log_dir / FOLDER
-        self._settings = settings
+        in_cluster = trains_with_others(session.environment.worker)
+        self._settings = settings.only_requested() if in_cluster else settings
+        self._is_limited = self._settings != settings
         self._request: RequestFile | None = None
         self._request_signal: RequestSignal | None = None
         self._nvml: NVMLSensor | None = None
@@ -72,7 +74,7 @@ class CaptureWatch:
         self._others = TensorBoardCaptures(callbacks_of_fit())
         self._recorder = Recorder(
             session.output.log_dir,
-            settings,
+            self._settings,
             first_step=session.step,
             steps_per_execution=session.model.steps_per_execution,
             epoch_steps=epoch_steps,
@@ -91,8 +93,8 @@ class CaptureWatch:
         except GPUKitError as error:
             self._unknown_because = str(error)
             return
-        if self._settings.on_its_own and trains_with_others(session.environment.worker):
-            logger.warning("keras_gpukit: %s Training goes on.", MAY_CRASH)
+        if self._is_limited:
+            logger.warning("keras_gpukit: %s", MAY_CRASH)
         self._watch_clock_and_file(session, self._recorder)
         self._watch_signal(self._recorder)
         self._watch_gpus(session, self._recorder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from keras_gpukit.arguments import (
     check_flag,
@@ -61,9 +61,14 @@ class CaptureSettings:
         """The signal that asks for a capture."""
         return None if self.signal_number is None else signal.Signals(self.signal_number)
 
-    @property
-    def on_its_own(self) -> bool:
-        """Whether captures are taken that are not asked for while the run goes on."""
-        scheduled = bool(self.at_steps) or self.every_steps is not None
-        anomalies = (self.slower, self.stall_rise, self.utilization_drop)
-        return scheduled or self.every_minutes is not None or anomalies != (None, None, None)
+    def only_requested(self) -> CaptureSettings:
+        """Returns the same without the captures that are not asked for during the run."""
+        return replace(
+            self,
+            at_steps=(),
+            every_steps=None,
+            every_minutes=None,
+            slower=None,
+            stall_rise=None,
+            utilization_drop=None,
+        )
