@@ -153,33 +153,37 @@ def judge(kind: str, mode: str, batch_size: int, folder: Path) -> dict[str, Any]
 
 
 def is_right(layer: str | None, shape: tuple[int, ...]) -> bool:
-    """Whether a layer is one that makes tensors with so many channels, or the gradient of them."""
+    """Whether each layer that is named makes tensors with so many channels, or takes them."""
     names = list(CHANNELS)
     makers = [name for name, channels in CHANNELS.items() if channels == shape[-1]]
     # The gradient of a layer's input has the channels of the layer before.
     users = [names[names.index(name) + 1] for name in makers if name != names[-1]]
-    pool = ["global_average_pooling2d"] if makers == names[-1:] else []
-    return (layer is not None and layer.split("_")[0] in [*makers, *users]) or layer in pool
+    pool = ["global"] if makers == names[-1:] else []
+    named = layer.split(" or ") if layer else []
+    return bool(named) and all(each.split("_")[0] in (*makers, *users, *pool) for each in named)
 
 
 def main() -> None:
     from harness import argument_parser, print_table
-    from results_file import save
+    from results_file import save, saved_rows
 
-    options = argument_parser(__doc__).parse_args()
-    rows = []
+    parser = argument_parser(__doc__)
+    parser.add_argument("--only", nargs="*", help="cases to run; others are kept from --json")
+    options = parser.parse_args()
+    cases = {f"{kind}-{mode}-{size}": (kind, mode, size) for kind, mode, size in CASES}
+    rows = saved_rows(options.json, "cases") if options.only else {}
     with tempfile.TemporaryDirectory() as folder:
-        for case in CASES:
-            rows.append(judge(*case, Path(folder)))
-            print(rows[-1], flush=True)
-    trains = sum(row["suggested_trains"] for row in rows)
+        for name in options.only or cases:
+            rows[name] = judge(*cases[name], Path(folder))
+            print(name, rows[name], flush=True)
+            if options.json:
+                save(options.json, __file__, limit_mib=LIMIT_MIB, epochs=EPOCHS, cases=rows)
+    trains = sum(row["suggested_trains"] for row in rows.values())
     print_table(
         f"the suggested batch size trains {EPOCHS} epochs in {trains} of {len(rows)} cases",
-        list(rows[0]),
-        [[str(value) for value in row.values()] for row in rows],
+        list(next(iter(rows.values()))),
+        [[str(value) for value in row.values()] for row in rows.values()],
     )
-    if options.json:
-        save(options.json, __file__, limit_mib=LIMIT_MIB, epochs=EPOCHS, cases=rows)
 
 
 if __name__ == "__main__":

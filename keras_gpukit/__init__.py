@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from keras_gpukit.configure.setup import GPUSetup as GPUSetup
     from keras_gpukit.distribute.split_model import split_model as split_model
     from keras_gpukit.experiments.diagnose import diagnose as diagnose
+    from keras_gpukit.experiments.predict_memory import predict_memory as predict_memory
     from keras_gpukit.experiments.tune_input import (
         TunedInput as TunedInput,
     )
@@ -52,6 +53,7 @@ _HOMES = {
     "diagnose": "keras_gpukit.experiments.diagnose",
     "rematerialize": "keras_gpukit.training.rematerialization",
     "split_model": "keras_gpukit.distribute.split_model",
+    "predict_memory": "keras_gpukit.experiments.predict_memory",
     "tune_input": "keras_gpukit.experiments.tune_input",
 }
 """The module of each public name; repeated under `TYPE_CHECKING`, as type checkers run no code."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from keras_gpukit.arguments import check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
+from keras_gpukit.memory.step_memory import held_between_steps
 from keras_gpukit.records.machine import MemoryRecord
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.names import MEMORY_FIGURES, memory_tag
@@ -73,6 +75,9 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
     def end(self, session: Session, phase: Phase) -> None:
         """Sums up."""
         if phase == session.phase and self._sensor is not None:
-            self._summary = self._sensor.summarize()
+            weights_bytes, slots_bytes = held_between_steps(session.model)
+            self._summary = replace(
+                self._sensor.summarize(), weights_bytes=weights_bytes, slots_bytes=slots_bytes
+            )
             self.out_of_memory = None if self._watch is None else self._watch.found
             self._sensor = self._watch = None  # a callback that watched can be copied

@@ -6,13 +6,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from keras_gpukit.cli import demo, doctor, input_service, launch, report, run, scaling
+from keras_gpukit.cli import demo, doctor, input_service, launch, memory, report, run, scaling
 from keras_gpukit.cli.command_line import split
 from keras_gpukit.cli.launch_elsewhere import attach_values
 from keras_gpukit.version import __version__
 
 # Commands that run a script, whose arguments follow it.
-VALUE_FLAGS = {"run": run.VALUE_FLAGS, "launch": launch.VALUE_FLAGS}
+VALUE_FLAGS = {
+    "run": run.VALUE_FLAGS,
+    "launch": launch.VALUE_FLAGS,
+    "memory": memory.VALUE_FLAGS,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,6 +48,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"keras-gpukit {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     # Each loads what it needs when it runs, so that --help is quick.
-    for command in (run, launch, input_service, demo, doctor, report, scaling):
+    for command in (run, launch, input_service, memory, demo, doctor, report, scaling):
         command.add_parser(subparsers)
     return parser

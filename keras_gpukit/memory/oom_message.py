@@ -15,10 +15,15 @@ _TENSOR = re.compile(
     r"(?: on (\S+))?(?: by allocator (\S+))?"
 )
 _BLOCK = re.compile(r"[Oo]ut of memory (?:while )?trying to allocate ([\d.]+) ?([KMGT]?i?B|bytes)")
+# Where a large constant of the step cannot be allocated, TensorFlow says that it cannot be parsed.
+_CONSTANT = re.compile(r"Cannot parse tensor from proto: .*?dtype: DT_(\w+)(.*)", re.DOTALL)
+_DIMENSION = re.compile(r"dim \{\s*size: (\d+)")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
 _EAGER = re.compile(r"__wrapped__(\w+?)_(?:N_\d+_)?(?:num_outputs_\d+_)?device_")
 _OPERATION = re.compile(r"\[Op:(\w+)\]")
-_MEMORY = re.compile(r"OOM|[Oo]ut of memory|failed to allocate memory")
+_MEMORY = re.compile(
+    r"OOM|[Oo]ut of memory|failed to allocate memory|Cannot parse tensor from proto"
+)
 _UNITS = {"B": 1, "bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _ITEM_BYTES = {
     **dict.fromkeys(("float", "float32", "int32", "uint32", "qint32"), 4),
@@ -64,6 +69,10 @@ def read_message(text: str) -> OOMMessage | None:
         dtype = tensor[2]
         asked = prod(shape) * _ITEM_BYTES[dtype] if dtype in _ITEM_BYTES else None
         device = tensor[3].rpartition("device:")[2] if tensor[3] else None
+    elif constant := _CONSTANT.search(text):
+        shape = tuple(int(each) for each in _DIMENSION.findall(constant[2]))
+        dtype = constant[1].lower()
+        asked = prod(shape) * _ITEM_BYTES[dtype] if dtype in _ITEM_BYTES else None
     elif block := _BLOCK.search(text):
         asked = int(float(block[1]) * _UNITS.get(block[2], 1))
     operation, is_type = _operation(text)

@@ -12,7 +12,7 @@ from keras_gpukit.memory.fitting import what_would_fit
 from keras_gpukit.memory.holders import other_holders
 from keras_gpukit.memory.layer_names import is_backward, layer_names, layer_of
 from keras_gpukit.memory.oom_message import OOMMessage, read_message
-from keras_gpukit.memory.step_memory import StepMemory, execution_of, size_of
+from keras_gpukit.memory.step_memory import StepMemory, execution_of, held_between_steps
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.memory import AllocatorState, OutOfMemory
 
@@ -46,9 +46,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception says that a device had too little memory."""
     import tensorflow as tf
 
-    return isinstance(error, tf.errors.ResourceExhaustedError) and (
-        read_message(error.message) is not None
-    )
+    kinds = (tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError)
+    return isinstance(error, kinds) and read_message(error.message) is not None
 
 
 def explain(
@@ -123,15 +122,16 @@ def _with_options(record: OutOfMemory, message: OOMMessage, call: Call) -> OutOf
         return replace(record, options_unknown_because="what a batch is made of is not known")
     model, device = call.model, record.device
     try:
-        own = sum(size_of(each) for each in (*model.variables, *model.optimizer.variables))
-        other_bytes = max(call.held_bytes.get(device, 0) - own, 0)
+        own_bytes = sum(held_between_steps(model))
+        other_bytes = max(call.held_bytes.get(device, 0) - own_bytes, 0)
         memory = StepMemory(model, call.spec, other_bytes)
     except Exception as error:
         because = f"the step could not be traced ({type(error).__name__})"
         return replace(record, options_unknown_because=because)
     batch_size = call.batch_size or memory.batch_of(message.operation, message.shape)
     if record.layer is None and message.shape is not None and batch_size is not None:
-        found = memory.layers_with(message.operation, message.shape, batch_size)
+        kind = message.operation if message.is_type else None
+        found = memory.layers_with(kind, message.shape, batch_size)
         record = replace(record, layer=found)
     if batch_size is None:
         return replace(record, options_unknown_because="the batch size is not known")

@@ -62,6 +62,8 @@ class Simulation:
         in_place: Whether operations may write over an input that nothing else needs.
         keeps_forward: Whether each tensor is held until the backward pass begins, as a functional
             model's are in eager steps.
+        overlaps: Whether an operation that takes workspace runs on while the next one that does
+            has started, as with several threads on a CPU.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Simulation:
         workspace: Workspace,
         in_place: bool = True,
         keeps_forward: bool = False,
+        overlaps: bool = False,
     ) -> None:
         self._graph = graph
         self._batch_size = batch_size
@@ -81,6 +84,8 @@ class Simulation:
         self._order = order
         self._workspace = workspace
         self._in_place = in_place
+        self._overlaps = overlaps
+        self._workspace_before: Chunk | None = None
         self._kept: list[Buffer] | None = [] if keeps_forward else None
         self._buffers: dict[Source, Buffer | None] = {}
         self._live: dict[int, Buffer] = {}
@@ -176,4 +181,7 @@ class Simulation:
             held = tuple((each.source, each.size_bytes) for each in self._live.values())
             self._peak = Peak(allocator.in_use_bytes, node.name, held, workspace_bytes)
         if chunk is not None:
-            allocator.free(chunk)
+            ended = self._workspace_before if self._overlaps else chunk
+            self._workspace_before = chunk
+            if ended is not None:
+                allocator.free(ended)

@@ -130,17 +130,18 @@ class StepMemory:
     def layers_with(
         self, operation: str | None, shape: tuple[int, ...], batch_size: int
     ) -> str | None:
-        """The layers with operations of a type whose output has a shape, as "a or b".
+        """The layers whose forward pass makes a tensor of a shape, as "a or b".
 
         Args:
-            operation: Its type.
+            operation: Their type; None for any.
             shape: Of its first output.
             batch_size: With which batch.
         """
         found = {
             layer
             for node in self._graph.nodes
-            if node.operation == operation
+            if operation in (None, node.operation)
+            and (operation or not is_backward(node.name))
             and self._graph.shape((node.name, 0), batch_size) == shape
             and (layer := self.layer_of(node.name))
         }
@@ -203,6 +204,7 @@ class StepMemory:
             workspace=self._workspace(batch_size, upper=way.workspace),
             in_place=way.in_place,
             keeps_forward=way.keeps_forward,
+            overlaps=not self._on_gpu and self.execution == "graph" and self._threads > 1,
         ).run()
         return self._causes(peak, way.batches * batch_size * self._example_bytes), peak
 
@@ -281,6 +283,14 @@ def execution_of(model: Any) -> Execution:
     if model.run_eagerly:
         return "eager"
     return "xla" if getattr(model, "jit_compile", False) else "graph"
+
+
+def held_between_steps(model: Any) -> tuple[int, int]:
+    """Returns the bytes of a model's variables, and of its optimizer's."""
+    slots = getattr(getattr(model, "optimizer", None), "variables", ())
+    of_optimizer = {id(each) for each in slots}
+    own = sum(size_of(each) for each in model.variables if id(each) not in of_optimizer)
+    return own, sum(size_of(each) for each in slots)
 
 
 def size_of(variable: Any) -> int:

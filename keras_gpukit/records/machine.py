@@ -29,10 +29,20 @@ class MemoryRecord:
     Attributes:
         devices: One entry a device.
         unknown_because: Why `devices` is empty, where it is.
+        weights_bytes: The model's variables; under a strategy, those of one replica.
+        slots_bytes: The optimizer's variables, likewise.
     """
 
     devices: tuple[DeviceMemory, ...] = ()
     unknown_because: str | None = None
+    weights_bytes: int | None = None
+    slots_bytes: int | None = None
+
+    def steps_bytes(self, device: DeviceMemory) -> int | None:
+        """What the steps took at the peak: activations, gradients, workspace and batches."""
+        if self.weights_bytes is None or self.slots_bytes is None:
+            return None
+        return max(device.peak_bytes - self.weights_bytes - self.slots_bytes, 0)
 
 
 @dataclass(frozen=True)

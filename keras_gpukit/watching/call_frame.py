@@ -65,6 +65,17 @@ def batch_of_fit() -> tuple[Any, int | None]:
     return getattr(dataset, "element_spec", None), batch_size
 
 
+def first_batch_of_fit() -> int | None:
+    """Returns the examples in the first batch of Keras' running `fit`, which it reads; or None."""
+    import tensorflow as tf
+
+    dataset = getattr(epoch_iterator("fit"), "_distributed_dataset", None)
+    for batch in dataset if isinstance(dataset, tf.data.Dataset) else ():
+        tensors = [each for each in tf.nest.flatten(batch) if each is not None]
+        return int(tensors[0].shape[0]) if tensors and tensors[0].shape.rank else None
+    return None
+
+
 def has_one_epoch(function: str) -> bool:
     """Returns whether Keras' running `fit` has a single epoch; False where that is unknown."""
     epochs, initial = _local(function, "epochs"), _local(function, "initial_epoch")

@@ -47,6 +47,17 @@ def test_xla_asks_for_one_block():
     assert (message.shape, message.asked_bytes) == (None, int(646.17 * MIB))
 
 
+def test_a_constant_that_could_not_be_allocated_is_one_of_memory():
+    text = (
+        "Cannot parse tensor from proto: goo.gle/debugproto\ndtype: DT_FLOAT\ntensor_shape {\n"
+        "  dim {\n    size: 768\n  }\n  dim {\n    size: 96\n  }\n}\n\n"
+        "\t [[{{node StatefulPartitionedCall/AddN_5/tmp_var_zeros}}]]"
+    )
+    message = read_message(text)
+    assert message is not None
+    assert (message.shape, message.asked_bytes) == ((768, 96), 4 * 768 * 96)
+
+
 def test_an_error_of_another_resource_is_none_of_memory():
     assert read_message("Too many open files") is None
 

@@ -116,6 +116,7 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
         (f"{memory.device} peak memory", units.size(memory.peak_bytes))
         for memory in (summary.memory.devices if summary.memory else ())
     ]
+    figures += _memory_by_cause(summary)
     if throughput is not None:
         figures.append(("steps", f"{throughput.steps:,}"))
         if throughput.wall_s is not None:
@@ -123,6 +124,17 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
     if summary.overhead_s is not None:
         figures.append(("overhead per step", units.duration(summary.overhead_s)))
     return tuple(figures)
+
+
+def _memory_by_cause(summary: RunSummary) -> list[tuple[str, str]]:
+    """What the peak memory was made of, as far as it is measured."""
+    record = summary.memory
+    if record is None or not record.devices or record.weights_bytes is None:
+        return []
+    figures = [("weights", record.weights_bytes), ("optimizer slots", record.slots_bytes)]
+    fullest = max(record.devices, key=lambda memory: memory.peak_bytes)
+    figures.append(("activations, gradients and workspace", record.steps_bytes(fullest)))
+    return [(name, units.size(size)) for name, size in figures if size is not None]
 
 
 def setup(summary: RunSummary) -> tuple[tuple[str, str], ...]:

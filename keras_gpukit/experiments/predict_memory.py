@@ -1,0 +1,154 @@
+"""`predict_memory`: what training a model with a batch needs, without training it."""
+
+from __future__ import annotations
+
+import reprlib
+from dataclasses import replace
+from typing import Any, Literal
+
+from keras_gpukit.arguments import check_whole
+from keras_gpukit.experiments.checks import check_model
+from keras_gpukit.measuring.untouched import untouched
+from keras_gpukit.memory.step_memory import StepMemory
+from keras_gpukit.records.memory import MemoryPrediction
+from keras_gpukit.reports.memory import print_prediction
+from keras_gpukit.sensors.allocator import AllocatorSensor
+from keras_gpukit.sensors.devices import visible_gpus
+
+_LARGEST_BATCH = 2**20
+
+
+def predict_memory(
+    model: Any,
+    batch: Any,
+    *,
+    batch_size: int | None = None,
+    limit_bytes: int | None = None,
+    verbose: Literal["auto"] | bool = "auto",
+) -> MemoryPrediction:
+    """Predicts the memory of training steps by cause: exactly what is exact, the rest as a range.
+
+    It traces the training step, as `fit` does before its first step, and follows through its graph
+    which tensors are held when. Nothing is trained and no batch is computed. The model is restored
+    bit for bit, but for an optimizer that was not built yet: it is built, as `fit` does.
+
+    Args:
+        model: A compiled model, built.
+        batch: What `fit` gets: one batch, as a tuple of arrays `(x, y)`, or a `tf.data.Dataset` of
+            batches.
+        batch_size: Another number of examples than the batch has; arrays may then be a whole
+            data set.
+        limit_bytes: What the device gives; by default what TensorFlow may take of the first GPU.
+        verbose: Whether to print the result; "auto" is True.
+
+    Returns:
+        The prediction; with a limit, also the largest batch that fits with a margin of 10 %.
+
+    Raises:
+        TypeError: If an argument has another type.
+        ValueError: If the model is not compiled, not built, or on several replicas, or the batch
+            size is not known.
+
+    Example:
+        ```python
+        prediction = gpukit.predict_memory(model, (x[:64], y[:64]))
+        prediction.peak_bytes  # about what training with 64 examples takes
+        ```
+    """
+    check_model(model)
+    check_whole("batch_size", batch_size, optional=True)
+    check_whole("limit_bytes", limit_bytes, optional=True)
+    if verbose not in ("auto", True, False):
+        raise ValueError(f'`verbose` must be "auto", True or False. Received: verbose={verbose!r}')
+    if not model.built:
+        raise ValueError(
+            "`model` must be built: give it an Input, or call it on a batch first. "
+            f"Received: a model named {model.name!r} that is not"
+        )
+    if model.distribute_strategy.num_replicas_in_sync > 1:
+        raise ValueError(
+            "`model` must train on one device; build it outside the strategy to predict a replica. "
+            f"Received: a model on {model.distribute_strategy.num_replicas_in_sync} replicas"
+        )
+    spec, examples = _spec(batch)
+    size = batch_size or examples
+    if size is None:
+        raise ValueError(
+            "`batch_size` must be given for a dataset without a fixed batch size. "
+            f"Received: batch_size={batch_size!r}"
+        )
+    prediction = predict_of_spec(model, spec, size, limit_bytes)
+    if verbose:
+        print_prediction(prediction)
+    return prediction
+
+
+def predict_of_spec(
+    model: Any, spec: Any, size: int, limit_bytes: int | None = None
+) -> MemoryPrediction:
+    """Predicts for a batch of which the specification is known.
+
+    Args:
+        model: A compiled model, built.
+        spec: As a dataset's `element_spec`.
+        size: Examples in a batch.
+        limit_bytes: What the device gives; by default what TensorFlow may take.
+    """
+    limit_bytes = limit_bytes or _limit_bytes()
+    if not model.optimizer.built:
+        # Not restored: TensorFlow would keep the memory of the slots, and `fit` makes them again.
+        model.optimizer.build(model.trainable_variables)
+    with untouched(model):
+        memory = StepMemory(model, spec)
+        prediction = memory.predict(size)
+        if limit_bytes is not None:
+            prediction = replace(
+                prediction,
+                limit_bytes=limit_bytes,
+                fits_batch_size=_largest(memory, limit_bytes, size),
+            )
+    return prediction
+
+
+def _spec(batch: Any) -> tuple[Any, int | None]:
+    """What a batch is made of, and its examples."""
+    import tensorflow as tf
+
+    if isinstance(batch, tf.data.Dataset):
+        spec = batch.element_spec
+    elif isinstance(batch, (tuple, list, dict)) or hasattr(batch, "shape"):
+        whole = tuple(batch) if isinstance(batch, list) else batch
+        spec = _as_specs(whole)
+    else:
+        raise TypeError(
+            "`batch` must be a tuple of arrays, such as (x, y), or a tf.data.Dataset. "
+            f"Received: batch={reprlib.repr(batch)}"
+        )
+    sizes = {each.shape[0] for each in tf.nest.flatten(spec) if each.shape.rank}
+    return spec, sizes.pop() if len(sizes) == 1 else None
+
+
+def _as_specs(batch: Any) -> Any:
+    """Arrays as Keras feeds them to the model: numbers in float64 become float32."""
+    import keras
+    import tensorflow as tf
+
+    def as_spec(array: Any) -> Any:
+        dtype = keras.backend.standardize_dtype(array.dtype)
+        dtype = keras.backend.floatx() if dtype == "float64" else dtype
+        return tf.TensorSpec(array.shape, dtype)
+
+    return tf.nest.map_structure(as_spec, batch)
+
+
+def _largest(memory: StepMemory, limit_bytes: int, size: int) -> int | None:
+    while memory.fits(size, limit_bytes):
+        if size >= _LARGEST_BATCH or not memory.graph.scales:
+            return size
+        size *= 2
+    return memory.largest_batch(limit_bytes, size)
+
+
+def _limit_bytes() -> int | None:
+    sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
+    return sensor.limit_bytes(sensor.devices[0]) if sensor.devices else None

@@ -1,0 +1,77 @@
+"""Predicted memory, by cause."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from keras_gpukit.records.displayed import show_by
+from keras_gpukit.records.memory import MemoryByCause, MemoryPrediction
+from keras_gpukit.reports import units
+from keras_gpukit.reports.console import print_anywhere
+from keras_gpukit.reports.notebook import as_html
+
+_CAUSES = {
+    "weights": "weights_bytes",
+    "optimizer slots": "slots_bytes",
+    "batch": "batch_bytes",
+    "activations": "activations_bytes",
+    "gradients": "gradients_bytes",
+    "workspace": "workspace_bytes",
+}
+_EXACT = ("weights", "optimizer slots")
+_STEPS = {"graph": "graph steps", "eager": "eager steps", "xla": "steps compiled by XLA"}
+
+
+def print_prediction(prediction: MemoryPrediction, console: Console | None = None) -> None:
+    """Prints a prediction.
+
+    Args:
+        prediction: What steps need.
+        console: Where to print; standard output by default.
+    """
+    print_anywhere(render(prediction), console)
+
+
+def render(prediction: MemoryPrediction) -> RenderableType:
+    """The causes with their range, then the largest tensors, then what fits."""
+    low, high = prediction.low, prediction.high
+    lines: list[RenderableType] = []
+    if low is not None and high is not None and prediction.peak_bytes is not None:
+        lines.append(Text(_headline(prediction, low, high)))
+        lines += ["", _table(low, high)]
+    if prediction.largest:
+        named = [
+            f"{each.layer or each.name} {units.size(each.size_bytes)}"
+            for each in prediction.largest
+        ]
+        lines += ["", Text(f"Largest tensors at the peak: {', '.join(named)}")]
+    if prediction.limit_bytes is not None:
+        fits = prediction.fits_batch_size
+        which = "no batch fits" if fits is None else f"the largest batch that fits is {fits:,}"
+        limit = units.size(prediction.limit_bytes)
+        lines += ["", Text(f"Of {limit}, {which} (10 % are left free)")]
+    if prediction.unknown_because is not None:
+        lines += ["", Text(f"A lower bound: {prediction.unknown_because}")]
+    return Panel(Group(*lines), title="Predicted memory", title_align="left", expand=False)
+
+
+def _headline(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCause) -> str:
+    peak = units.size(prediction.peak_bytes or 0)
+    span = f"{units.size(low.total_bytes)} to {units.size(high.total_bytes)}"
+    steps = _STEPS[prediction.execution]
+    return f"Batch of {prediction.batch_size:,}, {steps}: peak about {peak} ({span})"
+
+
+def _table(low: MemoryByCause, high: MemoryByCause) -> Table:
+    table = Table("at the peak", "from", "to", "")
+    for name, field in _CAUSES.items():
+        sizes = sorted((getattr(low, field), getattr(high, field)))
+        exact = "exact" if name in _EXACT else ""
+        table.add_row(name, *(units.size(each) for each in sizes), exact)
+    return table
+
+
+show_by(MemoryPrediction, lambda record: as_html(render(record)))

@@ -1,0 +1,106 @@
+"""What is predicted before training is what training takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.processes import environment
+from helpers.training import sensitive_model, small_model
+
+import keras_gpukit as gpukit
+
+CASES = Path(__file__).parent / "cases"
+X, Y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
+
+
+def test_weights_and_slots_are_exact_and_the_rest_is_a_range():
+    model = small_model()
+    model.compile("adam", "mse", jit_compile=False)
+    prediction = gpukit.predict_memory(model, (X, Y), verbose=False)
+    assert prediction.batch_size == 64
+    assert prediction.execution == "graph"
+    # Nine weights, the loss with its count, and the optimizer's two slots of each and its own.
+    sizes = [int(np.prod(each.shape)) * 4 for each in model.optimizer.variables[2:]]
+    assert sum(sizes) == 2 * 9 * 4
+    for each in (prediction.low, prediction.high):
+        assert each.slots_bytes - sum(sizes) <= 16
+        assert 9 * 4 <= each.weights_bytes <= 9 * 4 + 16
+    low, high = prediction.low.total_bytes, prediction.high.total_bytes
+    assert low <= prediction.peak_bytes <= high
+
+
+def test_activations_follow_the_batch():
+    layers = [keras.Input((8,)), keras.layers.Dense(512, "relu"), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    model.compile("sgd", "mse", jit_compile=False)
+    small, large = (
+        gpukit.predict_memory(model, (X, Y), batch_size=size, verbose=False) for size in (64, 256)
+    )
+    assert small.largest[0].layer in (
+        "dense",
+        "dense_1",
+        model.layers[0].name,
+        model.layers[1].name,
+    )
+    assert small.largest[0].shape == (64, 512)
+    assert large.low.activations_bytes == pytest.approx(4 * small.low.activations_bytes, rel=0.05)
+
+
+def test_with_a_limit_the_largest_batch_is_found():
+    model = small_model()
+    found = gpukit.predict_memory(model, (X, Y), limit_bytes=8 * 2**20, verbose=False)
+    assert found.fits_batch_size > 64
+    over = gpukit.predict_memory(model, (X, Y), batch_size=2 * found.fits_batch_size, verbose=False)
+    assert over.high.total_bytes > 8 * 2**20 * 0.4
+
+
+def test_training_is_the_same_afterwards():
+    def losses(predicts):
+        model = sensitive_model()
+        model.optimizer.build(model.trainable_variables)
+        if predicts:
+            gpukit.predict_memory(model, (X, Y), verbose=False)
+        return model.fit(X, Y, batch_size=16, epochs=2, verbose=0).history["loss"]
+
+    assert losses(True) == losses(False)
+
+
+def test_wrong_arguments_raise():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="must be built"):
+        gpukit.predict_memory(model, (X, Y))
+    with pytest.raises(ValueError, match="`batch_size` must be given"):
+        gpukit.predict_memory(small_model(), tf.data.Dataset.from_tensor_slices((X, Y)).batch(16))
+    with pytest.raises(TypeError, match="Received: batch=7"):
+        gpukit.predict_memory(small_model(), 7)
+
+
+@pytest.mark.slow
+def test_the_command_predicts_what_training_then_takes():
+    settings = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_ENABLE_ONEDNN_OPTS": "0"}
+
+    def run(*command):
+        return subprocess.run(
+            [sys.executable, *command, str(CASES / "convolutions.py"), "128"],
+            env=environment(**settings),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        ).stdout
+
+    printed = run("-m", "keras_gpukit", "memory")
+    assert "Batch of 128, graph steps" in printed
+    assert "Trained" not in printed
+    measured = json.loads(run().splitlines()[-1])
+    # With so few layers, one tensor more or less is a tenth of all.
+    assert measured["predicted"] == pytest.approx(measured["peak"], rel=0.25)
+    assert measured["weights"] + measured["slots"] + measured["steps"] == measured["peak"]
