@@ -1,0 +1,56 @@
+"""A run that the system killed for the host's memory is recognised by its last reading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.machine import HostSample
+from keras_gpukit.saved_runs import load_report
+from keras_gpukit.sensors.memory_limit import read_limit
+from keras_gpukit.writers.json_lines import JsonLines
+from keras_gpukit.writers.writer import Record
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("available_bytes", "first"), [(GIB, "host-out-of-memory"), (20 * GIB, "no-gpu")]
+)
+def test_a_killed_run_is_judged_by_its_last_reading(tmp_path, available_bytes, first):
+    folder = tmp_path / "gpukit"
+    folder.mkdir()
+    file = JsonLines(folder / "run.jsonl")
+    file.write_records([Record(1e9, 0, "environment", Environment({"keras": "3.15.1"}))])
+    for time_s, left in ((1e9 + 1, 25 * GIB), (1e9 + 2, available_bytes)):
+        sample = HostSample(memory_available_bytes=left, memory_total_bytes=32 * GIB)
+        file.write_records([Record(time_s, 1, "host", sample)])
+    file.close()
+    run = load_report(tmp_path).runs[0]
+    assert run.state == "unfinished"
+    assert run.summary.findings[0].code == first
+
+
+@pytest.mark.parametrize(
+    ("files", "read"),
+    [
+        (
+            {"memory.max": "1000", "memory.current": "900", "memory.stat": "inactive_file 300\n"},
+            (1000, 600),
+        ),
+        ({"memory.max": "max", "memory.current": "900"}, (None, None)),
+        (
+            {"memory/memory.limit_in_bytes": "1000", "memory/memory.usage_in_bytes": "900"},
+            (1000, 900),
+        ),
+        ({}, (None, None)),
+    ],
+)
+def test_the_limit_of_a_container_is_read_without_caches(tmp_path: Path, files, read):
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert read_limit(tmp_path) == read
