@@ -14,18 +14,15 @@ from keras_gpukit.callbacks.profiler import Profiler
 from keras_gpukit.callbacks.throughput import Throughput
 from keras_gpukit.callbacks.utilization import Utilization
 from keras_gpukit.errors import Guard
-from keras_gpukit.records.capture import ProfilerRecord
-from keras_gpukit.records.names import FINDINGS, OVERHEAD, SETUP
+from keras_gpukit.records.names import FINDINGS, SETUP
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import Phase, StepWindow
-from keras_gpukit.records.worker_comparison import trains_with_others
+from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
-from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.environment import environment_markdown
 from keras_gpukit.watching.session import Session
-from keras_gpukit.watching.worker_watch import WorkerWatch, compared_gpus
+from keras_gpukit.watching.worker_watch import Comparing, watch_what_trains_in_step
 
 
 class Monitor(WatchingCallback[RunSummary]):
@@ -73,7 +70,7 @@ class Monitor(WatchingCallback[RunSummary]):
         self._placement = DevicePlacement(None)
         self._parts: list[WatchingCallback[Any]] = [self._throughput, self._input_stall]
         self._parts += [self._memory, self._utilization, self._placement]
-        self._workers: WorkerWatch | None = None
+        self._comparing: Comparing | None = None
         self._profiler: Profiler | None = None
         if self._log_dir is not None:
             self._profiler = Profiler.on_demand_only(self._log_dir)
@@ -83,16 +80,15 @@ class Monitor(WatchingCallback[RunSummary]):
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts every measurement."""
         if phase == session.phase:
-            self._summary = self._workers = None
+            self._summary = self._comparing = None
         for part in self._parts:
             part.lifecycle.guard(part.begin, session, phase)
         if phase == session.phase:
-            worker = session.environment.worker
-            if phase == "fit" and worker is not None and trains_with_others(worker):
-                self._workers = WorkerWatch(session, worker)
+            self._comparing = watch_what_trains_in_step(session)
             session.output.record("environment", session.environment, session.step)
             session.output.values(session.step, {SETUP: environment_markdown(session.environment)})
-            self._write_overhead(session, phase)
+            write_overhead = session.output.overhead_writer(lambda: session.overhead_s)
+            session.on_window(phase, write_overhead)
 
     def end(self, session: Session, phase: Phase) -> None:
         """Ends every measurement; at the run's end, judges."""
@@ -100,7 +96,7 @@ class Monitor(WatchingCallback[RunSummary]):
             part.lifecycle.guard(part.end, session, phase)
         if phase != session.phase:
             return
-        measured = self._with_workers(self._sum_up(session))
+        measured = self._compared(self._sum_up(session))
         self._summary = summary = replace(measured, verdict=judge(measured))
         session.output.values(session.step, {FINDINGS: markdown(summary)})
         session.output.record("summary", summary, session.step)
@@ -127,38 +123,17 @@ class Monitor(WatchingCallback[RunSummary]):
             out_of_memory=self._memory.out_of_memory,
         )
 
-    def _with_workers(self, summary: RunSummary) -> RunSummary:
-        """Adds the workers of a cluster, or GPUs; should that fail, the rest must not be lost."""
-        watch, self._workers = self._workers, None  # a callback that watched can be copied
-        captures = self._captures_so_far()
-        with Guard("Comparing workers", "The verdict is on this worker alone."):
-            if watch is not None:
-                watch.close()
-                return replace(summary, workers=watch.compare(summary, captures))
-            if len(summary.environment.gpus) > 1 and captures and self._log_dir is not None:
-                return replace(summary, workers=compared_gpus(self._log_dir, captures))
+    def _compared(self, summary: RunSummary) -> RunSummary:
+        """Adds what trains in step; should that fail, the rest must not be lost."""
+        comparing, self._comparing = self._comparing, None  # a callback that watched can be copied
+        if comparing is not None:
+            with Guard("Comparing workers", "The verdict is on this worker alone."):
+                comparing.close()
+                captures = Profiler.captures_so_far(self._log_dir, self._profiler)
+                return replace(summary, workers=comparing.compare(summary, captures))
         return summary
-
-    def _captures_so_far(self) -> ProfilerRecord | None:
-        """Those of the `Profiler` for the same folder, if there is one, or this callback's own."""
-        others = (each for each in callbacks_of_fit() if isinstance(each, Profiler))
-        other = next((each for each in others if each._log_dir == self._log_dir), None)
-        profiler = other or self._profiler
-        return None if profiler is None else profiler.so_far
 
     def _prints(self, phase: Phase) -> bool:
         if self.verbose == "auto":
             return phase == "fit" and bool((self.params or {}).get("verbose", 1))
         return bool(self.verbose)
-
-    def _write_overhead(self, session: Session, phase: Phase) -> None:
-        written_s = session.overhead_s
-
-        def on_window(window: StepWindow) -> None:
-            nonlocal written_s
-            cost_s = session.overhead_s - written_s
-            written_s += cost_s
-            tags = {OVERHEAD: cost_s / window.steps * 1e6}
-            session.output.values(window.step, tags, window.time_s, window.steps)
-
-        session.on_window(phase, on_window)

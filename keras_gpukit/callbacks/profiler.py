@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Collection
+from pathlib import Path
 
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
@@ -103,10 +104,14 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         profiler._yields = True
         return profiler
 
-    @property
-    def so_far(self) -> ProfilerRecord | None:
-        """What became of the captures until now; None before the first run."""
-        return self._summary if self._captures is None else self._captures.record
+    @classmethod
+    def captures_so_far(cls, log_dir: Path | None, own: Profiler | None) -> ProfilerRecord | None:
+        """Returns the captures of the `Profiler` of this `fit` for a folder, else of one's own."""
+        others = (each for each in callbacks_of_fit() if isinstance(each, cls))
+        profiler = next((each for each in others if each._log_dir == log_dir), own)
+        if profiler is None or profiler._captures is None:
+            return None if profiler is None else profiler._summary
+        return profiler._captures.record
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Begins to mark steps, and to look for what asks for a capture."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_gpukit.records.environment import Worker
-from keras_gpukit.records.names import RecordKind
+from keras_gpukit.records.names import OVERHEAD, RecordKind
+from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.sensors.series import SeriesCollector
 from keras_gpukit.writers.run_log import RunLog
 
@@ -74,6 +75,23 @@ class RunOutput:
         """Writes a record to the run's file, if the run is written."""
         if self._log is not None:
             self._log.record(kind, record, step)
+
+    def overhead_writer(self, overhead_s: Callable[[], float]) -> Callable[[StepWindow], None]:
+        """Returns what writes, for each window of steps, the overhead of a step.
+
+        Args:
+            overhead_s: Returns the overhead so far.
+        """
+        written_s = overhead_s()
+
+        def write(window: StepWindow) -> None:
+            nonlocal written_s
+            cost_s = overhead_s() - written_s
+            written_s += cost_s
+            tags = {OVERHEAD: cost_s / window.steps * 1e6}
+            self.values(window.step, tags, window.time_s, window.steps)
+
+        return write
 
     def close(self) -> None:
         """Writes what is left, and closes the files; may be called again."""

@@ -1,4 +1,4 @@
-"""Watches one worker of a cluster for what only a comparison with the others can show."""
+"""Watches what trains in step: the workers of a cluster, or the GPUs of one process."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from keras_gpukit.distribute.collective_clock import CollectiveClock, collective_clock
 from keras_gpukit.distribute.peer_health import ask_peer, tasks_of
@@ -20,7 +21,12 @@ from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.environment import Worker
 from keras_gpukit.records.names import FOLDER
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.worker_comparison import ComparedStep, WorkerComparison, WorkerFigures
+from keras_gpukit.records.worker_comparison import (
+    ComparedStep,
+    WorkerComparison,
+    WorkerFigures,
+    trains_with_others,
+)
 from keras_gpukit.saved_runs.peers import Peers
 from keras_gpukit.saved_runs.worker_figures import comparison, figures_of
 from keras_gpukit.watching.session import Session
@@ -33,6 +39,41 @@ ON_GPUS = (
     "keras_gpukit.Profiler(log_dir, at_steps=(100,))"
 )
 NOT_SEEN = "no collective was seen: the training step was traced before this run, or has none"
+
+
+class Comparing(Protocol):
+    """Compares what trains in step when a run ends."""
+
+    def compare(
+        self, summary: RunSummary, captures: ProfilerRecord | None
+    ) -> WorkerComparison | None:
+        """Returns the figures of this worker or its GPUs, next to those of others where known.
+
+        Args:
+            summary: What the run came to.
+            captures: The profiles that were captured in it.
+        """
+
+    def close(self) -> None:
+        """Ends watching; may be called again."""
+
+
+def watch_what_trains_in_step(session: Session) -> Comparing | None:
+    """Starts to watch a call, whose model several workers or several GPUs may train.
+
+    Args:
+        session: The call.
+
+    Returns:
+        What compares them; None where there is only one, or the call is no `fit`.
+    """
+    environment = session.environment
+    if session.phase != "fit":
+        return None
+    if environment.worker is not None and trains_with_others(environment.worker):
+        return WorkerWatch(session, environment.worker)
+    log_dir = session.output.log_dir
+    return GPUWatch(log_dir) if log_dir is not None and len(environment.gpus) > 1 else None
 
 
 class WorkerWatch:
@@ -58,12 +99,7 @@ class WorkerWatch:
         self._watch_round_trips(session)
 
     def compare(self, summary: RunSummary, captures: ProfilerRecord | None) -> WorkerComparison:
-        """Returns this worker's figures, on the chief next to those of the others.
-
-        Args:
-            summary: What the run came to.
-            captures: The profiles that were captured in it.
-        """
+        """Returns this worker's figures, on the chief next to those of the others."""
         own = self._own(summary, captures)
         if self._index != 0:
             return comparison(own, (), self._count, "the chief compares the workers")
@@ -127,19 +163,30 @@ def _noted_alone(clock: CollectiveClock, step_function: StepFunction) -> StepFun
     return StepShares(lambda: clock.total_s).wrap(step_function)
 
 
-def compared_gpus(log_dir: Path, record: ProfilerRecord) -> WorkerComparison | None:
-    """The GPUs of this process next to each other, as the last profile shows them.
+class GPUWatch:
+    """Compares the GPUs of this process, as the last profile shows them.
 
     Args:
         log_dir: The log directory.
-        record: The profiles of the run.
     """
-    for path in reversed([each.path for each in record.captures if each.path is not None]):
-        with suppress(GPUKitError):  # it is damaged, and the report says so
-            found = compared_replicas(read_profile(log_dir / path))
-            if found is not None:
-                return found
-    return None
+
+    def __init__(self, log_dir: Path) -> None:
+        self._log_dir = log_dir
+
+    def compare(
+        self, summary: RunSummary, captures: ProfilerRecord | None
+    ) -> WorkerComparison | None:
+        """Returns the GPUs next to each other; None where no profile shows several."""
+        taken = captures.captures if captures else ()
+        for path in reversed([each.path for each in taken if each.path is not None]):
+            with suppress(GPUKitError):  # it is damaged, and the report says so
+                found = compared_replicas(read_profile(self._log_dir / path))
+                if found is not None:
+                    return found
+        return None
+
+    def close(self) -> None:
+        """Does nothing: profiles are all it needs."""
 
 
 def _captured(log_dir: Path, record: ProfilerRecord) -> tuple[ComparedStep, ...]:
