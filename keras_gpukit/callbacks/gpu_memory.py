@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from keras_gpukit.arguments import check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.memory.step_memory import held_between_steps
+from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.records.machine import MemoryRecord
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.names import MEMORY_FIGURES, memory_tag

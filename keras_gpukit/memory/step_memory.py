@@ -11,6 +11,7 @@ from typing import Any
 from keras_gpukit.memory.bfc import BFC
 from keras_gpukit.memory.kernels import cpu_workspace_bytes, gpu_workspace_bytes
 from keras_gpukit.memory.layer_names import is_backward, layer_names, layer_of
+from keras_gpukit.memory.model_state import execution_of, size_of
 from keras_gpukit.memory.simulation import Order, Peak, Simulation
 from keras_gpukit.memory.step_graph import TRACED_BATCH, Node, StepGraph
 from keras_gpukit.memory.tracing import trace_step
@@ -276,34 +277,6 @@ class StepMemory:
                 f"({', '.join(sorted(self._graph.loops))})"
             )
         return None
-
-
-def execution_of(model: Any) -> Execution:
-    """How a model's training steps run."""
-    if model.run_eagerly:
-        return "eager"
-    return "xla" if getattr(model, "jit_compile", False) else "graph"
-
-
-def held_between_steps(model: Any) -> tuple[int, int]:
-    """Returns the bytes of a model's variables, and of its optimizer's."""
-    slots = getattr(getattr(model, "optimizer", None), "variables", ())
-    of_optimizer = {id(each) for each in slots}
-    own = sum(size_of(each) for each in model.variables if id(each) not in of_optimizer)
-    return own, sum(size_of(each) for each in slots)
-
-
-def size_of(variable: Any) -> int:
-    """Bytes of a Keras variable."""
-    import keras
-
-    return int(prod(variable.shape)) * _item_bytes(keras.backend.standardize_dtype(variable.dtype))
-
-
-def _item_bytes(dtype: str) -> int:
-    import tensorflow as tf
-
-    return 0 if dtype == "string" else int(tf.dtypes.as_dtype(dtype).size)
 
 
 def _uses_onednn() -> bool:

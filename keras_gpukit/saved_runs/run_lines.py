@@ -18,9 +18,10 @@ from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.progress import Progress
-from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
+from keras_gpukit.records.report import CaptureReport, RunReport, State
 from keras_gpukit.records.run import Ending, RunHeader, RunSummary
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
+from keras_gpukit.saved_runs.device_series import DeviceSeries
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.partial_summary import partial_summary
 from keras_gpukit.saved_runs.run_events import RunEvents
@@ -29,7 +30,6 @@ FRESH_S = 30.0
 """Lines come about once a second; a run that has written none for so long has ended."""
 LATEST_S = 1e11
 """The year 5138."""
-MOST_DEVICES = 64
 MOST_CAPTURES = 200
 _STEPS = (
     *("step_time_s", "wait_s", "stall_fraction"),
@@ -81,7 +81,6 @@ class RunLines:
         self._name = name
         self._note = note
         self._folder = folder
-        self._most_points = most_points
         self._phase: Phase | None = None
         self._began_s: float | None = None
         self._ended_s: float | None = None
@@ -95,8 +94,8 @@ class RunLines:
         self._validation = Downsampler(_STEPS, most_points)
         self._events = RunEvents()
         self._host = Downsampler(_HOST, most_points)
-        self._gpus: dict[str, Downsampler] = {}
-        self._memory: dict[str, Downsampler] = {}
+        self._gpus = DeviceSeries((*_GPU, "throttled"), most_points)
+        self._memory = DeviceSeries(_MEMORY, most_points)
         self._latest_memory: dict[str, DeviceMemory] = {}
         self._unreadable = 0
         self._first_fault = ""
@@ -164,8 +163,8 @@ class RunLines:
             ended_s=self._ended_s,
             steps=self._steps.series(),
             host=self._host.series(),
-            gpus=_series_of(self._gpus),
-            memory=_series_of(self._memory),
+            gpus=self._gpus.series(),
+            memory=self._memory.series(),
             captures=tuple(self._captures),
             validation=self._validation.series(),
             events=self._events.all(),
@@ -261,21 +260,13 @@ class RunLines:
         sample = _decode_gpu(line.record)
         reasons = sample.throttle_reasons
         throttled = None if reasons is None else float(bool(reasons))
-        points = self._device(self._gpus, str(sample.index), (*_GPU, "throttled"))
-        points.add(time_s, line.step, (*bounded(*_gpu_values(sample)), throttled))
+        values = (*bounded(*_gpu_values(sample)), throttled)
+        self._gpus.add(str(sample.index), time_s, line.step, values)
 
     def _take_memory(self, line: Line, time_s: float) -> None:
         reading = checked_record(line.record, DeviceMemory)
-        points = self._device(self._memory, reading.device, _MEMORY)
-        points.add(time_s, line.step, bounded(*_memory_values(reading)))
+        self._memory.add(reading.device, time_s, line.step, bounded(*_memory_values(reading)))
         self._latest_memory[reading.device] = reading
-
-    def _device(
-        self, devices: dict[str, Downsampler], device: str, figures: tuple[str, ...]
-    ) -> Downsampler:
-        if device not in devices and len(devices) == MOST_DEVICES:
-            raise ValueError(f"more than {MOST_DEVICES} devices")
-        return devices.setdefault(device, Downsampler(figures, self._most_points))
 
 
 # Of a run of a million windows these take up most of the time.
@@ -284,8 +275,3 @@ _memory_values = operator.attrgetter(*_MEMORY)
 _decode_window = quick_decoder(StepWindow)
 _decode_host = quick_decoder(HostSample)
 _decode_gpu = quick_decoder(GPUSample)
-
-
-def _series_of(devices: dict[str, Downsampler]) -> dict[str, TimeSeries]:
-    by_device = {device: points.series() for device, points in devices.items()}
-    return {device: series for device, series in by_device.items() if series is not None}

@@ -1,0 +1,36 @@
+"""How a model trains, and what it holds between steps: what needs no prediction."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from keras_gpukit.records.memory import Execution
+
+
+def execution_of(model: Any) -> Execution:
+    """How a model's training steps run."""
+    if model.run_eagerly:
+        return "eager"
+    return "xla" if getattr(model, "jit_compile", False) else "graph"
+
+
+def held_between_steps(model: Any) -> tuple[int, int]:
+    """Returns the bytes of a model's variables, and of its optimizer's."""
+    slots = getattr(getattr(model, "optimizer", None), "variables", ())
+    of_optimizer = {id(each) for each in slots}
+    own = sum(size_of(each) for each in model.variables if id(each) not in of_optimizer)
+    return own, sum(size_of(each) for each in slots)
+
+
+def size_of(variable: Any) -> int:
+    """Bytes of a Keras variable."""
+    import keras
+
+    return int(prod(variable.shape)) * _item_bytes(keras.backend.standardize_dtype(variable.dtype))
+
+
+def _item_bytes(dtype: str) -> int:
+    import tensorflow as tf
+
+    return 0 if dtype == "string" else int(tf.dtypes.as_dtype(dtype).size)
