@@ -23,14 +23,16 @@ class Profiler(WatchingCallback[ProfilerRecord]):
     It does so at given steps, at intervals, on demand, and on anomalies: when for three seconds
     in a row steps take longer, stall more on their input, or leave GPUs more idle than in the last
     minute of the run. In each profile, also in those that other code takes meanwhile, the steps are
-    marked. With several steps per execution, the Profile tab shows each execution as a step.
+    marked. With several steps per execution, the Profile tab shows each execution as a step. In a
+    cluster, where a capture may crash a worker, only those that are asked for are taken.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`, profiles to `plugins/profile`
             in that folder.
         steps: Steps of a capture, at most 50. Of several steps in one execution, as many whole
             executions as fit in, and at least one. A capture ends with the epoch.
-        at_steps: Steps of the run at which a capture starts; the first step is 1.
+        at_steps: Steps of the run at which a capture starts; the first step is 1. None stands for
+            step 20, and for none in a cluster.
         every_steps: A capture starts at each multiple of it.
         every_minutes: Minutes from one capture's start to the next one's.
         on_demand: Whether to capture when the file `<log_dir>/gpukit/capture` appears, as with
@@ -57,7 +59,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         log_dir: str | os.PathLike[str] = "logs",
         *,
         steps: int = 10,
-        at_steps: Collection[int] = (20,),
+        at_steps: Collection[int] | None = None,
         every_steps: int | None = None,
         every_minutes: float | None = None,
         on_demand: bool = True,

@@ -42,8 +42,8 @@ _NO_CAPTURES = CaptureSettings(
 )
 
 MAY_CRASH = (
-    "In a cluster profiles are captured only on demand: TensorFlow's profiler may crash a worker "
-    "when a capture ends (seen with 2.21 on CPUs)."
+    "TensorFlow's profiler may crash a worker of a cluster when a capture ends (seen with 2.21 on "
+    "CPUs), so only captures that are asked for are taken."
 )
 ANSWERED_WITHIN_S = 10.0
 """How long a request stays for the other workers of a cluster, which look about once a second, and
@@ -65,8 +65,8 @@ class CaptureWatch:
         assert session.output.log_dir is not None
         self._folder = session.output.log_dir / FOLDER
         in_cluster = trains_with_others(session.environment.worker)
-        self._settings = settings.only_requested() if in_cluster else settings
-        self._is_limited = self._settings != settings
+        self._settings = settings.resolved(in_cluster=in_cluster)
+        self._may_crash = in_cluster and settings.at_steps != ()
         self._request: RequestFile | None = None
         self._request_signal: RequestSignal | None = None
         self._nvml: NVMLSensor | None = None
@@ -93,7 +93,7 @@ class CaptureWatch:
         except GPUKitError as error:
             self._unknown_because = str(error)
             return
-        if self._is_limited:
+        if self._may_crash:
             logger.warning("keras_gpukit: %s", MAY_CRASH)
         self._watch_clock_and_file(session, self._recorder)
         self._watch_signal(self._recorder)

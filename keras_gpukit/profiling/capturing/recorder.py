@@ -59,7 +59,7 @@ class Recorder:
     ) -> None:
         self._log_dir = log_dir
         self._limits = Limits(log_dir, settings, now)
-        self._schedule = StepSchedule(settings.at_steps, settings.every_steps)
+        self._schedule = StepSchedule(settings.at_steps or (), settings.every_steps)
         self._first_step = first_step
         self._steps_per_execution = steps_per_execution
         self._epoch_steps = epoch_steps

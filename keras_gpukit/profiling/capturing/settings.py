@@ -28,7 +28,7 @@ class CaptureSettings:
     """
 
     steps: int
-    at_steps: Collection[int]
+    at_steps: Collection[int] | None
     every_steps: int | None
     every_minutes: float | None
     on_demand: bool
@@ -42,7 +42,8 @@ class CaptureSettings:
 
     def __post_init__(self) -> None:
         check_whole("steps", self.steps, most=MOST_STEPS)
-        check_steps("at_steps", self.at_steps)
+        if self.at_steps is not None:
+            check_steps("at_steps", self.at_steps)
         check_whole("every_steps", self.every_steps, optional=True)
         above_0, above_1 = "a number above 0", "a number above 1"
         check_number("every_minutes", self.every_minutes, above_0, lambda v: v > 0, optional=True)
@@ -61,14 +62,14 @@ class CaptureSettings:
         """The signal that asks for a capture."""
         return None if self.signal_number is None else signal.Signals(self.signal_number)
 
-    def only_requested(self) -> CaptureSettings:
-        """Returns the same without the captures that are not asked for during the run."""
-        return replace(
-            self,
-            at_steps=(),
-            every_steps=None,
-            every_minutes=None,
-            slower=None,
-            stall_rise=None,
-            utilization_drop=None,
-        )
+    def resolved(self, *, in_cluster: bool) -> CaptureSettings:
+        """Returns the settings with `at_steps` for one process, or for a worker of a cluster.
+
+        Args:
+            in_cluster: Whether several workers train together; then only captures that were asked
+                for are taken.
+        """
+        if not in_cluster:
+            return replace(self, at_steps=(20,) if self.at_steps is None else self.at_steps)
+        steps = self.at_steps or ()
+        return replace(self, at_steps=steps, slower=None, stall_rise=None, utilization_drop=None)
