@@ -41,8 +41,8 @@ class Monitor(WatchingCallback[RunSummary]):
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
         verbose: 1 prints the verdict, 0 does not; "auto" prints it after a `fit` that was not
-            called with `verbose=0`. After `evaluate` and `predict` Keras' progress bar is still to
-            be finished, so there only 1 prints.
+            called with `verbose=0`, in a cluster on the chief only. After `evaluate` and `predict`
+            Keras' progress bar is still to be finished, so there only 1 prints.
 
     Attributes:
         summary: After the run, a `RunSummary`.
@@ -100,7 +100,7 @@ class Monitor(WatchingCallback[RunSummary]):
         self._summary = summary = replace(measured, verdict=judge(measured))
         session.output.values(session.step, {FINDINGS: markdown(summary)})
         session.output.record("summary", summary, session.step)
-        if summary.ending == "completed" and self._prints(phase):
+        if summary.ending == "completed" and self._prints(session, phase):
             print_summary(summary, log_dir=self._log_dir)
 
     def _sum_up(self, session: Session) -> RunSummary:
@@ -133,7 +133,9 @@ class Monitor(WatchingCallback[RunSummary]):
                 return replace(summary, workers=comparing.compare(summary, captures))
         return summary
 
-    def _prints(self, phase: Phase) -> bool:
+    def _prints(self, session: Session, phase: Phase) -> bool:
         if self.verbose == "auto":
-            return phase == "fit" and bool((self.params or {}).get("verbose", 1))
+            worker = session.environment.worker
+            is_chief = worker is None or not worker.index  # a coordinator has no index
+            return phase == "fit" and is_chief and bool((self.params or {}).get("verbose", 1))
         return bool(self.verbose)

@@ -19,10 +19,12 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from keras_gpukit.errors import GPUKitError
+from keras_gpukit.records.operations import OWN_SCOPE
 
 _METHODS = ("all_reduce", "_all_gather")
 _MARK = "gpukit_clocked"
@@ -101,10 +103,10 @@ class CollectiveClock:
                 output = original(launcher, input_tensor, *args, **kwargs)
                 self._eager_s += time.perf_counter() - began_s
                 return output
-            with tf.control_dependencies([input_tensor]), tf.device("CPU:0"):
+            with tf.control_dependencies([input_tensor]), _on_host():
                 self._enter(self._handle)
             output = original(launcher, input_tensor, *args, **kwargs)
-            with tf.control_dependencies([output]), tf.device("CPU:0"):
+            with tf.control_dependencies([output]), _on_host():
                 self._leave(self._handle)
             return output
 
@@ -127,6 +129,14 @@ def collective_clock() -> CollectiveClock:
         if _clock is None:
             _clock = CollectiveClock()
         return _clock
+
+
+@contextmanager
+def _on_host() -> Iterator[None]:
+    import tensorflow as tf
+
+    with tf.device("CPU:0"), tf.name_scope(OWN_SCOPE):
+        yield
 
 
 def _launcher() -> Any:

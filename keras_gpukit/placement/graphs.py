@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.placement.names import operation_name, short_device
-from keras_gpukit.records.operations import Operation, OperationKind, StepOperations
+from keras_gpukit.records.operations import (
+    OWN_SCOPE,
+    Operation,
+    OperationKind,
+    StepOperations,
+)
 
 # Types that compute nothing in a step: they hand a value on, steer, or hold a constant. They are
 # not counted.
@@ -81,7 +86,8 @@ class _Walk:
         self, node: Any, prefix: str = "", caller: Operation | None = None
     ) -> Iterator[Operation]:
         """Yields the operation, or those inside of it where it calls functions."""
-        if node.op in BOOKKEEPING:
+        path = f"{prefix}{node.name}".split("/")
+        if node.op in BOOKKEEPING or any(part.startswith(OWN_SCOPE) for part in path):
             return
         operation = self._operation(node, prefix, caller)
         called = _called(node, self.library)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+OWN_SCOPE = "gpukit_clock"
+"""Name scope of operations that this package adds to a step; placement leaves them out."""
+
 
 @dataclass(frozen=True)
 class OperationKind:

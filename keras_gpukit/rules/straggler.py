@@ -47,7 +47,8 @@ class Straggler(Rule):
     """One worker, or replica, that arrives last at the collectives, and what makes it late.
 
     It arrives later than the last of the others by 10 % of the step time in the median, and last in
-    two thirds of the compared steps. Where none is late, the links of a worker may be slow:
+    two thirds of the compared steps, and the run would save at least 10 % of its time: on a busy
+    machine some worker is always the last. Where none is late, the links of a worker may be slow:
     three times the round trip of all others, and enough for 5 % of a step.
     """
 
@@ -75,9 +76,12 @@ class Straggler(Rule):
         saving = of_run(
             summary, late.low_s * steps, late.high_s * steps, basis="how late it arrives"
         )
+        how_severe = severity(saving, summary)
+        if how_severe == "info":
+            return None
         what = {"input": "input wait", "compute": "compute", None: "time to arrive"}[late.cause]
         return self.find(
-            severity(saving, summary),
+            how_severe,
             Figure(f"{name} is last by", 1e3 * late.median_s, "ms"),
             Figure("of a step of", 1e3 * late.step_s, "ms"),
             Figure(f"{what} of {name}", 1e3 * late.own_s, "ms"),

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import keras
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
@@ -26,6 +27,7 @@ from keras_gpukit.placement.probe import PlacementProbe
 from keras_gpukit.placement.registry import dtype_name, operation_kernels
 from keras_gpukit.placement.summing_up import Surroundings, make_record
 from keras_gpukit.records.operations import (
+    OWN_SCOPE,
     Operation,
     OperationKind,
     StepOperations,
@@ -427,3 +429,17 @@ def test_registry_is_there():
 
 def test_summary_trace_is_there():
     assert tf_private.is_summary_trace_on() is False
+
+
+def test_operations_that_this_package_adds_are_left_out():
+    class Clocked(keras.layers.Layer):
+        def call(self, inputs):
+            with tf.name_scope(OWN_SCOPE):
+                now = tf.timestamp()
+            with tf.name_scope("own"):
+                then = tf.timestamp()
+            with tf.control_dependencies([now, then]):
+                return tf.identity(inputs)
+
+    counted = watched_fit(make_model(Clocked())).operations["CPU:0"]
+    assert counted["Timestamp"] == 1

@@ -24,7 +24,8 @@ from keras_gpukit.rules import judge
 def run(workers=None, step_time_s=0.05, **parts):
     """A run of 1,000 steps."""
     settings = parts.pop("settings", {})
-    throughput = ThroughputRecord("fit", 1000, 1000, step_time_s, 640.0, 1000 * step_time_s)
+    wall_s = parts.pop("wall_s", 1000 * step_time_s)
+    throughput = ThroughputRecord("fit", 1000, 1000, step_time_s, 640.0, wall_s)
     return RunSummary(Environment({}, **settings), throughput=throughput, workers=workers, **parts)
 
 
@@ -205,3 +206,9 @@ def test_replicas_of_one_process_are_judged_by_the_same_rule():
 def test_a_comparison_survives_being_saved():
     summary = run(with_trips(four(2, extra_s=0.020), ring()))
     assert from_dict(to_dict(summary), RunSummary) == summary
+
+
+def test_a_straggler_that_costs_little_of_the_run_is_not_reported():
+    late = four(1, extra_s=0.020)
+    assert found("straggler", run(late)) is not None
+    assert found("straggler", run(late, wall_s=1_000.0)) is None
