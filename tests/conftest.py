@@ -18,8 +18,10 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 import pytest
 from helpers.processes import environment
 
-# A shell that starts the tests in the background has interrupts ignored.
+# A shell that starts the tests in the background has interrupts ignored, `nohup` the hangup.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser):

@@ -7,8 +7,10 @@ cursor, change colours or the direction of writing, and those that no encoding h
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -31,4 +33,6 @@ def plain(text: str, style: str = "") -> Text:
         text: Any.
         style: Of rich.
     """
+    from rich.text import Text  # a script that is run unchanged may look at what is loaded
+
     return Text(printable(text), style=style)

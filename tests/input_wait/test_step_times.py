@@ -67,7 +67,7 @@ def test_each_part_of_the_wall_time_is_said_with_its_begin_and_end():
         "epoch start", now=lambda: next(moments), on_part=lambda *part: parts.append(part)
     )
     wall.turn("steps")
-    wall.add_epoch_wait(2.0)
+    wall.add_epoch_wait(2.0, began_s=5.0)
     wall.turn("validation")
     wall.end()
     assert parts == [

@@ -96,7 +96,7 @@ def test_tuning_tries_it_and_keeps_batches_as_they_were(service):
     ],
 )
 def test_what_cannot_be_moved_is_said(service, dataset, reason):
-    tuned = tune_input(dataset(), seconds=1, cache=False, service=service, verbose=False)
+    tuned = tune_input(dataset(), seconds=30, cache=False, service=service, verbose=False)
     (trial,) = [each for each in tuned.trials if each.change == "input-service"]
     assert reason in trial.note
     assert trial.gain is None
