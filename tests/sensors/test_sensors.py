@@ -20,8 +20,9 @@ import pytest
 import tensorflow as tf
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 
+from keras_gpukit.records.codec import from_dict
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.machine import GPUSample, HostSample
+from keras_gpukit.records.machine import GPUSample, HostSample, MemoryRecord
 from keras_gpukit.rules import throttling
 from keras_gpukit.sensors import devices
 from keras_gpukit.sensors.allocator import NO_ALLOCATOR
@@ -532,7 +533,7 @@ def test_an_allocator_that_counts_tells_current_and_peak():
 def test_an_allocator_that_counts_little_or_nothing_is_unknown(onednn):
     told = allocator_readings(TF_CPU_ALLOCATOR_USE_BFC="false", TF_ENABLE_ONEDNN_OPTS=onednn)
     assert told["devices"] == []
-    assert told["summary"] == {"devices": [], "unknown_because": NO_ALLOCATOR}
+    assert from_dict(told["summary"], MemoryRecord) == MemoryRecord((), NO_ALLOCATOR)
 
 
 # Statistics
