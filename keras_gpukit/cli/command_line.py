@@ -33,6 +33,14 @@ def split(
     return list(argv), []
 
 
+def add_script(parser: argparse.ArgumentParser) -> None:
+    """Adds the script that a command runs, or its module."""
+    parser.add_argument(
+        "script", metavar="SCRIPT", nargs="?", help="a Python file, or a folder with __main__.py"
+    )
+    parser.add_argument("-m", dest="module", metavar="MODULE", help="a module, as in python -m")
+
+
 def folder(text: str) -> Path:
     """Returns a folder's path; the folder need not exist.
 

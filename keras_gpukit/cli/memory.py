@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import Any
 
+from keras_gpukit.cli.command_line import add_script
+
 USAGE = "keras-gpukit memory [--batch-size N] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
 Runs a training script up to its first fit(), and predicts the memory of its training steps by
@@ -24,10 +26,7 @@ def add_parser(subparsers: Any) -> None:
         description=DESCRIPTION,
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "script", metavar="SCRIPT", nargs="?", help="a Python file, or a folder with __main__.py"
-    )
-    parser.add_argument("-m", dest="module", metavar="MODULE", help="a module, as in python -m")
+    add_script(parser)
     parser.add_argument(
         "--batch-size",
         type=_positive,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.cli import gpu_flags
-from keras_gpukit.cli.command_line import folder
+from keras_gpukit.cli.command_line import add_script, folder
 from keras_gpukit.cli.gpu_flags import add_gpu_flags, given_gpu_flags
 
 USAGE = "keras-gpukit run [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
@@ -32,10 +32,7 @@ def add_parser(subparsers: Any) -> None:
         description=DESCRIPTION,
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "script", metavar="SCRIPT", nargs="?", help="a Python file, or a folder with __main__.py"
-    )
-    parser.add_argument("-m", dest="module", metavar="MODULE", help="a module, as in python -m")
+    add_script(parser)
     parser.add_argument(
         "--log-dir",
         type=folder,

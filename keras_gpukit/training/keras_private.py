@@ -3,7 +3,8 @@
 `keras.src.backend.common.global_state` has the call's context under "current_call_ctx": what layers
 that are called without `training` take it from. `Functional._nodes_by_depth` are the calls that a
 functional model consists of, `Functional._run_through_graph` makes them, and
-`Sequential._functional` is the functional model within a sequential one.
+`Sequential._functional` is the functional model within a sequential one. `Layer._flatten_layers`
+lists the layers within layers; without it, only those that the model has itself are found.
 Without them, `rematerialize` takes no `segments`; whole layers that get `training` explicitly can
 still be recomputed.
 """
@@ -47,6 +48,12 @@ def within(context: Any) -> Iterator[None]:
         yield
     finally:
         set_global_attribute(_CONTEXT, before)
+
+
+def layers_within(model: Any) -> list[Any]:
+    """Returns the layers of a model, those within other layers too."""
+    flatten = getattr(model, "_flatten_layers", lambda: model.layers)
+    return [each for each in flatten() if each is not model]
 
 
 def graph_of(model: Any) -> Any:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from keras_gpukit.arguments import check_whole
-from keras_gpukit.training.keras_private import RUN, graph_of, nodes_of
+from keras_gpukit.training.keras_private import RUN, graph_of, layers_within, nodes_of
 from keras_gpukit.training.recomputing import recomputed
 from keras_gpukit.training.segments import divide
 from keras_gpukit.training.traced_step import check_compiled, replaced
@@ -67,7 +67,7 @@ def _layered(model: Any, layers: Sequence[Any]) -> list[tuple[Any, str, Any]]:
 
 
 def _find(model: Any, layer: Any) -> Any:
-    within = [each for each in model._flatten_layers() if each is not model]
+    within = layers_within(model)
     for each in within:
         if each is layer or each.name == layer:
             return each
