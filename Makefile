@@ -10,14 +10,14 @@ demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
 
 test: $(VENV)/installed
-	$(BIN)/pytest -n 3 -m "not browser"
-	$(BIN)/pytest -m browser  # they share a fit and a TensorBoard, which need both cores
+	$(BIN)/pytest -n 3 -m "not (browser or long)"
+	$(BIN)/pytest -m "browser and not long"  # they share a fit and a TensorBoard, which need both cores
 
 # The tests that need no TensorFlow: seconds.
 test-fast: $(VENV)/installed
-	$(BIN)/pytest --no-tensorflow -m "not (tensorflow or slow or browser)" $(FAST)
+	$(BIN)/pytest --no-tensorflow -m "not (tensorflow or slow or browser or long)" $(FAST)
 
-# Everything that `test` runs, in one process: for a machine whose GPU two would share.
+# Every test, also the long ones, in one process: for a machine whose GPU two would share.
 test-all: $(VENV)/installed
 	$(BIN)/pytest
 
