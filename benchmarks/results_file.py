@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from keras_gpukit.sensors.nvml import read_driver
+from keras_gpukit.sensors.driver import read_driver
 
 
 def save(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.errors import Guard
+from keras_gpukit.errors import Guard, logger
 from keras_gpukit.records.machine import GPUSample, UtilizationRecord
 from keras_gpukit.records.names import (
     GPU_FIGURES,
@@ -19,7 +20,7 @@ from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.host import HostSensor, summarize_host
 from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.nvml import NVMLSensor
-from keras_gpukit.sensors.statistics import Gauges, GPUStatistics
+from keras_gpukit.sensors.statistics import Gauges, GPUStatistics, summarize_gpus
 from keras_gpukit.watching.session import SAMPLE_EVERY_S, Session
 
 
@@ -67,20 +68,22 @@ class Utilization(WatchingCallback[UtilizationRecord]):
             session.read_now("GPUs through NVML")
         with Guard("Looking at other processes", "They are not named."):
             self._neighbours.end()
-        if self._nvml is not None:
-            self._nvml.close()
-            self._nvml = None  # a callback that watched can be copied
+        nvml, self._nvml = self._nvml, None  # a callback that watched can be copied
+        if nvml is not None:
+            nvml.close()
         self._summary = UtilizationRecord(
             samples=self._host_gauges.readings,
             interval_s=SAMPLE_EVERY_S,
-            gpus=tuple(gpu.summarize() for gpu in self._gpus.values()),
+            gpus=summarize_gpus(self._gpus, {} if nvml is None else nvml.lost),
             host=summarize_host(self._host_gauges, self._neighbours),
             gpus_unknown_because=self._gpus_unknown_because,
+            processes_unknown_because=None if nvml is None else nvml.processes_unknown_because,
         )
 
     def _begin_gpus(self, session: Session) -> None:
         with Guard("Reading GPUs through NVML", "Their utilization is unknown.") as guard:
             self._nvml = nvml = NVMLSensor(session.environment.gpus)
+            _log_lost(nvml, nvml.lost.keys())
             session.every_second("GPUs through NVML", lambda: self._sample_gpus(session, nvml))
         self._gpus_unknown_because = guard.failed_because
 
@@ -98,10 +101,22 @@ class Utilization(WatchingCallback[UtilizationRecord]):
         self._neighbours.note(sample)
 
     def _sample_gpus(self, session: Session, nvml: NVMLSensor) -> None:
-        for sample in nvml.read():
+        lost = set(nvml.lost)
+        samples = nvml.read()
+        _log_lost(nvml, nvml.lost.keys() - lost)
+        for sample in samples:
             self._gpus.setdefault(sample.index, GPUStatistics()).add(sample)
             session.output.values(session.step, _gpu_tags(sample))
             session.output.record("gpu", sample, session.step)
+
+
+def _log_lost(nvml: NVMLSensor, indices: Iterable[int]) -> None:
+    for index in sorted(indices):
+        logger.warning(
+            "keras_gpukit: GPU %d is not read in the rest of this run (%s); the other GPUs are.",
+            index,
+            nvml.lost[index],
+        )
 
 
 def _gpu_tags(sample: GPUSample) -> dict[str, float | None]:

@@ -38,7 +38,7 @@ def refuse(argument: str, accepted: str, value: Any, error: type[Exception]) -> 
 def check_devices(value: Any) -> str | tuple[int | str, ...]:
     """Either "all", "none", or the chosen GPUs by index or UUID."""
     accepted = (
-        '"all", "none", a GPU\'s index (0 or more) or UUID ("GPU-…"), or a list of those '
+        '"all", "none", a GPU\'s index (0 or more) or UUID ("GPU-…", "MIG-…"), or a list of those '
         "that names each GPU once"
     )
     if isinstance(value, str) and value in ("all", "none"):
@@ -50,7 +50,7 @@ def check_devices(value: Any) -> str | tuple[int | str, ...]:
     for entry in entries:
         if _is_int(entry) and entry >= 0:
             chosen.append(int(entry))
-        elif isinstance(entry, str) and entry.startswith("GPU-") and len(entry) > 4:
+        elif isinstance(entry, str) and entry.startswith(("GPU-", "MIG-")) and len(entry) > 4:
             chosen.append(entry)
         else:
             known_type = _is_int(entry) or isinstance(entry, str)

@@ -12,8 +12,8 @@ from keras_gpukit.launching.job import Job
 from keras_gpukit.launching.output.log_files import LogFiles
 from keras_gpukit.launching.output.screen import Screen
 from keras_gpukit.launching.plan import Limits, Output, Start, plan_starts, usable_cpus
-from keras_gpukit.launching.processes.gpus import VISIBLE
 from keras_gpukit.launching.processes.signals import Signals
+from keras_gpukit.rules.visible_devices import VISIBLE
 
 
 def launch(

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from keras_gpukit.launching.job import Job
 from keras_gpukit.launching.output.log_files import LogFiles
 from keras_gpukit.launching.output.screen import Screen
-from keras_gpukit.launching.processes.gpus import NONE, VISIBLE, count_gpus, shared_gpus
+from keras_gpukit.launching.processes.gpus import NONE, count_gpus, shared_gpus
 from keras_gpukit.launching.processes.tasks import CLUSTER, Task, tasks_of
+from keras_gpukit.rules.visible_devices import VISIBLE
 
 _SERVER = ("-m", "keras_gpukit.launching.server")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.memory import GPUHolder
+from keras_gpukit.sensors.gpu_processes import program_name
 from keras_gpukit.sensors.nvml import NVMLSensor
 
 
@@ -22,22 +22,12 @@ def other_holders(gpu: GPUInfo, nvml: Any = None) -> tuple[GPUHolder, ...] | Non
     except Exception:  # no driver, or it is unknown which GPU it is
         return None
     try:
-        held = sensor.holders(gpu.index)
+        memory = sensor.processes(gpu.index)
     except Exception:  # the GPU or the driver is gone
-        held = None
+        memory = None
     finally:
         sensor.close()
-    # Where process numbers are those of another namespace, our own is not among them.
-    if held is None or os.getpid() not in held:
+    if memory is None or memory.others_bytes is None:
         return None
-    others = [GPUHolder(pid, used, _name(pid)) for pid, used in held.items() if pid != os.getpid()]
+    others = [GPUHolder(pid, used, program_name(pid)) for pid, used in memory.others.items()]
     return tuple(sorted(others, key=lambda each: -each.used_bytes))
-
-
-def _name(pid: int) -> str | None:
-    import psutil
-
-    try:
-        return str(psutil.Process(pid).name())
-    except psutil.Error:
-        return None

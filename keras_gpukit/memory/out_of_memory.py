@@ -108,8 +108,8 @@ def _is_same(asked_bytes: int | None, logged_bytes: int | None) -> bool:
 
 
 def _holders(device: str, gpus: tuple[GPUInfo, ...]) -> Any:
-    kind, _, index = device.partition(":")
-    found = [gpu for gpu in gpus if kind == "GPU" and str(gpu.index) == index]
+    kind, _, number = device.partition(":")
+    found = [gpu for gpu in gpus if kind == "GPU" and int(number) in (gpu.logical or ())]
     return other_holders(found[0]) if found else None
 
 

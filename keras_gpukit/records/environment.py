@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GPUInfo:
-    """One physical GPU as the machine describes it.
+    """One physical GPU, or one instance of a GPU in MIG mode, as the machine describes it.
 
     Attributes:
         index: Position among the GPUs that TensorFlow lists.
         name: Product name, such as "NVIDIA H200".
-        uuid: "GPU-…" as NVML gives it.
+        uuid: "GPU-…", or "MIG-…" of an instance, as NVML gives it.
         memory_bytes: Physical memory.
         compute_capability: (major, minor).
+        pci_bus_id: Where the GPU is, such as "00000000:65:00.0".
+        logical: TensorFlow's logical GPUs on it, such as (0, 1) for "GPU:0" and "GPU:1"; None
+            where unknown.
+        unidentified_because: Why it is unknown which of the machine's GPUs it is.
     """
 
     index: int
@@ -22,6 +26,9 @@ class GPUInfo:
     uuid: str | None = None
     memory_bytes: int | None = None
     compute_capability: tuple[int, int] | None = None
+    pci_bus_id: str | None = None
+    logical: tuple[int, ...] | None = None
+    unidentified_because: str | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,25 @@ from keras_gpukit.records.environment import GPUInfo
 
 
 @dataclass(frozen=True)
+class MIGInstance:
+    """One part of a GPU in MIG (Multi-Instance GPU) mode, which CUDA lists as a GPU.
+
+    Attributes:
+        uuid: "MIG-…".
+        gpu_instance: Number of its GPU instance.
+        compute_instance: Number of its compute instance within that.
+        name: Product name with the profile, such as "NVIDIA A100-SXM4-40GB MIG 3g.20gb".
+        memory_bytes: Its own memory.
+    """
+
+    uuid: str | None = None
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+    name: str | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class DriverGPU:
     """One GPU as NVML describes it.
 
@@ -20,6 +39,8 @@ class DriverGPU:
         memory_bytes: Physical memory.
         compute_capability: (major, minor).
         pci_bus_id: Such as "00000000:65:00.0".
+        mig: The instances that it is divided into; None where it is not in MIG mode.
+        error: NVML's name for why it does not answer, such as "GpuIsLost".
     """
 
     index: int
@@ -28,6 +49,8 @@ class DriverGPU:
     memory_bytes: int | None = None
     compute_capability: tuple[int, int] | None = None
     pci_bus_id: str | None = None
+    mig: tuple[MIGInstance, ...] | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,10 +80,16 @@ class CUDALibrary:
     Attributes:
         name: File name with its version, such as "libcudart.so.12".
         path: Where it is, "system" where the loader knows it; None where it is missing.
+        source: What led to it: "LD_LIBRARY_PATH", "pip" or "system".
+        version: As the library itself reports it, where it was loaded and does.
+        error: What the loader says where it is missing, or cannot be loaded.
     """
 
     name: str
     path: str | None = None
+    source: str | None = None
+    version: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,7 @@ class GPUUtilization:
         sm_clock_mhz: Mean.
         throttled_fraction: Share of readings with a throttle reason, 0 to 1.
         throttle_fractions: The same by reason; a reason never seen is left out.
+        lost_because: Why NVML could not read it, or stopped to during the run.
     """
 
     index: int
@@ -132,6 +133,7 @@ class GPUUtilization:
     sm_clock_mhz: float | None = None
     throttled_fraction: float | None = None
     throttle_fractions: dict[str, float] | None = None
+    lost_because: str | None = None
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,8 @@ class UtilizationRecord:
         gpus: One entry a GPU that TensorFlow uses; empty without any.
         host: The host.
         gpus_unknown_because: Why `gpus` is empty although there are GPUs.
+        processes_unknown_because: Why this process's memory on the GPUs is not known apart from
+            that of others.
     """
 
     samples: int
@@ -192,3 +196,4 @@ class UtilizationRecord:
     gpus: tuple[GPUUtilization, ...] = ()
     host: HostUtilization | None = None
     gpus_unknown_because: str | None = None
+    processes_unknown_because: str | None = None

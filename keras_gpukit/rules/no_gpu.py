@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from keras_gpukit.records.installation import DriverGPU, Machine
+from keras_gpukit.records.installation import Machine
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.setup import Cause
 from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.visible_devices import VISIBLE, names_any
 
 NOT_WANTED = Cause("not_wanted", 'devices="none" hides every GPU.')
 
@@ -69,11 +70,9 @@ def _cpu_build(machine: Machine) -> Cause | None:
 
 
 def _hidden(machine: Machine) -> Cause | None:
-    visible = machine.environment.get("CUDA_VISIBLE_DEVICES")
+    visible = machine.environment.get(VISIBLE)
     if visible is None:
         return None
-    # CUDA reads the list up to the first entry that names no GPU.
-    # https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
     first = visible.split(",")[0].strip()
     if first in ("", "-1", "NoDevFiles"):
         return Cause(
@@ -82,7 +81,7 @@ def _hidden(machine: Machine) -> Cause | None:
             "Unset it, or name the GPUs to use, before Python starts.",
         )
     gpus = machine.driver.gpus
-    if gpus and not any(_names(first, gpu) for gpu in gpus):
+    if gpus and not names_any(first, gpus):
         return Cause(
             "hidden",
             f"CUDA_VISIBLE_DEVICES={visible!r} begins with {first!r}, which names none of this "
@@ -90,13 +89,6 @@ def _hidden(machine: Machine) -> Cause | None:
             f"Use indices from 0 to {len(gpus) - 1}, or UUIDs from `nvidia-smi -L`.",
         )
     return None
-
-
-def _names(entry: str, gpu: DriverGPU) -> bool:
-    if entry.isdigit():
-        return int(entry) == gpu.index
-    # MIG instances have UUIDs of their own, which the list of GPUs does not tell.
-    return entry.startswith("MIG-") or (gpu.uuid or "").startswith(entry)
 
 
 def _driver(machine: Machine) -> Cause | None:

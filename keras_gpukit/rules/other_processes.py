@@ -32,7 +32,9 @@ class OtherProcessesOnGPU(Rule):
             gpu.index: share for gpu in gpu_readings(summary) if (share := _share(gpu)) is not None
         }
         if not shares:
-            return self.abstain(gpu_readings_unknown_because(summary))
+            record = summary.utilization
+            by_process = None if record is None else record.processes_unknown_because
+            return self.abstain(gpu_readings_unknown_because(summary) or by_process)
         shared = {index: share for index, share in shares.items() if share >= SIZEABLE_FRACTION}
         if not shared:
             return None

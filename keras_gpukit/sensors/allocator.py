@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
+from keras_gpukit.sensors.devices import visible_devices
 
 NO_ALLOCATOR = (
     "No device has an allocator that keeps count: TensorFlow uses no GPU here, and counts its "
@@ -73,9 +74,10 @@ def _limit_bytes(device: str, gpus: Sequence[GPUInfo]) -> int | None:
     if kind != "GPU":
         given = os.environ.get("TF_CPU_BFC_MEM_LIMIT_IN_MB", "")
         return int(given) * 2**20 if given.isdigit() else None
-    limits: list[int | None] = []
-    for physical, gpu in zip(tf.config.get_visible_devices("GPU"), gpus, strict=False):
-        parts = tf.config.get_logical_device_configuration(physical) or ()
-        configured = [part.memory_limit * 2**20 for part in parts if part.memory_limit]
-        limits += configured or [gpu.memory_bytes]
-    return limits[int(index)] if int(index) < len(limits) else None
+    for physical, gpu in zip(visible_devices(), gpus, strict=False):
+        if gpu.logical is None or int(index) not in gpu.logical:
+            continue
+        parts = tf.config.get_logical_device_configuration(physical)
+        part = parts[gpu.logical.index(int(index))] if parts else None
+        return part.memory_limit * 2**20 if part and part.memory_limit else gpu.memory_bytes
+    return None

@@ -2,75 +2,84 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.installation import Driver, DriverGPU
-from keras_gpukit.sensors.cuda import cuda_uuids
-from keras_gpukit.sensors.nvml import read_driver
+from keras_gpukit.records.installation import Driver
+from keras_gpukit.sensors import tf_private
+from keras_gpukit.sensors.cuda import cuda_devices
+from keras_gpukit.sensors.driver import read_driver
+from keras_gpukit.sensors.identity import identify
 
 
 def visible_gpus() -> tuple[GPUInfo, ...]:
     """Returns each visible GPU, in TensorFlow's order; does not start TensorFlow's devices."""
     import tensorflow as tf
 
+    visible = visible_devices()
+    if not visible:
+        return ()
     physical = tf.config.list_physical_devices("GPU")
-    visible = tf.config.get_visible_devices("GPU")
-    listed = listed_gpus(read_driver()) if visible else ()
+    listed = listed_gpus(read_driver())
     return tuple(
-        replace(listed[physical.index(device)], index=index) for index, device in enumerate(visible)
+        replace(listed[physical.index(device)], index=index, logical=logical)
+        for index, (device, logical) in enumerate(zip(visible, logical_gpus(visible), strict=True))
     )
+
+
+def visible_devices() -> list[Any]:
+    """Returns TensorFlow's visible physical GPUs in the order in which it numbers them.
+
+    `tf.config.get_visible_devices` repeats the order of `set_visible_devices`, which TensorFlow
+    ignores: the lower physical number always comes first.
+    """
+    import tensorflow as tf
+
+    visible = tf.config.get_visible_devices("GPU")
+    return [device for device in tf.config.list_physical_devices("GPU") if device in visible]
+
+
+def logical_gpus(visible: Sequence[Any]) -> list[tuple[int, ...] | None]:
+    """Returns the numbers of the logical GPUs on each physical one; None where unknown.
+
+    Args:
+        visible: What `visible_devices` returned.
+    """
+    import tensorflow as tf
+
+    numbers: list[tuple[int, ...] | None] = []
+    count = 0
+    for device in visible:
+        parts = tf.config.get_logical_device_configuration(device) or [None]
+        # Ordinals that the caller sets mix the parts of different GPUs.
+        if any(getattr(part, "experimental_device_ordinal", None) is not None for part in parts):
+            return [None] * len(visible)
+        numbers.append(tuple(range(count, count + len(parts))))
+        count += len(parts)
+    # TensorFlow leaves out GPUs that it finds too weak, and only when it starts its devices.
+    if tf_private.is_initialized() and len(tf.config.list_logical_devices("GPU")) != count:
+        return [None] * len(visible)
+    return numbers
 
 
 def listed_gpus(driver: Driver) -> tuple[GPUInfo, ...]:
     """Returns each GPU that TensorFlow lists, hidden ones included.
 
     Args:
-        driver: What NVML says.
+        driver: What NVML reports.
     """
     import tensorflow as tf
 
     physical = tf.config.list_physical_devices("GPU")
     gpus = tuple(_describe(index, device) for index, device in enumerate(physical))
-    return identify(gpus, driver, cuda_uuids()) if gpus else ()
-
-
-def identify(
-    gpus: tuple[GPUInfo, ...], driver: Driver, uuids: tuple[str, ...]
-) -> tuple[GPUInfo, ...]:
-    """Adds to the GPUs that TensorFlow lists what the driver knows of them.
-
-    Args:
-        gpus: In TensorFlow's order.
-        driver: What NVML says.
-        uuids: What `cuda_uuids` returned.
-
-    Returns:
-        The GPUs; as they came where it is unknown which of the driver's each one is.
-    """
-    if not uuids and len(gpus) == len(driver.gpus) == 1 and driver.gpus[0].uuid:
-        uuids = (driver.gpus[0].uuid,)
-    if len(uuids) != len(gpus):
-        return gpus
-    by_uuid = {gpu.uuid: gpu for gpu in driver.gpus}
-    known = []
-    for gpu, uuid in zip(gpus, uuids, strict=True):
-        found = by_uuid.get(uuid, DriverGPU(gpu.index))
-        known.append(
-            replace(
-                gpu,
-                uuid=uuid,
-                name=gpu.name or found.name,
-                memory_bytes=found.memory_bytes,
-                compute_capability=gpu.compute_capability or found.compute_capability,
-            )
-        )
-    return tuple(known)
+    return identify(gpus, driver, cuda_devices(), os.environ) if gpus else ()
 
 
 def _describe(index: int, device: Any) -> GPUInfo:
-    """What TensorFlow says of a physical device."""
+    """What TensorFlow reports of a physical device."""
     import tensorflow as tf
 
     try:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.records.installation import Build, CUDALibrary, Machine, TensorFlowState
-from keras_gpukit.sensors import cuda, tf_private
+from keras_gpukit.sensors import cuda_libraries, tf_private
 from keras_gpukit.sensors.devices import listed_gpus
-from keras_gpukit.sensors.nvml import read_driver
+from keras_gpukit.sensors.driver import read_driver
 
 ENVIRONMENT_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
@@ -92,7 +92,8 @@ def read_libraries(build: Build) -> tuple[CUDALibrary, ...]:
     """Looks for the CUDA libraries that this TensorFlow needs."""
     if not build.cuda or sys.platform != "linux":
         return ()
-    return cuda.find_libraries(cuda.needed_libraries(build.cuda_version, build.cudnn_version))
+    names = cuda_libraries.needed_libraries(build.cuda_version, build.cudnn_version)
+    return cuda_libraries.find_libraries(names)
 
 
 def read_environment() -> dict[str, str]:

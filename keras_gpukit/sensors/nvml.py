@@ -1,20 +1,20 @@
-"""NVIDIA GPUs and their driver through NVML.
+"""Readings of NVIDIA GPUs through NVML.
 
-Nothing here has run on a GPU yet: it is tested against a stand-in for the NVML library.
+Nothing here has run on a GPU yet: it is tested with NVIDIA's binding over a stand-in for the
+library.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.installation import Driver, DriverGPU
 from keras_gpukit.records.machine import GPUSample
+from keras_gpukit.sensors.gpu_processes import ProcessMemory, memory_by_process
 
 T = TypeVar("T")
 
@@ -32,67 +32,60 @@ THROTTLE_REASONS = {
 }
 
 
-def read_driver(nvml: Any = None) -> Driver:
-    """Asks NVML for the driver and its GPUs; never raises.
-
-    Args:
-        nvml: The `pynvml` module, or a stand-in.
-    """
-    module = os.path.exists("/proc/driver/nvidia/version") if sys.platform == "linux" else None
-    try:
-        nvml = nvml or import_module("pynvml")
-        nvml.nvmlInit()
-        try:
-            cuda = nvml.nvmlSystemGetCudaDriverVersion()
-            return Driver(
-                version=_text(nvml.nvmlSystemGetDriverVersion()),
-                cuda_version=(cuda // 1000, cuda % 1000 // 10),
-                gpus=tuple(_describe(nvml, index) for index in range(nvml.nvmlDeviceGetCount())),
-                kernel_module=module,
-            )
-        finally:
-            nvml.nvmlShutdown()
-    except Exception as error:
-        return Driver(error=type(error).__name__.removeprefix("NVMLError_"), kernel_module=module)
-
-
 class NVMLSensor:
     """Reads GPUs.
+
+    A GPU that NVML does not find, or that stops to answer, is left out from then on.
 
     Args:
         gpus: The GPUs; one whose UUID is not known cannot be read and is left out.
         nvml: The `pynvml` module, or a stand-in.
 
+    Attributes:
+        lost: By index, why a GPU is not read, or no longer.
+        processes_unknown_because: Why this process's memory is not known apart from others', by
+            the latest reading.
+
     Raises:
         LookupError: If no GPU's UUID is known.
-        Exception: NVML's own error when there is no driver.
+        Exception: NVML's own error when there is no driver, or it finds none of the GPUs.
     """
 
     def __init__(self, gpus: Sequence[GPUInfo], nvml: Any = None) -> None:
         if not any(gpu.uuid for gpu in gpus):
-            raise LookupError("it is unknown which of the machine's GPUs TensorFlow uses")
+            reasons = {gpu.unidentified_because for gpu in gpus if gpu.unidentified_because}
+            because = f": {'; '.join(sorted(reasons))}" if reasons else ""
+            raise LookupError(f"it is unknown which of the machine's GPUs TensorFlow uses{because}")
+        self.lost: dict[int, str] = {}
+        self.processes_unknown_because: str | None = None
         self._nvml = nvml or import_module("pynvml")
         self._nvml.nvmlInit()
-        self._handles = {
-            gpu.index: self._nvml.nvmlDeviceGetHandleByUUID(gpu.uuid) for gpu in gpus if gpu.uuid
-        }
+        self._handles: dict[int, Any] = {}
         self._pid = os.getpid()
         # One thread may close while another reads.
         self._lock = threading.Lock()
+        self._find(gpus)
 
     def read(self) -> tuple[GPUSample, ...]:
         """Reads each GPU once; nothing any more once closed.
 
         Raises:
-            Exception: NVML's own error when a GPU or the driver is gone.
+            Exception: NVML's own error when the last GPU or the driver is gone.
         """
+        readings = []
         with self._lock:
-            return tuple(self._read(index, handle) for index, handle in self._handles.items())
+            for index, handle in tuple(self._handles.items()):
+                try:
+                    readings.append(self._read(index, handle))
+                except self._nvml.NVMLError as error:
+                    del self._handles[index]
+                    self.lost[index] = str(error)
+                    if not self._handles:
+                        raise
+        return tuple(readings)
 
-    def holders(self, index: int) -> dict[int, int] | None:
-        """Returns what each process holds of a GPU, in bytes by its number; None if not visible.
-
-        In most containers the numbers are those of the machine, where this process has another.
+    def processes(self, index: int) -> ProcessMemory | None:
+        """Returns what each process holds of a GPU; None for a GPU that is not read.
 
         Args:
             index: Position among the GPUs that TensorFlow lists.
@@ -102,12 +95,7 @@ class NVMLSensor:
         """
         with self._lock:
             handle = self._handles.get(index)
-            if handle is None:
-                return None
-            processes = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle)
-        if processes is None or any(each.usedGpuMemory is None for each in processes):
-            return None
-        return {each.pid: each.usedGpuMemory for each in processes}
+            return None if handle is None else self._memory_by_process(handle)
 
     def close(self) -> None:
         """Lets NVML go."""
@@ -115,20 +103,37 @@ class NVMLSensor:
             self._handles = {}
             self._nvml.nvmlShutdown()
 
+    def _find(self, gpus: Sequence[GPUInfo]) -> None:
+        nvml = self._nvml
+        failure: Exception | None = None
+        for gpu in gpus:
+            if gpu.uuid is None:
+                self.lost[gpu.index] = gpu.unidentified_because or "it is unknown which GPU it is"
+                continue
+            try:
+                self._handles[gpu.index] = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+            except nvml.NVMLError as error:
+                self.lost[gpu.index] = str(error)
+                failure = error
+        if not self._handles and failure is not None:
+            nvml.nvmlShutdown()
+            raise failure
+
     def _read(self, index: int, handle: Any) -> GPUSample:
         nvml = self._nvml
         memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
         utilization = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
         power = self._ask(nvml.nvmlDeviceGetPowerUsage, handle)
         power_limit = self._ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-        mine, others = self._memory_by_process(handle)
+        processes = self._memory_by_process(handle)
+        self.processes_unknown_because = processes.unknown_because
         reasons = self._ask(self._throttle_mask, handle)
         return GPUSample(
             index=index,
             utilization_percent=None if utilization is None else float(utilization.gpu),
             memory_used_bytes=None if memory is None else memory.used,
-            memory_process_bytes=mine,
-            memory_others_bytes=others,
+            memory_process_bytes=processes.own_bytes,
+            memory_others_bytes=processes.others_bytes,
             memory_total_bytes=None if memory is None else memory.total,
             power_watts=None if power is None else power / 1000,
             power_limit_watts=None if power_limit is None else power_limit / 1000,
@@ -151,19 +156,16 @@ class NVMLSensor:
             mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
         return mask
 
-    def _memory_by_process(self, handle: Any) -> tuple[int | None, int | None]:
-        """This process' memory and that of all others.
+    def _memory_by_process(self, handle: Any) -> ProcessMemory:
+        return memory_by_process(self._ask(self._list_processes, handle), self._pid)
 
-        Unknown where the driver does not report it (Windows) or reports process numbers of another
-        namespace than ours (most containers).
-        """
-        processes = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle)
-        if processes is None:
-            return None, None
-        used = {process.pid: process.usedGpuMemory for process in processes}
-        if self._pid not in used or None in used.values():
-            return None, None
-        return used[self._pid], sum(used.values()) - used[self._pid]
+    def _list_processes(self, handle: Any) -> Any:
+        nvml = self._nvml
+        try:
+            return nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+        except nvml.NVMLError_FunctionNotFound:
+            # Drivers before 510. The name without a version raises no error of NVML on them.
+            return nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
 
     def _ask(self, question: Callable[..., T], *args: Any) -> T | None:
         """The answer, or None where this card or driver has none or keeps it to itself."""
@@ -174,33 +176,7 @@ class NVMLSensor:
             nvml.NVMLError_NotSupported,
             nvml.NVMLError_FunctionNotFound,
             nvml.NVMLError_NoPermission,
+            # An instance of a GPU in MIG mode is asked what only its GPU can answer.
+            nvml.NVMLError_InvalidArgument,
         ):
             return None
-
-
-def _describe(nvml: Any, index: int) -> DriverGPU:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-
-    def ask(question: str) -> Any:
-        # Not every GPU answers everything: one that shares the host's memory has none of its own.
-        try:
-            return getattr(nvml, question)(handle)
-        except nvml.NVMLError:
-            return None
-
-    memory = ask("nvmlDeviceGetMemoryInfo")
-    capability = ask("nvmlDeviceGetCudaComputeCapability")
-    bus = ask("nvmlDeviceGetPciInfo")
-    return DriverGPU(
-        index=index,
-        name=_text(ask("nvmlDeviceGetName")),
-        uuid=_text(ask("nvmlDeviceGetUUID")),
-        memory_bytes=None if memory is None else memory.total,
-        compute_capability=None if capability is None else tuple(capability),
-        pci_bus_id=None if bus is None else _text(bus.busId),
-    )
-
-
-def _text(value: str | bytes | None) -> str | None:
-    # Older bindings give bytes.
-    return value.decode() if isinstance(value, bytes) else value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.records.machine import GPUSample, GPUUtilization
@@ -86,3 +88,21 @@ class GPUStatistics:
             if asked
             else None,
         )
+
+
+def summarize_gpus(
+    gpus: Mapping[int, GPUStatistics], lost: Mapping[int, str]
+) -> tuple[GPUUtilization, ...]:
+    """Sums all GPUs up, in order; those that were never read have the reason alone.
+
+    Args:
+        gpus: By index.
+        lost: By index, why a GPU was not read, or no longer.
+    """
+    if not gpus:
+        return ()  # the record has one reason for all
+    read = {index: gpu.summarize() for index, gpu in gpus.items()}
+    return tuple(
+        replace(read.get(index, GPUUtilization(index)), lost_because=lost.get(index))
+        for index in sorted(read.keys() | lost.keys())
+    )

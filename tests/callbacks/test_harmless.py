@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.fake_nvml import FakeNVML, scenario
 from helpers.processes import environment
 from helpers.training import (
     BATCH,
@@ -28,7 +29,6 @@ from helpers.training import (
 import keras_gpukit as gpukit
 from keras_gpukit.placement.probe import PlacementProbe
 from keras_gpukit.sensors.host import HostSensor
-from keras_gpukit.sensors.nvml import NVMLSensor
 
 
 def shuffled():
@@ -283,30 +283,26 @@ def test_ctrl_c_in_a_step_leaves_whole_files(tmp_path):
 
 
 def test_nvml_that_vanishes_is_said_once(tmp_path, caplog, monkeypatch):
-    # No GPU here: the callback is told of one, and of an NVML that answers once.
+    # No GPU here: NVML's library is one that loses the second GPU early, and the others later.
     from keras_gpukit.records.environment import GPUInfo
-    from keras_gpukit.records.machine import GPUSample
-    from keras_gpukit.watching import environment
+    from keras_gpukit.watching import environment as watched
 
-    readings = iter([(GPUSample(0, utilization_percent=50.0),)])
-
-    def vanish(self):
-        try:
-            return next(readings)
-        except StopIteration:
-            raise RuntimeError("GPU is lost") from None
-
-    monkeypatch.setattr(environment, "visible_gpus", lambda: (GPUInfo(0, "NVIDIA H200"),))
-    monkeypatch.setattr(NVMLSensor, "__init__", lambda self, names: None)
-    monkeypatch.setattr(NVMLSensor, "read", vanish)
-    monkeypatch.setattr(NVMLSensor, "close", lambda self: None)
+    gpus = scenario("vanishing_gpu", this=1)
+    gpus[0].lost_after, gpus[2].lost_after = 6, 8
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNVML(gpus))
+    listed = tuple(GPUInfo(index, gpu.name, gpu.uuid) for index, gpu in enumerate(gpus))
+    monkeypatch.setattr(watched, "visible_gpus", lambda: listed)
     monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.05)
     monitor = gpukit.Monitor(tmp_path)
     model = small_model()
     model.fit(SlowPyDataset(40, 0.02), callbacks=[monitor], verbose=0)
-    assert [message for message in warnings_of(caplog) if "GPU is lost" in message]
-    assert len(warnings_of(caplog)) == 1
-    assert monitor.summary.utilization.gpus[0].utilization_percent == 50.0
+    second, first, last = warnings_of(caplog)
+    assert "GPU 1 is not read in the rest of this run (GPU is lost)" in second
+    assert "GPU 0 is not read in the rest of this run (GPU is lost)" in first
+    assert "Reading GPUs through NVML failed (NVMLError_GpuIsLost: GPU is lost)" in last
+    found = monitor.summary.utilization.gpus
+    assert [gpu.utilization_percent for gpu in found] == [80.0, 85.0, 90.0]
+    assert [gpu.lost_because for gpu in found] == ["GPU is lost"] * 3
 
 
 def test_on_another_backend_it_says_so_and_does_nothing(tmp_path, caplog, monkeypatch):

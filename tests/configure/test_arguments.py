@@ -19,7 +19,7 @@ BAD = [
     ("devices", "", ValueError),
     ("devices", "gpu:0", ValueError),
     ("devices", "GPU-", ValueError),
-    ("devices", "MIG-3c2", ValueError),
+    ("devices", "MIG-", ValueError),
     ("devices", "ALL", ValueError),
     ("devices", [0, 0], ValueError),
     ("devices", ["all"], ValueError),

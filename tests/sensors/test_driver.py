@@ -1,12 +1,10 @@
-"""The driver, against a stand-in for NVML, and the CUDA libraries."""
+"""The driver, with NVIDIA's binding over a stand-in for its library; and the CUDA libraries."""
 
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 
-from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.installation import Driver, DriverGPU
-from keras_gpukit.sensors.cuda import find_libraries, needed_libraries
-from keras_gpukit.sensors.devices import identify
-from keras_gpukit.sensors.nvml import read_driver
+from keras_gpukit.records.installation import DriverGPU
+from keras_gpukit.sensors.cuda_libraries import find_libraries, needed_libraries
+from keras_gpukit.sensors.driver import read_driver
 
 A, B = "GPU-a", "GPU-b"
 
@@ -32,20 +30,6 @@ def test_a_missing_driver_is_no_error():
     assert driver.error == "LibraryNotFound"
     assert driver.version is None
     assert driver.gpus == ()
-
-
-def test_gpus_are_identified_by_uuid_whatever_their_order():
-    driver = Driver(gpus=(DriverGPU(0, "small", A, 1 << 30), DriverGPU(1, "large", B, 2 << 30)))
-    first, second = identify((GPUInfo(0), GPUInfo(1)), driver, (B, A))
-    assert (first.name, first.memory_bytes) == ("large", 2 << 30)
-    assert (second.name, second.memory_bytes) == ("small", 1 << 30)
-
-
-def test_what_cannot_be_told_apart_stays_unknown():
-    driver = Driver(gpus=(DriverGPU(0, uuid=A), DriverGPU(1, uuid=B)))
-    assert identify((GPUInfo(0),), driver, ()) == (GPUInfo(0),)
-    only = Driver(gpus=(DriverGPU(0, "one", A, 1 << 30, (8, 0)),))
-    assert identify((GPUInfo(0),), only, ()) == (GPUInfo(0, "one", A, 1 << 30, (8, 0)),)
 
 
 def test_bindings_that_cannot_be_used_are_no_error():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from keras_gpukit.launching.job import Job
+from keras_gpukit.rules.visible_devices import VISIBLE, entries_of
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 NONE = "-1"
 
 
@@ -59,18 +59,12 @@ def visible_gpus(
     """
     if VISIBLE not in environ:
         return tuple(str(index) for index in range(count_gpus() or 0))
-    gpus = []
-    for entry in environ[VISIBLE].split(","):
-        gpu = entry.strip()
-        if not (gpu.isdecimal() or gpu.startswith(("GPU-", "MIG-"))):
-            break
-        gpus.append(gpu)
-    return tuple(gpus)
+    return entries_of(environ[VISIBLE])
 
 
 def count_gpus() -> int | None:
     """Counts the GPUs that the driver lists; None without a driver. Untested on a GPU."""
-    from keras_gpukit.sensors.nvml import read_driver
+    from keras_gpukit.sensors.driver import read_driver
 
     driver = read_driver()
     return len(driver.gpus) if driver.error is None else None

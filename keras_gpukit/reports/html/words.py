@@ -113,6 +113,11 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
         if gpu.utilization_percent is not None
     ]
     figures += [
+        (f"GPU {gpu.index}", f"not read to the end: {gpu.lost_because}")
+        for gpu in (summary.utilization.gpus if summary.utilization else ())
+        if gpu.lost_because is not None
+    ]
+    figures += [
         (f"{memory.device} peak memory", units.size(memory.peak_bytes))
         for memory in (summary.memory.devices if summary.memory else ())
     ]

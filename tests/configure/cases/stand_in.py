@@ -20,6 +20,7 @@ def pretend(count, name="NVIDIA A100", capability=(8, 0), memory_bytes=80 * GIB)
     from tensorflow.python import pywrap_tfe
 
     from keras_gpukit.sensors import devices
+    from keras_gpukit.sensors.cuda import CUDADevice
 
     real = pywrap_tfe.TF_ListPhysicalDevices
     pywrap_tfe.TF_ListPhysicalDevices = lambda: [
@@ -32,7 +33,7 @@ def pretend(count, name="NVIDIA A100", capability=(8, 0), memory_bytes=80 * GIB)
     }
     gpus = [FakeGPU(uuid(index), name, memory_bytes, capability) for index in range(count)]
     sys.modules["pynvml"] = FakeNVML(gpus)
-    devices.cuda_uuids = lambda: tuple(map(uuid, range(count)))
+    devices.cuda_devices = lambda: tuple(CUDADevice(uuid(index)) for index in range(count))
 
 
 def gpu_options():
