@@ -12,8 +12,9 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "doctor",
         help="say whether this machine can train on its GPUs, and if not, why",
-        description="Looks at versions, driver, CUDA libraries and GPUs, and says what "
-        "configure_gpus() would do. Changes nothing. Exits with 0 if a GPU can be used, else 1.",
+        description="Looks at versions, driver, CUDA libraries and GPUs, names what blocks a GPU "
+        "and how to fix it, and says what configure_gpus() would do. Changes nothing. Exits with 0 "
+        "if a GPU can be used, else 1.",
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(func=run)
@@ -25,27 +26,30 @@ def run(args: argparse.Namespace) -> int:
     Returns:
         0 if training can use a GPU, else 1.
     """
-    from keras_gpukit.cli.examination import as_dict, examine, versions
+    from keras_gpukit.cli.examination import as_dict, examine
     from keras_gpukit.cli.quiet import quiet_tensorflow
 
     with quiet_tensorflow():
-        machine, planned = examine()
-    found = versions()
+        found = examine()
     if args.json:
-        print(json.dumps(as_dict(found, machine, planned), indent=2))
+        print(json.dumps(as_dict(found), indent=2))
     else:
         from rich.console import Console
 
         from keras_gpukit.reports.examination import render
 
+        planned = found.planned
         shown = render(
-            found,
-            machine,
-            can_train=bool(planned.gpus),
+            found.versions,
+            found.machine,
+            health=found.health,
+            packages=found.packages,
+            problems=found.problems,
+            uses_gpu=bool(planned.gpus),
             actions=planned.actions,
             causes=planned.causes,
             not_applied=planned.not_applied,
             warnings=planned.warnings,
         )
         Console().print(shown)
-    return 0 if planned.gpus else 1
+    return 0 if found.can_train else 1

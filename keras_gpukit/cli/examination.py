@@ -3,28 +3,84 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.records.codec import to_dict
-from keras_gpukit.records.installation import Machine
+from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
+from keras_gpukit.records.installation import Driver, Machine
+from keras_gpukit.rules.gpu_problems import gpu_problems
+from keras_gpukit.rules.library_problems import library_problems
 from keras_gpukit.rules.no_gpu import import_fails
+from keras_gpukit.sensors.cuda_packages import read_packages
+from keras_gpukit.sensors.driver import read_driver
+from keras_gpukit.sensors.gpu_health import read_health
 from keras_gpukit.sensors.installation import read_environment, read_machine
-from keras_gpukit.sensors.nvml import read_driver
+from keras_gpukit.sensors.kernel_log import read_xids
+from keras_gpukit.sensors.library_loading import try_loading
 
 _PACKAGES = ("keras", "tensorflow", "tensorboard", "xprof", "keras-gpukit")
 
 
-def examine() -> tuple[Machine, Plan]:
+@dataclass(frozen=True)
+class Examination:
+    """What was found.
+
+    Attributes:
+        versions: Of Python and of packages; None for one that is not installed.
+        machine: What there is for training on GPUs.
+        planned: What `configure_gpus()` would do.
+        health: Each GPU's state.
+        packages: NVIDIA's pip packages.
+        problems: What blocks GPUs.
+    """
+
+    versions: dict[str, str | None]
+    machine: Machine
+    planned: Plan
+    health: tuple[GPUHealth, ...] = ()
+    packages: tuple[CUDAPackage, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def can_train(self) -> bool:
+        """Whether one of the GPUs that would be used is not blocked."""
+        blocking = {each.gpu for each in self.problems if each.blocks}
+        used = [self.machine.gpus[index] for index in self.planned.gpus]
+        free = [gpu for gpu in used if in_driver(gpu, self.machine.driver) not in blocking]
+        return bool(free) and None not in blocking
+
+
+def examine() -> Examination:
     """Reads the machine, and plans for it what `configure_gpus()` would do."""
     try:
         machine = read_machine()
+        machine = replace(machine, libraries=try_loading(machine.libraries))
+        planned = plan(Settings(), machine)
     except Exception as error:  # TensorFlow or Keras is broken, which is what a doctor is for
         machine = Machine(driver=read_driver(), environment=read_environment())
-        return machine, Plan(causes=(import_fails(error),))
-    return machine, plan(Settings(), machine)
+        planned = Plan(causes=(import_fails(error),))
+    health = read_health(machine.driver.gpus, read_xids())
+    packages = read_packages() if machine.libraries else ()
+    problems = (
+        *library_problems(machine.libraries, packages),
+        *gpu_problems(machine.driver.gpus, health),
+    )
+    return Examination(versions(), machine, planned, health, packages, problems)
+
+
+def in_driver(gpu: GPUInfo, driver: Driver) -> int | None:
+    """Returns a GPU's position in NVML's order; None where it is unknown which one it is."""
+    for each in driver.gpus:
+        own: Sequence[str | None] = [each.uuid, *(part.uuid for part in each.mig or ())]
+        if gpu.uuid is not None and gpu.uuid in own:
+            return each.index
+    return None
 
 
 def versions() -> dict[str, str | None]:
@@ -38,15 +94,19 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def as_dict(found: dict[str, str | None], machine: Machine, planned: Plan) -> dict[str, Any]:
+def as_dict(found: Examination) -> dict[str, Any]:
     """Everything that was found, ready for JSON."""
+    machine = found.machine
     return {
-        "can_train_on_gpu": bool(planned.gpus),
-        "versions": found,
+        "can_train_on_gpu": found.can_train,
+        "versions": found.versions,
         "gpus": [to_dict(gpu) for gpu in machine.gpus],
         "driver": to_dict(machine.driver),
         "tensorflow_build": to_dict(machine.build),
         "libraries": [to_dict(library) for library in machine.libraries],
+        "packages": [to_dict(package) for package in found.packages],
         "environment": dict(machine.environment),
-        "plan": planned.to_dict(),
+        "health": [to_dict(each) for each in found.health],
+        "problems": [to_dict(each) for each in found.problems],
+        "plan": found.planned.to_dict(),
     }

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from keras_gpukit.records.installation import Machine
+from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
+from keras_gpukit.records.installation import CUDALibrary, Machine
 from keras_gpukit.records.setup import Action, Cause
 from keras_gpukit.reports.printable import plain
 from keras_gpukit.reports.setup import actions_table, gpu_table, no_gpu_text
+from keras_gpukit.reports.units import size
 
-_STYLES = {"ok": "green", "missing": "bold red", "set": ""}
+_STYLES = {"ok": "green", "missing": "bold red", "broken": "bold red", "set": ""}
 Line = tuple[str, str, str]
 """A mark, what it is about, and what was found."""
 
@@ -21,37 +23,53 @@ def render(
     versions: Mapping[str, str | None],
     machine: Machine,
     *,
-    can_train: bool,
+    health: Sequence[GPUHealth],
+    packages: Sequence[CUDAPackage],
+    problems: Sequence[Problem],
+    uses_gpu: bool,
     actions: tuple[Action, ...],
     causes: tuple[Cause, ...],
     not_applied: tuple[str, ...],
     warnings: tuple[str, ...],
 ) -> RenderableType:
-    """A line for each thing that was looked at, marked ok or missing; then what follows from it.
+    """A line for each thing that was looked at, with its mark; then what follows from it.
 
     Args:
         versions: Of packages; None for one that is not installed.
         machine: What was read.
-        can_train: Whether a GPU can be used.
+        health: Each GPU's state.
+        packages: NVIDIA's pip packages.
+        problems: What blocks GPUs.
+        uses_gpu: Whether TensorFlow lists a GPU that would be used.
         actions: What `configure_gpus()` would set.
         causes: Why no GPU can be used.
         not_applied: What would have no effect.
         warnings: What else there is to know.
     """
     facts = Table(box=None, pad_edge=False, show_header=False)
-    for mark, name, found in lines(versions, machine):
-        facts.add_row(plain(mark, style=_STYLES[mark]), name, plain(found))
+    found = (*lines(versions, machine), *package_lines(packages), *health_lines(machine, health))
+    for mark, name, text in found:
+        facts.add_row(plain(mark, style=_STYLES[mark]), name, plain(text))
     parts: list[RenderableType] = [facts, ""]
-    if not can_train:
-        return Group(*parts, no_gpu_text(causes, not_applied))
-    parts += [gpu_table(machine.gpus), plain("\nconfigure_gpus() would set:", style="bold")]
-    parts.append(actions_table(actions))
-    parts += [plain(f"Warning: {warning}", style="yellow") for warning in warnings]
+    if not uses_gpu:
+        parts.append(no_gpu_text(causes, not_applied))
+    else:
+        parts += [gpu_table(machine.gpus), plain("\nconfigure_gpus() would set:", style="bold")]
+        parts.append(actions_table(actions))
+    parts += [
+        plain(
+            f"{'Blocked' if problem.blocks else 'Problem'}: {problem}",
+            style="bold red" if problem.blocks else "yellow",
+        )
+        for problem in problems
+    ]
+    if uses_gpu:
+        parts += [plain(f"Warning: {warning}", style="yellow") for warning in warnings]
     return Group(*parts)
 
 
 def lines(versions: Mapping[str, str | None], machine: Machine) -> Iterator[Line]:
-    """What was looked at: "ok", "missing", or for an environment variable "set"."""
+    """What was looked at: "ok", "missing", "broken", or for an environment variable "set"."""
     for package, number in versions.items():
         yield _found(package, number, "not installed")
     driver = machine.driver
@@ -63,11 +81,49 @@ def lines(versions: Mapping[str, str | None], machine: Machine) -> Iterator[Line
         with_cuda = f"CUDA {build.cuda_version}, cuDNN {build.cudnn_version}"
         yield _found("TensorFlow is built for", with_cuda if build.cuda else None, "CPUs only")
     for library in machine.libraries:
-        yield _found(f"  {library.name}", library.path, "not found")
+        yield _library(library)
     gpus = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in machine.gpus)
     yield _found("GPUs that TensorFlow sees", gpus or None, "none")
     for name, value in machine.environment.items():
         yield "set", name, repr(value)
+
+
+def _library(library: CUDALibrary) -> Line:
+    name = f"  {library.name}"
+    if library.path is None:
+        return "missing", name, library.error or "not found"
+    version = "" if library.version is None else f"{library.version}, "
+    source = "" if library.source != "LD_LIBRARY_PATH" else " (LD_LIBRARY_PATH)"
+    if library.error is not None:
+        return "broken", name, f"{library.path}{source}: {library.error}"
+    return "ok", name, f"{version}{library.path}{source}"
+
+
+def package_lines(packages: Sequence[CUDAPackage]) -> Iterator[Line]:
+    """NVIDIA's pip packages of another version than TensorFlow asks for."""
+    for package in packages:
+        if package.fits is False:
+            yield (
+                "broken",
+                package.name,
+                f"{package.installed}; TensorFlow asks for {package.needs}",
+            )
+
+
+def health_lines(machine: Machine, health: Sequence[GPUHealth]) -> Iterator[Line]:
+    """Each GPU of the machine: where it is, and its memory in use."""
+    states = {each.index: each for each in health}
+    for gpu in machine.driver.gpus:
+        if gpu.error is not None:
+            yield "broken", f"GPU {gpu.index} of the machine", f"does not answer ({gpu.error})"
+            continue
+        state = states.get(gpu.index, GPUHealth(gpu.index))
+        used, total = state.memory_used_bytes, gpu.memory_bytes
+        memory = "" if used is None or total is None else f", {size(used)} of {size(total)} in use"
+        parts = "" if gpu.mig is None else f", {len(gpu.mig)} MIG instances"
+        where = gpu.pci_bus_id or "unknown place"
+        found = f"{gpu.name or 'unknown name'} at {where}{memory}{parts}"
+        yield "ok", f"GPU {gpu.index} of the machine", found
 
 
 def _found(name: str, found: str | None, otherwise: str) -> Line:

@@ -2,12 +2,14 @@
 
 import argparse
 import json
+from dataclasses import replace
 from importlib.metadata import version
 
 import pytest
 
 from keras_gpukit.cli import doctor, examination
 from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth
 from keras_gpukit.records.installation import (
     Build,
     CUDALibrary,
@@ -16,6 +18,7 @@ from keras_gpukit.records.installation import (
     Machine,
     TensorFlowState,
 )
+from keras_gpukit.records.memory import GPUHolder
 
 HEALTHY = Machine(
     gpus=(GPUInfo(0, "NVIDIA A100", "GPU-0", 40 << 30, (8, 0)),),
@@ -37,13 +40,16 @@ BROKEN = Machine(
 def examine(monkeypatch, capsys):
     """Runs the command on a machine given as facts."""
 
-    def run(machine, *arguments):
+    def run(machine, *arguments, packages=(), health=()):
         def read():
             if isinstance(machine, Exception):
                 raise machine
             return machine
 
         monkeypatch.setattr(examination, "read_machine", read)
+        monkeypatch.setattr(examination, "try_loading", lambda libraries: libraries)
+        monkeypatch.setattr(examination, "read_packages", lambda: packages)
+        monkeypatch.setattr(examination, "read_health", lambda gpus, xids: health)
         monkeypatch.setenv("COLUMNS", "120")
         parser = argparse.ArgumentParser()
         doctor.add_parser(parser.add_subparsers())
@@ -77,6 +83,60 @@ def test_a_machine_without_a_usable_gpu_exits_with_1_and_says_every_reason(exami
     assert "missing: libcudnn.so.9" in text
 
 
+def two_gpus(**second):
+    gpus = tuple(
+        DriverGPU(i, "NVIDIA A100", f"GPU-{i}", 40 << 30, (8, 0), f"00000000:0{i}:00.0")
+        for i in range(2)
+    )
+    listed = tuple(GPUInfo(i, gpu.name, gpu.uuid, 40 << 30, (8, 0)) for i, gpu in enumerate(gpus))
+    none = (None, None)
+    return replace(
+        HEALTHY,
+        gpus=listed,
+        driver=replace(HEALTHY.driver, gpus=(gpus[0], replace(gpus[1], **second))),
+        state=TensorFlowState(visible_gpus=(0, 1), growth=none, memory_limit_mib=none),
+    )
+
+
+FULL = GPUHealth(0, memory_used_bytes=(40 << 30) - 1, processes=(GPUHolder(7, 39 << 30, "python"),))
+
+
+def test_a_gpu_that_another_process_fills_is_named_with_that_process_and_the_other_is_used(examine):
+    code, text = examine(two_gpus(), health=(FULL, GPUHealth(1, memory_used_bytes=0)))
+    assert code == 0
+    words = " ".join(text.split())
+    assert (
+        "Blocked: 40.0 of 40.0 GiB of GPU 0's memory are in use; python (pid 7, 39.0 GiB)" in words
+    )
+    assert "GPU 0 of the machine NVIDIA A100 at 00000000:00:00.0, 40 GiB of 40 GiB in use" in words
+
+
+def test_a_machine_whose_every_gpu_is_blocked_exits_with_1(examine):
+    code, text = examine(two_gpus(error="GpuIsLost"), health=(FULL,))
+    assert code == 1
+    assert "GPU 1 does not answer (NVML says GpuIsLost)" in text
+    code, text = examine(two_gpus(error="GpuIsLost"), "--json", health=(FULL,))
+    data = json.loads(text)
+    assert not data["can_train_on_gpu"]
+    assert [(each["code"], each["gpu"]) for each in data["problems"]] == [
+        ("memory_held", 0),
+        ("gpu_lost", 1),
+    ]
+    assert data["health"][0]["processes"] == [{"pid": 7, "used_bytes": 39 << 30, "name": "python"}]
+
+
+def test_a_library_that_cannot_be_loaded_blocks_every_gpu(examine):
+    path = "/usr/local/cuda/lib64/libcudnn.so.9"
+    broken = CUDALibrary("libcudnn.so.9", path, "LD_LIBRARY_PATH", error=f"{path}: file too short")
+    package = CUDAPackage("nvidia-cudnn-cu12", "<10.0,>=9.3.0.75", "9.1.0.70", fits=False)
+    code, text = examine(replace(HEALTHY, libraries=(broken,)), packages=(package,))
+    assert code == 1
+    words = " ".join(text.split())
+    assert f"broken libcudnn.so.9 {path} (LD_LIBRARY_PATH): {path}: file too short" in words
+    assert "take that folder out of the variable" in words
+    assert "broken nvidia-cudnn-cu12 9.1.0.70; TensorFlow asks for <10.0,>=9.3.0.75" in words
+
+
 def test_each_line_is_marked(examine):
     _, text = examine(HEALTHY)
     lines = [line.split() for line in text.split("\n\n")[0].splitlines()]
@@ -85,6 +145,19 @@ def test_each_line_is_marked(examine):
     _, text = examine(BROKEN)
     lines = [line.split() for line in text.split("\n\n")[0].splitlines()]
     assert ["missing", "libcudnn.so.9", "not", "found"] in lines
+    assert [
+        "ok",
+        "GPU",
+        "0",
+        "of",
+        "the",
+        "machine",
+        "unknown",
+        "name",
+        "at",
+        "unknown",
+        "place",
+    ] in lines
     assert ["missing", "GPUs", "that", "TensorFlow", "sees", "none"] in lines
     assert ["set", "CUDA_VISIBLE_DEVICES", "''"] in lines
 

@@ -1,0 +1,46 @@
+"""NVIDIA's pip packages, and the versions that TensorFlow asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import metadata
+
+from packaging.requirements import Requirement
+
+from keras_gpukit.records.gpu_health import CUDAPackage
+
+EXTRA = "and-cuda"
+
+
+def read_packages(
+    requires: Callable[[str], Sequence[str] | None] = metadata.requires,
+    version: Callable[[str], str] = metadata.version,
+) -> tuple[CUDAPackage, ...]:
+    """Returns the packages of TensorFlow's extra `and-cuda`, with what is installed of them.
+
+    TensorFlow's own record of its build has only cuDNN's major version; the extra has the lowest
+    version that it was built for.
+
+    Args:
+        requires: Returns a distribution's requirements.
+        version: Returns a distribution's version.
+    """
+    try:
+        listed = requires("tensorflow") or ()
+    except metadata.PackageNotFoundError:
+        return ()
+    found = []
+    for text in listed:
+        need = Requirement(text)
+        if need.marker is None or not need.marker.evaluate({"extra": EXTRA}):
+            continue
+        if need.marker.evaluate({"extra": ""}):  # one that every installation needs
+            continue
+        try:
+            installed = version(need.name)
+        except metadata.PackageNotFoundError:
+            found.append(CUDAPackage(need.name, str(need.specifier)))
+            continue
+        fits = need.specifier.contains(installed, prereleases=True)
+        found.append(CUDAPackage(need.name, str(need.specifier), installed, fits))
+    return tuple(found)

@@ -1,0 +1,116 @@
+"""What can keep training from each GPU of the machine, through NVML and the kernel's log.
+
+Nothing here has run on a GPU yet: it is tested with NVIDIA's binding over a stand-in for the
+library.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from keras_gpukit.records.gpu_health import GPUHealth, Xid
+from keras_gpukit.records.installation import DriverGPU
+from keras_gpukit.records.memory import GPUHolder
+from keras_gpukit.sensors.driver import ask
+from keras_gpukit.sensors.gpu_processes import in_first_namespace, program_name
+from keras_gpukit.sensors.identity import same_bus
+
+_COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+# https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html
+_RECOVERY_ACTIONS = {
+    0: "none",
+    1: "reset the GPU",
+    2: "restart the machine",
+    3: "end peer-to-peer traffic",
+    4: "end its processes and reset the GPU",
+    5: "recover the IMEX domain",
+    6: "reset the bus",
+    7: "restart the machine",
+}
+
+
+def read_health(
+    gpus: Sequence[DriverGPU], xids: Sequence[Xid] | None, nvml: Any = None
+) -> tuple[GPUHealth, ...]:
+    """Reads each GPU's state; never raises.
+
+    Args:
+        gpus: What the driver lists.
+        xids: What `read_xids` returned.
+        nvml: The `pynvml` module, or a stand-in.
+    """
+    try:
+        nvml = nvml or import_module("pynvml")
+        nvml.nvmlInit()
+    except Exception:  # no driver, which is reported elsewhere
+        return ()
+    try:
+        return tuple(_read(nvml, gpu, xids) for gpu in gpus)
+    except Exception:  # the driver is gone
+        return ()
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _read(nvml: Any, gpu: DriverGPU, xids: Sequence[Xid] | None) -> GPUHealth:
+    own = None
+    if xids is not None and gpu.pci_bus_id is not None:
+        own = tuple(xid for xid in xids if same_bus(f"{xid.pci_bus_id}.0", gpu.pci_bus_id))
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
+    except nvml.NVMLError:
+        return GPUHealth(gpu.index, xids=own)
+    memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    mode = ask(nvml, "nvmlDeviceGetComputeMode", handle)
+    rows = ask(nvml, "nvmlDeviceGetRemappedRows", handle)
+    # GPUs before Ampere replace pages, where later ones replace rows.
+    pages = ask(nvml, "nvmlDeviceGetRetiredPagesPendingStatus", handle)
+    return GPUHealth(
+        index=gpu.index,
+        compute_mode=None if mode is None else _COMPUTE_MODES.get(mode),
+        memory_used_bytes=None if memory is None else memory.used,
+        processes=_processes(nvml, handle),
+        ecc_uncorrected=ask(
+            nvml,
+            "nvmlDeviceGetTotalEccErrors",
+            handle,
+            nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            nvml.NVML_VOLATILE_ECC,
+        ),
+        remapping_pending=_either(pages, None if rows is None else rows[2]),
+        remapping_failed=None if rows is None else bool(rows[3]),
+        recovery_action=_recovery_action(nvml, handle),
+        xids=own,
+    )
+
+
+def _processes(nvml: Any, handle: Any) -> tuple[GPUHolder, ...] | None:
+    """Other processes on the GPU, the largest first; named where numbers are those seen here."""
+    listed = ask(nvml, "nvmlDeviceGetComputeRunningProcesses_v3", handle)
+    if listed is None:
+        return None
+    named = in_first_namespace()
+    found = [
+        GPUHolder(each.pid, each.usedGpuMemory, program_name(each.pid) if named else None)
+        for each in listed
+        if each.usedGpuMemory is not None and not (named and each.pid == os.getpid())
+    ]
+    return tuple(sorted(found, key=lambda each: -each.used_bytes))
+
+
+def _recovery_action(nvml: Any, handle: Any) -> str | None:
+    """What the driver asks for, from 560 on."""
+    values = ask(
+        nvml, "nvmlDeviceGetFieldValues", handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
+    )
+    if values is None or values[0].nvmlReturn != nvml.NVML_SUCCESS:
+        return None
+    return _RECOVERY_ACTIONS.get(values[0].value.uiVal)
+
+
+def _either(*flags: int | None) -> bool | None:
+    known = [flag for flag in flags if flag is not None]
+    return any(known) if known else None
