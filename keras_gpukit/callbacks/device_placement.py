@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from keras_gpukit.callbacks.base import WatchingCallback
+from keras_gpukit.input_wait.examples import Counts, ExampleCounter
 from keras_gpukit.placement.probe import PlacementProbe
 from keras_gpukit.records.names import PLACEMENT
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.steps import Phase
-from keras_gpukit.reports.text import placement_markdown
+from keras_gpukit.reports.placement import placement_markdown
 from keras_gpukit.watching.session import Session
 
 NO_STEP = PlacementRecord(unknown_because="placement is read from the first training step")
@@ -37,14 +38,19 @@ class DevicePlacement(WatchingCallback[PlacementRecord]):
         self._summary = NO_STEP
         if phase != "fit":
             return
-        probe = PlacementProbe(session.model)
+        probe, counter = PlacementProbe(session.model), ExampleCounter(session.model)
+        before: list[Counts] = []
+
+        def start() -> None:
+            before.append(counter.take())
+            probe.start()
 
         def read() -> None:
-            self._summary = probe.stop()
+            self._summary = probe.stop(lambda: counter.between(before[0], counter.take()))
             session.output.values(session.step, {PLACEMENT: placement_markdown(self._summary)})
             session.output.record("placement", self._summary, session.step)
 
-        session.on_first_step(probe.start, read)
+        session.on_first_step(start, read)
 
     def end(self, session: Session, phase: Phase) -> None:
         """Nothing is left to do."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from keras_gpukit.layer_names import is_backward
 from keras_gpukit.memory.bfc import BFC, Chunk
 from keras_gpukit.memory.kernels import ALIASES, IN_PLACE, NO_BUFFER
-from keras_gpukit.memory.layer_names import is_backward
 from keras_gpukit.memory.step_graph import Node, Source, StepGraph
 
 Order = Literal["oldest first", "newest first", "as written"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from keras_gpukit.layer_names import is_backward, layer_names, layer_of
 from keras_gpukit.memory.bfc import BFC
 from keras_gpukit.memory.kernels import cpu_workspace_bytes, gpu_workspace_bytes
-from keras_gpukit.memory.layer_names import is_backward, layer_names, layer_of
 from keras_gpukit.memory.model_state import execution_of, size_of
 from keras_gpukit.memory.simulation import Order, Peak, Simulation
 from keras_gpukit.memory.step_graph import TRACED_BATCH, Node, StepGraph

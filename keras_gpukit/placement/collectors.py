@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.placement import graphs, tf_private
-from keras_gpukit.placement.names import short_device
-from keras_gpukit.placement.registry import dtype_name
-from keras_gpukit.records.operations import Operation, OperationKind, StepOperations
+from keras_gpukit.placement.copies import Shapes, read_sent, sent_outputs
+from keras_gpukit.placement.names import requested_device, short_device
+from keras_gpukit.placement.registry import dtype_bytes, dtype_name
+from keras_gpukit.placement.shapes import infer_shapes
+from keras_gpukit.records.operations import (
+    Operation,
+    OperationKind,
+    SentTensor,
+    StepOperations,
+)
+
+BatchSize = Callable[[], int | None]
 
 
 class PlacementUnknownError(Exception):
@@ -27,10 +38,17 @@ class GraphCollector:
             )
         tf_private.enable_graph_collection()
 
-    def stop(self) -> StepOperations | None:
-        """Stops, and returns what ran; None where the step had been made before `start`."""
+    def stop(self, batch_size: BatchSize) -> StepOperations | None:
+        """Stops, and returns what ran; None where the step had been made before `start`.
+
+        Args:
+            batch_size: Returns the examples in the batch of one device.
+        """
         step = graphs.find_step(tf_private.take_collected_graphs())
-        return graphs.read_step(step, dtype_name) if step is not None else None
+        if step is None:
+            return None
+        ran = graphs.read_step(step, dtype_name)
+        return replace(ran, sent=_sent(step, batch_size))
 
 
 class EagerCollector:
@@ -44,8 +62,12 @@ class EagerCollector:
         """Starts to watch this thread's operations."""
         tf_private.add_op_callback(self._see)
 
-    def stop(self) -> StepOperations:
-        """Stops, and returns what ran."""
+    def stop(self, batch_size: BatchSize) -> StepOperations:
+        """Stops, and returns what ran.
+
+        Args:
+            batch_size: Not needed.
+        """
         tf_private.remove_op_callback(self._see)
         if self._trouble:
             raise self._trouble
@@ -68,12 +90,23 @@ class EagerCollector:
             self._trouble = trouble
 
 
+def _sent(step: Any, batch_size: BatchSize) -> tuple[SentTensor, ...]:
+    outputs = sent_outputs(step.partition_graphs)
+    shapes: Shapes = {}
+    if outputs:
+        # Without shapes the copies are still known, only not their sizes.
+        with contextlib.suppress(Exception):
+            shapes = infer_shapes(step.post_optimization_graph, outputs, batch_size())
+    return read_sent(step.partition_graphs, shapes, dtype_name, dtype_bytes)
+
+
 def _operation(type_: str | bytes, inputs: Any, attributes: Any, outputs: Any) -> Operation:
     name = type_.decode() if isinstance(type_, bytes) else type_  # a function's name is bytes
     name = "PartitionedCall" if tf_private.is_function(name) else name
     # An operation without results, such as an assignment, runs where its variable is.
     device = next((tensor.device for tensor in (*outputs, *inputs)), "")
-    kind = OperationKind(name, tuple(_types(name, attributes)), tf_private.requested_device())
+    asked = requested_device(tf_private.requested_device())
+    kind = OperationKind(name, tuple(_types(name, attributes)), asked)
     return Operation(kind, tf_private.name_scope() + name, short_device(device))
 
 

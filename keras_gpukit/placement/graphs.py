@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from keras_gpukit.placement.names import operation_name, short_device
+from keras_gpukit.placement.copies import SENDS
+from keras_gpukit.placement.names import operation_name, requested_device, short_device
 from keras_gpukit.records.operations import (
     OWN_SCOPE,
     Operation,
@@ -26,10 +27,9 @@ BOOKKEEPING = frozenset(
     | {"NoOp", "Const", "_HostConst", "Identity", "IdentityN", "ControlTrigger"}
     | {"Enter", "Exit", "Switch", "Merge", "NextIteration", "LoopCond"}
 )
-# One side of each copy between two devices, so that a pair counts once.
-_SENDS = frozenset({"_Send", "_HostSend"})
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _XLA_CALLS = frozenset({"XlaLaunch", "XlaLaunchV2", "_XlaCompile"})
+_COLOCATED = "loc:@"
 _CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
 
 DtypeName = Callable[[int], str]
@@ -52,7 +52,7 @@ def read_step(graphs: Any, dtype_name: DtypeName) -> StepOperations:
     operations: list[Operation] = []
     between: Counter[str] = Counter()
     for partition in graphs.partition_graphs:
-        between.update(_path(node) for node in partition.node if node.op in _SENDS)
+        between.update(_path(node) for node in partition.node if node.op in SENDS)
         walk = _Walk(
             library=_library(graphs.pre_optimization_graph) | _library(partition),
             requested=requested,
@@ -75,11 +75,24 @@ def _path(send: Any) -> str:
 
 
 @dataclass(frozen=True)
+class _Request:
+    """Where an operation was asked to be.
+
+    Attributes:
+        device: By name; empty where by none.
+        colocated: Another operation, to be on its device; empty where none was named.
+    """
+
+    device: str = ""
+    colocated: str = ""
+
+
+@dataclass(frozen=True)
 class _Walk:
     """What turning the nodes of one partition into operations needs to know."""
 
     library: Library
-    requested: Mapping[str, str]
+    requested: Mapping[str, _Request]
     dtype_name: DtypeName
 
     def operations(
@@ -99,15 +112,17 @@ class _Walk:
 
     def _operation(self, node: Any, prefix: str, caller: Operation | None) -> Operation:
         name = operation_name(prefix + node.name)
-        asked = self.requested.get(name, "")
-        device = short_device(node.device)
+        request = self.requested.get(name, _Request())
+        device, asked, ignored = short_device(node.device), request.device, ""
         compiled = node.op in _XLA_CALLS or _must_compile(node)
         if caller and caller.kind.compiled:  # one kernel: what is inside runs where the call runs
-            device, asked, compiled = caller.device, caller.kind.requested, True
+            device, asked, ignored, compiled = caller.device, caller.kind.requested, asked, True
         elif caller and ":" not in device:
             device = caller.device
-        kind = OperationKind(node.op, tuple(self._types(node)), asked, compiled)
-        return Operation(kind, name, device)
+        types = tuple(self._types(node))
+        kind = OperationKind(node.op, types, asked, compiled, request.colocated, ignored)
+        part = (caller.compiled_in if caller else "") or (name if compiled else "")
+        return Operation(kind, name, device, part)
 
     def _types(self, node: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
         for name, value in node.attr.items():
@@ -116,20 +131,29 @@ class _Walk:
                 yield name, tuple(self.dtype_name(number) for number in numbers)
 
 
-def _requests(graph: Any) -> Iterator[tuple[str, str]]:
-    """Yields name and device of each operation that was asked onto a device."""
+def _requests(graph: Any) -> Iterator[tuple[str, _Request]]:
+    """Yields name and request of each operation that was asked onto a device."""
     library = _library(graph)
 
-    def walk(nodes: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    def walk(nodes: Any, prefix: str) -> Iterator[tuple[str, _Request]]:
         for node in nodes:
-            if node.device:
-                yield operation_name(prefix + node.name), node.device
+            name = operation_name(prefix + node.name)
+            request = _Request(requested_device(node.device), _colocated(node, prefix, name))
+            if request != _Request():
+                yield name, request
             # A loop's body carries the scopes around it in its own names; a function doesn't.
             inside = "" if node.op in _CONTROL_FLOW else f"{prefix}{node.name}/"
             for function in _called(node, library):
                 yield from walk(function.node_def, inside)
 
     return walk(graph.node, "")
+
+
+def _colocated(node: Any, prefix: str, name: str) -> str:
+    """Returns the operation on whose device a node is to be; each belongs to a group of itself."""
+    groups = node.attr["_class"].list.s if "_class" in node.attr else ()
+    others = (operation_name(prefix + each.decode().removeprefix(_COLOCATED)) for each in groups)
+    return next((each for each in others if each != name), "")
 
 
 def _called(node: Any, library: Library) -> list[Any]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from keras_gpukit.layer_names import layer_names
 from keras_gpukit.placement.collectors import (
     EagerCollector,
     GraphCollector,
     PlacementUnknownError,
 )
-from keras_gpukit.placement.registry import operation_kernels
+from keras_gpukit.placement.names import short_device
+from keras_gpukit.placement.registry import operation_kernels, xla_refuses
 from keras_gpukit.placement.summing_up import Surroundings, make_record
 from keras_gpukit.records.placement import PlacementRecord
 
@@ -57,8 +59,12 @@ class PlacementProbe:
         except Exception as error:
             self._unknown_because = _describe(error)
 
-    def stop(self) -> PlacementRecord:
+    def stop(self, examples: Callable[[], int | None] = lambda: None) -> PlacementRecord:
         """Stops, and returns what was seen.
+
+        Args:
+            examples: Returns how many examples the model has seen in what was watched; what is
+                copied of a batch has an unknown size without.
 
         Returns:
             The record, its `unknown_because` set where placement could not be read.
@@ -69,12 +75,12 @@ class PlacementProbe:
                 unknown_because=self._unknown_because or "start() was not called"
             )
         try:
-            reading = collector.stop()
+            reading = collector.stop(lambda: _batch_size(self._model, examples()))
             function = inspect.unwrap(self._model.train_function)
             if reading is None:
                 return _known.get(function, _MADE_BEFORE)
             _known[function] = record = make_record(
-                reading, _surroundings(self._model), operation_kernels
+                reading, _surroundings(self._model), operation_kernels, xla_refuses
             )
             return record
         except Exception as error:
@@ -97,24 +103,24 @@ def _choose_collector(model: Any) -> EagerCollector | GraphCollector:
     return EagerCollector()
 
 
+def _batch_size(model: Any, examples: int | None) -> int | None:
+    """Returns the examples in the batch of one replica, if all had as many."""
+    batches = model.steps_per_execution * model.distribute_strategy.num_replicas_in_sync
+    return examples // batches if examples and not examples % batches else None
+
+
 def _surroundings(model: Any) -> Surroundings:
     import tensorflow as tf
 
     return Surroundings(
-        has_gpu=bool(tf.config.list_logical_devices("GPU")),
+        devices=tuple(short_device(each.name) for each in tf.config.list_logical_devices()),
         knows_gpu_kernels=bool(tf.sysconfig.get_build_info()["is_cuda_build"]),
         has_strategy=(
             tf.distribute.has_strategy()
             or model.distribute_strategy is not tf.distribute.get_strategy()
         ),
-        layers=frozenset(_layer_names(model)),
+        layers=layer_names(model),
     )
-
-
-def _layer_names(model: Any) -> Iterator[str]:
-    for layer in getattr(model, "layers", ()):
-        yield layer.name
-        yield from _layer_names(layer)
 
 
 def _describe(error: Exception) -> str:

@@ -19,6 +19,15 @@ def dtype_name(number: int) -> str:
 
 
 @cache
+def dtype_bytes(number: int) -> int | None:
+    """Returns how many bytes an element of a dtype takes; None where that differs, as for text."""
+    import tensorflow as tf
+
+    dtype = tf.dtypes.as_dtype(number)
+    return None if dtype in (tf.string, tf.resource, tf.variant) else int(dtype.size)
+
+
+@cache
 def operation_kernels(operation_type: str) -> OperationKernels | None:
     """Returns what is registered for an operation; None where TensorFlow doesn't know it."""
     definition = tf_private.op_def(operation_type)
@@ -56,3 +65,20 @@ def _without_resources(arguments: Iterable[Any]) -> tuple[str, ...]:
 def _is_resource(argument: Any) -> bool:
     # Where the dtype is up to an attribute, type is 0.
     return bool(argument.type) and dtype_name(argument.type) == "resource"
+
+
+def xla_refuses(operation_type: str, device: str) -> bool | None:
+    """Whether XLA has no kernel for an operation; None before XLA has made its list of kernels.
+
+    Args:
+        operation_type: Its type.
+        device: Where it would run, such as "GPU:0".
+    """
+    wanted = f"XLA_{device.partition(':')[0]}_JIT"
+
+    def has_kernel(type_: str) -> bool:
+        return any(each.device_type == wanted for each in tf_private.registered_kernels(type_))
+
+    if not has_kernel("MatMul"):  # XLA adds its own when it first compiles
+        return None
+    return not has_kernel(operation_type)

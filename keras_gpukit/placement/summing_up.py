@@ -6,10 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from keras_gpukit.placement.names import layer_path
-from keras_gpukit.records.operations import Operation, StepOperations
-from keras_gpukit.records.placement import Fallback, PlacementRecord
-from keras_gpukit.rules.cpu_causes import Registry, find_fallbacks, original_type
+from keras_gpukit.layer_names import layer_of, spelt_with_layers
+from keras_gpukit.placement.compiled_parts import Refuses, compiled_parts
+from keras_gpukit.placement.copies import sum_copies
+from keras_gpukit.records.operations import Operation, OperationKind, StepOperations
+from keras_gpukit.records.placement import Fallback, PlacedOperations, PlacementRecord
+from keras_gpukit.rules.cpu_causes import Registry, Why, find_fallbacks, original_type
+from keras_gpukit.rules.placement_causes import by_likely_mistake, judge_placement
+
+MOST_ROWS = 300
+"""Kept in the record, about 50 kB; a large model has thousands."""
 
 
 @dataclass(frozen=True)
@@ -17,49 +23,116 @@ class Surroundings:
     """What decides, in addition to the operations, what a fallback is.
 
     Attributes:
-        has_gpu: Whether TensorFlow has a GPU.
+        devices: Those that TensorFlow has: "CPU:0", "GPU:0".
         knows_gpu_kernels: Whether this TensorFlow was built with GPU kernels.
         has_strategy: Whether a distribution strategy runs the step.
         layers: Names of the model's layers.
     """
 
-    has_gpu: bool
+    devices: tuple[str, ...]
     knows_gpu_kernels: bool
     has_strategy: bool
     layers: Collection[str] = ()
 
+    @property
+    def has_gpu(self) -> bool:
+        """Whether TensorFlow has a GPU."""
+        return any(device.startswith("GPU") for device in self.devices)
 
-def make_record(ran: StepOperations, around: Surroundings, registry: Registry) -> PlacementRecord:
+
+def make_record(
+    ran: StepOperations,
+    around: Surroundings,
+    registry: Registry,
+    xla_refuses: Refuses = lambda operation_type, device: None,
+) -> PlacementRecord:
     """Returns the record of what ran.
 
     Without a GPU the fallbacks are predicted; a TensorFlow built without GPU kernels can't even
     do that, so there are none.
+
+    Args:
+        ran: The operations.
+        around: What the machine and the model have.
+        registry: Returns the kernels of an operation type.
+        xla_refuses: Returns whether XLA cannot compile a type of operation for a device.
     """
     predicted = around.knows_gpu_kernels and not around.has_gpu
+    # Without a GPU a strategy asks for the CPU, there being nothing else; and so does Keras in an
+    # eager step, for the optimizer's variables.
+    trust_requests = around.has_gpu or not (around.has_strategy or ran.mechanism == "eager")
     fallbacks = (
         find_fallbacks(
             ran.operations,
             registry,
             predicted=predicted,
-            # Without a GPU a strategy asks for the CPU, there being nothing else; and so does
-            # Keras in an eager step, for the optimizer's variables.
-            trust_requests=around.has_gpu or not (around.has_strategy or ran.mechanism == "eager"),
+            trust_requests=trust_requests,
+            devices=around.devices,
         )
         if around.has_gpu or predicted
         else ()
     )
+    numbered = ran.mechanism != "eager"
+
+    def judge(kind: OperationKind, device: str) -> tuple[bool, Why | None]:
+        return judge_placement(
+            kind,
+            device,
+            registry,
+            devices=around.devices,
+            predicted=predicted,
+            trust_requests=trust_requests,
+        )
+
+    judged = {
+        place: judge(*place) for place in {(each.kind, each.device) for each in ran.operations}
+    }
+    rows = Counter(
+        _row(each, *judged[each.kind, each.device], registry, around.layers, numbered)
+        for each in ran.operations
+    )
+    sorted_rows = sorted(
+        (replace(row, count=count) for row, count in rows.items()), key=by_likely_mistake
+    )
     return PlacementRecord(
         operations=_count(ran.operations, registry),
-        fallbacks=tuple(_with_layers(fallback, around.layers) for fallback in fallbacks),
+        fallbacks=tuple(_with_layers(each, around.layers, numbered) for each in fallbacks),
         predicted=predicted,
         transfers=ran.transfers,
         mechanism=ran.mechanism,
         transfers_between=dict(ran.transfers_between),
+        rows=tuple(sorted_rows[:MOST_ROWS]),
+        rows_left_out=len(sorted_rows[MOST_ROWS:]),
+        operations_left_out=sum(row.count for row in sorted_rows[MOST_ROWS:]),
+        compiled_parts=compiled_parts(ran.operations, xla_refuses),
+        copies=None if ran.sent is None else sum_copies(ran.sent, around.layers),
     )
 
 
-def _with_layers(fallback: Fallback, layers: Collection[str]) -> Fallback:
-    names = (layer_path(name, layers) for name in fallback.names)
+def _row(
+    operation: Operation,
+    expected: bool,
+    why: Why | None,
+    registry: Registry,
+    layers: Collection[str],
+    numbered: bool,
+) -> PlacedOperations:
+    kind = operation.kind
+    return PlacedOperations(
+        operation=original_type(kind.type, registry),
+        layer=layer_of(operation.name, layers, numbered=numbered),
+        device=operation.device,
+        count=1,
+        requested=kind.ignored_request or kind.requested or None,
+        expected=expected,
+        cause=why[0] if why else None,
+        reason=why[1] if why else None,
+        compiled=kind.compiled,
+    )
+
+
+def _with_layers(fallback: Fallback, layers: Collection[str], numbered: bool) -> Fallback:
+    names = (spelt_with_layers(name, layers, numbered=numbered) for name in fallback.names)
     return replace(fallback, names=tuple(dict.fromkeys(names)))
 
 

@@ -16,14 +16,19 @@ class OperationKind:
     Attributes:
         type: TensorFlow operation type, such as "MatMul".
         types: Names of its type attributes ("T"), each with the dtypes it stands for.
-        requested: Device asked for by `tf.device` or a strategy; empty where none was.
+        requested: Device asked for by `tf.device` or a strategy, such as "CPU:0" or "GPU:*"; empty
+            where none was. With XLA, what the compiled part was asked onto.
         compiled: Whether XLA compiled it, as a part of a larger kernel.
+        colocated: Operation whose device the graph asks for; empty where it asks for none.
+        ignored_request: Device asked for within the compiled part, which XLA does not heed.
     """
 
     type: str
     types: tuple[tuple[str, tuple[str, ...]], ...] = ()
     requested: str = ""
     compiled: bool = False
+    colocated: str = ""
+    ignored_request: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,38 @@ class Operation:
         kind: What it is.
         name: Its name, layer included, without the functions it was inlined from.
         device: Where it ran: "GPU:0", "CPU:0".
+        compiled_in: Name of the call that XLA compiled it with; empty where XLA did not.
     """
 
     kind: OperationKind
     name: str
     device: str
+    compiled_in: str = ""
+
+
+@dataclass(frozen=True)
+class SentTensor:
+    """A tensor on its way from one device to another.
+
+    Attributes:
+        operation: Name of the operation that made it, layer included, as `Operation.name`.
+        source: Device it comes from.
+        target: Device it goes to.
+        dtype: Such as "float32".
+        shape: None where it is not known.
+        size_bytes: None where it is not known.
+        in_loop: Whether it is sent each time that a loop of the model turns.
+        host_only: Whether it is in host memory on both devices.
+    """
+
+    operation: str
+    source: str
+    target: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    size_bytes: int | None
+    in_loop: bool = False
+    host_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,12 +82,14 @@ class StepOperations:
         transfers: Copies between devices; None where this way cannot see them.
         mechanism: "graph", "eager" or "xla".
         transfers_between: Copies by their ends, such as "GPU:0 to GPU:1".
+        sent: The tensors copied; None where this way cannot see them.
     """
 
     operations: tuple[Operation, ...]
     transfers: int | None
     mechanism: str
     transfers_between: Mapping[str, int] = field(default_factory=dict)
+    sent: tuple[SentTensor, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.pipeline import PipelineRecord
-from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.reports import units
@@ -18,8 +17,6 @@ from keras_gpukit.reports.phrases import (
     headline,
     time_spent,
 )
-
-_OPERATIONS_SHOWN = 30
 
 
 def markdown(summary: RunSummary) -> str:
@@ -59,36 +56,6 @@ def findings_markdown(verdict: Verdict) -> str:
     return "\n\n".join(blocks)
 
 
-def placement_markdown(record: PlacementRecord) -> str:
-    """Operations by device, and those on the CPU with the reason.
-
-    Args:
-        record: Placement of the training step.
-    """
-    if not record.operations:
-        return f"Placement is unknown: {record.unknown_because or 'it was not read'}."
-    total = ", ".join(f"{count} on {device}" for device, count in record.by_device.items())
-    blocks = [f"Operations of the training step: {total}."]
-    if record.transfers is not None:
-        ends = ", ".join(f"{ends}: {count}" for ends, count in record.transfers_between.items())
-        ends = f" ({ends})" if ends else ""
-        blocks.append(f"Copies between devices in each step: {record.transfers}{ends}.")
-    if record.fallbacks:
-        blocks.append("### Would be on the CPU" if record.predicted else "### Not on the GPU")
-        blocks.append(
-            _table(
-                ("operation", "count", "reason", "such as"),
-                ((f.operation, f.count, f.reason, ", ".join(f.names)) for f in record.fallbacks),
-            )
-        )
-    for device, operations in record.operations.items():
-        most = sorted(operations.items(), key=lambda item: -item[1])[:_OPERATIONS_SHOWN]
-        blocks += [f"### {device}", _table(("operation", "count"), most)]
-        if len(operations) > len(most):
-            blocks.append(f"And {len(operations) - len(most)} other types of operation.")
-    return "\n\n".join(blocks)
-
-
 def _input_markdown(record: InputRecord) -> str:
     """The distribution of the wait over steps, and the pipeline's stages."""
     blocks = []
@@ -103,16 +70,16 @@ def _input_markdown(record: InputRecord) -> str:
         rows.append(("steps stalled", units.percentage(distribution.stalled_fraction)))
         if distribution.burst_period_steps is not None:
             rows.append(("a stall every", f"{units.number(distribution.burst_period_steps)} steps"))
-        blocks += ["### Wait per step", _table(("", ""), rows)]
+        blocks += ["### Wait per step", table(("", ""), rows)]
     if record.pipeline is not None and record.pipeline.stages:
-        blocks += ["### Stages of the pipeline", _stages_table(record.pipeline)]
+        blocks += ["### Stages of the pipeline", _stagestable(record.pipeline)]
         unnamed = record.pipeline.balanced_because or record.pipeline.unknown_because
         if unnamed:
             blocks.append(f"No single stage is the bottleneck: {unnamed}.")
     return "\n\n".join(blocks)
 
 
-def _stages_table(pipeline: PipelineRecord) -> str:
+def _stagestable(pipeline: PipelineRecord) -> str:
     rows = []
     for stage in pipeline.stages:
         cost_s = stage.cost_per_batch_s
@@ -126,10 +93,16 @@ def _stages_table(pipeline: PipelineRecord) -> str:
                 "" if stage.buffered_after is None else units.number(stage.buffered_after),
             )
         )
-    return _table(("stage", "where", "time per batch", "parallel", "buffered after"), rows)
+    return table(("stage", "where", "time per batch", "parallel", "buffered after"), rows)
 
 
-def _table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+def table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    """A table in Markdown.
+
+    Args:
+        header: Headings.
+        rows: Cells.
+    """
     lines = [header, ("---",) * len(header), *rows]
     # A bar within a cell would start another cell.
     return "\n".join(

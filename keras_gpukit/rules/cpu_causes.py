@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from keras_gpukit.records.operations import Kernel, Operation, OperationKernels, OperationKind
 from keras_gpukit.records.placement import Fallback, FallbackCause
+from keras_gpukit.rules.requested_device import is_missing, no_such_device
 
 Registry = Callable[[str], OperationKernels | None]
 Why = tuple[FallbackCause, str]
@@ -20,7 +21,12 @@ _CASTS = ("float32", "float16", "int64", "int32")
 
 
 def find_fallbacks(
-    operations: Iterable[Operation], registry: Registry, *, predicted: bool, trust_requests: bool
+    operations: Iterable[Operation],
+    registry: Registry,
+    *,
+    predicted: bool,
+    trust_requests: bool,
+    devices: Collection[str] = (),
 ) -> tuple[Fallback, ...]:
     """Returns the operations on the CPU that are no part of the input pipeline, and why.
 
@@ -31,6 +37,7 @@ def find_fallbacks(
         registry: Returns the kernels of an operation type.
         predicted: Whether they are on the CPU because there is no GPU.
         trust_requests: Whether a request for the CPU was meant as one.
+        devices: Those that TensorFlow has; none where they are not known.
     """
     on_cpu: dict[OperationKind, list[str]] = defaultdict(list)
     for operation in operations:
@@ -38,7 +45,10 @@ def find_fallbacks(
             on_cpu[operation.kind].append(operation.name)
     groups: dict[tuple[str, FallbackCause, str], list[str]] = defaultdict(list)
     for kind, names in on_cpu.items():
-        why = explain(kind, registry, predicted=predicted, trust_requests=trust_requests)
+        if not predicted and is_missing(kind.requested, devices):
+            why: Why | None = ("no such device", no_such_device(kind.requested, "CPU:0", devices))
+        else:
+            why = explain(kind, registry, predicted=predicted, trust_requests=trust_requests)
         if why:
             cause, reason = why
             groups[original_type(kind.type, registry), cause, reason] += names
@@ -54,7 +64,7 @@ def explain(
     kind: OperationKind, registry: Registry, *, predicted: bool, trust_requests: bool
 ) -> Why | None:
     """Returns cause and reason for operations of a kind to be on the CPU; None if unknown."""
-    if kind.type.startswith(_INPUT_PREFIXES) or "Dataset" in kind.type:
+    if is_input(kind.type):
         return None
     if kind.type in _HOST_FUNCTIONS:
         return "host function", (
@@ -66,18 +76,47 @@ def explain(
             f"a tf.device scope or a strategy asks for {kind.requested}. Remove it to let "
             "TensorFlow choose."
         )
+    return not_for_gpu(kind, registry) or (
+        None if predicted else kept_by_graph(kind, "the CPU", registry)
+    )
+
+
+def is_input(operation_type: str) -> bool:
+    """Whether operations of a type are the end of the input pipeline, which is on the host."""
+    return operation_type.startswith(_INPUT_PREFIXES) or "Dataset" in operation_type
+
+
+def not_for_gpu(kind: OperationKind, registry: Registry) -> Why | None:
+    """Returns what TensorFlow's kernels have against a GPU for operations of a kind."""
     type_ = original_type(kind.type, registry)
     known = registry(type_)
     # XLA has kernels of its own, and what oneDNN fused for the CPU no GPU run would fuse so.
     if kind.compiled or known is None or type_.startswith("_Mkl"):
         return None
-    why = _from_kernels(kind, type_, known, registry)
-    if why is None and known.uses_resource and not predicted:
-        return "requested", (
-            "the variable or table it uses was created on the CPU. Create that on the GPU, unless "
-            "it is too large for one."
+    return _from_kernels(kind, type_, known, registry)
+
+
+def kept_by_graph(kind: OperationKind, device: str, registry: Registry) -> Why | None:
+    """Returns what else of the graph keeps operations of a kind on a device.
+
+    Args:
+        kind: What they are.
+        device: Where they run.
+        registry: Returns the kernels of an operation type.
+    """
+    known = registry(original_type(kind.type, registry))
+    if kind.compiled or known is None:
+        return None
+    if known.uses_resource:
+        return "variable elsewhere", (
+            f"the variable or table it uses was created on {device}, and such operations run where "
+            "it is. Create it on the device that computes with it, unless it is too large for that."
         )
-    return why
+    if kind.colocated:
+        return "variable elsewhere", (
+            f"the graph keeps it on the device of {kind.colocated}, which is on {device}."
+        )
+    return None
 
 
 def original_type(operation_type: str, registry: Registry) -> str:

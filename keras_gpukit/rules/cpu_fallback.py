@@ -8,8 +8,9 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
 
 # Not "host memory": TensorFlow keeps shapes and loop counters there for speed.
-# Not "requested": what the user placed has not fallen back.
-BLAMED_CAUSES = ("no kernel", "dtype", "host function")
+# Not "requested", nor a variable that was created elsewhere: what the user placed has not fallen
+# back.
+BLAMED_CAUSES = ("no such device", "no kernel", "dtype", "host function")
 NAMED = 3
 
 
@@ -34,7 +35,7 @@ class CPUFallback(Rule):
             return self.find(
                 "critical",
                 Figure("operations on the CPU", sum(record.by_device.values())),
-                advice=("Build and compile the model outside tf.device('/CPU:0')",),
+                advice=_all_on_cpu(record),
                 title="No operation of the training step ran on a GPU",
             )
         if not summary.environment.gpus and not record.predicted:
@@ -58,7 +59,17 @@ def _evidence(record: PlacementRecord, blamed: list[Fallback]) -> tuple[Figure, 
     )
     if record.predicted or record.transfers is None:
         return counts
-    return (*counts, Figure("copies between devices per step", record.transfers))
+    copies = Figure("copies between devices per step", record.transfers)
+    if not record.copied_bytes:
+        return (*counts, copies)
+    return (*counts, copies, Figure("bytes copied per step", record.copied_bytes, "B"))
+
+
+def _all_on_cpu(record: PlacementRecord) -> tuple[str, ...]:
+    wrong = [each for each in record.fallbacks if each.cause == "no such device"]
+    if wrong:
+        return tuple(dict.fromkeys(_advise(each) for each in wrong))[:NAMED]
+    return ("Build and compile the model outside tf.device('/CPU:0')",)
 
 
 def _advise(fallback: Fallback) -> str:

@@ -19,7 +19,13 @@ from keras_gpukit.records.machine import (
     UtilizationRecord,
 )
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
-from keras_gpukit.records.placement import Fallback, PlacementRecord
+from keras_gpukit.records.placement import (
+    CopiedTensor,
+    DeviceCopies,
+    Fallback,
+    PlacedOperations,
+    PlacementRecord,
+)
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.step_times import SlowStep, StepTimes
 from keras_gpukit.records.steps import (
@@ -51,6 +57,22 @@ PLACEMENT = PlacementRecord(
     {"GPU:0": {"MatMul": 190, "Relu": 20}, "CPU:0": {"AsString": 2}},
     (Fallback("AsString", 2, "no kernel", "TensorFlow has none.", ("model/log",)),),
     transfers=4,
+    rows=(
+        PlacedOperations(
+            *("AsString", "model/log", "CPU:0", 2, None, False, "no kernel"),
+            "TensorFlow has none.",
+        ),
+        PlacedOperations("MatMul", "model/dense", "GPU:0", 190),
+        PlacedOperations("Relu", "model/dense", "GPU:0", 20),
+    ),
+    rows_left_out=80,
+    operations_left_out=900,
+    copies=(
+        DeviceCopies(
+            *("GPU:0", "CPU:0", 2, 7 << 19),
+            largest=(CopiedTensor("model/log/Cast", "model/log", "float32", (64, 14336), 7 << 19),),
+        ),
+    ),
 )
 DECODE = StageRecord("decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, None, 0.1, 0.97)
 READ = StageRecord("files", "interleave", "reading", "train.py:9", 1e-4, 0.002, 4, None, 1.5)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from keras_gpukit.layer_names import layer_of, spelt_with_layers
 from keras_gpukit.memory.allocator_log import read_state
-from keras_gpukit.memory.layer_names import layer_of
 from keras_gpukit.memory.oom_message import OOMMessage, read_message
 
 MIB = 2**20
@@ -88,3 +88,11 @@ def test_a_log_without_a_report_or_with_a_damaged_one_says_nothing():
 )
 def test_an_operation_belongs_to_the_layer_whose_scope_it_is_in(operation, layer):
     assert layer_of(operation, {"conv2d", "conv2d_1", "backbone"}) == layer
+
+
+def test_names_are_shown_with_layers_as_the_model_calls_them():
+    layers = {"conv2d", "conv2d_1", "backbone"}
+    told = spelt_with_layers("model_1/backbone_1/conv2d_1_2/Relu_1", layers)
+    assert told == "model_1/backbone/conv2d_1/Relu_1"
+    # No scope of an eager operation is numbered.
+    assert layer_of("model/conv2d_1/Relu", layers, numbered=False) == "conv2d_1"

@@ -14,6 +14,8 @@ from helpers.processes import TESTS
 from placement.cases.watching import (
     HostBound,
     StatefulNoise,
+    Strings,
+    WatchFirstStep,
     fit,
     make_model,
     trained,
@@ -22,7 +24,7 @@ from placement.cases.watching import (
 
 from keras_gpukit.placement import collectors, tf_private
 from keras_gpukit.placement.graphs import find_step, read_step
-from keras_gpukit.placement.names import layer_path, operation_name, short_device
+from keras_gpukit.placement.names import is_in_loop, operation_name, short_device
 from keras_gpukit.placement.probe import PlacementProbe
 from keras_gpukit.placement.registry import dtype_name, operation_kernels
 from keras_gpukit.placement.summing_up import Surroundings, make_record
@@ -60,10 +62,12 @@ def test_operation_name_drops_functions_and_loops(node, expected):
     assert operation_name(node) == expected
 
 
-def test_layers_are_spelt_as_in_the_model():
-    assert layer_path("net_1/dense_1/conv_2/MatMul", {"dense", "conv", "conv_2"}) == (
-        "net_1/dense/conv_2/MatMul"
+def test_an_operation_in_a_loop_of_the_model_is_known_by_its_name():
+    assert is_in_loop(
+        operation_name("StatefulPartitionedCall/net/rnn/while/body/_5/net/rnn/while/mul")
     )
+    # Keras' own loop over the steps of one execution is none of the model.
+    assert not is_in_loop(operation_name("while/cond/StatefulPartitionedCall/net/dense/MatMul"))
 
 
 def test_short_device():
@@ -122,7 +126,10 @@ COMPILED = """
 """
 
 ON_GPU_MACHINE = Surroundings(
-    has_gpu=True, knows_gpu_kernels=True, has_strategy=False, layers={"pin", "text", "dense"}
+    devices=("CPU:0", "GPU:0"),
+    knows_gpu_kernels=True,
+    has_strategy=False,
+    layers={"pin", "text", "dense"},
 )
 
 
@@ -131,7 +138,7 @@ def test_partitions_give_operations_by_device_and_transfers():
     kinds = [(each.kind.type, each.device, each.kind.requested) for each in reading.operations]
     assert kinds == [
         ("MatMul", "GPU:0", ""),
-        ("Relu", "CPU:0", "/device:CPU:0"),
+        ("Relu", "CPU:0", "CPU:0"),
         ("AsString", "CPU:0", ""),
         ("IteratorGetNext", "CPU:0", ""),
     ]
@@ -162,6 +169,14 @@ def test_what_xla_compiles_counts_where_the_call_runs():
         "GPU:0": {"MatMul": 1, "AsString": 1, "Relu": 1},
     }
     assert record.fallbacks == ()
+    (part,) = record.compiled_parts
+    assert (part.device, part.operations, part.not_compilable) == ("GPU:0", 3, None)
+    rows = {row.operation: row for row in record.rows}
+    assert rows["MatMul"].compiled
+    assert not rows["IteratorGetNext"].compiled
+    # XLA pays no heed to devices within what it compiles.
+    assert (rows["AsString"].requested, rows["AsString"].device) == ("CPU:0", "GPU:0")
+    assert rows["AsString"].cause == "compiled"
 
 
 def test_the_step_is_the_graph_that_reads_and_assigns_variables():
@@ -174,7 +189,7 @@ def test_the_step_is_the_graph_that_reads_and_assigns_variables():
 
 def test_without_gpu_kernels_nothing_is_predicted():
     reading = StepOperations((Operation(OperationKind("CPUOnly"), "t", "CPU:0"),), 0, "graph")
-    around = Surroundings(has_gpu=False, knows_gpu_kernels=False, has_strategy=False)
+    around = Surroundings(("CPU:0",), knows_gpu_kernels=False, has_strategy=False)
     record = make_record(reading, around, {}.get)
     assert (record.operations, record.fallbacks, record.predicted) == (
         {"CPU:0": {"CPUOnly": 1}},
@@ -209,6 +224,8 @@ def test_reason_from_tensorflows_own_registry(type_, types, cause):
 
 
 # Real steps
+
+ACTIVATIONS = {"Tanh", "TanhGrad", "Elu", "EluGrad", "ReluGrad"}
 
 
 @pytest.mark.parametrize("steps_per_execution", [1, 4])
@@ -254,6 +271,19 @@ def test_xla_step(steps_per_execution):
     assert record.mechanism == "xla"
     assert record.operations["CPU:0"]["MatMul"] == 5
     assert "StatefulPartitionedCall" not in record.operations["CPU:0"]
+    (part,) = record.compiled_parts
+    assert part.operations == sum(row.count for row in record.rows if row.compiled)
+    assert part.not_compilable == ()
+
+
+def test_what_xla_cannot_compile_is_named_though_the_step_fails():
+    model = make_model(Strings(name="strings"), jit_compile=True)
+    callback = WatchFirstStep()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="AsString"):
+        fit(model, callback)
+    (part,) = callback.record.compiled_parts
+    assert part.not_compilable == ("AsString", "StringToNumber")
+    assert {row.layer for row in callback.record.rows if row.operation == "AsString"} == {"strings"}
 
 
 def test_eager_step():
@@ -265,6 +295,22 @@ def test_eager_step():
     if record.predicted:
         assert causes["AsString"] == "no kernel"
         assert "VarHandleOp" not in causes
+
+
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_operations_belong_to_the_layers_that_made_them_whatever_these_are_called(run_eagerly):
+    inner = [
+        keras.layers.Dense(8, activation="relu", name="dense"),
+        keras.layers.Dense(8, activation="tanh", name="dense_1"),
+    ]
+    backbone = keras.Sequential(inner, name="backbone")
+    outer = keras.layers.Dense(8, activation="elu", name="dense_1")
+    record = watched_fit(make_model(backbone, outer, run_eagerly=run_eagerly))
+    layers = {row.operation: row.layer for row in record.rows if row.operation in ACTIVATIONS}
+    # A dense layer's own Relu is fused with its product in a graph, and is then no Relu.
+    assert layers["Tanh"] == layers["TanhGrad"] == "backbone/dense_1"
+    assert layers["Elu"] == layers["EluGrad"] == "dense_1"
+    assert layers["ReluGrad"] in ("backbone/dense", "hidden")
 
 
 @pytest.fixture(scope="module")

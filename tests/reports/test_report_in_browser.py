@@ -86,6 +86,25 @@ def test_code_is_copied_with_one_click(page):
     page.wait_for_function("navigator.clipboard.readText().then((text) => text === 'ds.cache()')")
 
 
+def test_a_long_table_is_filtered_by_words(page):
+    table = page.locator(".filtered").first
+    table.evaluate("table => table.closest('details').open = true")
+    shown = table.locator("tbody tr:not([hidden])")
+    assert shown.count() == 3
+    table.locator("input").fill("dense matmul")
+    assert shown.count() == 1
+    assert table.locator("[role=status]").inner_text() == "1 of 3 rows"
+    # What the page shows when it was brought up to date is filtered too.
+    page.evaluate(
+        "document.querySelectorAll('.filtered tr').forEach((row) => (row.hidden = false))"
+    )
+    page.evaluate("document.dispatchEvent(new CustomEvent('gpukit:updated'))")
+    assert shown.count() == 1
+    table.locator("input").fill("")
+    assert shown.count() == 3
+    table.evaluate("table => (table.closest('details').open = false)")
+
+
 def test_printing_loses_nothing(page):
     """Scroll boxes are open, tables are in, and charts fit the paper."""
     closed = page.locator("details:not([open])").count()

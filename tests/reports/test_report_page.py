@@ -451,6 +451,12 @@ def test_the_whole_time_the_stages_and_the_placement_are_drawn(page):
     assert (on_gpu["name"], on_gpu["x"]) == ("GPU:0", [190, 20, 0])
     assert (on_cpu["name"], on_cpu["x"]) == ("CPU:0", [0, 0, 2])
     assert "TensorFlow has none." in page.text
+    assert "3.5 MiB in all." in page.words
+    assert "And 900 operations in 80 more rows." in page.words
+    assert "model/log/Cast float32[64, 14336]: 3.5 MiB" in page.words
+    assert "layer, operation, device" in {
+        attrs.get("placeholder") for _, attrs in page.all("input")
+    }
 
 
 def test_what_is_not_known_says_why_instead_of_an_empty_chart(tmp_path):

@@ -20,7 +20,14 @@ from keras_gpukit.records.machine import (
     UtilizationRecord,
 )
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
-from keras_gpukit.records.placement import Fallback, PlacementRecord
+from keras_gpukit.records.placement import (
+    CompiledPart,
+    CopiedTensor,
+    DeviceCopies,
+    Fallback,
+    PlacedOperations,
+    PlacementRecord,
+)
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import (
     InputRecord,
@@ -32,7 +39,8 @@ from keras_gpukit.records.steps import (
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.phrases import saved
-from keras_gpukit.reports.text import markdown, placement_markdown
+from keras_gpukit.reports.placement import placement_markdown
+from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import RULES, judge
 
 GIB = 2**30
@@ -199,6 +207,59 @@ def test_placement_markdown_tells_devices_and_reasons():
 
 def test_placement_markdown_says_why_it_knows_nothing():
     assert "unknown: no graph." in placement_markdown(PlacementRecord(unknown_because="no graph"))
+
+
+ASTRAY = PlacedOperations(
+    "AsString", "log", "CPU:0", 2, "GPU:0", False, "no kernel", "TensorFlow has none."
+)
+FUSED = PlacedOperations("MatMul", "dense", "GPU:0", 190, compiled=True)
+COPIES = DeviceCopies(
+    "CPU:0",
+    "GPU:0",
+    5,
+    3 << 20,
+    unknown=1,
+    in_loops=2,
+    host_only=1,
+    largest=(CopiedTensor("log/Cast", "log", "float32", (64, 12288), 3 << 20),),
+)
+
+
+def test_placement_markdown_has_a_row_for_each_layer_with_both_devices():
+    rows = (ASTRAY, FUSED, PlacedOperations("Sum", None, "CPU:0", 1, expected=False))
+    text = placement_markdown(replace(PLACEMENT, rows=rows, copies=(COPIES,)))
+    assert "| AsString | log | 2 | GPU:0 | CPU:0 | TensorFlow has none. |" in text
+    assert "| MatMul | dense | 190 |  | GPU:0, XLA |  |" in text
+    assert "| Sum |  | 1 |  | CPU:0 | unknown |" in text
+    assert "no device of their own" not in text
+
+
+def test_placement_markdown_sums_what_is_copied():
+    text = placement_markdown(replace(PLACEMENT, copies=(COPIES,)))
+    told = "3 MiB, and 1 of unknown size; 2 in loops, counted once; 1 stay in host memory"
+    largest = "log/Cast float32[64, 12288]: 3 MiB"
+    assert f"| CPU:0 | GPU:0 | 5 | {told} | {largest} |" in text
+    unknown = replace(COPIES, size_bytes=None, in_loops=0, host_only=0, largest=())
+    text = placement_markdown(replace(PLACEMENT, copies=(unknown,)))
+    assert "| CPU:0 | GPU:0 | 5 | unknown |  |" in text
+
+
+def test_placement_markdown_says_what_a_device_means_under_xla():
+    part = CompiledPart("StatefulPartitionedCall", "GPU:0", 190, ("AsString",))
+    text = placement_markdown(replace(PLACEMENT, rows=(FUSED,), compiled_parts=(part,) * 5))
+    assert "XLA compiles 190 operations into one part on GPU:0;" in text
+    assert "and 2 smaller parts" in text
+    assert "no device of their own" in text
+    assert "before compilation" in text
+    assert "XLA cannot compile AsString." in text
+
+
+def test_placement_markdown_counts_the_rows_that_it_leaves_out():
+    rows = tuple(PlacedOperations("Sum", f"layer_{index}", "GPU:0", 2) for index in range(50))
+    text = placement_markdown(replace(PLACEMENT, rows=rows, rows_left_out=7, operations_left_out=9))
+    assert "layer_39" in text
+    assert "layer_40" not in text
+    assert "And 29 operations in 17 more rows." in text
 
 
 def test_placement_markdown_shows_only_the_commonest():

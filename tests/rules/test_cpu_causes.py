@@ -48,8 +48,8 @@ def why(type_, predicted=True, trust_requests=True, **kind):
             "no GPU variables of dtype int32",
         ),
         ({"type_": "EagerPyFunc"}, "host function", "calls Python"),
-        ({"type_": "Good", "requested": "/device:CPU:0"}, "requested", "asks for /device:CPU:0"),
-        ({"type_": "Gather", "predicted": False}, "requested", "created on the CPU"),
+        ({"type_": "Good", "requested": "CPU:0"}, "requested", "asks for CPU:0"),
+        ({"type_": "Gather", "predicted": False}, "variable elsewhere", "created on the CPU"),
     ],
 )
 def test_reason(kind, cause, words):
@@ -63,8 +63,8 @@ def test_reason(kind, cause, words):
     "kind",
     [
         {"type_": "Good", "types": (("T", ("float32",)),)},
-        {"type_": "Good", "requested": "/device:CPU:0", "trust_requests": False},
-        {"type_": "Good", "requested": "/device:GPU:0"},
+        {"type_": "Good", "requested": "CPU:0", "trust_requests": False},
+        {"type_": "Good", "requested": "GPU:0"},
         {"type_": "Reshape"},
         {"type_": "Gather"},
         {"type_": "CPUOnly", "compiled": True},
@@ -89,3 +89,16 @@ def test_fallbacks_are_grouped_and_cheap_ones_last():
         ("CPUOnly", 4, ("t0", "t1")),
         ("Shape", 5, ("s0", "s1", "s2")),
     ]
+
+
+def test_a_request_for_no_device_is_a_reason_beside_a_gpu():
+    asked = [Operation(OperationKind("Good", requested="GPU:3"), "x", "CPU:0")]
+
+    def causes(**around):
+        found = find_fallbacks(asked, REGISTRY.get, trust_requests=True, **around)
+        return [each.cause for each in found]
+
+    assert causes(predicted=False, devices=("CPU:0", "GPU:0")) == ["no such device"]
+    assert causes(predicted=False, devices=("CPU:0", "GPU:3")) == []
+    # Where there is no GPU at all, one would have run it.
+    assert causes(predicted=True, devices=("CPU:0",)) == []

@@ -28,7 +28,7 @@ from keras_gpukit.records.pipeline import (
     PythonSourceRecord,
     StageRecord,
 )
-from keras_gpukit.records.placement import Fallback, PlacementRecord
+from keras_gpukit.records.placement import DeviceCopies, Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import (
     InputRecord,
@@ -242,6 +242,12 @@ FIRES = [
     ),
     (
         "cpu-fallback",
+        "warning",
+        run((A100,), operations=placed("no such device")),
+        Figure("AsString operations", 2),
+    ),
+    (
+        "cpu-fallback",
         "info",
         run(operations=placed("host function", predicted=True)),
         Figure("AsString operations", 2),
@@ -392,6 +398,7 @@ QUIET = [
     ("mostly-not-compute", spent(first_step_s=40.0, callbacks_s=20.0)),
     ("cpu-fallback", run((A100,), operations=placed("host memory"))),
     ("cpu-fallback", run((A100,), operations=placed("requested"))),
+    ("cpu-fallback", run((A100,), operations=placed("variable elsewhere"))),
     ("low-utilization", run((A100,), input=QUICK, utilization=gpu(utilization_percent=50.0))),
     ("host-cpu-saturated", run((A100,), input=stall(0.5), utilization=host(69.9))),
     ("host-cpu-saturated", run(input=QUICK, utilization=host(32.0, own=30.0))),
@@ -699,3 +706,22 @@ def test_a_stall_of_the_first_epoch_alone_is_named_so():
 
 def verdict_finding(summary):
     return next(each for each in judge(summary).findings if each.code == "input-bound")
+
+
+def test_a_step_on_the_cpu_because_of_a_wrong_name_is_told_the_name():
+    wrong = Fallback("MatMul", 9, "no such device", "the script asks for GPU:1.", ("dense/MatMul",))
+    told = finding(
+        "cpu-fallback", run((A100,), operations=PlacementRecord({"CPU:0": {}}, (wrong,)))
+    )
+    assert told.severity == "critical"
+    assert told.advice == ("MatMul in dense/MatMul: the script asks for GPU:1.",)
+
+
+def test_bytes_copied_are_evidence_where_all_are_known():
+    copies = DeviceCopies("GPU:0", "CPU:0", 2, 4096)
+    placement = replace(placed("no kernel"), copies=(copies,))
+    told = finding("cpu-fallback", run((A100,), operations=placement))
+    assert Figure("bytes copied per step", 4096, "B") in told.evidence
+    unknown = replace(placement, copies=(copies, replace(copies, unknown=1)))
+    told = finding("cpu-fallback", run((A100,), operations=unknown))
+    assert [figure.name for figure in told.evidence][-1] == "copies between devices per step"

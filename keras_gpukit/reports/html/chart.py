@@ -32,11 +32,14 @@ class Table:
         columns: Headings.
         rows: Cells; the first one of each row is its heading.
         note: What the rows are, where that is not plain.
+        filtered_by: What its rows can be filtered by, as an example of words; empty for a table
+            without a filter.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    filtered_by: str = ""
 
 
 @dataclass(frozen=True)

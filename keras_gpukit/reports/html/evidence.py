@@ -40,6 +40,7 @@ _ADDED = {
     "of it waiting for input": "{value} of it waiting for input",
     "of it filling the shuffle buffer": "{value} of it to fill the shuffle buffer",
     "in callbacks": "{value} in callbacks",
+    "bytes copied per step": "{value} in all",
     "of it making batches": "{value} of them with making batches",
     "of a step of": "of a step of {value}",
     "of the others": "that of the others {value}",

@@ -37,7 +37,10 @@ from keras_gpukit.reports.phrases import saved_parts
 
 _FOLDER = "keras_gpukit.reports.html"
 _STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")
-_SCRIPTS = ("report.js", "linked_charts.js", "page_tools.js", "runs_table.js", "refresh.js")
+_SCRIPTS = (
+    *("report.js", "linked_charts.js", "page_tools.js"),
+    *("runs_table.js", "table_filter.js", "refresh.js"),
+)
 Keyed = tuple[str, Chart | Flat | Unknown]
 """A chart with the key that its id ends in."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import RunReport
+from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import (
     PALETTE,
     PATTERNS,
@@ -14,6 +15,14 @@ from keras_gpukit.reports.html.chart import (
     draw,
     label,
     names_axis,
+)
+from keras_gpukit.reports.placement import (
+    COLUMNS,
+    COPY_COLUMNS,
+    beyond,
+    cells,
+    compiled_note,
+    copy_cells,
 )
 
 _PLACEMENT = "Where operations ran"
@@ -64,7 +73,8 @@ def placement_chart(run: RunReport) -> Chart | Unknown:
     others = len(totals) - len(commonest)
     note = f"And {others:,} rarer types." if others else ""
     table = Table(("operation", *record.operations), rows, note)
-    return Chart(_PLACEMENT, _placement_words(record), figure, table, _fallbacks(record))
+    more = (*_fallbacks(record), *_copies(record), *_by_layer(record))
+    return Chart(_PLACEMENT, _placement_words(record), figure, table, more)
 
 
 def _placement_words(record: PlacementRecord) -> str:
@@ -75,7 +85,7 @@ def _placement_words(record: PlacementRecord) -> str:
     if record.transfers is not None:
         number = f"{record.transfers:,}" if record.transfers else "No"
         copies = "copy" if record.transfers == 1 else "copies"
-        words += f" {number} {copies} between devices in each step."
+        words += f" {number} {copies} between devices in each step{_sizes(record)}."
     if record.fallbacks:
         count = sum(fallback.count for fallback in record.fallbacks)
         would = (
@@ -83,7 +93,20 @@ def _placement_words(record: PlacementRecord) -> str:
         )
         operations = "operation" if count == 1 else "operations"
         words += f" {count:,} {operations} {would}."
-    return words
+    return " ".join(filter(None, (words, compiled_note(record))))
+
+
+def _sizes(record: PlacementRecord) -> str:
+    if not record.copies or record.copied_bytes is None:
+        return ""
+    return f", {units.size(record.copied_bytes)} in all"
+
+
+def _copies(record: PlacementRecord) -> tuple[tuple[str, Table], ...]:
+    if not record.copies:
+        return ()
+    table = Table(COPY_COLUMNS, tuple(map(copy_cells, record.copies)))
+    return (("Copied between devices in each step", table),)
 
 
 def _fallbacks(record: PlacementRecord) -> tuple[tuple[str, Table], ...]:
@@ -97,3 +120,12 @@ def _fallbacks(record: PlacementRecord) -> tuple[tuple[str, Table], ...]:
     title = "Would be on the CPU" if record.predicted else "Not on the GPU, and why"
     note = f"And {others:,} other types." if others else ""
     return ((title, Table(("operation", "count", "reason", "such as"), rows, note)),)
+
+
+def _by_layer(record: PlacementRecord) -> tuple[tuple[str, Table], ...]:
+    if not record.rows:
+        return ()
+    rows = tuple(map(cells, record.rows))
+    note = beyond(record, len(rows))
+    table = Table(COLUMNS, rows, note, filtered_by="layer, operation, device")
+    return (("Operations by layer, with requested and actual device", table),)

@@ -15,7 +15,7 @@ def layer_names(model: Any) -> frozenset[str]:
     return frozenset(_names(model))
 
 
-def layer_of(operation: str, layers: Collection[str]) -> str | None:
+def layer_of(operation: str, layers: Collection[str], *, numbered: bool = True) -> str | None:
     """Returns the layer of an operation, as "backbone/conv2d"; None for one of no layer.
 
     Keras opens a scope of each layer's name to build it, and a second one to call it, which
@@ -25,10 +25,23 @@ def layer_of(operation: str, layers: Collection[str]) -> str | None:
     Args:
         operation: Its full name.
         layers: Of the model.
+        numbered: Whether it is one of a graph; TensorFlow numbers no scopes of eager operations.
     """
     *scopes, _ = operation.split("/")
-    found = [layer for layer in (_layer(scope, layers) for scope in scopes) if layer]
+    found = [layer for layer in (_layer(scope, layers, numbered) for scope in scopes) if layer]
     return "/".join(found) or None
+
+
+def spelt_with_layers(operation: str, layers: Collection[str], *, numbered: bool = True) -> str:
+    """Returns an operation's name with its layers as they are called in the model.
+
+    Args:
+        operation: Its full name.
+        layers: Of the model.
+        numbered: As in `layer_of`.
+    """
+    *scopes, own = operation.split("/")
+    return "/".join((*(_layer(scope, layers, numbered) or scope for scope in scopes), own))
 
 
 def is_backward(operation: str) -> bool:
@@ -36,10 +49,10 @@ def is_backward(operation: str) -> bool:
     return _BACKWARD in operation
 
 
-def _layer(scope: str, layers: Collection[str]) -> str | None:
-    numbered = _NUMBERED.fullmatch(scope)
-    if numbered and numbered[1] in layers:
-        return numbered[1]
+def _layer(scope: str, layers: Collection[str], numbered: bool) -> str | None:
+    match = _NUMBERED.fullmatch(scope) if numbered else None
+    if match and match[1] in layers:
+        return match[1]
     return scope if scope in layers else None
 
 

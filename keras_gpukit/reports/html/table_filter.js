@@ -1,0 +1,26 @@
+// Long tables have a field that leaves only the rows with all of its words.
+//
+// In TensorBoard the page changes beneath it, which the event "gpukit:updated" says.
+(() => {
+  "use strict";
+  const FIELD = ".filtered input";
+
+  function filter(field) {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const table = field.closest(".filtered");
+    const rows = [...table.querySelectorAll("tbody tr")];
+    let shown = 0;
+    for (const row of rows) {
+      const cells = [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
+      row.hidden = !words.every((word) => cells.includes(word));
+      shown += !row.hidden;
+    }
+    const all = rows.length.toLocaleString("en");
+    const text = words.length ? `${shown.toLocaleString("en")} of ${all} rows` : "";
+    const count = table.querySelector("[role=status]");
+    if (count.textContent !== text) count.textContent = text;
+  }
+
+  document.addEventListener("input", ({ target }) => target.matches(FIELD) && filter(target));
+  document.addEventListener("gpukit:updated", () => document.querySelectorAll(FIELD).forEach(filter));
+})();

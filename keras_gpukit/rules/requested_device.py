@@ -1,0 +1,62 @@
+"""Whether the device that an operation was asked onto exists, and which one comes nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+_ANY = ("", "*")
+
+
+def is_missing(requested: str, devices: Collection[str]) -> bool:
+    """Whether no device is what was asked for; False where the devices are not known.
+
+    Args:
+        requested: Such as "GPU:0", or "GPU:*" for any GPU; empty where none was asked for.
+        devices: Those that TensorFlow has, such as "GPU:0".
+    """
+    return bool(requested and devices) and not any(is_met(requested, each) for each in devices)
+
+
+def is_met(requested: str, device: str) -> bool:
+    """Whether a device is what was asked for.
+
+    Args:
+        requested: As above.
+        device: Where the operation runs.
+    """
+    (kind, number), (real_kind, real_number) = _parts(requested), _parts(device)
+    return kind == real_kind and number in (*_ANY, real_number)
+
+
+def nearest(requested: str, devices: Collection[str]) -> str | None:
+    """Returns the device most like one that does not exist; None where none is like it.
+
+    Args:
+        requested: As above.
+        devices: Those that there are.
+    """
+    kind, number = _parts(requested)
+    alike = [each for each in devices if _parts(each)[0] in kind]
+    wanted = int(number) if number.isdecimal() else 0
+    return min(alike, key=lambda each: abs(int(_parts(each)[1]) - wanted), default=None)
+
+
+def no_such_device(requested: str, device: str, devices: Collection[str]) -> str:
+    """Says that soft placement ran operations elsewhere because of a device's name.
+
+    Args:
+        requested: As above, of no device.
+        device: Where the operations ran.
+        devices: Those that there are.
+    """
+    like = nearest(requested, devices)
+    advice = f" Ask for {like}." if like else " `keras-gpukit doctor` says why there is none."
+    return (
+        f"the script asks for {requested}, and TensorFlow has only {', '.join(sorted(devices))}. "
+        f"Soft placement ran it on {device} without a warning.{advice}"
+    )
+
+
+def _parts(device: str) -> tuple[str, str]:
+    kind, _, number = device.partition(":")
+    return kind.upper(), number

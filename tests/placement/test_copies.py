@@ -1,0 +1,115 @@
+"""What a step copies between devices: on two logical CPUs, and in graphs with GPUs made by hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+from google.protobuf import text_format
+from helpers.processes import TESTS
+from placement.cases.two_devices import EXAMPLES, NARROW, WIDE
+
+from keras_gpukit.placement.copies import read_sent, sent_outputs, sum_copies
+from keras_gpukit.placement.registry import dtype_bytes, dtype_name
+from keras_gpukit.placement.shapes import infer_shapes
+
+
+@pytest.fixture(scope="module")
+def placed():
+    """The placement of a model on two devices, by mode."""
+    done = subprocess.run(
+        [sys.executable, "-m", "placement.cases.two_devices", "one", "several"],
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("mode", ["one", "several"])
+def test_bytes_are_those_of_the_tensors_that_cross(placed, mode):
+    there, back = (
+        next(each for each in placed[mode]["copies"] if each["source"] == source)
+        for source in ("CPU:0", "CPU:1")
+    )
+    assert (there["target"], back["target"]) == ("CPU:1", "CPU:0")
+    sizes = {tuple(each["shape"]): each["size_bytes"] for each in there["largest"]}
+    # Kernel and batch go there.
+    assert sizes[WIDE, NARROW] == 4 * WIDE * NARROW
+    assert sizes[EXAMPLES, WIDE] == 4 * EXAMPLES * WIDE
+    assert there["unknown"] == back["unknown"] == 0
+    assert there["in_loops"] == 0
+
+
+def test_the_largest_tensors_have_the_name_of_their_layer(placed):
+    back = next(each for each in placed["one"]["copies"] if each["source"] == "CPU:1")
+    assert "far" in {each["layer"] for each in back["largest"]}
+
+
+def test_requested_and_actual_device_of_a_layer_with_the_reason(placed):
+    rows = {row["operation"]: row for row in placed["one"]["rows"] if row["layer"] == "far"}
+    assert (rows["MatMul"]["requested"], rows["MatMul"]["device"]) == ("CPU:1", "CPU:1")
+    astray = rows["Softplus"]
+    assert (astray["requested"], astray["expected"]) == ("GPU:7", False)
+    assert astray["cause"] == "no such device"
+    assert "only CPU:0, CPU:1" in astray["reason"]
+    assert placed["one"]["rows"][0]["cause"] == "no such device"
+
+
+# A GPU beside a CPU, which no test machine has
+
+CPU, GPU = (f"/job:localhost/replica:0/task:0/device:{name}:0" for name in ("CPU", "GPU"))
+
+
+def way(name, source, target):
+    values = {"tensor_name": name, "send_device": source, "recv_device": target}
+    return " ".join(
+        f'attr {{ key: "{key}" value {{ s: "{value}" }} }}' for key, value in values.items()
+    )
+
+
+BATCH = """node { name: "get" op: "IteratorGetNext" input: "iterator" device: "CPU:0"
+  attr { key: "output_types" value { list { type: [DT_FLOAT, DT_STRING] } } }
+  attr { key: "output_shapes" value { list {
+    shape { dim { size: -1 } dim { size: 8 } } shape { dim { size: -1 } } } } } }
+  node { name: "iterator" op: "Placeholder" attr { key: "dtype" value { type: DT_RESOURCE } } }
+  node { name: "get/shape" op: "Shape" input: "get" attr { key: "T" value { type: DT_FLOAT } } }
+"""
+ON_CPU = f"""{BATCH}
+  node {{ name: "s0" op: "_Send" input: "get" attr {{ key: "T" value {{ type: DT_FLOAT }} }}
+    {way("batch", CPU, GPU)} }}
+  node {{ name: "s1" op: "_Send" input: "get:1" attr {{ key: "T" value {{ type: DT_STRING }} }}
+    {way("text", CPU, GPU)} }}
+  node {{ name: "s2" op: "_Send" input: "get/shape" attr {{ key: "T" value {{ type: DT_INT32 }} }}
+    {way("shape", CPU, GPU)} }}
+  node {{ name: "order" op: "Const" input: "^get" attr {{ key: "value" value {{
+    tensor {{ dtype: DT_FLOAT tensor_shape {{ dim {{ size: 0 }} }} }} }} }} }}
+  node {{ name: "s3" op: "_Send" input: "order" attr {{ key: "T" value {{ type: DT_FLOAT }} }}
+    {way("order", CPU, GPU)} }}
+"""
+ON_GPU = f"""
+  node {{ name: "r0" op: "_Recv" {way("batch", CPU, GPU)} }}
+  node {{ name: "r1" op: "_HostRecv" {way("text", CPU, GPU)} }}
+  node {{ name: "r2" op: "_HostRecv" {way("shape", CPU, GPU)} }}
+  node {{ name: "r3" op: "_Recv" {way("order", CPU, GPU)} }}
+"""
+
+
+def graph(text):
+    return text_format.Parse(text, tf.compat.v1.GraphDef())
+
+
+@pytest.mark.parametrize(("batch_size", "size_bytes"), [(32, 4 * 32 * 8), (None, None)])
+def test_only_what_crosses_to_the_gpus_memory_counts(batch_size, size_bytes):
+    partitions = [graph(ON_CPU), graph(ON_GPU)]
+    shapes = infer_shapes(graph(BATCH), sent_outputs(partitions), batch_size)
+    (copies,) = sum_copies(read_sent(partitions, shapes, dtype_name, dtype_bytes), set())
+    assert (copies.source, copies.target, copies.count) == ("CPU:0", "GPU:0", 3)
+    assert (copies.size_bytes, copies.unknown) == (size_bytes, 0 if batch_size else 1)
+    # Text and shapes stay in host memory, where the GPU's kernels read them.
+    assert copies.host_only == 2
