@@ -1,33 +1,46 @@
-"""The parts of a step that XLA compiles, and what in them it cannot compile."""
+"""The parts of a step that XLA compiles, and what around them it cannot compile."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from keras_gpukit.records.operations import Operation
 from keras_gpukit.records.placement import CompiledPart
+from keras_gpukit.rules.cpu_causes import is_input
 
 Refuses = Callable[[str, str], bool | None]
 
 
-def compiled_parts(operations: Collection[Operation], refuses: Refuses) -> tuple[CompiledPart, ...]:
+def compiled_parts(operations: Collection[Operation]) -> tuple[CompiledPart, ...]:
     """Returns the parts of a step that XLA compiles, the largest first.
+
+    Args:
+        operations: Those of the step, before compilation.
+    """
+    parts = Counter((each.compiled_in, each.device) for each in operations if each.compiled_in)
+    return tuple(CompiledPart(name, device, count) for (name, device), count in parts.most_common())
+
+
+def not_compilable(operations: Collection[Operation], refuses: Refuses) -> tuple[str, ...] | None:
+    """Returns the types of operation outside of these parts that XLA has no kernel for.
 
     Args:
         operations: Those of the step, before compilation.
         refuses: Returns whether XLA cannot compile a type of operation for a device; None where
             that is unknown.
+
+    Returns:
+        Their names in order; None where that is unknown, or nothing is compiled.
     """
-    by_call: defaultdict[tuple[str, str], list[Operation]] = defaultdict(list)
-    for each in operations:
-        if each.compiled_in:
-            by_call[each.compiled_in, each.device].append(each)
-    parts = (_part(name, device, inside, refuses) for (name, device), inside in by_call.items())
-    return tuple(sorted(parts, key=lambda part: -part.operations))
-
-
-def _part(name: str, device: str, inside: list[Operation], refuses: Refuses) -> CompiledPart:
-    answers = {each: refuses(each, device) for each in {each.kind.type for each in inside}}
-    refused = tuple(sorted(each for each, answer in answers.items() if answer))
-    return CompiledPart(name, device, len(inside), None if None in answers.values() else refused)
+    if not any(each.compiled_in for each in operations):
+        return None
+    outside = {
+        (each.kind.type, each.device)
+        for each in operations
+        if not each.compiled_in and not is_input(each.kind.type)
+    }
+    answers = {type_: refuses(type_, device) for type_, device in outside}
+    if None in answers.values():
+        return None
+    return tuple(sorted(type_ for type_, refused in answers.items() if refused))

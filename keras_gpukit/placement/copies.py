@@ -64,7 +64,7 @@ def read_sent(
                 dtype_name(dtype),
                 shape,
                 None if shape is None or item_bytes is None else prod(shape) * item_bytes,
-                in_loop=is_in_loop(name),
+                in_loop=is_in_loop(output[0]),
                 host_only=all(ends_in_host) and "GPU" in source + target,
             )
         )

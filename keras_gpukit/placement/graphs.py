@@ -150,7 +150,7 @@ def _requests(graph: Any) -> Iterator[tuple[str, _Request]]:
 
 
 def _colocated(node: Any, prefix: str, name: str) -> str:
-    """Returns the operation on whose device a node is to be; each belongs to a group of itself."""
+    """Returns the other operation on whose device a node is to be; each also names its own."""
     groups = node.attr["_class"].list.s if "_class" in node.attr else ()
     others = (operation_name(prefix + each.decode().removeprefix(_COLOCATED)) for each in groups)
     return next((each for each in others if each != name), "")

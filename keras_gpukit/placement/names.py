@@ -10,7 +10,8 @@ _LOWERED = re.compile(r"^.*/(?:body|cond|then|else)/_\d+/")
 _STEP = re.compile(r"^(?:(?:while|cond)(?:_\d+)?/)*StatefulPartitionedCall(?:_\d+)?/")
 # What inlining any further function puts in between.
 _CALL = re.compile(r"(?:Stateful)?PartitionedCall(?:_\d+)?/")
-_LOOP = re.compile(r"(?:^|/)while(?:_\d+)?/")
+# A loop within the step; Keras' own is around it.
+_LOOP = re.compile(r"PartitionedCall(?:_\d+)?/.*while(?:_\d+)?/body/_\d+/")
 
 
 def operation_name(name: str) -> str:
@@ -18,9 +19,9 @@ def operation_name(name: str) -> str:
     return _CALL.sub("", _STEP.sub("", _LOWERED.sub("", name)))
 
 
-def is_in_loop(operation: str) -> bool:
-    """Whether a step runs an operation any number of times, by what `operation_name` returns."""
-    return bool(_LOOP.search(operation))
+def is_in_loop(name: str) -> bool:
+    """Whether a step runs a graph's node any number of times."""
+    return bool(_LOOP.search(name))
 
 
 def short_device(device: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from keras_gpukit.layer_names import layer_of, spelt_with_layers
-from keras_gpukit.placement.compiled_parts import Refuses, compiled_parts
+from keras_gpukit.placement.compiled_parts import Refuses, compiled_parts, not_compilable
 from keras_gpukit.placement.copies import sum_copies
 from keras_gpukit.records.operations import Operation, OperationKind, StepOperations
 from keras_gpukit.records.placement import Fallback, PlacedOperations, PlacementRecord
@@ -104,7 +104,8 @@ def make_record(
         rows=tuple(sorted_rows[:MOST_ROWS]),
         rows_left_out=len(sorted_rows[MOST_ROWS:]),
         operations_left_out=sum(row.count for row in sorted_rows[MOST_ROWS:]),
-        compiled_parts=compiled_parts(ran.operations, xla_refuses),
+        compiled_parts=compiled_parts(ran.operations),
+        not_compilable=not_compilable(ran.operations, xla_refuses),
         copies=None if ran.sent is None else sum_copies(ran.sent, around.layers),
     )
 

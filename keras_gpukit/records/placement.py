@@ -74,14 +74,11 @@ class CompiledPart:
         name: Name of the call in the step's graph.
         device: Where it runs.
         operations: How many operations it has in the graph before compilation.
-        not_compilable: Types of operation in it that XLA cannot compile, with which the step
-            fails; None where XLA's list of kernels cannot be read.
     """
 
     name: str
     device: str
     operations: int
-    not_compilable: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +150,9 @@ class PlacementRecord:
         copies: What devices send to each other in each step, the most bytes first; None where
             that cannot be seen, as in an eager step.
         compiled_parts: The parts of the step that XLA compiles.
+        not_compilable: Types of operation outside of these parts that XLA has no kernel for, the
+            end of the input pipeline left out; None where XLA compiles nothing, or its kernels
+            cannot be listed.
     """
 
     operations: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -167,6 +167,7 @@ class PlacementRecord:
     operations_left_out: int = 0
     copies: tuple[DeviceCopies, ...] | None = None
     compiled_parts: tuple[CompiledPart, ...] = ()
+    not_compilable: tuple[str, ...] | None = None
 
     @property
     def copied_bytes(self) -> int | None:

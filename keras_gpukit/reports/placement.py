@@ -129,5 +129,7 @@ def compiled_note(record: PlacementRecord) -> str | None:
         f"XLA compiles {words}{more}. These operations have no device of their own: they are "
         "listed as in the graph before compilation, on the device of their part."
     )
-    refused = sorted({each for part in record.compiled_parts for each in part.not_compilable or ()})
-    return f"{text} XLA cannot compile {', '.join(refused)}." if refused else text
+    refused = ", ".join(record.not_compilable or ())
+    return (
+        f"{text} XLA has no kernel for these, which stay outside: {refused}." if refused else text
+    )

@@ -50,10 +50,15 @@ def no_such_device(requested: str, device: str, devices: Collection[str]) -> str
         devices: Those that there are.
     """
     like = nearest(requested, devices)
-    advice = f" Ask for {like}." if like else " `keras-gpukit doctor` says why there is none."
+    if like:
+        advice = f"Ask for {like}."
+    elif _parts(requested)[0] == "GPU":
+        advice = "`keras-gpukit doctor` says why there are no GPUs."
+    else:
+        advice = "Ask for one of these."
     return (
         f"the script asks for {requested}, and TensorFlow has only {', '.join(sorted(devices))}. "
-        f"Soft placement ran it on {device} without a warning.{advice}"
+        f"Soft placement ran it on {device} without a warning. {advice}"
     )
 
 

@@ -245,13 +245,14 @@ def test_placement_markdown_sums_what_is_copied():
 
 
 def test_placement_markdown_says_what_a_device_means_under_xla():
-    part = CompiledPart("StatefulPartitionedCall", "GPU:0", 190, ("AsString",))
-    text = placement_markdown(replace(PLACEMENT, rows=(FUSED,), compiled_parts=(part,) * 5))
+    part = CompiledPart("StatefulPartitionedCall", "GPU:0", 190)
+    record = replace(PLACEMENT, rows=(FUSED,), compiled_parts=(part,) * 5)
+    text = placement_markdown(replace(record, not_compilable=("AsString",)))
     assert "XLA compiles 190 operations into one part on GPU:0;" in text
     assert "and 2 smaller parts" in text
     assert "no device of their own" in text
     assert "before compilation" in text
-    assert "XLA cannot compile AsString." in text
+    assert "XLA has no kernel for these, which stay outside: AsString." in text
 
 
 def test_placement_markdown_counts_the_rows_that_it_leaves_out():

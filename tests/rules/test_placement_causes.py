@@ -81,6 +81,8 @@ def test_a_name_of_no_device_is_answered_with_those_that_are():
     assert "Ask for GPU:1." in reason
     _, (_, reason) = judge(kind("MatMul", requested="GPU:0"), "CPU:0", ("CPU:0",))
     assert "keras-gpukit doctor" in reason
+    _, (_, reason) = judge(kind("MatMul", requested="CUDA:0"), "GPU:0")
+    assert reason.endswith("Ask for one of these.")
 
 
 @pytest.mark.parametrize(

@@ -29,15 +29,6 @@ class HostBound(keras.layers.Layer):
         return tf.reduce_sum(tf.matmul(whole, whole, transpose_b=True))
 
 
-class Strings(keras.layers.Layer):
-    """Operations that XLA cannot compile."""
-
-    def call(self, x):
-        parsed = tf.strings.to_number(tf.strings.as_string(x))
-        parsed.set_shape(x.shape)
-        return parsed
-
-
 class StatefulNoise(keras.layers.Layer):
     """Draws from a stateful kernel, whose stream a cleared kernel cache would restart."""
 
