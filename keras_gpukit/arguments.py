@@ -60,16 +60,20 @@ def check_flag(name: str, value: Any) -> None:
         raise TypeError(f"`{name}` must be True or False. Received: {name}={value!r}")
 
 
-def check_log_dir(log_dir: Any) -> Path | None:
+def check_log_dir(log_dir: Any, *, optional: bool = True) -> Path | None:
     """Returns the log directory as a path, None where nothing is to be written.
+
+    Args:
+        log_dir: What was given.
+        optional: Whether it may be None.
 
     Raises:
         TypeError: If it is not a path.
         ValueError: If it is empty, a file, or not on a file system.
     """
-    if log_dir is None:
+    if log_dir is None and optional:
         return None
-    accepted = "a folder's path, or None to write nothing"
+    accepted = "a folder's path" + (", or None to write nothing" if optional else "")
     if not isinstance(log_dir, (str, os.PathLike)) or isinstance(os.fspath(log_dir), bytes):
         raise TypeError(f"`log_dir` must be {accepted}. Received: log_dir={log_dir!r}")
     text = os.fspath(log_dir)

@@ -7,6 +7,7 @@ check can see.
 from __future__ import annotations
 
 import logging
+import sys
 from types import TracebackType
 
 
@@ -97,3 +98,17 @@ class Guard:
             if self.logs:
                 give_up(self._part, error, self._consequence)
         return True
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Adds a note to an exception, which is raised on unchanged.
+
+    Python 3.10 has no notes: there the attribute that holds them is set, for tools that read it,
+    and the note is printed on standard error, as tracebacks leave it out.
+    """
+    if sys.version_info >= (3, 11):
+        error.add_note(note)
+        return
+    notes = getattr(error, "__notes__", [])
+    error.__notes__ = [*notes, note]  # type: ignore[attr-defined]
+    print(note, file=sys.stderr)

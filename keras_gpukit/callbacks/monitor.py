@@ -13,16 +13,14 @@ from keras_gpukit.callbacks.input_stall import InputStall
 from keras_gpukit.callbacks.profiler import Profiler
 from keras_gpukit.callbacks.throughput import Throughput
 from keras_gpukit.callbacks.utilization import Utilization
-from keras_gpukit.errors import Guard
-from keras_gpukit.records.names import FINDINGS, SETUP
+from keras_gpukit.records.names import FINDINGS
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
-from keras_gpukit.watching.environment import environment_markdown
+from keras_gpukit.watching import worker_watch
 from keras_gpukit.watching.session import Session
-from keras_gpukit.watching.worker_watch import Comparing, watch_what_trains_in_step
 
 
 class Monitor(WatchingCallback[RunSummary]):
@@ -34,9 +32,8 @@ class Monitor(WatchingCallback[RunSummary]):
     step, and the text `setup`. It marks steps for profiles, and captures one when the file
     `<log_dir>/gpukit/capture` appears, unless there is a `Profiler` for the same log directory.
 
-    In a cluster it also measures the time in collectives and round trips to other workers. When
-    `fit` ends, the chief compares all workers whose records are in the same log folder, and names
-    the one that the others wait for.
+    In a cluster it also measures the time in collectives and round trips to other workers, and the
+    chief names the worker that the others wait for, if their records are in the same log folder.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
@@ -70,25 +67,24 @@ class Monitor(WatchingCallback[RunSummary]):
         self._placement = DevicePlacement(None)
         self._parts: list[WatchingCallback[Any]] = [self._throughput, self._input_stall]
         self._parts += [self._memory, self._utilization, self._placement]
-        self._comparing: Comparing | None = None
+        self._comparing: worker_watch.Comparing | None = None
         self._profiler: Profiler | None = None
         if self._log_dir is not None:
-            self._profiler = Profiler.on_demand_only(self._log_dir)
+            self._profiler = Profiler(  # captures on demand only
+                log_dir, at_steps=(), slower=None, stall_rise=None, utilization_drop=None
+            )
             self._parts.append(self._profiler)
         self.lifecycle.parts = tuple(part.lifecycle for part in self._parts)
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts every measurement."""
-        if phase == session.phase:
-            self._summary = self._comparing = None
         for part in self._parts:
             part.lifecycle.guard(part.begin, session, phase)
         if phase == session.phase:
-            self._comparing = watch_what_trains_in_step(session)
-            session.output.record("environment", session.environment, session.step)
-            session.output.values(session.step, {SETUP: environment_markdown(session.environment)})
-            write_overhead = session.output.overhead_writer(lambda: session.overhead_s)
-            session.on_window(phase, write_overhead)
+            self._summary = None
+            self._comparing = worker_watch.watch_what_trains_in_step(session)
+            session.write_environment()
+            session.on_window(phase, session.output.overhead_writer(lambda: session.overhead_s))
 
     def end(self, session: Session, phase: Phase) -> None:
         """Ends every measurement; at the run's end, judges."""
@@ -96,7 +92,9 @@ class Monitor(WatchingCallback[RunSummary]):
             part.lifecycle.guard(part.end, session, phase)
         if phase != session.phase:
             return
-        measured = self._compared(self._sum_up(session))
+        comparing, self._comparing = self._comparing, None  # a callback that watched can be copied
+        captures = self._profiler and self._profiler.captures_so_far()
+        measured = worker_watch.with_comparison(self._sum_up(session), comparing, captures)
         self._summary = summary = replace(measured, verdict=judge(measured))
         session.output.values(session.step, {FINDINGS: markdown(summary)})
         session.output.record("summary", summary, session.step)
@@ -123,19 +121,8 @@ class Monitor(WatchingCallback[RunSummary]):
             out_of_memory=self._memory.out_of_memory,
         )
 
-    def _compared(self, summary: RunSummary) -> RunSummary:
-        """Adds what trains in step; should that fail, the rest must not be lost."""
-        comparing, self._comparing = self._comparing, None  # a callback that watched can be copied
-        if comparing is not None:
-            with Guard("Comparing workers", "The verdict is on this worker alone."):
-                comparing.close()
-                captures = Profiler.captures_so_far(self._log_dir, self._profiler)
-                return replace(summary, workers=comparing.compare(summary, captures))
-        return summary
-
     def _prints(self, session: Session, phase: Phase) -> bool:
         if self.verbose == "auto":
-            worker = session.environment.worker
-            is_chief = worker is None or not worker.index  # a coordinator has no index
-            return phase == "fit" and is_chief and bool((self.params or {}).get("verbose", 1))
+            shows_progress = bool((self.params or {}).get("verbose", 1))
+            return phase == "fit" and session.environment.is_chief and shows_progress
         return bool(self.verbose)

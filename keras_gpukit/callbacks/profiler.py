@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Collection
-from pathlib import Path
 
+from keras_gpukit.arguments import check_log_dir
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import put_signals_back
@@ -22,13 +22,12 @@ class Profiler(WatchingCallback[ProfilerRecord]):
 
     It does so at given steps, at intervals, on demand, and on anomalies: when for three seconds
     in a row steps take longer, stall more on their input, or leave GPUs more idle than in the last
-    minute of the run. In each profile, also in those that other code takes meanwhile, the steps are
-    marked. With several steps per execution, the Profile tab shows each execution as a step. In a
-    cluster, where a capture may crash a worker, only those that are asked for are taken.
+    minute of the run. Profiles have their steps marked, also those that other code takes meanwhile;
+    several steps per execution are marked as one. In a cluster, where a capture may crash a worker,
+    only those that are asked for are taken.
 
     Args:
-        log_dir: Everything measured is written to `<log_dir>/gpukit`, profiles to `plugins/profile`
-            in that folder.
+        log_dir: Records are written to `<log_dir>/gpukit`, profiles to `plugins/profile` in it.
         steps: Steps of a capture, at most 50. Of several steps in one execution, as many whole
             executions as fit in, and at least one. A capture ends with the epoch.
         at_steps: Steps of the run at which a capture starts; the first step is 1. None stands for
@@ -51,7 +50,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
 
     Raises:
         TypeError: If an argument is of the wrong type.
-        ValueError: If an argument is out of range, or `log_dir` None, empty or a file.
+        ValueError: If an argument is out of range, or `log_dir` empty or a file.
     """
 
     def __init__(
@@ -71,10 +70,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         max_bytes: int = 500 * 2**20,
         cooldown_s: float = 60.0,
     ) -> None:
-        if log_dir is None:
-            where = "a folder's path: a capture has to be written somewhere"
-            raise ValueError(f"`log_dir` must be {where}. Received: log_dir=None")
-        super().__init__(log_dir)
+        super().__init__(check_log_dir(log_dir, optional=False))
         self._settings = CaptureSettings(
             steps=steps,
             at_steps=at_steps,
@@ -89,7 +85,6 @@ class Profiler(WatchingCallback[ProfilerRecord]):
             max_bytes=max_bytes,
             cooldown_s=cooldown_s,
         )
-        self._yields = False
         self._captures: CaptureWatch | None = None
 
     @property
@@ -99,21 +94,10 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         put_signals_back()  # after it, as another thread may have ended the run
         return self._summary
 
-    @classmethod
-    def on_demand_only(cls, log_dir: str | os.PathLike[str]) -> Profiler:
-        """Returns one that only captures on request, and leaves that to any other `Profiler`."""
-        profiler = cls(log_dir, at_steps=(), slower=None, stall_rise=None, utilization_drop=None)
-        profiler._yields = True
-        return profiler
-
-    @classmethod
-    def captures_so_far(cls, log_dir: Path | None, own: Profiler | None) -> ProfilerRecord | None:
-        """Returns the captures of the `Profiler` of this `fit` for a folder, else of one's own."""
-        others = (each for each in callbacks_of_fit() if isinstance(each, cls))
-        profiler = next((each for each in others if each._log_dir == log_dir), own)
-        if profiler is None or profiler._captures is None:
-            return None if profiler is None else profiler._summary
-        return profiler._captures.record
+    def captures_so_far(self) -> ProfilerRecord | None:
+        """What became of the captures in its folder: its own, or those of the one it yields to."""
+        profiler = self._of_fit()
+        return profiler._captures.record if profiler._captures else profiler._summary
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Begins to mark steps, and to look for what asks for a capture."""
@@ -121,8 +105,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
             return
         self._summary = None
         put_signals_back()
-        profilers = (each for each in callbacks_of_fit() if isinstance(each, Profiler))
-        if self._yields and any(each._log_dir == self._log_dir for each in profilers):
+        if self._of_fit() is not self:
             return
         epoch_steps = (self.params or {}).get("steps")
         self._captures = captures = CaptureWatch(session, self._settings, epoch_steps)
@@ -139,4 +122,9 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         finally:
             self._summary = captures.record
             self._captures = None  # a callback that watched can be copied
-        captures.amend_others()
+
+    def _of_fit(self) -> Profiler:
+        """The one that captures into its folder: that of `Monitor` leaves it to one of the user."""
+        listed = [each for each in callbacks_of_fit() if isinstance(each, Profiler)]
+        same_folder = [each for each in listed if each._log_dir == self._log_dir]
+        return self if self in same_folder or not same_folder else same_folder[0]

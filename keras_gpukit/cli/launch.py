@@ -86,16 +86,14 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--timeout",
         type=_seconds,
-        default=600.0,
         metavar="SECONDS",
-        help="how long after the first process the last one may join (default: %(default)g)",
+        help="how long after the first process the last one may join (default: 600)",
     )
     parser.add_argument(
         "--grace",
         type=_seconds,
-        default=5.0,
         metavar="SECONDS",
-        help="from SIGTERM to SIGKILL, where processes are stopped (default: %(default)g)",
+        help="from SIGTERM to SIGKILL, where processes are stopped (default: 5)",
     )
     launch_elsewhere.add_flags(parser)
     parser.set_defaults(func=run, error=parser.error)
@@ -150,8 +148,9 @@ def _launch_here(job: Job, args: argparse.Namespace) -> int:
         raise ValueError("Processes of one job can be started on Linux and macOS only.")
     from keras_gpukit.launching.local import launch
 
+    waits = {"timeout_s": args.timeout or 600.0, "grace_s": args.grace or 5.0}
     if not args.monitor:
-        return launch(job, timeout_s=args.timeout, grace_s=args.grace)
+        return launch(job, **waits)
     from keras_gpukit.running.conclusion import Conclusion
     from keras_gpukit.running.run_folder import SHARED, RunFolder
     from keras_gpukit.running.watched_fits import WatchedFits
@@ -160,8 +159,7 @@ def _launch_here(job: Job, args: argparse.Namespace) -> int:
     conclusion = Conclusion(WatchedFits(run_folder), run_folder, opens=False, command="launch")
     code = launch(
         job,
-        timeout_s=args.timeout,
-        grace_s=args.grace,
+        **waits,
         runner=("-m", "keras_gpukit", "run"),
         variables={SHARED: str(run_folder.path())},
     )

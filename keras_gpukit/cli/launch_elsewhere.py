@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from keras_gpukit.launching.job import Job
 
+_SBATCH = ("sbatch",)
+_KUBECTL = ("kubectl", "apply", "-f", "-")
 VALUE_FLAGS = frozenset({"--name", "--image", "--volume", "--shared-memory"})
 """Those that are followed by a value. That of `--kubernetes` is attached: `--kubernetes=job`."""
 
@@ -75,6 +79,8 @@ def is_elsewhere(args: argparse.Namespace) -> bool:
             "--monitor works on this machine only. On a cluster, add a Monitor to the callbacks of "
             "fit, with a log folder that all processes share."
         )
+    if is_elsewhere and (args.timeout or args.grace):
+        raise ValueError("--timeout and --grace work on this machine only: a cluster has its own.")
     return is_elsewhere
 
 
@@ -88,11 +94,9 @@ def launch_elsewhere(job: Job, args: argparse.Namespace) -> int:
         ValueError: If the cluster could not run the job.
         OSError: If it cannot be submitted from here.
     """
-    from keras_gpukit.launching.submission import KUBECTL, SBATCH, submit
-
     text = _slurm(job, args) if args.slurm else _kubernetes(job, args)
     if args.submit:
-        return submit(text, SBATCH if args.slurm else KUBECTL)
+        return _submit(text, _SBATCH if args.slurm else _KUBECTL)
     sys.stdout.write(text)
     return 0
 
@@ -119,3 +123,26 @@ def _kubernetes(job: Job, args: argparse.Namespace) -> str:
     optional = {"shared_memory": args.shared_memory} if args.shared_memory else {}
     pods = Pods(image=args.image, volume=args.volume, **optional)
     return (train_job if args.kubernetes == "trainjob" else indexed_job)(job, pods)
+
+
+def _submit(text: str, command: tuple[str, ...]) -> int:
+    """Runs the cluster's own program, which reads the text from its standard input.
+
+    Args:
+        text: The script or the manifest.
+        command: `_SBATCH` or `_KUBECTL`.
+
+    Returns:
+        The program's exit code.
+
+    Raises:
+        FileNotFoundError: If this machine does not have it.
+    """
+    program = shutil.which(command[0])
+    if program is None:
+        raise FileNotFoundError(
+            f"--submit needs {command[0]}, which this machine does not have. Run this on one of "
+            "the cluster, or leave --submit out and pass what is printed to "
+            f"{' '.join(command)} there."
+        )
+    return subprocess.run([program, *command[1:]], input=text, text=True, check=False).returncode

@@ -141,7 +141,7 @@ def _known(args: argparse.Namespace, summary: RunSummary | None) -> tuple[Scalin
 
 def _link(text: str) -> Link:
     from keras_gpukit.records.scaling import Link
-    from keras_gpukit.rules.links import LINKS
+    from keras_gpukit.rules.scaling import LINKS
 
     if text in LINKS:
         return LINKS[text]

@@ -15,7 +15,7 @@ from keras_gpukit.pipelines.structure import (
     stages,
     unwrapped,
 )
-from keras_gpukit.records.replica_input import ReplicaInput, ShardPolicy
+from keras_gpukit.records.cluster import ReplicaInput, ShardPolicy
 
 _OPEN_FILES = {"Interleave", "ParallelInterleave", "FlatMap"}
 _BATCHES = {"Batch", "ParallelBatch", "PaddedBatch"}

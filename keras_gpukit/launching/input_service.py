@@ -18,7 +18,7 @@ from keras_gpukit.version import __version__
 PORT = 5050
 _GRACE_S = 5.0
 _TURN_S = 0.2
-_MODULE = "keras_gpukit.launching.input_server"
+_MODULE = "keras_gpukit.launching.servers"
 
 
 def serve(workers: int, port: int, *, start_s: float = 120.0) -> int:
@@ -52,7 +52,7 @@ def serve(workers: int, port: int, *, start_s: float = 120.0) -> int:
         code = _wait(running, signals, until_port=port, until_s=time.monotonic() + start_s)
         if code is not None:
             return code
-        running += [_start(Task("worker", i), ["worker", address]) for i in range(workers)]
+        running += [_start(Task("worker", i), ["input-worker", address]) for i in range(workers)]
         print(
             f"Input service with {workers} workers: grpc://{address}\n"
             f'Use it: tune_input(dataset, service="grpc://{address}"). Ctrl-C ends it.',

@@ -15,7 +15,7 @@ from keras_gpukit.launching.processes.gpus import NONE, count_gpus, shared_gpus
 from keras_gpukit.launching.processes.tasks import CLUSTER, Task, tasks_of
 from keras_gpukit.rules.visible_devices import VISIBLE
 
-_SERVER = ("-m", "keras_gpukit.launching.server")
+_SERVER = ("-m", "keras_gpukit.launching.servers", "training")
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from keras_gpukit.records.environment import Worker
+
+ShardPolicy = Literal["AUTO", "FILE", "DATA", "OFF", "HINT"]
 
 
 @dataclass(frozen=True)
@@ -80,3 +82,28 @@ def worker_of(
     if task_type in ("chief", "worker") and task_index is not None:
         index = int(task_index) + (chiefs if task_type == "worker" else 0)
     return Worker(task_type, index, chiefs + workers or None)
+
+
+@dataclass(frozen=True)
+class ReplicaInput:
+    """The data side of replicas. What cannot be seen is None.
+
+    Attributes:
+        replicas: That train in step, of all workers.
+        workers: Processes that they are in.
+        policy: How TensorFlow shares the dataset out among the workers.
+        files: Files that the dataset reads; None where it reads none, or their number is unknown.
+        batch: The global batch.
+        last_batch: Examples in the last batch of an epoch; None where unknown, as in endless data.
+        drops_remainder: Whether a last batch that is not full is left out.
+        batch_norms: Layers that compute their statistics on each replica alone.
+    """
+
+    replicas: int
+    workers: int = 1
+    policy: ShardPolicy = "AUTO"
+    files: int | None = None
+    batch: int | None = None
+    last_batch: int | None = None
+    drops_remainder: bool = False
+    batch_norms: int | None = None

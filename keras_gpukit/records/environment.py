@@ -81,3 +81,8 @@ class Environment:
     tf32: bool | None = None
     worker: Worker | None = None
     trainable_bytes: int | None = None
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process speaks for all: the only one, the first, or the coordinator."""
+        return self.worker is None or not self.worker.index

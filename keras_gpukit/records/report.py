@@ -9,9 +9,8 @@ from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.records.progress import Progress
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import Phase
+from keras_gpukit.records.steps import Phase, Progress
 
 State = Literal["completed", "interrupted", "running", "unfinished"]
 

@@ -6,7 +6,7 @@ https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy.
 
 from __future__ import annotations
 
-from keras_gpukit.records.replica_input import ReplicaInput
+from keras_gpukit.records.cluster import ReplicaInput
 
 # Batch normalization's error on ImageNet is the same with 16 examples a replica as with 32, and
 # grows with fewer: Wu and He 2018, "Group Normalization", https://arxiv.org/abs/1803.08494,

@@ -17,10 +17,9 @@ from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.progress import Progress
 from keras_gpukit.records.report import CaptureReport, RunReport, State
 from keras_gpukit.records.run import Ending, RunHeader, RunSummary
-from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
+from keras_gpukit.records.steps import InputRecord, Phase, Progress, StepWindow
 from keras_gpukit.saved_runs.device_series import DeviceSeries
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.partial_summary import partial_summary

@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from keras_gpukit.distribute.worker import this_worker
+from keras_gpukit.distribute.clusters.tf_config import this_worker
 from keras_gpukit.errors import GPUKitError, Guard, logger
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.profiling.capturing.recorder import Recorder
@@ -100,7 +100,10 @@ class CaptureWatch:
         self._watch_gpus(session, self._recorder)
 
     def close(self) -> None:
-        """Ends a running capture and waits for it to be written."""
+        """Ends a running capture and waits for it to be written.
+
+        The Profile tab then finds the steps also in what Keras' own callback captured.
+        """
         if self._request is not None:
             with Guard("Removing the request for a capture", "The next run answers it again."):
                 self._request.withdraw()
@@ -109,6 +112,7 @@ class CaptureWatch:
         if self._nvml is not None:
             self._nvml.close()
         self._recorder.close()
+        self._others.amend()
 
     @property
     def record(self) -> ProfilerRecord:
@@ -116,10 +120,6 @@ class CaptureWatch:
         if self._unknown_because is not None:
             return ProfilerRecord(unknown_because=self._unknown_because)
         return self._recorder.record
-
-    def amend_others(self) -> None:
-        """Has the Profile tab find the steps in what Keras' own callback captured."""
-        self._others.amend()
 
     def _watch_steps(self, session: Session, recorder: Recorder) -> None:
         drift = StepAnomalies(self._settings.slower, self._settings.stall_rise)

@@ -6,7 +6,7 @@ import math
 import platform
 from typing import Any
 
-from keras_gpukit.distribute.worker import this_worker
+from keras_gpukit.distribute.clusters.tf_config import this_worker
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores

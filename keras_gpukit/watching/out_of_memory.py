@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_gpukit.memory.notes import add_note
+from keras_gpukit.errors import add_note
 from keras_gpukit.memory.out_of_memory import Call, explain, is_out_of_memory
 from keras_gpukit.records.machine import DeviceMemory
 from keras_gpukit.records.memory import OutOfMemory

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.records.progress import Progress
-from keras_gpukit.records.steps import InputRecord, StepWindow
+from keras_gpukit.records.steps import InputRecord, Progress, StepWindow
 
 if TYPE_CHECKING:
     from keras_gpukit.watching.session import Session

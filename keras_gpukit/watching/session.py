@@ -11,18 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.distribute.worker import this_worker
+from keras_gpukit.distribute.clusters.tf_config import this_worker
 from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import Part, WallTime
 from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.names import SETUP
 from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.sensors.heartbeat import Heartbeat
 from keras_gpukit.sensors.sampling import SamplingThread
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
-from keras_gpukit.watching.environment import read_environment
+from keras_gpukit.watching.environment import environment_markdown, read_environment
 from keras_gpukit.watching.finished_iterators import FinishedIterators
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
@@ -129,6 +130,11 @@ class Session:
             self._once_s += spent_s
         else:
             self._recurring_s += spent_s
+
+    def write_environment(self) -> None:
+        """Writes the run's versions, devices and settings."""
+        self.output.record("environment", self.environment, self.step)
+        self.output.values(self.step, {SETUP: environment_markdown(self.environment)})
 
     def on_window(self, phase: Phase, action: Callable[[StepWindow], None]) -> None:
         """Has a phase's steps timed, and calls with each finished window of them."""

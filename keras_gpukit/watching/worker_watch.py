@@ -13,7 +13,7 @@ from typing import Protocol
 from keras_gpukit.distribute.collective_clock import CollectiveClock, collective_clock
 from keras_gpukit.distribute.peer_health import ask_peer, tasks_of
 from keras_gpukit.distribute.round_trips import RoundTrips
-from keras_gpukit.errors import GPUKitError
+from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.profiling import read_profile
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
@@ -74,6 +74,24 @@ def watch_what_trains_in_step(session: Session) -> Comparing | None:
         return WorkerWatch(session, environment.worker)
     log_dir = session.output.log_dir
     return GPUWatch(log_dir) if log_dir is not None and len(environment.gpus) > 1 else None
+
+
+def with_comparison(
+    summary: RunSummary, comparing: Comparing | None, captures: ProfilerRecord | None
+) -> RunSummary:
+    """Adds what trains in step to a summary; should that fail, the rest is not lost.
+
+    Args:
+        summary: What the run came to.
+        comparing: Of the run; it is closed.
+        captures: The profiles that were captured in it.
+    """
+    if comparing is None:
+        return summary
+    with Guard("Comparing workers", "The verdict is on this worker alone."):
+        comparing.close()
+        return replace(summary, workers=comparing.compare(summary, captures))
+    return summary
 
 
 class WorkerWatch:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_gpukit.distribute.worker import this_worker
+from keras_gpukit.distribute.clusters.tf_config import this_worker
 from keras_gpukit.records.environment import Worker
 from keras_gpukit.saved_runs import load_report
 

@@ -23,7 +23,7 @@ def step():
 def servers(type):
     for process in psutil.Process().parent().parent().children(recursive=True):
         task = json.loads(process.environ().get("TF_CONFIG", "{}")).get("task", {})
-        if task.get("type") == type and "launching.server" in " ".join(process.cmdline()):
+        if task.get("type") == type and "launching.servers" in " ".join(process.cmdline()):
             if "keeper.py" not in " ".join(process.cmdline()):
                 yield process
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_gpukit.records.replica_input import ReplicaInput
+from keras_gpukit.records.cluster import ReplicaInput
 from keras_gpukit.rules.replica_advice import advise
 
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 
-from keras_gpukit.records.progress import Progress
-from keras_gpukit.records.steps import TimeBreakdown
+from keras_gpukit.records.steps import Progress, TimeBreakdown
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.state_notes import doing, state_note
 from keras_gpukit.saved_runs import load_report

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_gpukit.records.progress import Progress
-from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.records.steps import InputRecord, Progress
 from keras_gpukit.watching import progress, session
 from keras_gpukit.watching.progress import InputSoFar, ProgressNotes
 

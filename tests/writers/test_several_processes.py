@@ -16,7 +16,7 @@ from keras_gpukit.saved_runs import load_report
 PROCESS = """
 import sys, time
 from pathlib import Path
-from keras_gpukit.distribute.worker import this_worker
+from keras_gpukit.distribute.clusters.tf_config import this_worker
 from keras_gpukit.writers import run_log
 
 run_log.FLUSH_EVERY_S = 0.001

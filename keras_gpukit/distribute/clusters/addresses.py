@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from keras_gpukit.distribute.clusters.variables import Variables, wrong
+from keras_gpukit.distribute.clusters.environment import Variables, wrong
 from keras_gpukit.errors import ClusterError
 from keras_gpukit.records.cluster import Cluster
 

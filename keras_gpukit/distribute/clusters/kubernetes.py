@@ -11,8 +11,7 @@ from keras_gpukit.distribute.clusters.addresses import (
     given_addresses,
     unknown_addresses,
 )
-from keras_gpukit.distribute.clusters.environment import ClusterEnvironment
-from keras_gpukit.distribute.clusters.variables import Variables, wrong
+from keras_gpukit.distribute.clusters.environment import ClusterEnvironment, Variables, wrong
 from keras_gpukit.records.cluster import Cluster
 
 KIND = "Kubernetes"

@@ -18,8 +18,7 @@ from keras_gpukit.distribute.clusters.addresses import (
     unknown_addresses,
     with_ports,
 )
-from keras_gpukit.distribute.clusters.environment import ClusterEnvironment
-from keras_gpukit.distribute.clusters.variables import Variables
+from keras_gpukit.distribute.clusters.environment import ClusterEnvironment, Variables
 from keras_gpukit.records.cluster import Cluster
 
 

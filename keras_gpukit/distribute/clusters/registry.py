@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from keras_gpukit.distribute.clusters.environment import ClusterEnvironment
+from keras_gpukit.distribute.clusters.environment import ClusterEnvironment, Variables
 from keras_gpukit.distribute.clusters.kubernetes import (
     IndexedJob,
     KubeflowTFJob,
@@ -13,7 +13,6 @@ from keras_gpukit.distribute.clusters.kubernetes import (
 from keras_gpukit.distribute.clusters.mpi import MPI
 from keras_gpukit.distribute.clusters.slurm import Slurm
 from keras_gpukit.distribute.clusters.tf_config import TFConfig
-from keras_gpukit.distribute.clusters.variables import Variables
 from keras_gpukit.records.cluster import Cluster
 
 # The first that detects itself reads. TF_CONFIG was set on purpose; mpirun and torchrun run within

@@ -17,13 +17,12 @@ from keras_gpukit.distribute.clusters.addresses import (
     given_addresses,
     with_ports,
 )
-from keras_gpukit.distribute.clusters.environment import ClusterEnvironment
+from keras_gpukit.distribute.clusters.environment import ClusterEnvironment, Variables, wrong
 from keras_gpukit.distribute.clusters.slurm_notation import (
     expand_nodes,
     expand_tasks,
     node_of_each_task,
 )
-from keras_gpukit.distribute.clusters.variables import Variables, wrong
 from keras_gpukit.errors import ClusterError
 from keras_gpukit.records.cluster import Cluster
 

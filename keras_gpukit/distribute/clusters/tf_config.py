@@ -1,15 +1,16 @@
-"""Clusters from `TF_CONFIG`, which TensorFlow itself reads."""
+"""Clusters from `TF_CONFIG`, which TensorFlow itself reads, and this process's place in one."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from keras_gpukit.distribute.clusters.addresses import check_addresses
-from keras_gpukit.distribute.clusters.environment import ClusterEnvironment
-from keras_gpukit.distribute.clusters.variables import Variables, wrong
-from keras_gpukit.records.cluster import Cluster
+from keras_gpukit.distribute.clusters.environment import ClusterEnvironment, Variables, wrong
+from keras_gpukit.records.cluster import Cluster, worker_of
+from keras_gpukit.records.environment import Worker
 
 NAME = "TF_CONFIG"
 TASK_TYPES = ("chief", "worker", "ps", "evaluator")
@@ -99,3 +100,23 @@ def _task(text: str, config: dict[str, Any], addresses: Mapping[str, Any]) -> tu
         accepted = f"must have an index below {len(addresses[task_type])}, its {task_type}s"
         raise wrong(NAME, text, accepted, ADVICE)
     return task_type, index
+
+
+def this_worker(model: Any = None) -> Worker | None:
+    """Returns this process's place in its cluster; None outside one, or where it cannot be read.
+
+    Args:
+        model: The model that is trained. What the cluster resolver of its strategy knows, such as
+            that of Slurm, takes precedence over the environment variable `TF_CONFIG`.
+    """
+    try:
+        strategy = getattr(model, "distribute_strategy", None)
+        resolver = getattr(strategy, "cluster_resolver", None)
+        if resolver is not None and resolver.task_type:
+            cluster = resolver.cluster_spec().as_dict()
+            return worker_of(cluster, resolver.task_type, resolver.task_id)
+        config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+        task = config.get("task", {})
+        return worker_of(config.get("cluster", {}), task.get("type"), task.get("index"))
+    except Exception:  # both may hold anything, and only strategies have to understand it
+        return None

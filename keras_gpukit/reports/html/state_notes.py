@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.progress import Progress
 from keras_gpukit.records.report import RunReport
+from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.words import moment
 
