@@ -97,9 +97,11 @@ class Conclusion:
         from keras_gpukit.reports.console import print_summary
         from keras_gpukit.reports.html.words import verdict_line
 
-        longest = max(runs, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
-        if len(runs) > 1:
-            count = max(self._fits.count, len(runs))
+        # Each worker of a cluster has a record of the same fit.
+        fits = [run for run in runs if run.worker is None or not run.worker.index] or runs
+        longest = max(fits, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
+        if len(fits) > 1:
+            count = max(self._fits.count, len(fits))
             self._print(f"{count} fits were monitored; the longest is {longest.name}:")
         captures = tuple(each.capture for each in longest.captures if each.capture is not None)
         summary = replace(longest.summary, captures=ProfilerRecord(captures))
