@@ -18,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -31,7 +32,8 @@ import keras_gpukit as gpukit
 from keras_gpukit.measuring.intervals import median_interval
 
 BATCH = 32
-SHORT_STEPS, FURTHER_EPOCHS = 20, 20
+FIT_STEPS = 20
+EPOCH_STEPS, EPOCHS = 5, 40
 KERAS = "keras TensorBoard(update_freq='batch')"
 
 
@@ -95,36 +97,54 @@ def compare(times: dict[str, list[float]], steps: int, known: dict) -> dict[str,
     return rows
 
 
-def around_steps(model: keras.Model, rounds: int) -> dict[str, float]:
-    """What a fit and an epoch cost beyond their steps, from short fits in turns.
+class EpochTimes(keras.callbacks.Callback):
+    """Notes when epochs begin, by the clock and by the training thread's processor time."""
+
+    def on_train_begin(self, logs=None):
+        self._began = []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._began.append((time.perf_counter(), time.thread_time()))
+
+    def median_s(self) -> np.ndarray:
+        """Of the epochs after the first, each up to the next one's begin."""
+        return np.median(np.diff(self._began[1:], axis=0), axis=0)
+
+
+def around_steps(model: keras.Model, rounds: int) -> dict[str, Any]:
+    """What is added to short fits and short epochs, in turns with bare ones.
+
+    Medians, as a third of bare short epochs stand still until tf.data's autotuning wakes up.
 
     Returns:
-        Medians over pairs, in milliseconds of wall time and of the training thread's processor
-        time: added to a fit of one epoch, and by each further epoch.
+        In milliseconds of wall time and of the training thread's processor time, with the 95 %
+        interval.
     """
-    dataset, folder = build_dataset(SHORT_STEPS), tempfile.mkdtemp()
+    folder = tempfile.mkdtemp()
 
-    def fit(epochs: int, *, monitored: bool) -> np.ndarray:
+    def fit(steps: int, epochs: int, *, monitored: bool) -> np.ndarray:
         callbacks = [gpukit.Monitor(folder, verbose=0)] if monitored else []
-        began_s = time.perf_counter(), time.thread_time()
-        model.fit(dataset, epochs=epochs, verbose=0, callbacks=callbacks)
-        return np.array([time.perf_counter(), time.thread_time()]) - began_s
+        times = EpochTimes()
+        began_s = np.array([time.perf_counter(), time.thread_time()])
+        model.fit(datasets[steps], epochs=epochs, verbose=0, callbacks=[*callbacks, times])
+        whole_s = np.array([time.perf_counter(), time.thread_time()]) - began_s
+        return whole_s if epochs == 1 else times.median_s()
 
-    variants = {
-        (epochs, monitored): functools.partial(fit, epochs, monitored=monitored)
-        for epochs in (1, 1 + FURTHER_EPOCHS)
-        for monitored in (False, True)
-    }
-    times = {key: np.array(each) for key, each in in_turns(variants, rounds).items()}
-    added_s = {n: times[n, True] - times[n, False] for n in (1, 1 + FURTHER_EPOCHS)}
-    fit_ms = np.median(added_s[1], axis=0) * 1e3
-    epoch_ms = np.median(added_s[1 + FURTHER_EPOCHS] - added_s[1], axis=0) / FURTHER_EPOCHS * 1e3
-    return {
-        "fit_wall_ms": fit_ms[0],
-        "fit_thread_ms": fit_ms[1],
-        "epoch_wall_ms": epoch_ms[0],
-        "epoch_thread_ms": epoch_ms[1],
-    }
+    lengths = {"fit": (FIT_STEPS, 1), "epoch": (EPOCH_STEPS, EPOCHS)}
+    datasets = {steps: build_dataset(steps) for steps, _ in lengths.values()}
+    figures: dict[str, Any] = {}
+    for name, length in lengths.items():
+        variants = {
+            monitored: functools.partial(fit, *length, monitored=monitored)
+            for monitored in (False, True)
+        }
+        times = {key: np.array(each) for key, each in in_turns(variants, rounds).items()}
+        for added_s, kind in zip((times[True] - times[False]).T, ("wall", "thread"), strict=True):
+            figures[f"{name}_{kind}_ms"] = float(np.median(added_s)) * 1e3
+            figures[f"{name}_{kind}_ms_95"] = [
+                float(each) * 1e3 for each in median_interval(list(added_s))
+            ]
+    return figures
 
 
 def main() -> int:
@@ -194,10 +214,10 @@ def main() -> int:
         ],
         f"Monitor's own account: {result['own_account_us']:.1f} µs a step and "
         f"{result['once_ms']:.0f} ms once",
-        f"Added to a fit of {SHORT_STEPS} steps: {around['fit_wall_ms']:.1f} ms, of which the "
+        f"Added to a fit of {FIT_STEPS} steps: {around['fit_wall_ms']:.1f} ms, of which the "
         f"training thread computes {around['fit_thread_ms']:.1f}",
-        f"Added by a further epoch: {around['epoch_wall_ms']:.2f} ms, of which the training thread "
-        f"computes {around['epoch_thread_ms']:.2f}",
+        f"Added to an epoch of {EPOCH_STEPS} steps: {around['epoch_wall_ms']:.2f} ms, of which the "
+        f"training thread computes {around['epoch_thread_ms']:.2f}",
     )
     if arguments.json:
         save(arguments.json, __file__, **result)

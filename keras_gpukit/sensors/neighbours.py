@@ -10,6 +10,8 @@ from keras_gpukit.records.machine import HostSample, ProcessUse
 MUCH_PERCENT = 25.0
 """Of all cores; with less there is no reason to look."""
 FIRST_LOOKS_APART_S = 2.0
+FIRST_LOOK_AFTER_S = 0.5
+"""A shorter run is over before what others do in it could be told."""
 NAMED = 3
 
 
@@ -31,7 +33,7 @@ class NeighbourSensor:
         self._latest: dict[tuple[int, str], float] = {}
         self._children: set[int] = set()
         self._began_s = self._looked_s = 0.0
-        self._due_s = 0.0
+        self._due_s = now() + FIRST_LOOK_AFTER_S
 
     def note(self, sample: HostSample) -> None:
         """Looks, if a reading of the host shows that others use much."""
