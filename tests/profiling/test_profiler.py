@@ -533,7 +533,7 @@ def test_what_goes_wrong_again_soon_makes_no_other_capture(tmp_path):
 @pytest.mark.parametrize(
     ("argument", "value", "error", "accepted"),
     [
-        ("log_dir", None, TypeError, "must be a folder.s path\\. "),
+        ("log_dir", None, TypeError, "a folder's path"),
         ("steps", 51, ValueError, "from 1 to 50"),
         ("steps", 0, ValueError, "from 1 to 50"),
         ("steps", 2.0, TypeError, "from 1 to 50"),
