@@ -71,7 +71,7 @@ class Monitor(WatchingCallback[RunSummary]):
         self._profiler: Profiler | None = None
         if self._log_dir is not None:
             self._profiler = Profiler(  # captures on demand only
-                log_dir, at_steps=(), slower=None, stall_rise=None, utilization_drop=None
+                self._log_dir, at_steps=(), slower=None, stall_rise=None, utilization_drop=None
             )
             self._parts.append(self._profiler)
         self.lifecycle.parts = tuple(part.lifecycle for part in self._parts)

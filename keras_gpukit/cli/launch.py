@@ -148,9 +148,9 @@ def _launch_here(job: Job, args: argparse.Namespace) -> int:
         raise ValueError("Processes of one job can be started on Linux and macOS only.")
     from keras_gpukit.launching.local import launch
 
-    waits = {"timeout_s": args.timeout or 600.0, "grace_s": args.grace or 5.0}
+    timeout_s, grace_s = args.timeout or 600.0, args.grace or 5.0
     if not args.monitor:
-        return launch(job, **waits)
+        return launch(job, timeout_s=timeout_s, grace_s=grace_s)
     from keras_gpukit.running.conclusion import Conclusion
     from keras_gpukit.running.run_folder import SHARED, RunFolder
     from keras_gpukit.running.watched_fits import WatchedFits
@@ -159,7 +159,8 @@ def _launch_here(job: Job, args: argparse.Namespace) -> int:
     conclusion = Conclusion(WatchedFits(run_folder), run_folder, opens=False, command="launch")
     code = launch(
         job,
-        **waits,
+        timeout_s=timeout_s,
+        grace_s=grace_s,
         runner=("-m", "keras_gpukit", "run"),
         variables={SHARED: str(run_folder.path())},
     )

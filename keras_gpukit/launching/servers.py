@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 
@@ -16,9 +17,12 @@ def main(role: str, *arguments: str) -> None:
     """Starts a server, and waits."""
     # Else each connection is logged in twenty lines.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    {"training": _training, "dispatcher": _dispatcher, "input-worker": _input_worker}[role](
-        *arguments
-    )
+    roles: dict[str, Callable[..., None]] = {
+        "training": _training,
+        "dispatcher": _dispatcher,
+        "input-worker": _input_worker,
+    }
+    roles[role](*arguments)
 
 
 def _training() -> None:
