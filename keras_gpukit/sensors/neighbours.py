@@ -11,7 +11,7 @@ MUCH_PERCENT = 25.0
 """Of all cores; with less there is no reason to look."""
 FIRST_LOOKS_APART_S = 2.0
 FIRST_LOOK_AFTER_S = 0.5
-"""A shorter run is over before what others do in it could be told."""
+"""In a shorter run, what others use cannot be measured."""
 NAMED = 3
 
 
