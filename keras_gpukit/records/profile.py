@@ -168,6 +168,8 @@ class MemoryProfile:
         holdings: Largest first, what was allocated during the capture and held at the peak.
         before_bytes: The rest of the peak: mostly what was allocated before the capture began, such
             as weights.
+        fragmentation: At the peak, the part of the free memory in the allocator's pool that is not
+            in its largest block, 0 to 1; None where it does not say.
     """
 
     allocator: str
@@ -177,6 +179,7 @@ class MemoryProfile:
     total_bytes: int | None = None
     holdings: tuple[Holding, ...] = ()
     before_bytes: int | None = None
+    fragmentation: float | None = None
 
 
 @dataclass(frozen=True)

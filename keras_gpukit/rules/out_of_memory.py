@@ -8,6 +8,10 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import Outcome, Rule
 
 HOST_NEARLY_FULL_FRACTION = 0.9
+_FRAGMENTED = (
+    "Enough is free in all, but not in one block: set TF_GPU_ALLOCATOR=cuda_malloc_async before "
+    "TensorFlow starts, and keep batches to one shape, or to a few"
+)
 
 
 class DeviceOutOfMemory(Rule):
@@ -39,9 +43,9 @@ class DeviceOutOfMemory(Rule):
         if record.holders:
             held = sum(each.used_bytes for each in record.holders)
             evidence.append(Figure("held by other processes", held, "B"))
-        return self.find(
-            "critical", *evidence, advice=_advice(record), title=f"{_who(record)} ran out of memory"
-        )
+        fragmented = ": what is free is in pieces" if record.is_fragmented else ""
+        title = f"{_who(record)} ran out of memory{fragmented}"
+        return self.find("critical", *evidence, advice=_advice(record), title=title)
 
 
 class HostOutOfMemory(Rule):
@@ -100,7 +104,7 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
         "rematerialisation": "keras_gpukit.rematerialize: activations are recomputed, not kept",
     }
     ranked = sorted(record.options, key=lambda each: each.fits is False)
-    lines = []
+    lines = [_FRAGMENTED] if record.is_fragmented else []
     for option in ranked:
         line = changes[option.kind].format(batch=option.batch_size)
         if option.needs_bytes is not None:

@@ -313,10 +313,11 @@ def test_memory_that_was_given_back_is_not_held(tmp_path):
     ):
         figures = {"allocator_name": "GPU_0_bfc", "bytes_allocated": used, "addr": address}
         figures |= {"allocation_bytes": size, "bytes_available": 10_000 - used}
-        figures |= {"tf_op": f"op_{address}", "shape": "[10]"}
+        figures |= {"tf_op": f"op_{address}", "shape": "[10]", "fragmentation": used / 3200}
         capture.host.event("python", f"Memory{name}", index, 0, **figures)
     [memory] = read_profile(capture.save(tmp_path)).memory
     assert (memory.peak_bytes, memory.total_bytes, memory.before_bytes) == (1600, 10_000, 1000)
+    assert memory.fragmentation == 0.5
     assert [(each.operation, each.bytes, each.count) for each in memory.holdings] == [
         ("op_3", 400, 1),
         ("op_2", 200, 1),

@@ -116,3 +116,13 @@ def test_each_way_to_need_less_has_its_figure():
         allowed_bytes=None,
     )
     assert [(each.kind, each.fits) for each in mixed] == [("rematerialisation", None)]
+
+
+def test_that_free_memory_is_in_pieces_is_said_first():
+    state = AllocatorState(
+        2 * GIB, 16 * GIB, 12 * GIB, free_bytes=4 * GIB, largest_free_bytes=GIB, from_log=True
+    )
+    finding = judge(replace(RUN, out_of_memory=replace(RAN_OUT, state=state))).findings[0]
+    assert finding.title == "Layer 'conv' on GPU:0 ran out of memory: what is free is in pieces"
+    assert "TF_GPU_ALLOCATOR=cuda_malloc_async" in finding.advice[0]
+    assert ("largest free block", GIB) in [(each.name, each.value) for each in finding.evidence]

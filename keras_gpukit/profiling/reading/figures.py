@@ -15,7 +15,7 @@ _OF_STAGES = "id parent_id name"
 _OF_KERNELS = "tf_op hlo_op memcpy_details"
 _OF_ALLOCATIONS = (
     "allocator_name bytes_allocated bytes_available allocation_bytes requested_bytes addr tf_op "
-    "shape tensor_shapes"
+    "fragmentation shape tensor_shapes"
 )
 _OF_PLANES = (
     "compute_cap_major compute_cap_minor dropped_traces profile_start_time profile_stop_time"

@@ -52,6 +52,7 @@ def _profile(name: str, host: Events, indices: Numbers, origin_ps: int) -> Memor
     peak = int(used_bytes.argmax())
     at_peak = host.stats[indices[peak]]
     available = at_peak.get("bytes_available")
+    fragmentation = at_peak.get("fragmentation")
     holdings, held_bytes = _held(host, indices[: peak + 1])
     return MemoryProfile(
         allocator=name,
@@ -63,6 +64,7 @@ def _profile(name: str, host: Events, indices: Numbers, origin_ps: int) -> Memor
         total_bytes=int(used_bytes[peak]) + available if isinstance(available, int) else None,
         holdings=holdings,
         before_bytes=max(0, int(used_bytes[peak]) - held_bytes),
+        fragmentation=float(fragmentation) if isinstance(fragmentation, (int, float)) else None,
     )
 
 

@@ -54,10 +54,17 @@ def capture_memory_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
             units.size(memory.peak_bytes),
             "" if memory.total_bytes is None else units.size(memory.total_bytes),
             "" if memory.before_bytes is None else units.size(memory.before_bytes),
+            "" if memory.fragmentation is None else units.percentage(memory.fragmentation),
         )
         for memory in memories[-1]
     )
-    heads = ("allocator", "peak", "total", "of the peak, from before the capture")
+    heads = (
+        "allocator",
+        "peak",
+        "total",
+        "of the peak, from before the capture",
+        "of its free memory, not in the largest block",
+    )
     words = [
         f"{memory.allocator} held at most {units.size(memory.peak_bytes)}"
         for memory in memories[-1]
