@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
 from keras_gpukit.errors import Guard
 from keras_gpukit.pipelines.generators import PythonSource, python_source
+from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.names import BUFFERED_BATCHES, INPUT_STALL, INPUT_WAIT
 from keras_gpukit.records.pipeline import PythonSourceRecord
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
@@ -14,6 +16,7 @@ from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
 from keras_gpukit.sensors.python_time import PythonTimeSensor
 from keras_gpukit.watching.call_frame import epoch_iterator
+from keras_gpukit.watching.host_buffers import HostBufferWatch
 from keras_gpukit.watching.progress import InputSoFar
 from keras_gpukit.watching.session import Session
 
@@ -34,11 +37,17 @@ class InputStall(StepWatchingCallback[InputRecord]):
     Attributes:
         summary: After the run, an `InputRecord`.
         validation: After a `fit` with validation data, that of the validation.
+        host_buffers: After a `fit`, what caches and shuffle buffers hold.
 
     Raises:
         TypeError: If `log_dir` is no path.
         ValueError: If `log_dir` is empty or a file.
     """
+
+    def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
+        super().__init__(log_dir)
+        self.host_buffers: HostBuffers | None = None
+        self._buffers: HostBufferWatch | None = None
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts or goes on measuring."""
@@ -48,6 +57,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
             session.every_second("threads that wait", self._contention.read)
             self._begin_threads(session)
             self._begin_python(session, phase)
+            self._begin_buffers(session)
             if session.output.log_dir is not None:
                 so_far = InputSoFar(session, lambda record: self._completed(session, record))
                 session.on_window(phase, so_far.on_window)
@@ -61,6 +71,12 @@ class InputStall(StepWatchingCallback[InputRecord]):
                 session.every_second(
                     "the times of threads", lambda: sensor.read(in_steps=session.in_steps)
                 )
+
+    def _begin_buffers(self, session: Session) -> None:
+        self.host_buffers = self._buffers = None
+        if session.phase == "fit":
+            with Guard("Reading caches and shuffle buffers", "What they hold is unknown."):
+                self._buffers = HostBufferWatch(session)
 
     def _begin_python(self, session: Session, phase: Phase) -> None:
         self._python: PythonSource | None = python_source(epoch_iterator(phase))
@@ -90,8 +106,11 @@ class InputStall(StepWatchingCallback[InputRecord]):
         if phase != session.phase:
             return record
         completed = self._completed(session, record)
+        if self._buffers is not None:
+            with Guard("Reading caches and shuffle buffers", "What they hold is unknown."):
+                self.host_buffers = self._buffers.record()
         # What a callback holds after a run must not keep the run's data alive.
-        self._python = self._python_time = None
+        self._python = self._python_time = self._buffers = None
         return completed
 
     def _completed(self, session: Session, record: InputRecord) -> InputRecord:

@@ -40,13 +40,14 @@ class Monitor(WatchingCallback[RunSummary]):
         verbose: 1 prints the verdict, 0 does not; "auto" prints it after a `fit` that was not
             called with `verbose=0`, in a cluster on the chief only. After `evaluate` and `predict`
             Keras' progress bar is still to be finished, so there only 1 prints.
+        predict_memory: As `predict` of `GPUMemory`.
 
     Attributes:
         summary: After the run, a `RunSummary`.
 
     Raises:
         TypeError: If `log_dir` is no path.
-        ValueError: If `log_dir` is empty or a file, or `verbose` none of the above.
+        ValueError: If `log_dir` is empty or a file, or another argument none of the above.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Monitor(WatchingCallback[RunSummary]):
         log_dir: str | os.PathLike[str] | None = "logs",
         *,
         verbose: Literal["auto", 0, 1] = "auto",
+        predict_memory: Literal["auto"] | bool = "auto",
     ) -> None:
         super().__init__(log_dir)
         if not (isinstance(verbose, (int, str)) and verbose in ("auto", 0, 1)):
@@ -62,7 +64,7 @@ class Monitor(WatchingCallback[RunSummary]):
         # They write through the session of this callback.
         self._throughput = Throughput(None)
         self._input_stall = InputStall(None)
-        self._memory = GPUMemory(None)
+        self._memory = GPUMemory(None, predict=predict_memory)
         self._utilization = Utilization(None)
         self._placement = DevicePlacement(None)
         self._parts: list[WatchingCallback[Any]] = [self._throughput, self._input_stall]
@@ -119,6 +121,7 @@ class Monitor(WatchingCallback[RunSummary]):
             ending=session.ending,
             series=session.output.series.record(),
             out_of_memory=self._memory.out_of_memory,
+            host_buffers=self._input_stall.host_buffers,
         )
 
     def _prints(self, session: Session, phase: Phase) -> bool:

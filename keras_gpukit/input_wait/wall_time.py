@@ -53,6 +53,15 @@ class WallTime:
         """Whether the call is over."""
         return self._ended_s is not None
 
+    def spent_s(self, part: Part) -> float:
+        """Time of a part that is over."""
+        return self._spent_s.get(part, 0.0)
+
+    @property
+    def tracings(self) -> int:
+        """How many times the step was traced again so far."""
+        return self._tracings
+
     @property
     def part(self) -> Part | None:
         """The part under way."""

@@ -19,7 +19,7 @@ Restore = Callable[[], object]
 
 
 @contextmanager
-def untouched(model: Any) -> Iterator[None]:
+def untouched(model: Any, *, values: bool = True) -> Iterator[None]:
     """Restores a model's state, bit for bit, on every way out.
 
     This restores the values of all variables (weights, optimizer, metrics, seed generators) and the
@@ -35,8 +35,9 @@ def untouched(model: Any) -> Iterator[None]:
 
     Args:
         model: A Keras model.
+        values: Whether variables may change; False for what only traces, which saves their copies.
     """
-    with put_back([*_remember(model), *_remember_random_numbers()]):
+    with put_back([*_remember(model, values), *_remember_random_numbers()]):
         yield
 
 
@@ -70,7 +71,7 @@ def _run_all(restores: Iterable[Restore]) -> BaseException | None:
     return first
 
 
-def _remember(model: Any) -> Iterator[Restore]:
+def _remember(model: Any, values: bool) -> Iterator[Restore]:
     import tensorflow as tf
 
     waiting: list[Any] = [model, global_state.keras_globals(), global_state.global_generator()]
@@ -81,7 +82,8 @@ def _remember(model: Any) -> Iterator[Restore]:
             continue
         seen[id(thing)] = thing
         if isinstance(thing, tf.Variable):
-            yield _keep_value(thing)
+            if values:
+                yield _keep_value(thing)
             continue
         if _is_followed(thing):
             waiting.extend(thing.__dict__.values())

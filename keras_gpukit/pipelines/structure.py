@@ -105,3 +105,11 @@ def cache_file(stage: Dataset) -> str:
     """Where a `cache` is on disk; "" for one in memory, and "unknown" where that is not known."""
     name = getattr(stage, "_filename", None)
     return "unknown" if name is None else str(name.numpy().decode())
+
+
+def batch_size(dataset: Dataset) -> int | None:
+    """The examples in a batch, by the stage that batches last; None where that is not known."""
+    for stage in stages(dataset):
+        if "Batch" in type(stage).__name__ and hasattr(stage, "_batch_size"):
+            return number(stage, "batch_size")
+    return None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from keras_gpukit.records.epoch_memory import EpochMemory
+from keras_gpukit.records.memory import MemoryPrediction
+
 
 @dataclass(frozen=True)
 class DeviceMemory:
@@ -14,12 +17,18 @@ class DeviceMemory:
         current_bytes: In use by tensors at the last reading.
         peak_bytes: The most in use at one time during the run.
         limit_bytes: The most TensorFlow may take on this device.
+        first_step_peak_bytes: The most in use until the first step ended.
+        later_max_bytes: The most that was read during later steps.
+        later_readings: How many readings that is the most of.
     """
 
     device: str
     current_bytes: int
     peak_bytes: int
     limit_bytes: int | None = None
+    first_step_peak_bytes: int | None = None
+    later_max_bytes: int | None = None
+    later_readings: int = 0
 
 
 @dataclass(frozen=True)
@@ -31,12 +40,18 @@ class MemoryRecord:
         unknown_because: Why `devices` is empty, where it is.
         weights_bytes: The model's variables; under a strategy, those of one replica.
         slots_bytes: The optimizer's variables, likewise.
+        prediction: What steps were predicted to need, on one device.
+        not_predicted_because: Why that is None.
+        epochs: What was in use after epochs, of this process too; at most 129 of them.
     """
 
     devices: tuple[DeviceMemory, ...] = ()
     unknown_because: str | None = None
     weights_bytes: int | None = None
     slots_bytes: int | None = None
+    prediction: MemoryPrediction | None = None
+    not_predicted_because: str | None = None
+    epochs: tuple[EpochMemory, ...] = ()
 
     def steps_bytes(self, device: DeviceMemory) -> int | None:
         """What the steps took at the peak: activations, gradients, workspace and batches."""

@@ -30,10 +30,12 @@ RecordKind = Literal[
     "host",
     "gpu",
     "memory",
+    "epoch",
     "capture",
     "event",
     "progress",
     "input",
+    "host_buffers",
     "out_of_memory",
     "summary",
 ]

@@ -9,6 +9,7 @@ from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.machine import HostSample, MemoryRecord, UtilizationRecord
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.placement import PlacementRecord
@@ -59,6 +60,7 @@ class RunSummary(Displayed):
         workers: The workers of a cluster next to each other, or the GPUs of one process: in the
             summary of the first worker, as far as it can read what the others wrote.
         out_of_memory: Why memory ran out, where that ended the run.
+        host_buffers: What caches and shuffle buffers of the input hold, and will hold.
         host_at_end: The last reading of the host, of a run that ended without a word.
         verdict: What the rules conclude.
     """
@@ -78,6 +80,7 @@ class RunSummary(Displayed):
     series: tuple[Series, ...] = ()
     workers: WorkerComparison | None = None
     out_of_memory: OutOfMemory | None = None
+    host_buffers: HostBuffers | None = None
     host_at_end: HostSample | None = None
     verdict: Verdict = field(default_factory=Verdict)
 

@@ -13,7 +13,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.notebook import as_html
 
-_CAUSES = {
+CAUSES = {
     "weights": "weights_bytes",
     "optimizer slots": "slots_bytes",
     "batch": "batch_bytes",
@@ -67,7 +67,7 @@ def _headline(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCa
 
 def _table(low: MemoryByCause, high: MemoryByCause) -> Table:
     table = Table("at the peak", "from", "to", "")
-    for name, field in _CAUSES.items():
+    for name, field in CAUSES.items():
         sizes = sorted((getattr(low, field), getattr(high, field)))
         exact = "exact" if name in _EXACT else ""
         table.add_row(name, *(units.size(each) for each in sizes), exact)

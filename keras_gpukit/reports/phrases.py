@@ -220,4 +220,6 @@ def _memory(record: MemoryRecord) -> list[str]:
         return []
     fullest = max(gpus, key=lambda memory: memory.peak_bytes)
     limit = "" if fullest.limit_bytes is None else f" of {units.size(fullest.limit_bytes)}"
-    return [f"{fullest.device} peak {units.size(fullest.peak_bytes)}{limit}"]
+    predicted = record.prediction.peak_bytes if record.prediction else None
+    told = "" if predicted is None else f" ({units.size(predicted)} predicted)"
+    return [f"{fullest.device} peak {units.size(fullest.peak_bytes)}{limit}{told}"]

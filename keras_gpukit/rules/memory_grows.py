@@ -3,129 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from keras_gpukit.records.finding import Figure
-from keras_gpukit.records.names import HOST_MEMORY, MEMORY_FIGURES, memory_tag
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.change_points import FEWEST
+from keras_gpukit.rules.epoch_growth import (
+    FEWEST_EPOCHS,
+    WARM_UP_EPOCHS,
+    growths_by_epoch,
+    has_enough_epochs,
+)
+from keras_gpukit.rules.growth_causes import cause_of, is_filling
+from keras_gpukit.rules.memory_growth import (
+    THIS_PROCESS,
+    Growth,
+    growths_over_time,
+    has_enough_readings,
+)
 from keras_gpukit.rules.rule import Outcome, Rule
-from keras_gpukit.rules.shifts import series_of, shifts_in
 
-LEAST_RATIO = 1.25
-LEAST_BYTES = 256 * 2**20
-_HOST = "this process"
-
-
-@dataclass(frozen=True)
-class Growth:
-    """Memory that grew until the end of a run.
-
-    Attributes:
-        where: "this process", or a device such as "GPU:0".
-        before_bytes: In use where it began to grow.
-        after_bytes: In use in the end.
-        steps: Steps in which it grew.
-        left_bytes: What there still was in the end; None where that is unknown.
-    """
-
-    where: str
-    before_bytes: float
-    after_bytes: float
-    steps: int
-    left_bytes: float | None
-
-    @property
-    def grown_bytes(self) -> float:
-        """By how much it grew."""
-        return self.after_bytes - self.before_bytes
+_LOOK_FOR = "look for what is kept: lists of losses or batches, tensors in callbacks, metrics"
+_NEW_EACH_TIME = "a new tf.function, dataset or model in each step or epoch is kept too"
+_CACHE = "ds.cache() without a file grows in the first epoch, until it holds all data"
 
 
 class MemoryGrows(Rule):
     """Memory of the process or of a GPU's allocator that rises steadily until the run's end.
 
-    By a quarter and 256 MiB at least, our choice: what TensorFlow and Python keep for themselves
-    rises by less. It is a remark while more is left than it grew by, since a cache that fills grows
-    likewise; from then on a run as long again would run out of memory.
+    It is judged by what is in use between epochs, where there are enough of them, and else by
+    readings of each second: there by a quarter and 256 MiB at least, our choice. It is a remark
+    while more is left than it grew by, since a cache that fills grows likewise; from then on a run
+    as long again would run out of memory.
     """
 
     code = "memory-grows"
     title = "Memory in use grows as the run goes on"
-    requires = f"the memory in use over time, in at least {FEWEST} readings"
+    requires = (
+        f"the memory in use after {WARM_UP_EPOCHS + FEWEST_EPOCHS} epochs, or in at least {FEWEST} "
+        "readings over time"
+    )
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Looks for the memory that has the least left for its growth."""
-        tags = dict(_tags(summary))
-        known = [tag for tag in tags if _is_long(summary, tag)]
-        if not known:
+        by_epochs = has_enough_epochs(summary)
+        if not by_epochs and not has_enough_readings(summary):
             return self.abstain()
-        found = [each for tag in known for each in _growths(summary, tag, tags[tag])]
+        growths = growths_by_epoch(summary) if by_epochs else growths_over_time(summary)
+        found = [each for each in growths if not (by_epochs and is_filling(summary, each))]
         if not found:
             return None
-        worst = max(found, key=_urgency)
-        figures = [
-            Figure("at first", worst.before_bytes, "B"),
-            Figure("in the end", worst.after_bytes, "B"),
-            Figure("per 1,000 steps", 1000 * worst.grown_bytes / worst.steps, "B"),
-        ]
-        if worst.left_bytes is not None:
-            figures.append(Figure("left", worst.left_bytes, "B"))
+        worst = max(found, key=lambda growth: growth.urgency)
+        cause = cause_of(summary, worst)
+        causes = [cause.advice] if cause else [_LOOK_FOR, *([] if by_epochs else [_CACHE])]
         return self.find(
-            "warning" if _urgency(worst) >= 1 else "info",
-            *figures,
-            advice=(
-                "look for what is kept: lists of losses or batches, tensors in callbacks, metrics",
-                "ds.cache() without a file grows in the first epoch, until it holds all data",
-                "a new tf.function, dataset or model in each step or epoch is kept too",
-            ),
-            title=f"Memory of {worst.where} grows as the run goes on",
+            "warning" if worst.urgency >= 1 else "info",
+            *_figures(worst),
+            *(cause.figures if cause else ()),
+            advice=(*causes, *([] if cause else [_NEW_EACH_TIME])),
+            title=_title(worst),
         )
 
 
-def _tags(summary: RunSummary) -> Iterator[tuple[str, str]]:
-    """The series of memory, and whose it is."""
-    yield HOST_MEMORY, _HOST
-    for device in summary.memory.devices if summary.memory else ():
-        yield memory_tag(device.device, MEMORY_FIGURES[0]), device.device
+def _title(growth: Growth) -> str:
+    if growth.per_epoch_bytes is None:
+        return f"Memory of {growth.where} grows as the run goes on"
+    title = f"Memory of {growth.where} grows with each epoch"
+    left = growth.epochs_left
+    if left is None:
+        return title
+    full = "the host" if growth.where == THIS_PROCESS else growth.where.partition(" ")[0]
+    more = "1 more epoch" if left == 1 else f"{left:,} more epochs"
+    return f"{title}: {full} is full after about {more} at this rate"
 
 
-def _is_long(summary: RunSummary, tag: str) -> bool:
-    series = series_of(summary, tag)
-    return series is not None and len(series.mean) >= FEWEST
-
-
-def _growths(summary: RunSummary, tag: str, where: str) -> Iterator[Growth]:
-    for shift in shifts_in(summary, tag)[-1:]:
-        grown = Growth(
-            where,
-            shift.before,
-            shift.after,
-            max(shift.end_step - shift.step + 1, 1),
-            _left_bytes(summary, where),
-        )
-        is_large = grown.grown_bytes >= LEAST_BYTES and shift.after >= LEAST_RATIO * shift.before
-        if shift.kind == "drift" and is_large and shift.end_s >= _end_s(summary, tag):
-            yield grown
-
-
-def _end_s(summary: RunSummary, tag: str) -> float:
-    series = series_of(summary, tag)
-    return series.elapsed_s[-1] if series is not None else 0.0
-
-
-def _left_bytes(summary: RunSummary, where: str) -> float | None:
-    if where == _HOST:
-        host = summary.utilization.host if summary.utilization else None
-        return host.memory_available_min_bytes if host else None
-    devices = summary.memory.devices if summary.memory else ()
-    limits = {
-        each.device: each.limit_bytes - each.current_bytes for each in devices if each.limit_bytes
-    }
-    return limits.get(where)
-
-
-def _urgency(growth: Growth) -> float:
-    """What it grew by over what is left; 0 where that is unknown."""
-    if growth.left_bytes is None:
-        return 0.0
-    return growth.grown_bytes / max(growth.left_bytes, 1.0)
+def _figures(growth: Growth) -> Iterator[Figure]:
+    if growth.per_epoch_bytes is not None:
+        yield Figure("each epoch adds", growth.per_epoch_bytes, "B")
+    yield Figure("at first", growth.before_bytes, "B")
+    yield Figure("in the end", growth.after_bytes, "B")
+    if growth.steps is not None:
+        yield Figure("per 1,000 steps", 1000 * growth.grown_bytes / growth.steps, "B")
+    if growth.left_bytes is not None:
+        yield Figure("left", growth.left_bytes, "B")

@@ -6,6 +6,8 @@ from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.communication import CommunicationBound
 from keras_gpukit.rules.cpu_fallback import CPUFallback
+from keras_gpukit.rules.first_step_memory import FirstStepMemory
+from keras_gpukit.rules.host_buffers import InputFillsMemory
 from keras_gpukit.rules.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.input_bound import InputBound
 from keras_gpukit.rules.input_holds_gil import InputHoldsGIL
@@ -56,6 +58,8 @@ RULES: tuple[Rule, ...] = (
     MemoryNearlyFull(),
     MemoryMostlyUnused(),
     MemoryGrows(),
+    InputFillsMemory(),
+    FirstStepMemory(),
     Throttled(),
     OtherProcessesOnGPU(),
     LongValidation(),

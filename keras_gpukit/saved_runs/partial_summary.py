@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.epoch_memory import EpochMemory
+from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.machine import (
     DeviceMemory,
     GPUUtilization,
@@ -29,8 +31,10 @@ def partial_summary(
     environment: Environment | None,
     operations: PlacementRecord | None,
     allocators: tuple[DeviceMemory, ...],
+    epochs: tuple[EpochMemory, ...] = (),
     input_so_far: InputRecord | None,
     out_of_memory: OutOfMemory | None = None,
+    host_buffers: HostBuffers | None = None,
     host_at_end: HostSample | None = None,
 ) -> RunSummary:
     """Sums up and judges.
@@ -40,8 +44,10 @@ def partial_summary(
         environment: As it was recorded, if it was.
         operations: Likewise.
         allocators: The latest reading of each.
+        epochs: What was in use after epochs.
         input_so_far: What the run noted last of its input: its stages, and where its time went.
         out_of_memory: Why memory ran out, if it did.
+        host_buffers: What caches and shuffle buffers held last.
         host_at_end: The last reading of the host, of a run that ended without a word.
     """
     phase, steps = run.phase, run.steps
@@ -53,11 +59,12 @@ def partial_summary(
         environment=environment or Environment({}),
         throughput=_throughput(phase, steps, wall_s) if phase and steps else None,
         input=_input(phase, steps, input_so_far) if phase and steps else None,
-        memory=MemoryRecord(allocators) if allocators else None,
+        memory=MemoryRecord(allocators, epochs=epochs) if allocators or epochs else None,
         operations=operations,
         utilization=_utilization(run.host, run.gpus) if run.host or run.gpus else None,
         series=partial_series(run),
         out_of_memory=out_of_memory,
+        host_buffers=host_buffers,
         host_at_end=host_at_end,
     )
     # Without its set-up, rules would judge what they take for a machine without GPUs.

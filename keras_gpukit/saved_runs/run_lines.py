@@ -12,7 +12,9 @@ import msgspec
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import LARGEST, bounded, checked_record, quick_decoder
 from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.names import RecordKind
@@ -24,6 +26,7 @@ from keras_gpukit.saved_runs.device_series import DeviceSeries
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.partial_summary import partial_summary
 from keras_gpukit.saved_runs.run_events import RunEvents
+from keras_gpukit.sensors.epoch_memory import EpochMemoryCollector
 
 FRESH_S = 30.0
 """Lines come about once a second; a run that has written none for so long has ended."""
@@ -46,6 +49,7 @@ _KEPT: dict[RecordKind, type[Any]] = {
     "placement": PlacementRecord,
     "input": InputRecord,
     "out_of_memory": OutOfMemory,
+    "host_buffers": HostBuffers,
     "summary": RunSummary,
 }
 
@@ -96,6 +100,7 @@ class RunLines:
         self._gpus = DeviceSeries((*_GPU, "throttled"), most_points)
         self._memory = DeviceSeries(_MEMORY, most_points)
         self._latest_memory: dict[str, DeviceMemory] = {}
+        self._epochs = EpochMemoryCollector()
         self._unreadable = 0
         self._first_fault = ""
         self._takers: dict[RecordKind, Callable[[Line, float], None]] = {
@@ -103,6 +108,7 @@ class RunLines:
             "host": self._take_host,
             "gpu": self._take_gpu,
             "memory": self._take_memory,
+            "epoch": self._take_epoch,
             "capture": self._take_capture,
             "event": self._take_event,
             "progress": self._take_progress,
@@ -177,8 +183,10 @@ class RunLines:
             environment=self._latest["environment"],
             operations=self._latest["placement"],
             allocators=tuple(self._latest_memory.values()),
+            epochs=self._epochs.record(),
             input_so_far=self._latest["input"],
             out_of_memory=self._latest["out_of_memory"],
+            host_buffers=self._latest["host_buffers"],
             host_at_end=self._host_at_end() if run.state == "unfinished" else None,
         )
         return replace(run, summary=summary)
@@ -261,6 +269,9 @@ class RunLines:
         throttled = None if reasons is None else float(bool(reasons))
         values = (*bounded(*_gpu_values(sample)), throttled)
         self._gpus.add(str(sample.index), time_s, line.step, values)
+
+    def _take_epoch(self, line: Line, time_s: float) -> None:
+        self._epochs.add(checked_record(line.record, EpochMemory))
 
     def _take_memory(self, line: Line, time_s: float) -> None:
         reading = checked_record(line.record, DeviceMemory)

@@ -29,6 +29,9 @@ class AllocatorSensor:
 
         self._config = tf.config.experimental
         self._limits = {device: _limit_bytes(device, gpus) for device in _devices()}
+        self._first_peaks: dict[str, int] = {}
+        self._later: dict[str, int] = {}
+        self._later_readings = 0
         if reset_peak:
             for device in self._limits:
                 self._config.reset_memory_stats(device)
@@ -43,8 +46,30 @@ class AllocatorSensor:
         readings = []
         for device, limit in self._limits.items():
             info = self._config.get_memory_info(device)
-            readings.append(DeviceMemory(device, info["current"], info["peak"], limit))
+            readings.append(
+                DeviceMemory(
+                    device,
+                    info["current"],
+                    info["peak"],
+                    limit,
+                    self._first_peaks.get(device),
+                    self._later.get(device),
+                    self._later_readings,
+                )
+            )
         return tuple(readings)
+
+    def first_step_ended(self) -> None:
+        """Keeps the peaks until now, next to those of the whole run."""
+        self._first_peaks = {each.device: each.peak_bytes for each in self.read()}
+
+    def read_in_steps(self) -> tuple[DeviceMemory, ...]:
+        """Reads each device once, while steps run."""
+        if self._first_peaks:
+            self._later_readings += 1
+            for each in self.read():
+                self._later[each.device] = max(each.current_bytes, self._later.get(each.device, 0))
+        return self.read()
 
     def limit_bytes(self, device: str) -> int | None:
         """The most TensorFlow may take of a device; None where that is unknown."""

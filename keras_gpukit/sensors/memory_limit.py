@@ -18,6 +18,21 @@ _FILES = (
 )
 
 
+def left_bytes(root: Path = _ROOT) -> int:
+    """Returns what the machine could still give, or less where a limit leaves less.
+
+    Args:
+        root: Where the control groups are mounted.
+    """
+    import psutil
+
+    available_bytes = int(psutil.virtual_memory().available)
+    limit_bytes, used_bytes = read_limit(root)
+    if limit_bytes is None or used_bytes is None:
+        return available_bytes
+    return max(min(available_bytes, limit_bytes - used_bytes), 0)
+
+
 def read_limit(root: Path = _ROOT) -> tuple[int | None, int | None]:
     """Returns the limit and what is used of it, in bytes; None for both without a limit.
 

@@ -65,12 +65,23 @@ def batch_of_fit() -> tuple[Any, int | None]:
     return getattr(dataset, "element_spec", None), batch_size
 
 
+def dataset_of_fit() -> Any:
+    """Returns the `tf.data.Dataset` that Keras' running `fit` trains on, or None.
+
+    Also needs `_distributed_dataset` of what `epoch_iterator` is.
+    """
+    import tensorflow as tf
+
+    dataset = getattr(epoch_iterator("fit"), "_distributed_dataset", None)
+    return dataset if isinstance(dataset, tf.data.Dataset) else None
+
+
 def first_batch_of_fit() -> int | None:
     """Returns the examples in the first batch of Keras' running `fit`, which it reads; or None."""
     import tensorflow as tf
 
-    dataset = getattr(epoch_iterator("fit"), "_distributed_dataset", None)
-    for batch in dataset if isinstance(dataset, tf.data.Dataset) else ():
+    dataset = dataset_of_fit()
+    for batch in () if dataset is None else dataset:
         tensors = [each for each in tf.nest.flatten(batch) if each is not None]
         return int(tensors[0].shape[0]) if tensors and tensors[0].shape.rank else None
     return None

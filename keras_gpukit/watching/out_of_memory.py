@@ -23,13 +23,14 @@ class OutOfMemoryWatch:
 
     Attributes:
         found: Why memory ran out; None while it did not.
+        held_before: By device, what was held when the call began.
     """
 
     def __init__(self, session: Session, sensor: AllocatorSensor) -> None:
         self.found: OutOfMemory | None = None
         self._session = session
         self._sensor = sensor
-        self._before = {each.device: each for each in sensor.read()}
+        self.held_before = {each.device: each.current_bytes for each in sensor.read()}
         session.on_error(self._look)
 
     def _look(self, error: BaseException) -> None:
@@ -57,7 +58,7 @@ class OutOfMemoryWatch:
             batch_size=batch_size,
             step=session.step,
             gpus=session.environment.gpus,
-            held_bytes={name: each.current_bytes for name, each in self._before.items()},
+            held_bytes=self.held_before,
             peak_bytes={name: each.peak_bytes for name, each in readings.items()},
             limit_bytes={name: each.limit_bytes for name, each in readings.items()},
         )

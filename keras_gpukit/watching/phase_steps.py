@@ -58,6 +58,7 @@ class PhaseSteps:
 
     Attributes:
         watched: The step function.
+        pipeline: Reads tf.data's model of the input; None without one.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class PhaseSteps:
         self._on_pause: list[Callable[[], None]] = []
         self._function = ReplacedAttribute(model, ATTRIBUTES[phase])
         self._requests = RequestMeter()
-        self._pipeline: PipelineWatch | None = None
+        self.pipeline: PipelineWatch | None = None
         self._times_fetches = False
         self._device = DeviceWork(model.steps_per_execution) if runs_behind(model) else None
         # Of several callbacks one reports the ends of steps.
@@ -200,7 +201,7 @@ class PhaseSteps:
         for actions in (self._on_window, self._watchers, self._on_pause):
             actions.clear()
         self.watched.release()
-        self._pipeline = self._reporter = None
+        self.pipeline = self._reporter = None
 
     @property
     def steps(self) -> int:
@@ -262,10 +263,10 @@ class PhaseSteps:
 
     def _stages(self, record: InputRecord, *, so_far: bool = False) -> PipelineRecord | None:
         """The pipeline's stages; a failure to name them must not lose the wait."""
-        if self._pipeline is None:
+        if self.pipeline is None:
             return None
         with Guard("Naming the stages of the pipeline", "They are unknown.") as guard:
-            stages = self._pipeline.record(record.wait_s, so_far=so_far)
+            stages = self.pipeline.record(record.wait_s, so_far=so_far)
             return name_bottleneck(stages, record.stall_fraction, record.wait_s)
         return PipelineRecord(unknown_because=guard.failed_because)
 
@@ -277,7 +278,7 @@ class PhaseSteps:
             self._model.steps_per_execution,
             overlaps=not self._model.run_eagerly and self._device is None,
         )
-        self._pipeline = choice.pipeline
+        self.pipeline = choice.pipeline
         if self._wall is None:
             return choice
 

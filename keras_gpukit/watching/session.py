@@ -67,7 +67,7 @@ class Session:
             self._tell_error,
             self._epoch_began,
             lambda: self.own_steps.watched.end_epoch(),
-            lambda: self._events.epoch_ends(self.epoch),
+            self._epoch_ended,
         )
         self.wall.by_callback = self._callback_list.times.by_class
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
@@ -75,6 +75,7 @@ class Session:
         self._first_step_hooks = FirstStepHooks()
         self._finished_iterators = FinishedIterators()
         self._on_error: list[Callable[[BaseException], None]] = []
+        self._on_epoch_ended: list[Callable[[], None]] = []
         self._error: BaseException | None = None
         self._recurring_s = 0.0
         self._once_s = 0.0
@@ -161,6 +162,10 @@ class Session:
         What is raised elsewhere, as when Keras makes an iterator of the data, is not known.
         """
         self._on_error.append(action)
+
+    def on_epoch_ended(self, action: Callable[[], None]) -> None:
+        """Calls after each epoch, when the last callback has returned; must not raise."""
+        self._on_epoch_ended.append(action)
 
     def every_second(self, name: str, action: Callable[[], None]) -> None:
         """Calls about once a second, on another thread.
@@ -254,6 +259,7 @@ class Session:
             steps.release()
         self._finished_iterators.release()
         self._on_error.clear()
+        self._on_epoch_ended.clear()
         self._error = None
 
     def _make_steps(self, phase: Phase) -> PhaseSteps:
@@ -275,6 +281,11 @@ class Session:
         self.own_steps.watched.follow()
         self.wall.turn("epoch start")
         self._events.epoch_begins()
+
+    def _epoch_ended(self) -> None:
+        self._events.epoch_ends(self.epoch)
+        for action in tuple(self._on_epoch_ended):
+            action()
 
     def _pause(self) -> None:
         self.wall.batch_ended_s = self._callback_list.batch_ended_s

@@ -72,6 +72,25 @@ def test_training_is_the_same_afterwards():
     assert losses(True) == losses(False)
 
 
+def test_a_monitor_predicts_only_where_that_costs_little():
+    def memory(**options):
+        monitor = gpukit.Monitor(None, verbose=0, **options)
+        data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(16)
+        history = sensitive_model().fit(data, epochs=2, verbose=0, callbacks=[monitor])
+        return monitor.summary.memory, history.history["loss"]
+
+    without, losses = memory(predict_memory=False)
+    assert without.prediction is None
+    assert memory()[0].not_predicted_because == "no device is measured"
+    told, same_losses = memory(predict_memory=True)
+    assert told.not_predicted_because is None
+    assert told.prediction.batch_size == 16
+    assert told.prediction.low.weights_bytes == told.weights_bytes
+    assert losses == same_losses
+    with pytest.raises(ValueError, match="Received: predict='always'"):
+        gpukit.GPUMemory(None, predict="always")
+
+
 def test_wrong_arguments_raise():
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")
@@ -103,4 +122,6 @@ def test_the_command_predicts_what_training_then_takes():
     measured = json.loads(run().splitlines()[-1])
     # With so few layers, one tensor more or less is a tenth of all.
     assert measured["predicted"] == pytest.approx(measured["peak"], rel=0.25)
+    assert measured["predicted_by_monitor"] == pytest.approx(measured["predicted"], rel=0.05)
+    assert measured["monitor_batch"] == 128
     assert measured["weights"] + measured["slots"] + measured["steps"] == measured["peak"]

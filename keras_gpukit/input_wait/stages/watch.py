@@ -93,6 +93,11 @@ class PipelineWatch:
             self._every *= 2
         self._until_next = self._every - 1
 
+    def latest_model(self) -> Any:
+        """The `ModelProto` that was read last; None before the first. Any thread may call."""
+        readings = next((each for each in reversed(self._passes) if each), None)
+        return None if readings is None else parse_model(readings[-1][1])
+
     def record(self, wait_s: float | None, *, so_far: bool = False) -> PipelineRecord:
         """Returns what the stages cost; which one is the bottleneck is for the rules to say.
 

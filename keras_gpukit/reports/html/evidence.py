@@ -29,6 +29,11 @@ _SENTENCES = {
     "examples per replica and step": "Each replica gets {value} examples a step",
     "GPUs busy": "The GPUs are busy {value} of the time",
     "memory used at most": "At most {value} of their memory is used",
+    "each epoch adds": "Each epoch adds {value}",
+    "at first": "At first, {value} were in use",
+    "left": "{value} are left",
+    "still to come": "{value} of it are still to come",
+    "free host memory": "The host has {value} free",
     "compute capability": "The GPU's compute capability is {value}",
 }
 _ADDED = {
@@ -48,6 +53,8 @@ _ADDED = {
     "that is": "that is {value}",
     "steps compared": "over {value} steps that were compared",
     "replicas": "with {value} replicas",
+    "most seen later": "later at most {value}",
+    "in readings": "in {value} readings",
     "this process": "this process {value}",
     "other processes": "other processes {value}",
     "steps measured": "the mean of {value} steps",
@@ -69,6 +76,9 @@ _PATTERNS = {
     r"(?P<part>input wait|compute|time to arrive) of (?P<what>.+)": "The {part} of {what} takes "
     "{value} of its step",
     r"examples of (?P<what>.+)": "{what} trained on {value} examples",
+    r"(?P<what>.+) when full": "{what} holds {value} when it is full",
+    r"first step on (?P<what>.+)": "On {what} the first step took {value}",
+    r"kept in (?P<what>.+)": "{what} keeps {value} of tensors or arrays",
     r"in (?P<what>\w+)": "{what} takes {value} of it",
     r"(?P<what>\w+) operations": "{value} {what} operations are affected",
 }

@@ -29,8 +29,10 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     "throttled": ("timeline", "busy"),
     "slower-over-time": ("timeline", "stages", "step-times"),
     "tracing-again": _TIME,
-    "memory": ("device-memory",),
+    "memory": ("device-memory", "memory-causes"),
+    "first-step-memory": ("memory-causes", "device-memory"),
     "memory-grows": ("host-memory", "device-memory"),
+    "host-memory-runs-out": ("host-memory", "stages"),
     "other-processes": ("device-memory", "busy"),
     "float32": ("captures",),
 }

@@ -20,6 +20,7 @@ from keras_gpukit.reports.html.disk_chart import disk_chart
 from keras_gpukit.reports.html.evidence import evidence_sentences
 from keras_gpukit.reports.html.input_chart import input_chart
 from keras_gpukit.reports.html.links import Link, captures_of, chart_links, stage_names
+from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.html.memory_charts import device_memory_chart, host_memory_chart
 from keras_gpukit.reports.html.placement_chart import placement_chart
 from keras_gpukit.reports.html.run_comparison import stalls_chart, step_times_chart
@@ -179,6 +180,7 @@ def _run_charts(run: RunReport) -> Iterator[Keyed]:
     yield "busy", utilization_chart(run, time)
     yield "disk", disk_chart(run, time)
     yield "device-memory", device_memory_chart(run, time)
+    yield "memory-causes", memory_causes(run)
     yield "host-memory", host_memory_chart(run, time)
     yield "placement", placement_chart(run)
     profiler = run.summary.captures

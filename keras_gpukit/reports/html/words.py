@@ -136,7 +136,12 @@ def _memory_by_cause(summary: RunSummary) -> list[tuple[str, str]]:
     record = summary.memory
     if record is None or not record.devices or record.weights_bytes is None:
         return []
-    figures = [("weights", record.weights_bytes), ("optimizer slots", record.slots_bytes)]
+    predicted = record.prediction.peak_bytes if record.prediction else None
+    figures = [
+        ("peak memory, predicted", predicted),
+        ("weights", record.weights_bytes),
+        ("optimizer slots", record.slots_bytes),
+    ]
     fullest = max(record.devices, key=lambda memory: memory.peak_bytes)
     figures.append(("activations, gradients and workspace", record.steps_bytes(fullest)))
     return [(name, units.size(size)) for name, size in figures if size is not None]

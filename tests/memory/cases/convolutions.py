@@ -23,7 +23,7 @@ model = keras.Sequential([*layers, keras.layers.GlobalAveragePooling2D(), keras.
 model.compile("adam", "mse", jit_compile=False)
 batch = np.zeros((batch_size, 32, 32, 3), "float32"), np.zeros((batch_size, 10), "float32")
 predicted = gpukit.predict_memory(model, batch, verbose=False)
-monitor = gpukit.Monitor(None, verbose=0)
+monitor = gpukit.Monitor(None, verbose=0, predict_memory=True)
 dataset = tf.data.Dataset.from_tensors(batch).repeat(3)
 model.fit(dataset, verbose=0, callbacks=[monitor])
 memory = monitor.summary.memory
@@ -33,6 +33,8 @@ print(
     json.dumps(
         {
             "predicted": predicted.peak_bytes,
+            "predicted_by_monitor": memory.prediction.peak_bytes,
+            "monitor_batch": memory.prediction.batch_size,
             "peak": device.peak_bytes,
             "weights": memory.weights_bytes,
             "slots": memory.slots_bytes,

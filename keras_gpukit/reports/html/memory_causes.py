@@ -1,0 +1,75 @@
+"""A table of the memory at the peak by cause: predicted, and measured as far as it can be."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
+from keras_gpukit.records.memory import MemoryPrediction
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html.chart import Chart, Table, Unknown
+from keras_gpukit.reports.html.reading_lines import NO_READINGS
+from keras_gpukit.reports.html.words import not_told
+from keras_gpukit.reports.memory import CAUSES
+
+_TITLE = "Memory at the peak, by cause"
+_OF_STEPS = ("batch", "activations", "gradients", "workspace")
+_COLUMNS = ("at the peak", "predicted", "measured")
+
+
+def memory_causes(run: RunReport) -> Chart | Unknown:
+    """What a step was predicted to need, next to what the run took."""
+    record = run.summary.memory
+    if record is None or not (record.devices or record.prediction):
+        because = record.unknown_because if record else None
+        return Unknown(_TITLE, because or NO_READINGS)
+    if record.weights_bytes is None and record.prediction is None:
+        return Unknown(_TITLE, not_told(run, "the model was not read"))
+    fullest = max(record.devices, key=lambda each: each.peak_bytes, default=None)
+    table = Table(_COLUMNS, tuple(_rows(record, fullest)), _note(record))
+    return Chart(_TITLE, _words(record.prediction, fullest), None, table, shown=table)
+
+
+def _rows(record: MemoryRecord, fullest: DeviceMemory | None) -> list[tuple[str, ...]]:
+    measured = {"weights": record.weights_bytes, "optimizer slots": record.slots_bytes}
+    rows: list[tuple[str, ...]] = [
+        (name, _range(record.prediction, field), _size(measured.get(name)))
+        for name, field in CAUSES.items()
+    ]
+    of_steps = None if fullest is None else record.steps_bytes(fullest)
+    rows.append((f"{', '.join(_OF_STEPS)}, together", "", _size(of_steps)))
+    peak_bytes = None if fullest is None else fullest.peak_bytes
+    rows.append(("all", _range(record.prediction, "total_bytes"), _size(peak_bytes)))
+    return rows
+
+
+def _words(prediction: MemoryPrediction | None, fullest: DeviceMemory | None) -> str:
+    parts = []
+    predicted = prediction.peak_bytes if prediction else None
+    if prediction is not None and predicted is not None:
+        batch = f"Steps with a batch of {prediction.batch_size:,}"
+        parts.append(f"{batch} were predicted to need {units.size(predicted)} at the peak")
+    if fullest is not None:
+        held = f"{fullest.device} held at most {units.size(fullest.peak_bytes)}"
+        more = fullest.peak_bytes / predicted - 1 if predicted else 0.0
+        off = f", {100 * abs(more):.0f} % {'more' if more > 0 else 'less'}" if predicted else ""
+        parts.append(f"{held}{off}")
+    return f"{'; '.join(parts)}."
+
+
+def _note(record: MemoryRecord) -> str:
+    if record.prediction is None:
+        return f"Not predicted: {record.not_predicted_because or 'unknown'}."
+    because = record.prediction.unknown_because
+    return f"A lower bound: {because}." if because else ""
+
+
+def _range(prediction: MemoryPrediction | None, field: str) -> str:
+    if prediction is None or prediction.low is None or prediction.high is None:
+        return ""
+    sizes = sorted((getattr(prediction.low, field), getattr(prediction.high, field)))
+    low, high = map(units.size, sizes)
+    return low if low == high else f"{low} to {high}"
+
+
+def _size(size_bytes: int | None) -> str:
+    return "" if size_bytes is None else units.size(size_bytes)

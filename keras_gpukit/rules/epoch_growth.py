@@ -1,0 +1,144 @@
+"""Memory that rises from epoch to epoch, by what was in use between epochs.
+
+Between epochs no step holds activations, so that what is in use is what is kept. The first two
+epochs do not count: they trace, fill buffers and caches, and make the optimizer's variables.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from keras_gpukit.records.epoch_memory import EpochMemory
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.memory_growth import THIS_PROCESS, Growth
+
+WARM_UP_EPOCHS = 2
+FEWEST_EPOCHS = 6
+"""Readings after the warm-up: two in each third."""
+LEAST_PROCESS_BYTES = 32 * 2**20
+"""Growth of the process in all. Small healthy runs grew by up to a tenth as much in 40 epochs
+(`benchmarks/memory_growth.py`); larger ones leave more to Python and the system's allocator."""
+LEAST_DEVICE_BYTES = 16 * 2**20
+"""Growth on a device in all. Allocators count exactly; the same healthy runs grew by less."""
+CLEAR = 4.0
+"""Least growth in all, in units of the noise around the line; our choice."""
+_EVEN = (0.25, 0.75)
+"""The part of the growth until the middle third. It is 0.5 on a line, and near 0 or 1 for a jump or
+for what fills up and stops."""
+_STILL = 0.5
+"""The part of its mean rate at which it must still grow in the last fifth."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A steady rise.
+
+    Attributes:
+        per_epoch: Its slope, by Theil and Sen: the median of the slopes between all pairs.
+        begin: Where it begins.
+        end: Where it ends.
+    """
+
+    per_epoch: float
+    begin: float
+    end: float
+
+
+def has_enough_epochs(summary: RunSummary) -> bool:
+    """Whether a run has readings of enough epochs."""
+    return len(_counted(summary)) >= FEWEST_EPOCHS
+
+
+def growths_by_epoch(summary: RunSummary) -> Iterator[Growth]:
+    """Yields the memory that grows from epoch to epoch, of the process and of each device.
+
+    Where what a device holds between epochs does not grow, its peak may: as when batches become
+    larger and larger.
+
+    Args:
+        summary: A run with readings of enough epochs.
+    """
+    readings = _counted(summary)
+    last = readings[-1]
+    process = [(each.epoch, each.process_bytes) for each in readings]
+    line = steady_rise(process, LEAST_PROCESS_BYTES)
+    if line is not None:
+        yield _growth(THIS_PROCESS, line, last, last.left_bytes)
+    limits = (
+        {each.device: each.limit_bytes for each in summary.memory.devices}
+        if (summary.memory)
+        else {}
+    )
+    for device, peak_bytes in last.peak_bytes.items():
+        limit_bytes = limits.get(device)
+        left_bytes = None if limit_bytes is None else max(limit_bytes - peak_bytes, 0)
+        held = [(each.epoch, each.current_bytes.get(device)) for each in readings]
+        peaks = [(each.epoch, each.peak_bytes.get(device)) for each in readings]
+        if (line := steady_rise(held, LEAST_DEVICE_BYTES)) is not None:
+            yield _growth(device, line, last, left_bytes)
+        elif (line := steady_rise(peaks, LEAST_DEVICE_BYTES)) is not None:
+            yield _growth(f"{device} at its peak", line, last, left_bytes)
+
+
+def steady_rise(values: Sequence[tuple[int, int | None]], least: float) -> _Line | None:
+    """Returns the line through values that rise steadily until the end; None for others.
+
+    Args:
+        values: Of each epoch that was read.
+        least: The least rise in all.
+    """
+    points = [(float(epoch), float(value)) for epoch, value in values if value is not None]
+    if len(points) < FEWEST_EPOCHS:
+        return None
+    slope = _slope(points)
+    rise = slope * (points[-1][0] - points[0][0])
+    origin = statistics.median(value - slope * epoch for epoch, value in points)
+    deviations = [abs(value - slope * epoch - origin) for epoch, value in points]
+    noise = 1.4826 * statistics.median(deviations)
+    if rise < max(least, CLEAR * noise) or not _is_even(points) or not _goes_on(points, slope):
+        return None
+    return _Line(slope, origin + slope * points[0][0], origin + slope * points[-1][0])
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    return statistics.median(
+        (later - value) / (then - epoch)
+        for (epoch, value), (then, later) in itertools.combinations(points, 2)
+    )
+
+
+def _is_even(points: Sequence[tuple[float, float]]) -> bool:
+    """Whether it rises as much before its middle as after it."""
+    values = [value for _, value in points]
+    third = len(values) // 3
+    low, high = statistics.median(values[:third]), statistics.median(values[-third:])
+    if high <= low:
+        return False
+    part = (statistics.median(values[third:-third]) - low) / (high - low)
+    return _EVEN[0] <= part <= _EVEN[1]
+
+
+def _goes_on(points: Sequence[tuple[float, float]], slope: float) -> bool:
+    """Whether it still rises in the last fifth, in two epochs at least."""
+    since, value = points[-max(len(points) // 5, 2) - 1]
+    until, last = points[-1]
+    return last - value >= _STILL * slope * (until - since)
+
+
+def _growth(where: str, line: _Line, last: EpochMemory, left_bytes: int | None) -> Growth:
+    return Growth(
+        where,
+        line.begin,
+        line.end,
+        left_bytes=left_bytes,
+        per_epoch_bytes=line.per_epoch,
+        epochs=last.epoch,
+    )
+
+
+def _counted(summary: RunSummary) -> tuple[EpochMemory, ...]:
+    readings = summary.memory.epochs if summary.memory else ()
+    return tuple(each for each in readings if each.epoch > WARM_UP_EPOCHS)

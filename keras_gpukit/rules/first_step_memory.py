@@ -1,0 +1,72 @@
+"""Whether the first step alone set the peak: the cost of trying algorithms for the later ones."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.machine import DeviceMemory
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
+
+FEWEST_READINGS = 30
+LATER_FRACTION = 0.8
+"""Of the first step's peak. Readings come at random moments of a step, and see its peak only
+nearly; our choice."""
+SAME_PEAK = 1.001
+LEAST_USE = 0.5
+"""Of the limit: below it a peak of the first step does not decide which batch fits. Our choice."""
+
+
+class FirstStepMemory(Rule):
+    """A GPU whose peak was reached in the first step, and never approached later.
+
+    In its first step cuDNN and XLA try several algorithms, each with a workspace of its own. What
+    later steps need is known by readings only, so the difference is at most so large. TensorFlow's
+    peak is not set back for it, since the run's own code may read it. Untested on a real GPU.
+    """
+
+    code = "first-step-memory"
+    title = "The first step needed more GPU memory than later steps were seen to need"
+    requires = (
+        f"the peak of the first step on a GPU, and {FEWEST_READINGS} readings during later steps"
+    )
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Looks for the GPU on which the first step needed the most in addition."""
+        devices = summary.memory.devices if summary.memory else ()
+        gpus = [each for each in devices if each.device.startswith("GPU")]
+        if not gpus:
+            return self.abstain(NO_GPU)
+        known = [each for each in gpus if _is_known(each)]
+        if not known:
+            return self.abstain()
+        extra = [each for each in known if _is_extra(each)]
+        if not extra:
+            return None
+        most = max(extra, key=_extra_bytes)
+        return self.find(
+            "info",
+            Figure(f"first step on {most.device}", most.first_step_peak_bytes or 0, "B"),
+            Figure("most seen later", most.later_max_bytes or 0, "B"),
+            Figure("in readings", most.later_readings),
+            advice=(
+                "The first step decides which batch fits: cuDNN and XLA try algorithms in it",
+                "Limit their workspace: TF_CUDNN_WORKSPACE_LIMIT_IN_MB=512",
+                "Skip the trials, for slower steps: TF_CUDNN_USE_AUTOTUNE=0 and "
+                "XLA_FLAGS=--xla_gpu_autotune_level=0",
+            ),
+        )
+
+
+def _is_known(memory: DeviceMemory) -> bool:
+    return memory.first_step_peak_bytes is not None and memory.later_readings >= FEWEST_READINGS
+
+
+def _is_extra(memory: DeviceMemory) -> bool:
+    first_bytes, later_bytes = memory.first_step_peak_bytes or 0, memory.later_max_bytes or 0
+    matters = memory.limit_bytes is None or first_bytes >= LEAST_USE * memory.limit_bytes
+    is_peak = memory.peak_bytes <= SAME_PEAK * first_bytes
+    return matters and is_peak and later_bytes <= LATER_FRACTION * first_bytes
+
+
+def _extra_bytes(memory: DeviceMemory) -> int:
+    return (memory.first_step_peak_bytes or 0) - (memory.later_max_bytes or 0)

@@ -1,0 +1,112 @@
+"""Memory that grew until the end of a run: how much, how fast, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from keras_gpukit.records.names import HOST_MEMORY, MEMORY_FIGURES, memory_tag
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.change_points import FEWEST
+from keras_gpukit.rules.shifts import series_of, shifts_in
+
+LEAST_RATIO = 1.25
+LEAST_BYTES = 256 * 2**20
+THIS_PROCESS = "this process"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Memory that grew until the end of a run.
+
+    Attributes:
+        where: "this process", or a device such as "GPU:0".
+        before_bytes: In use where it began to grow.
+        after_bytes: In use in the end.
+        left_bytes: What there still was in the end; None where that is unknown.
+        steps: Steps in which it grew; None where it was read by epochs.
+        per_epoch_bytes: How much it grew by in an epoch; None where that is unknown.
+        epochs: Epochs of the run; None likewise.
+    """
+
+    where: str
+    before_bytes: float
+    after_bytes: float
+    left_bytes: float | None
+    steps: int | None = None
+    per_epoch_bytes: float | None = None
+    epochs: int | None = None
+
+    @property
+    def grown_bytes(self) -> float:
+        """By how much it grew."""
+        return self.after_bytes - self.before_bytes
+
+    @property
+    def epochs_left(self) -> int | None:
+        """Whole epochs after which nothing is left, at this rate; None where that is unknown."""
+        if self.left_bytes is None or not self.per_epoch_bytes:
+            return None
+        return int(self.left_bytes / self.per_epoch_bytes)
+
+    @property
+    def urgency(self) -> float:
+        """What a run as long again would need of what is left; 0 where that is unknown."""
+        if self.left_bytes is None:
+            return 0.0
+        needed = self.grown_bytes
+        if self.per_epoch_bytes is not None and self.epochs is not None:
+            needed = self.per_epoch_bytes * self.epochs
+        return needed / max(self.left_bytes, 1.0)
+
+
+def has_enough_readings(summary: RunSummary) -> bool:
+    """Whether memory was read often enough over time."""
+    return any(_is_long(summary, tag) for tag, _ in _tags(summary))
+
+
+def growths_over_time(summary: RunSummary) -> Iterator[Growth]:
+    """Yields the memory that grew gradually until the end, by readings of each second."""
+    for tag, where in _tags(summary):
+        if not _is_long(summary, tag):
+            continue
+        for shift in shifts_in(summary, tag)[-1:]:
+            grown = Growth(
+                where,
+                shift.before,
+                shift.after,
+                _left_bytes(summary, where),
+                steps=max(shift.end_step - shift.step + 1, 1),
+            )
+            is_large = grown.grown_bytes >= LEAST_BYTES
+            is_large = is_large and shift.after >= LEAST_RATIO * shift.before
+            if shift.kind == "drift" and is_large and shift.end_s >= _end_s(summary, tag):
+                yield grown
+
+
+def _tags(summary: RunSummary) -> Iterator[tuple[str, str]]:
+    """The series of memory, and whose it is."""
+    yield HOST_MEMORY, THIS_PROCESS
+    for device in summary.memory.devices if summary.memory else ():
+        yield memory_tag(device.device, MEMORY_FIGURES[0]), device.device
+
+
+def _is_long(summary: RunSummary, tag: str) -> bool:
+    series = series_of(summary, tag)
+    return series is not None and len(series.mean) >= FEWEST
+
+
+def _end_s(summary: RunSummary, tag: str) -> float:
+    series = series_of(summary, tag)
+    return series.elapsed_s[-1] if series is not None else 0.0
+
+
+def _left_bytes(summary: RunSummary, where: str) -> float | None:
+    if where == THIS_PROCESS:
+        host = summary.utilization.host if summary.utilization else None
+        return host.memory_available_min_bytes if host else None
+    devices = summary.memory.devices if summary.memory else ()
+    limits = {
+        each.device: each.limit_bytes - each.current_bytes for each in devices if each.limit_bytes
+    }
+    return limits.get(where)

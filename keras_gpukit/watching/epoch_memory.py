@@ -1,0 +1,75 @@
+"""Reads the memory in use between epochs, when neither a step nor a callback runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from keras_gpukit.errors import Guard
+from keras_gpukit.records.epoch_memory import EpochMemory
+from keras_gpukit.sensors.allocator import AllocatorSensor
+from keras_gpukit.sensors.epoch_memory import EpochMemoryCollector
+from keras_gpukit.sensors.memory_limit import left_bytes
+from keras_gpukit.watching.call_frame import callbacks_of_fit
+from keras_gpukit.watching.kept_tensors import kept_by
+from keras_gpukit.watching.session import Session
+
+ALWAYS_READ = 16
+"""Epochs that are read however short they are: as many as it takes to judge, and more."""
+PAUSE_TO_COST = 200
+"""Of short epochs after them some are left out: readings take one part in so many of the time."""
+
+
+class EpochMemoryWatch:
+    """Reads after each epoch of a watched `fit`.
+
+    Args:
+        session: The call.
+        sensor: Reads the allocators.
+    """
+
+    def __init__(self, session: Session, sensor: AllocatorSensor) -> None:
+        import psutil
+
+        self._session = session
+        self._sensor = sensor
+        self._process = psutil.Process()
+        self._readings = EpochMemoryCollector()
+        self._owners: tuple[Any, ...] = (*callbacks_of_fit(), session.model)
+        self._epochs = 0
+        self._next_s = 0.0
+        self._guard = Guard("Reading memory between epochs", "Its growth per epoch is unknown.")
+        session.on_epoch_ended(self._read)
+
+    def record(self) -> tuple[EpochMemory, ...]:
+        """The readings so far."""
+        return self._readings.record()
+
+    def close(self) -> None:
+        """Lets go of the callbacks and the model."""
+        self._owners = ()
+
+    def _read(self) -> None:
+        self._epochs += 1
+        began_s = time.perf_counter()
+        is_due = self._epochs <= ALWAYS_READ or began_s >= self._next_s
+        if not is_due or self._guard.failed_because is not None:
+            return
+        with self._guard:
+            session = self._session
+            devices = self._sensor.read()
+            reading = EpochMemory(
+                epoch=self._epochs,
+                step=session.step,
+                process_bytes=self._process.memory_info().rss,
+                left_bytes=left_bytes(),
+                current_bytes={each.device: each.current_bytes for each in devices},
+                peak_bytes={each.device: each.peak_bytes for each in devices},
+                kept=kept_by(self._owners),
+                tracings=session.wall.tracings,
+            )
+            self._readings.add(reading)
+            session.output.record("epoch", reading, reading.step)
+        spent_s = time.perf_counter() - began_s
+        self._next_s = began_s + PAUSE_TO_COST * spent_s
+        self._session.add_cost(spent_s, once=False)

@@ -1,0 +1,90 @@
+"""Follows how full the caches and shuffle buffers of a call's input are, and warns in time.
+
+A process that is killed for the host's memory reports nothing, so the warning comes before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from keras_gpukit.errors import logger
+from keras_gpukit.input_wait.stages.element_sizes import Sizes, measured_element_bytes
+from keras_gpukit.pipelines.host_buffers import host_buffers
+from keras_gpukit.records.host_buffers import HostBuffer, HostBuffers
+from keras_gpukit.reports.phrases import evidence
+from keras_gpukit.rules.host_buffers import InputFillsMemory
+from keras_gpukit.sensors.memory_limit import left_bytes
+from keras_gpukit.watching.call_frame import callback_list, dataset_of_fit
+from keras_gpukit.watching.session import Session
+
+EVERY = 1.5
+"""From one look to the next the run gets longer by this factor."""
+NOT_READABLE = "the input is no tf.data pipeline of this process alone"
+NOT_READ = "the run was over before its pipeline was read"
+
+
+class HostBufferWatch:
+    """Looks at a watched `fit` more and more rarely.
+
+    Args:
+        session: The call.
+        now: The clock, in seconds.
+    """
+
+    def __init__(self, session: Session, now: Callable[[], float] = time.perf_counter) -> None:
+        self._session = session
+        self._now = now
+        self._began_s = self._due_s = now()
+        params = getattr(callback_list("fit"), "params", None) or {}
+        self._epoch_steps: int | None = params.get("steps")
+        epochs = params.get("epochs")
+        self._steps = self._epoch_steps * epochs if self._epoch_steps and epochs else None
+        # Let go of once it was read: it holds the data.
+        self._dataset: Any = dataset_of_fit()
+        self._buffers: tuple[HostBuffer, ...] | None = None
+        self._has_warned = False
+        session.every_second("how full caches and shuffle buffers are", self.look)
+
+    def look(self) -> None:
+        """Looks, if it is time, on the sampling thread."""
+        now_s = self._now()
+        if now_s < self._due_s:
+            return
+        self._due_s = self._began_s + EVERY * (now_s - self._began_s)
+        dataset, self._dataset = self._dataset, None
+        if dataset is not None:
+            self._buffers = host_buffers(dataset, self._steps)
+        record = self.record()
+        self._session.output.record("host_buffers", record, self._session.step)
+        found = None if self._has_warned else InputFillsMemory().find_in(record)
+        if found is not None and found.severity == "critical":
+            self._has_warned = True
+            told = (found.title, evidence(found), found.advice[0])
+            logger.warning("keras_gpukit: %s (%s). %s.", *told)
+
+    def record(self) -> HostBuffers:
+        """What they hold now."""
+        if self._buffers is None:
+            return HostBuffers(unknown_because=NOT_READABLE if self._dataset is None else NOT_READ)
+        if any(each.element_bytes is None for each in self._buffers):
+            pipeline = self._session.own_steps.pipeline
+            sizes = measured_element_bytes(pipeline.latest_model() if pipeline else None)
+            self._buffers = tuple(_with_size(each, sizes) for each in self._buffers)
+        return HostBuffers(
+            self._buffers,
+            steps=self._session.step - self._session.first_step,
+            epoch_steps=self._epoch_steps,
+            left_bytes=left_bytes(),
+        )
+
+
+def _with_size(buffer: HostBuffer, sizes: Sizes) -> HostBuffer:
+    """Adds what tf.data measured, where shapes do not tell."""
+    measured = sizes.get((buffer.kind, buffer.place))
+    if buffer.element_bytes is not None or measured is None:
+        return buffer
+    because = buffer.unknown_because if buffer.elements is None else None
+    return replace(buffer, element_bytes=measured, is_measured=True, unknown_because=because)

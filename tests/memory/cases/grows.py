@@ -1,0 +1,61 @@
+"""Trains runs whose memory grows or fills up, and prints what is found. Argument: a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+# Before TensorFlow is loaded: an allocator that keeps count, and has a limit.
+os.environ.update(
+    TF_CPU_ALLOCATOR_USE_BFC="true",
+    TF_CPU_BFC_MEM_LIMIT_IN_MB="192",
+    TF_ENABLE_ONEDNN_OPTS="0",
+)
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
+
+import keras
+import tensorflow as tf
+from planted.memory_growth import fit
+
+import keras_gpukit as gpukit
+
+EPOCHS = 16
+EXAMPLES = 256
+NAMES = (
+    "a callback keeps tensors",
+    "a lambda keeps arrays",
+    "cache, shuffle, prefetch",
+)
+
+
+def known_of(name: str, folder: str) -> dict:
+    monitor = gpukit.Monitor(f"{folder}/{NAMES.index(name)}", verbose=0)
+    fit(name, EPOCHS, [monitor], folder, EXAMPLES)
+    memory = monitor.summary.memory
+    found = [each for each in monitor.summary.findings if each.code == "memory-grows"]
+    return {
+        "title": found[0].title if found else None,
+        "evidence": {each.name: each.value for each in found[0].evidence} if found else {},
+        "advice": found[0].advice[0] if found else None,
+        "judged": "memory-grows" in monitor.summary.verdict.passed or bool(found),
+        "peaks": [memory.devices[0].first_step_peak_bytes, memory.devices[0].peak_bytes],
+        "epochs": [each.epoch for each in memory.epochs],
+    }
+
+
+def epochs_until_full(name: str) -> int:
+    """Trains on until the allocator has no more."""
+    done: list[int] = []
+    note = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: done.append(epoch))
+    try:
+        fit(name, 10 * EPOCHS, [note], "", EXAMPLES)
+    except tf.errors.ResourceExhaustedError:
+        return len(done)
+    raise AssertionError("it never is full")
+
+
+if __name__ == "__main__":
+    found = {name: known_of(name, sys.argv[1]) for name in NAMES}
+    print(json.dumps({**found, "full after epochs": epochs_until_full(NAMES[0])}))

@@ -1,0 +1,124 @@
+"""How many elements caches and shuffle buffers will hold, and what each takes, without a run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_gpukit.input_wait.stages.element_sizes import measured_element_bytes
+from keras_gpukit.input_wait.tf_private import parse_model, read_model
+from keras_gpukit.pipelines.element_sizes import TENSOR_BYTES
+from keras_gpukit.pipelines.host_buffers import host_buffers
+
+COUNT, FEATURES = 1000, 16
+ELEMENT_BYTES = FEATURES * 4 + TENSOR_BYTES
+
+
+def slices():
+    return tf.data.Dataset.from_tensor_slices(np.zeros((COUNT, FEATURES), "float32"))
+
+
+def double(x):
+    return x * 2.0
+
+
+def doubled():
+    return slices().map(double)
+
+
+def only(dataset, **options):
+    (buffer,) = host_buffers(dataset, **options)
+    return buffer
+
+
+def test_a_cache_holds_all_elements():
+    found = only(doubled().cache().batch(32))
+    assert (found.name, found.kind) == ("cache() after double", "cache")
+    assert (found.elements, found.element_bytes) == (COUNT, ELEMENT_BYTES)
+    assert found.per_step == 32
+    assert found.unknown_because is None
+
+
+def test_a_cache_of_batches():
+    found = only(doubled().batch(50, drop_remainder=True).cache().prefetch(2))
+    assert (found.elements, found.per_step) == (20, 1)
+    assert found.element_bytes == 50 * FEATURES * 4 + TENSOR_BYTES
+
+
+def test_a_shuffle_buffer_holds_its_size_or_all_there_is():
+    found = only(doubled().shuffle(100).batch(32))
+    assert (found.name, found.kind, found.elements) == ("shuffle(100)", "shuffle", 100)
+    assert only(doubled().shuffle(5000).batch(32)).elements == COUNT
+    assert only(doubled().repeat().shuffle(5000).batch(32)).elements == 5000
+
+
+def test_a_cache_takes_what_fills_the_shuffle_after_it():
+    cache, shuffle = sorted(
+        host_buffers(doubled().cache().map(double).shuffle(100).batch(32)),
+        key=lambda each: each.kind,
+    )
+    assert (cache.ahead, shuffle.ahead) == (100, 0)
+
+
+def test_no_more_is_counted_than_the_run_asks_for():
+    assert only(doubled().cache().take(300).batch(32)).elements == 300
+    assert only(doubled().cache().skip(200).take(300).batch(32)).elements == 500
+    endless = doubled().repeat().cache().batch(32)
+    assert only(endless, steps=50).elements == 1600
+    assert only(endless).unknown_because == "how many elements there are is not known"
+
+
+def test_each_input_of_a_zip_is_read():
+    both = tf.data.Dataset.zip((doubled().cache(), doubled().shuffle(10))).batch(32)
+    assert [each.name for each in host_buffers(both)] == ["cache() after double", "shuffle(10)"]
+
+
+@pytest.mark.parametrize(
+    ("make", "counted"),
+    [
+        (lambda: doubled().cache("/tmp/none").batch(32), []),
+        (lambda: doubled().cache().shuffle(100).batch(32), ["cache"]),
+        (lambda: doubled().cache().shuffle(100).repeat().shuffle(9).batch(32), ["cache"]),
+        (lambda: doubled().shuffle(100).cache().batch(32), ["cache"]),
+        (lambda: doubled().batch(32).prefetch(2), []),
+    ],
+)
+def test_what_takes_no_memory_of_its_own_is_left_out(make, counted):
+    assert [each.kind for each in host_buffers(make())] == counted
+
+
+def test_slices_of_arrays_are_in_memory_anyway():
+    assert only(slices().cache().batch(32)).element_bytes == TENSOR_BYTES
+    odd = tf.data.Dataset.from_tensor_slices(np.zeros((COUNT, 3), "float32"))
+    assert only(odd.cache().batch(32)).element_bytes == 12 + TENSOR_BYTES
+
+
+@pytest.mark.parametrize(
+    ("dataset", "because"),
+    [
+        (lambda: doubled().filter(lambda x: x[0] > 0).cache(), "how many elements"),
+        (lambda: doubled().map(lambda x: tf.strings.as_string(x)).cache(), "the shapes"),
+        (lambda: doubled().padded_batch(32).cache(), "the shapes"),
+    ],
+)
+def test_what_cannot_be_known_is_unknown(dataset, because):
+    assert only(dataset()).unknown_because.startswith(because)
+
+
+def test_behind_a_filter_the_rate_is_unknown():
+    assert only(doubled().cache().filter(lambda x: x[0] > 0).batch(32)).per_step is None
+
+
+def test_what_shapes_do_not_tell_is_measured_by_tf_data():
+    texts = tf.data.Dataset.range(COUNT).map(
+        lambda number: tf.strings.reduce_join(tf.repeat("abc", 1000))
+    )
+    dataset = texts.cache().shuffle(10).map(tf.strings.upper).batch(32)
+    iterator = iter(dataset)
+    next(iterator)
+    sizes = measured_element_bytes(parse_model(read_model(iterator)))
+    (cache,) = host_buffers(dataset)
+    assert sizes[cache.kind, cache.place] == pytest.approx(3000 + TENSOR_BYTES, rel=0.02)
+    assert set(sizes) == {("cache", 0), ("shuffle", 0)}
+    assert measured_element_bytes(None) == {}

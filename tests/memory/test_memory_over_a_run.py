@@ -1,0 +1,81 @@
+"""Real runs whose memory grows with each epoch are found; those whose buffers fill up are not."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.processes import environment
+
+from keras_gpukit.saved_runs import load_report
+
+CASE = Path(__file__).parent / "cases" / "grows.py"
+KEPT_BYTES = 4 * 2**20
+EPOCHS = 16
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("logs")
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    done = subprocess.run(
+        [sys.executable, str(CASE), str(folder)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_tensors_that_a_callback_keeps(found):
+    told = found["a callback keeps tensors"]
+    said = "Memory of CPU:0 grows with each epoch: CPU:0 is full after about (\\d+) more epochs"
+    more = int(re.match(said, told["title"])[1])
+    # A run that goes on ends there, but for the last pieces that are too small to use.
+    assert EPOCHS + more == pytest.approx(found["full after epochs"], abs=2)
+    assert told["evidence"]["each epoch adds"] == pytest.approx(KEPT_BYTES, rel=0.05)
+    assert told["evidence"]["kept in Keeper.outputs"] == EPOCHS * KEPT_BYTES
+    assert told["advice"].startswith("Keeper.outputs keeps more")
+
+
+def test_arrays_in_a_list_that_a_function_encloses(found):
+    told = found["a lambda keeps arrays"]
+    assert told["title"].startswith("Memory of this process grows with each epoch: the host is")
+    assert told["evidence"]["each epoch adds"] == pytest.approx(KEPT_BYTES, rel=0.2)
+    assert told["evidence"]["kept in LambdaCallback.kept"] == EPOCHS * KEPT_BYTES
+
+
+def test_a_run_that_only_fills_its_buffers(found):
+    told = found["cache, shuffle, prefetch"]
+    assert told["judged"]
+    assert told["title"] is None
+
+
+def test_the_peak_of_the_first_step_is_kept_apart(found):
+    first, last = found["a callback keeps tensors"]["peaks"]
+    assert 0 < first <= last - 10 * KEPT_BYTES
+
+
+def test_a_killed_run_is_judged_by_the_same_readings(found, folder):
+    file = folder / "0" / "gpukit" / "run.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    killed = folder / "killed" / "gpukit"
+    killed.mkdir(parents=True)
+    (killed / "run.jsonl").write_text("".join(line for line in lines if '"summary"' not in line))
+    summary = load_report(folder / "killed").runs[0].summary
+    assert summary.ending is None
+    assert [each.epoch for each in summary.memory.epochs] == found["a callback keeps tensors"][
+        "epochs"
+    ]
+    (told,) = (each for each in summary.findings if each.code == "memory-grows")
+    assert told.advice[0].startswith("Keeper.outputs keeps more")

@@ -1,0 +1,137 @@
+"""Memory that rises from epoch to epoch is found, with when it is full; what fills up is not."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.epoch_memory import EpochMemory, Kept
+from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules import judge
+from keras_gpukit.sensors.epoch_memory import EpochMemoryCollector
+
+MIB, GIB = 2**20, 2**30
+EPOCHS = 24
+LINE = [2 * GIB + 200 * MIB * epoch for epoch in range(EPOCHS)]
+FLAT = [2 * GIB] * EPOCHS
+
+
+def run(process=FLAT, device=FLAT, peak=None, left_bytes=50 * GIB, kept=lambda epoch: (), trac=0):
+    readings = tuple(
+        EpochMemory(
+            epoch=number + 1,
+            step=10 * number,
+            process_bytes=int(held),
+            left_bytes=left_bytes,
+            current_bytes={"GPU:0": int(on_gpu)},
+            peak_bytes={"GPU:0": int((peak or device)[number])},
+            kept=kept(number),
+            tracings=trac * number,
+        )
+        for number, (held, on_gpu) in enumerate(zip(process, device, strict=True))
+    )
+    last = readings[-1]
+    gpu = DeviceMemory("GPU:0", last.current_bytes["GPU:0"], last.peak_bytes["GPU:0"], 16 * GIB)
+    return RunSummary(Environment({}), memory=MemoryRecord((gpu,), epochs=readings))
+
+
+def finding(summary):
+    (found,) = (each for each in judge(summary).findings if each.code == "memory-grows")
+    return found, {figure.name: figure.value for figure in found.evidence}
+
+
+def test_what_a_device_gains_per_epoch_and_when_it_is_full():
+    found, figures = finding(run(device=LINE))
+    # 16 GiB, of which 2 GiB and 23 epochs' 200 MiB are in use.
+    assert found.title == (
+        "Memory of GPU:0 grows with each epoch: GPU:0 is full after about 48 more epochs at this "
+        "rate"
+    )
+    assert found.severity == "info"
+    assert figures["each epoch adds"] == pytest.approx(200 * MIB)
+    assert figures["left"] == 16 * GIB - LINE[-1]
+
+
+def test_it_is_a_warning_where_a_run_as_long_again_would_run_out():
+    found, figures = finding(run(process=LINE, left_bytes=3 * GIB))
+    assert found.severity == "warning"
+    assert "the host is full after about 15 more epochs" in found.title
+    assert figures["in the end"] == pytest.approx(LINE[-1])
+
+
+def test_noise_does_not_hide_it():
+    draw = random.Random(0)
+    noisy = [value + draw.uniform(-300 * MIB, 300 * MIB) for value in LINE]
+    _, figures = finding(run(process=noisy))
+    assert figures["each epoch adds"] == pytest.approx(200 * MIB, rel=0.15)
+
+
+def test_a_peak_that_rises_alone_is_named_as_one():
+    found, _ = finding(run(peak=LINE))
+    assert found.title.startswith("Memory of GPU:0 at its peak grows with each epoch: GPU:0 is")
+
+
+def test_what_a_callback_keeps_is_named():
+    found, figures = finding(
+        run(device=LINE, kept=lambda epoch: (Kept("Saver.losses", "GPU:0", 180 * MIB * epoch),))
+    )
+    assert found.advice[0].startswith("Saver.losses keeps more tensors or arrays")
+    assert figures["kept in Saver.losses"] == 180 * MIB * 23
+
+
+def test_what_is_kept_elsewhere_or_grows_less_is_not_named():
+    for name, where, each in (("a", "host", 180 * MIB), ("b", "GPU:0", 20 * MIB)):
+        found, _ = finding(
+            run(
+                device=LINE, kept=lambda epoch, k=(name, where, each): (Kept(*k[:2], k[2] * epoch),)
+            )
+        )
+        assert "keeps more" not in found.advice[0]
+
+
+def test_tracing_in_each_epoch_is_named_for_the_process_only():
+    assert "traced again in each epoch" in finding(run(process=LINE, trac=1))[0].advice[0]
+    assert "traced again" not in finding(run(device=LINE, trac=1))[0].advice[0]
+
+
+def until(stop):
+    return [LINE[min(epoch, stop)] for epoch in range(EPOCHS)]
+
+
+draw = random.Random(1)
+HEALTHY = {
+    "steady": FLAT,
+    "a cache that fills in the first epochs": until(6),
+    "a buffer that is full in the middle": until(12),
+    "one that is full just before the end": until(19),
+    "a jump": [2 * GIB] * 12 + [5 * GIB] * 12,
+    "two jumps": [2 * GIB] * 8 + [3 * GIB] * 8 + [4 * GIB] * 8,
+    "falls": LINE[::-1],
+    "small": [2 * GIB + MIB * epoch for epoch in range(EPOCHS)],
+    "noise": [2 * GIB + draw.uniform(0, GIB) for _ in range(EPOCHS)],
+}
+
+
+@pytest.mark.parametrize("levels", HEALTHY.values(), ids=HEALTHY)
+def test_what_does_not_go_on_growing_is_none(levels):
+    assert "memory-grows" in judge(run(process=levels)).passed
+
+
+def test_too_few_epochs_say_nothing():
+    few = run(process=LINE[:7], device=FLAT[:7])
+    assert "after 8 epochs" in judge(few).not_applicable["memory-grows"]
+
+
+def test_readings_are_thinned_and_the_latest_one_stays():
+    collector = EpochMemoryCollector()
+    for epoch in range(1, 1001):
+        collector.add(EpochMemory(epoch, 10 * epoch))
+    epochs = [each.epoch for each in collector.record()]
+    assert epochs[0] == 1
+    assert epochs[-1] == 1000
+    assert 64 <= len(epochs) <= 129
+    assert len({b - a for a, b in itertools.pairwise(epochs[:-1])}) == 1
