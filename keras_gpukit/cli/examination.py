@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -11,9 +10,8 @@ from typing import Any
 from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.records.codec import to_dict
-from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
-from keras_gpukit.records.installation import Driver, Machine
+from keras_gpukit.records.installation import Machine
 from keras_gpukit.rules.gpu_problems import gpu_problems
 from keras_gpukit.rules.library_problems import library_problems
 from keras_gpukit.rules.no_gpu import import_fails
@@ -51,8 +49,9 @@ class Examination:
     def can_train(self) -> bool:
         """Whether one of the GPUs that would be used is not blocked."""
         blocking = {each.gpu for each in self.problems if each.blocks}
-        used = [self.machine.gpus[index] for index in self.planned.gpus]
-        free = [gpu for gpu in used if in_driver(gpu, self.machine.driver) not in blocking]
+        machine = self.machine
+        used = [machine.driver.position_of(machine.gpus[i].uuid) for i in self.planned.gpus]
+        free = [position for position in used if position not in blocking]
         return bool(free) and None not in blocking
 
 
@@ -72,15 +71,6 @@ def examine() -> Examination:
         *gpu_problems(machine.driver.gpus, health),
     )
     return Examination(versions(), machine, planned, health, packages, problems)
-
-
-def in_driver(gpu: GPUInfo, driver: Driver) -> int | None:
-    """Returns a GPU's position in NVML's order; None where it is unknown which one it is."""
-    for each in driver.gpus:
-        own: Sequence[str | None] = [each.uuid, *(part.uuid for part in each.mig or ())]
-        if gpu.uuid is not None and gpu.uuid in own:
-            return each.index
-    return None
 
 
 def versions() -> dict[str, str | None]:

@@ -45,10 +45,12 @@ def _find(entry: int | str, settings: Settings, machine: Machine) -> int:
                 f"{hint}. {received}"
             )
         return entry
-    if any(gpu.uuid is None for gpu in machine.gpus):
+    unknown = [gpu for gpu in machine.gpus if gpu.uuid is None]
+    if unknown:
+        because = unknown[0].unidentified_because or "NVML or CUDA does not answer"
         raise ValueError(
             "`devices` names a UUID, but the UUIDs of TensorFlow's GPUs are unknown here "
-            f"(NVML or CUDA does not answer): use indices. {received}"
+            f"({because}): use indices. {received}"
         )
     # As in CUDA_VISIBLE_DEVICES, the beginning of a UUID will do.
     found = [gpu.index for gpu in machine.gpus if (gpu.uuid or "").startswith(entry)]

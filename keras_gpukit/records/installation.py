@@ -72,6 +72,13 @@ class Driver:
     error: str | None = None
     kernel_module: bool | None = None
 
+    def position_of(self, uuid: str | None) -> int | None:
+        """Returns the position of the GPU that has this UUID, or an instance with it."""
+        for gpu in self.gpus:
+            if uuid is not None and uuid in (gpu.uuid, *(part.uuid for part in gpu.mig or ())):
+                return gpu.index
+        return None
+
 
 @dataclass(frozen=True)
 class CUDALibrary:

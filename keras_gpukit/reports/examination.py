@@ -111,8 +111,9 @@ def package_lines(packages: Sequence[CUDAPackage]) -> Iterator[Line]:
 
 
 def health_lines(machine: Machine, health: Sequence[GPUHealth]) -> Iterator[Line]:
-    """Each GPU of the machine: where it is, and its memory in use."""
+    """Each GPU of the machine: where it is, its memory in use, its number in TensorFlow."""
     states = {each.index: each for each in health}
+    own = {machine.driver.position_of(gpu.uuid): gpu.index for gpu in machine.gpus}
     for gpu in machine.driver.gpus:
         if gpu.error is not None:
             yield "broken", f"GPU {gpu.index} of the machine", f"does not answer ({gpu.error})"
@@ -122,7 +123,8 @@ def health_lines(machine: Machine, health: Sequence[GPUHealth]) -> Iterator[Line
         memory = "" if used is None or total is None else f", {size(used)} of {size(total)} in use"
         parts = "" if gpu.mig is None else f", {len(gpu.mig)} MIG instances"
         where = gpu.pci_bus_id or "unknown place"
-        found = f"{gpu.name or 'unknown name'} at {where}{memory}{parts}"
+        listed = f", TensorFlow's GPU {own[gpu.index]}" if gpu.index in own else ""
+        found = f"{gpu.name or 'unknown name'} at {where}{memory}{parts}{listed}"
         yield "ok", f"GPU {gpu.index} of the machine", found
 
 

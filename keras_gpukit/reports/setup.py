@@ -68,7 +68,7 @@ def gpu_table(devices: tuple[GPUInfo, ...], state: TensorFlowState | None = None
             gpu.name or "unknown",
             "unknown" if capability is None else f"{capability[0]}.{capability[1]}",
             "unknown" if gpu.memory_bytes is None else units.size(gpu.memory_bytes),
-            gpu.uuid or "unknown",
+            gpu.uuid or f"unknown: {gpu.unidentified_because or 'not reported'}",
         ]
         table.add_row(*row, *([] if state is None else [_use(gpu.index, state)]))
     return table

@@ -108,7 +108,16 @@ def test_a_gpu_that_another_process_fills_is_named_with_that_process_and_the_oth
     assert (
         "Blocked: 40.0 of 40.0 GiB of GPU 0's memory are in use; python (pid 7, 39.0 GiB)" in words
     )
-    assert "GPU 0 of the machine NVIDIA A100 at 00000000:00:00.0, 40 GiB of 40 GiB in use" in words
+    line = "GPU 0 of the machine NVIDIA A100 at 00000000:00:00.0, 40 GiB of 40 GiB in use"
+    assert f"{line}, TensorFlow's GPU 0" in words
+
+
+def test_a_gpu_that_is_not_identified_has_the_reason(examine):
+    because = "CUDA_DEVICE_ORDER is FASTEST_FIRST"
+    unknown = replace(HEALTHY.gpus[0], uuid=None, unidentified_because=because)
+    _, text = examine(replace(two_gpus(), gpus=(unknown,), state=HEALTHY.state))
+    assert f"unknown: {because}" in text
+    assert "TensorFlow's GPU" not in text
 
 
 def test_a_machine_whose_every_gpu_is_blocked_exits_with_1(examine):
