@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# To collect all tests takes as long as some of these.
+BROWSER = $(shell grep -rl "mark\.browser" tests)
 FAST := $(wildcard $(addprefix tests/,project records pipelines distribute rules reports writers saved_runs configure launching tensorboard_plugin cli))
 
 .PHONY: demo test test-fast test-all lint docs screenshots clean
@@ -10,8 +12,8 @@ demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
 
 test: $(VENV)/installed
-	$(BIN)/pytest -n 3 -m "not (browser or long)"
-	$(BIN)/pytest -m "browser and not long"  # they share a fit and a TensorBoard, which need both cores
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not (browser or long)"
+	$(BIN)/pytest -m "browser and not long" $(BROWSER)  # these need both cores
 
 # The tests that need no TensorFlow: seconds.
 test-fast: $(VENV)/installed
