@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import os
 import signal
@@ -16,6 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import pytest
+from helpers import prepared
 from helpers.processes import environment
 
 # A shell that starts the tests in the background has interrupts ignored, `nohup` the hangup.
@@ -40,6 +42,14 @@ def pytest_configure(config):
 def pytest_sessionfinish(session):
     if session.config.getoption("--no-tensorflow"):
         assert not {"tensorflow", "keras"} & sys.modules.keys()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Begins with the files that have the most slow tests, so that none is left to one worker."""
+    if hasattr(config, "workerinput"):
+        slow = collections.Counter(item.path for item in items if item.get_closest_marker("slow"))
+        items.sort(key=lambda item: -slow[item.path])
 
 
 class NoTensorFlow(MetaPathFinder):
@@ -86,6 +96,18 @@ def _own_threads():
 @pytest.fixture
 def run_script(tmp_path):
     """Runs Python source in a process of its own, since device settings freeze."""
+
+    def run(source: str, *, timeout: float = 120):
+        script = tmp_path / "script.py"
+        script.write_text(source)
+        return prepared.run(script, timeout=timeout)
+
+    return run
+
+
+@pytest.fixture
+def run_python(tmp_path):
+    """Runs Python source in a new interpreter, for what TensorFlow reads on import."""
 
     def run(source: str, *, timeout: float = 120, check: bool = True, **variables: str):
         script = tmp_path / "script.py"

@@ -2,14 +2,12 @@
 
 import contextlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
-from helpers.processes import environment
+from helpers import prepared
 from helpers.training import small_model
 
 from keras_gpukit import ScaledLearningRate
@@ -138,14 +136,6 @@ def test_wrong_arguments_raise_at_once(options, error):
 
 
 def test_mirrored_replicas_scale_it():
-    done = subprocess.run(
-        [sys.executable, Path(__file__).parent / "cases" / "mirrored_rates.py"],
-        env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = prepared.run(Path(__file__).parent / "cases" / "mirrored_rates.py")
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["rates"] == pytest.approx([0.1, 0.15, 0.2, 0.2], rel=1e-5)

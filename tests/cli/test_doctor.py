@@ -195,9 +195,9 @@ def test_a_tensorflow_that_cannot_be_imported_is_a_finding(examine):
 
 
 @pytest.mark.tensorflow
-def test_this_very_machine(run_script):
+def test_this_very_machine(run_python):
     """The real facts, in a process of their own; whatever they are, the answer is consistent."""
-    done = run_script(
+    done = run_python(
         "import argparse, os, sys\n"
         "os.environ.pop('TF_CPP_MIN_LOG_LEVEL')\n"
         "from keras_gpukit.cli import doctor\n"

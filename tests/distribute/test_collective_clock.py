@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from helpers.processes import environment
+from helpers import prepared
 
 CASE = Path(__file__).parent / "cases" / "clocked_collectives.py"
 
 
 @pytest.mark.tensorflow
 def test_a_wait_for_a_late_replica_is_counted_and_no_value_changes():
-    done = subprocess.run(
-        [sys.executable, str(CASE)],
-        env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
-        check=True,
-        timeout=120,
-        capture_output=True,
-        text=True,
-    )
+    done = prepared.run(CASE)
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["same"]
     # Of two calls: the first replica waits for the second, which counts a little too.

@@ -1,13 +1,11 @@
 """Workers in processes of their own, against a single process."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from helpers import prepared
 from helpers.clusters import LocalCluster
-from helpers.processes import environment
 
 pytestmark = pytest.mark.slow
 CASE = Path(__file__).parent / "cases" / "training.py"
@@ -19,12 +17,7 @@ EQUAL = {"rel": 1e-5, "abs": 1e-5}
 def alone(tmp_path_factory):
     """What each case comes to in a single process."""
     folder = tmp_path_factory.mktemp("alone")
-    subprocess.run(
-        [sys.executable, CASE, folder, "all"],
-        env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
-        check=True,
-        timeout=240,
-    )
+    prepared.run(CASE, folder, "all", timeout=240)
     return json.loads((folder / "results0.json").read_text())
 
 
@@ -94,6 +87,7 @@ def test_each_worker_is_monitored(two):
     assert len(list((folder / "logs" / "gpukit").glob("run*.jsonl"))) == 2
 
 
+@pytest.mark.long
 def test_four_workers_equal_one_process(alone, tmp_path):
     for worker in together(tmp_path, "plain", 4):
         assert worker["replicas"] == 4

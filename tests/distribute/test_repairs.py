@@ -80,14 +80,8 @@ def test_a_lost_worker_is_told_from_other_failures():
 
 
 @pytest.mark.slow
-def test_mirrored_replicas_take_several_steps_with_collectives():
-    # In a process of its own: it splits the CPU.
-    import subprocess
-    import sys
-
-    from helpers.processes import environment
-
-    code = """
+def test_mirrored_replicas_take_several_steps_with_collectives(run_script):
+    run_script("""
 import tensorflow as tf
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -103,15 +97,7 @@ def loss(steps):
     x = np.arange(48, dtype="float32").reshape(16, 3) / 48
     return model.fit(x, x[:, :1], batch_size=4, shuffle=False, verbose=0).history["loss"]
 np.testing.assert_allclose(loss(3), loss(1), rtol=1e-6)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+""")
 
 
 def test_the_search_for_the_nested_step_traces_and_changes_nothing():

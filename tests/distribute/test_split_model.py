@@ -1,14 +1,12 @@
 """`split_model`: equal to the model in one place, and each part where it belongs."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
 import pytest
 import tensorflow as tf
-from helpers.processes import environment
+from helpers import prepared
 
 from keras_gpukit import split_model
 from keras_gpukit.distribute.splitting import keras_private
@@ -21,15 +19,7 @@ MODELS = ("plain", "residual", "nested")
 @pytest.fixture(scope="module")
 def found():
     """What training in a process with four logical CPUs gave."""
-    done = subprocess.run(
-        [sys.executable, CASES / "split_models.py"],
-        env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = prepared.run(CASES / "split_models.py", timeout=600)
     return json.loads(done.stdout.splitlines()[-1])
 
 

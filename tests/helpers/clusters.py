@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from helpers.prepared import Prepared
 from helpers.processes import environment
 
 
@@ -20,7 +19,7 @@ class Task:
 
     role: str
     index: int
-    process: subprocess.Popen
+    process: Prepared
     log: Path
 
     @property
@@ -51,13 +50,12 @@ class LocalCluster:
             config = {"cluster": addresses, "task": {"type": role, "index": index}}
             log = folder / f"{role}{index}.log"
             with log.open("w") as stream:
-                process = subprocess.Popen(
-                    [sys.executable, str(script), *map(str, arguments)],
-                    env=environment(
-                        TF_CONFIG=json.dumps(config), TF_CPP_MIN_LOG_LEVEL="3", **variables
-                    ),
-                    stdout=stream,
-                    stderr=subprocess.STDOUT,
+                process = Prepared(
+                    script,
+                    *arguments,
+                    env=environment(TF_CONFIG=json.dumps(config), **variables),
+                    stdout=stream.fileno(),
+                    stderr=stream.fileno(),
                 )
             self.tasks.append(Task(role, index, process, log))
 

@@ -40,8 +40,8 @@ print("connected")
 
 
 @pytest.mark.tensorflow
-def test_tensorflows_server_takes_a_reserved_port(run_script):
+def test_tensorflows_server_takes_a_reserved_port(run_python):
     """Fails when TensorFlow no longer reads the variable."""
     with ReservedPorts(1) as reserved:
         source = SERVER.replace("sys.argv[1]", str(reserved.ports[0]))
-        assert "connected" in run_script(source, **REUSE).stdout
+        assert "connected" in run_python(source, **REUSE).stdout

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import keras
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
+from helpers import prepared
 from helpers.processes import TESTS
 from placement.cases.watching import (
     HostBound,
@@ -317,14 +316,7 @@ def test_operations_belong_to_the_layers_that_made_them_whatever_these_are_calle
 @pytest.fixture(scope="module")
 def mirrored():
     """What two replicas on two logical CPUs give, which have to be set up before TensorFlow."""
-    done = subprocess.run(
-        [sys.executable, "-m", "placement.cases.mirrored"],
-        cwd=TESTS,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = prepared.run(TESTS / "placement" / "cases" / "mirrored.py")
     return json.loads(done.stdout.splitlines()[-1])
 
 

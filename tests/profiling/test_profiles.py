@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers.processes import environment
+from helpers import prepared
 from helpers.synthetic_xplane import (
     ADD,
     COMPUTE,
@@ -41,13 +41,7 @@ COUNTED = STEPS - 2
 @pytest.fixture(scope="session")
 def captures(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("captures")
-    subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "cases" / "captures.py"), str(folder)],
-        env=environment(),
-        check=True,
-        timeout=300,
-        capture_output=True,
-    )
+    prepared.run(Path(__file__).parent / "cases" / "captures.py", folder, timeout=300)
     return {path.relative_to(folder).parts[0]: path for path in find_profiles(folder)}
 
 

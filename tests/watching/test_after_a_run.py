@@ -110,9 +110,9 @@ model.fit(data, steps_per_epoch=4, epochs=2, verbose=0, callbacks=[monitor])
 """
 
 
-def test_a_script_with_a_generator_exits_without_a_complaint_of_tensorflow(run_script):
+def test_a_script_with_a_generator_exits_without_a_complaint_of_tensorflow(run_python):
     # An iterator kept until the interpreter is gone cannot end its generator any more.
-    printed = run_script(ENDS_WITH_A_GENERATOR, TF_CPP_MIN_LOG_LEVEL="0").stderr
+    printed = run_python(ENDS_WITH_A_GENERATOR, TF_CPP_MIN_LOG_LEVEL="0").stderr
     assert "pyfunc_" not in printed
     assert "finalizing GeneratorDataset" not in printed
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 import pytest
+from helpers import prepared
 from helpers.processes import environment
 
 from keras_gpukit.writers.event_file import LAYOUT
@@ -88,12 +89,9 @@ RUN = """
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("logs")
-    subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(RUN), str(folder)],
-        env=environment(TF_CPU_ALLOCATOR_USE_BFC="true"),
-        timeout=DEADLINE_S,
-        check=True,
-    )
+    script = tmp_path_factory.mktemp("script") / "run.py"
+    script.write_text(textwrap.dedent(RUN))
+    prepared.run(script, folder, env=environment(TF_CPU_ALLOCATOR_USE_BFC="true"))
     return folder
 
 

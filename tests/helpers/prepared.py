@@ -1,0 +1,133 @@
+"""Processes of their own that need not import TensorFlow and Keras, which takes seconds of a core.
+
+One process has imported them and waits (`waiting.py`); each script runs in a fork of it. Nothing of
+TensorFlow's runtime has begun there: devices, allocators, threads and settings are the fork's own.
+Tests of imports, and of variables that TensorFlow reads then, start a new interpreter instead.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from helpers.processes import environment
+
+WAITING = Path(__file__).with_name("waiting.py")
+
+
+class Prepared:
+    """A Python process with TensorFlow and Keras loaded, as `subprocess.Popen` has one.
+
+    Args:
+        script: The file to run.
+        arguments: Of the script.
+        env: Its environment.
+        stdout: The descriptor of a file or pipe.
+        stderr: The same.
+    """
+
+    def __init__(
+        self, script: Path, *arguments: Any, env: Mapping[str, str], stdout: int, stderr: int
+    ) -> None:
+        self.args = [str(script), *map(str, arguments)]
+        self.returncode: int | None = None
+        self._told, its = socket.socketpair()
+        request = json.dumps({"arguments": self.args, "env": dict(env), "folder": os.getcwd()})
+        with its:
+            socket.send_fds(_waiting(), [request.encode()], [stdout, stderr, its.fileno()])
+        self.pid = self._next()
+
+    def _next(self) -> int:
+        """What is told of it next: its number, then its exit status."""
+        told = array.array("q")
+        told.frombytes(self._told.recv(told.itemsize))
+        return told[0]
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for its end, and returns the exit status; a negative one is a signal.
+
+        Raises:
+            subprocess.TimeoutExpired: If it takes longer.
+        """
+        if self.returncode is None:
+            self._told.settimeout(timeout)
+            try:
+                self.returncode = self._next()
+            except (TimeoutError, BlockingIOError) as error:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0) from error
+            self._told.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Its exit status, or None while it runs."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def send_signal(self, number: int) -> None:
+        """Sends it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self.send_signal(signal.SIGKILL)
+        self.wait()
+
+
+def run(
+    script: Path, *arguments: Any, env: Mapping[str, str] | None = None, timeout: float = 120
+) -> subprocess.CompletedProcess[str]:
+    """Runs a script to its end.
+
+    Args:
+        script: The file to run.
+        arguments: Of the script.
+        env: Its environment; this process's if it is not given.
+        timeout: Seconds.
+
+    Raises:
+        AssertionError: If it fails.
+        subprocess.TimeoutExpired: If it takes longer; then it is ended.
+    """
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        files = {"stdout": output.fileno(), "stderr": errors.fileno()}
+        process = Prepared(script, *arguments, env=env or environment(), **files)
+        try:
+            process.wait(timeout)
+        finally:
+            process.kill()
+        texts = []
+        for file in (output, errors):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+    assert process.wait() == 0, texts[1][-3000:]
+    return subprocess.CompletedProcess(process.args, 0, *texts)
+
+
+@functools.cache
+def _waiting() -> socket.socket:
+    """Starts the process that waits, which ends with this one."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with its:
+        process = subprocess.Popen(
+            [sys.executable, str(WAITING), str(its.fileno())],
+            env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
+            stdin=subprocess.DEVNULL,
+            pass_fds=[its.fileno()],
+        )
+    atexit.register(process.wait)
+    atexit.register(ours.close)  # before that
+    return ours

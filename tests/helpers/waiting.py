@@ -1,0 +1,78 @@
+"""Imports TensorFlow and Keras, and waits for scripts to run in forks: see `prepared.py`.
+
+Argument: the descriptor of a socket. Each message on it is JSON, with the script's arguments,
+environment and working folder, and brings three descriptors: the script's output, its errors, and
+where its number and its exit status are told.
+"""
+
+from __future__ import annotations
+
+import array
+import builtins
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+MOST_BYTES = 1 << 18
+
+
+def serve(messages: socket.socket) -> dict[str, Any]:
+    """Forks for each message until their sender is gone; returns one only in the fork for it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the scripts
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what tells how they ended
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(messages, MOST_BYTES, 3)
+        if not message:
+            os._exit(0)
+        if os.fork() == 0:
+            messages.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            fork_and_tell(*descriptors)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            return json.loads(message)
+        for each in descriptors:
+            os.close(each)
+
+
+def fork_and_tell(output: int, errors: int, told: int) -> None:
+    """Returns in a fork with this output; the process stays to tell of it."""
+    if number := os.fork():
+        os.close(output)
+        os.close(errors)
+        os.write(told, array.array("q", [number]))
+        _, status = os.waitpid(number, 0)
+        os.write(told, array.array("q", [os.waitstatus_to_exitcode(status)]))
+        os._exit(0)
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
+    for each in (output, errors, told):
+        os.close(each)
+
+
+def run(arguments: list[str], env: dict[str, str], folder: str) -> None:
+    """Runs a script as a new interpreter would."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(env)
+    numpy.random.seed()  # unlike its siblings
+    sys.argv = arguments
+    packages = env.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [os.path.dirname(os.path.abspath(arguments[0])), *packages]
+    with open(arguments[0], "rb") as file:
+        code = compile(file.read(), arguments[0], "exec")
+    scope = {"__name__": "__main__", "__file__": arguments[0], "__builtins__": builtins}
+    own = globals()
+    own.clear()
+    own.update(scope)
+    exec(code, own)
+
+
+if __name__ == "__main__":
+    import keras  # noqa: F401
+    import numpy
+    import tensorflow  # noqa: F401
+
+    run(**serve(socket.socket(fileno=int(sys.argv[1]))))
