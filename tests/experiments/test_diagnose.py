@@ -279,7 +279,7 @@ def values():
 
 for dataset in (slow_dataset(8, 0.02), SlowPyDataset(8, 0.02)):
     before = values()
-    diagnosis = diagnose(model, dataset, seconds=3)
+    diagnosis = diagnose(model, dataset, seconds=1)
     after = values()
     assert len(before) == len(after)
     assert all(a.tobytes() == b.tobytes() for a, b in zip(before, after))

@@ -49,7 +49,7 @@ print("ended in epoch", callbacks[1].epoch, "after step", steps_of(model), "with
 
 
 @pytest.mark.tensorflow
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_worker_costs_no_step_beyond_the_last_checkpoint(tmp_path):
     result = Launch(tmp_path, FIT, "--workers=2", "--restarts=1").run(timeout_s=300)
     assert result.returncode == 0, result.stderr[-3000:]

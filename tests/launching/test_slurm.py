@@ -221,7 +221,7 @@ def test_a_job_trains_on_both_nodes_with_the_loss_of_one_machine(
     assert losses == {f"{worker}: {loss_on_one_machine}" for worker in range(2)}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_resumes_after_a_node_was_killed(
     slurm, tmp_path, guides_script, loss_on_one_machine
 ):

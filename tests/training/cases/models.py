@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -76,6 +77,29 @@ def random_model() -> keras.Model:
     hidden = keras.layers.LSTM(8, return_sequences=True, dropout=0.2)(hidden)
     hidden = keras.layers.Dense(8, "relu")(hidden)
     return keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Flatten()(hidden)))
+
+
+def short_model(*inner: Callable[[], keras.Layer]) -> keras.Model:
+    """A model that is compiled fast, for what takes long with loops and attention."""
+    keras.utils.set_random_seed(7)
+    layers = [
+        keras.Input((LENGTH, FEATURES)),
+        keras.layers.Dense(16, "gelu", kernel_regularizer="l2"),
+        *(make() for make in inner),
+        keras.layers.Flatten(),
+        keras.layers.Dense(1),
+    ]
+    return keras.Sequential(layers)
+
+
+def short_deterministic_model() -> keras.Model:
+    """Like `deterministic_model`."""
+    return short_model(keras.layers.LayerNormalization)
+
+
+def short_random_model() -> keras.Model:
+    """Like `random_model`."""
+    return short_model(keras.layers.BatchNormalization, lambda: keras.layers.Dropout(0.3))
 
 
 def token_model() -> keras.Model:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 
 import tensorflow as tf
-from training.cases.models import deterministic_model, difference, random_model, trained
+from training.cases.models import (
+    difference,
+    short_deterministic_model,
+    short_random_model,
+    trained,
+)
 
 import keras_gpukit as gpukit
 
@@ -16,14 +21,15 @@ def main() -> None:
     setup = gpukit.configure_gpus(strategy="mirrored", verbose=False)
     with setup.scope():
         parts = [
-            trained(deterministic_model(), lambda model: None),
+            trained(short_deterministic_model(), lambda model: None),
             trained(
-                deterministic_model(), lambda m: gpukit.accumulate_gradients(m, micro_batches=3)
+                short_deterministic_model(),
+                lambda model: gpukit.accumulate_gradients(model, micro_batches=3),
             ),
         ]
         twice = [
-            trained(random_model(), lambda model: None),
-            trained(random_model(), lambda model: gpukit.rematerialize(model, segments=3)),
+            trained(short_random_model(), lambda model: None),
+            trained(short_random_model(), lambda model: gpukit.rematerialize(model, segments=3)),
         ]
     print(json.dumps({"parts": difference(*parts), "twice": difference(*twice)}))
 
