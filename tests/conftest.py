@@ -75,6 +75,7 @@ def undisturbed():
     that lived: a step in which that happens is no longer as slow as its test made it.
     """
     gc.collect()
+    gc.freeze()  # so that the next of them looks only at what came since
     gc.disable()
     yield
     gc.enable()
