@@ -204,5 +204,5 @@ def test_demo_cures_the_slow_input(tmp_path):
 def last_summary(run: Path) -> dict:
     lines = [json.loads(line) for line in run.read_text(encoding="utf-8").splitlines()]
     assert lines[0]["kind"] == "run"
-    assert lines[-1]["kind"] == "summary"
-    return lines[-1]["record"]
+    (summary,) = (line["record"] for line in lines if line["kind"] == "summary")
+    return summary  # a reading of the machine may follow it

@@ -164,8 +164,13 @@ MODELS = {
 @pytest.mark.parametrize(
     ("kind", "trained"),
     [
-        *((kind, False) for kind in MODELS),
-        *((kind, True) for kind in ("graph", "own train_step", "mixed precision")),
+        *((kind, False) for kind in MODELS if kind != "eager"),
+        ("own train_step", True),
+        # Between them, the others show what these do.
+        *(
+            pytest.param(kind, trained, marks=pytest.mark.long)
+            for kind, trained in (("eager", False), ("graph", True), ("mixed precision", True))
+        ),
     ],
 )
 def test_leaves_a_model_and_its_future_untouched(kind, trained):
