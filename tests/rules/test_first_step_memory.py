@@ -8,6 +8,7 @@ import pytest
 
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
+from keras_gpukit.records.memory import MemoryByCause, MemoryPrediction
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules import judge
 
@@ -16,8 +17,12 @@ CODE = "first-step-memory"
 GPU = DeviceMemory("GPU:0", 2 * GIB, 12 * GIB, 16 * GIB, 12 * GIB, 7 * GIB, 40)
 
 
-def judged(*devices):
-    return judge(RunSummary(Environment({}), memory=MemoryRecord(devices)))
+PREDICTED = MemoryPrediction(64, low=MemoryByCause(GIB), high=MemoryByCause(8 * GIB))
+
+
+def judged(*devices, prediction=PREDICTED):
+    memory = MemoryRecord(devices, prediction=prediction)
+    return judge(RunSummary(Environment({}), memory=memory))
 
 
 def test_it_says_what_the_first_step_took_and_what_was_seen_later():
@@ -27,6 +32,7 @@ def test_it_says_what_the_first_step_took_and_what_was_seen_later():
         ("first step on GPU:0", 12 * GIB),
         ("most seen later", 7 * GIB),
         ("in readings", 40),
+        ("a step predicted to need at most", 8 * GIB),
     ]
 
 
@@ -40,6 +46,14 @@ def test_it_says_what_the_first_step_took_and_what_was_seen_later():
 )
 def test_it_passes_where_the_first_step_does_not_decide(change):
     assert CODE in judged(replace(GPU, **change)).passed
+
+
+def test_a_short_peak_that_readings_miss_is_not_taken_for_one():
+    large = replace(PREDICTED, high=MemoryByCause(11 * GIB))
+    assert CODE in judged(GPU, prediction=large).passed
+    partly = replace(PREDICTED, unknown_because="what is held within loops is left out")
+    for unknown in (None, partly):
+        assert "the prediction" in judged(GPU, prediction=unknown).not_applicable[CODE]
 
 
 def test_it_abstains_without_enough_readings_and_without_a_gpu():

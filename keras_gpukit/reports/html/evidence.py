@@ -55,6 +55,7 @@ _ADDED = {
     "replicas": "with {value} replicas",
     "most seen later": "later at most {value}",
     "in readings": "in {value} readings",
+    "a step predicted to need at most": "a step was predicted to need {value} at most",
     "this process": "this process {value}",
     "other processes": "other processes {value}",
     "steps measured": "the mean of {value} steps",
