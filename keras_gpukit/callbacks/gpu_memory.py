@@ -87,7 +87,8 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
                 session.output.record("memory", memory, session.step)
 
         if sensor.devices:
-            session.on_first_step(lambda: None, sensor.first_step_ended)
+            if self._reset_peak:  # else the peak until then may be that of another call
+                session.on_first_step(lambda: None, sensor.first_step_ended)
             session.every_second("TensorFlow's allocators", sample)
 
     def end(self, session: Session, phase: Phase) -> None:

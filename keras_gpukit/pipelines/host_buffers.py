@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from keras_gpukit.pipelines.element_sizes import element_bytes
-from keras_gpukit.pipelines.functions import function_name
 from keras_gpukit.pipelines.kinds import kind_of
+from keras_gpukit.pipelines.places import name_and_location
 from keras_gpukit.pipelines.structure import (
     Dataset,
     cache_file,
-    functions,
+    functions_of,
     inputs,
     number,
     unwrapped,
@@ -144,8 +144,9 @@ def _after(stage: Dataset) -> str:
     """Which function made what a stage holds."""
     before = inputs(stage)
     while len(before) == 1:
-        if functions(before[0]):
-            return f" after {function_name(before[0])}"
+        for function, _ in functions_of(before[0]):
+            name, _ = name_and_location(function)
+            return f" after {name}" if name else ""
         before = inputs(before[0])
     return ""
 

@@ -19,7 +19,7 @@ WARM_UP_EPOCHS = 2
 FEWEST_EPOCHS = 6
 """Readings after the warm-up: two in each third."""
 LEAST_PROCESS_BYTES = 32 * 2**20
-"""Growth of the process in all. Small healthy runs grew by up to a tenth as much in 40 epochs
+"""Growth of the process in all. Small healthy runs grew by up to an eighth as much in 40 epochs
 (`benchmarks/memory_growth.py`); larger ones leave more to Python and the system's allocator."""
 LEAST_DEVICE_BYTES = 16 * 2**20
 """Growth on a device in all. Allocators count exactly; the same healthy runs grew by less."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.training import sleeping_model
 
+import keras_gpukit as gpukit
 from keras_gpukit.input_wait.stages.element_sizes import measured_element_bytes
 from keras_gpukit.input_wait.tf_private import parse_model, read_model
 from keras_gpukit.pipelines.element_sizes import TENSOR_BYTES
 from keras_gpukit.pipelines.host_buffers import host_buffers
+from keras_gpukit.saved_runs import load_report
 
 COUNT, FEATURES = 1000, 16
 ELEMENT_BYTES = FEATURES * 4 + TENSOR_BYTES
@@ -122,3 +127,32 @@ def test_what_shapes_do_not_tell_is_measured_by_tf_data():
     assert sizes[cache.kind, cache.place] == pytest.approx(3000 + TENSOR_BYTES, rel=0.02)
     assert set(sizes) == {("cache", 0), ("shuffle", 0)}
     assert measured_element_bytes(None) == {}
+
+
+def test_a_run_is_warned_in_its_first_seconds(monkeypatch, tmp_path, caplog):
+    """The host is said to have 20 kB left, and each step adds more than 8 kB to the cache."""
+    monkeypatch.setattr("keras_gpukit.watching.host_buffers.left_bytes", lambda: 20_000)
+    data = tf.data.Dataset.range(COUNT).map(lambda number: (tf.zeros((8,)), 0.0))
+    monitor = gpukit.Monitor(tmp_path, verbose=0)
+    with caplog.at_level("WARNING", logger="keras_gpukit"):
+        sleeping_model(0.1).fit(data.cache().batch(32), verbose=0, callbacks=[monitor])
+    (warning,) = (each.getMessage() for each in caplog.records if each.name == "keras_gpukit")
+    assert re.search(
+        r"cache\(\) after lambda at test_host_buffers.py:\d+ runs out of host memory after about "
+        r"\d+ % of the first epoch",
+        warning,
+    )
+    record = monitor.summary.host_buffers
+    assert record.steps == 32
+    assert record.missing_bytes == 0
+    assert "host-memory-runs-out" in monitor.summary.verdict.passed
+    # Of a run that was killed after its first look, what it wrote until then is left.
+    file = tmp_path / "gpukit" / "run.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    looks = [line for line in lines if '"host_buffers"' in line and '"summary"' not in line]
+    others = [line for line in lines if '"host_buffers"' not in line]
+    file.write_text("".join([*others, looks[0]]))
+    summary = load_report(tmp_path).runs[0].summary
+    (found,) = (each for each in summary.findings if each.code == "host-memory-runs-out")
+    assert found.severity == "critical"
+    assert "runs out of host memory after about" in found.title

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -47,6 +48,7 @@ def known_of(name: str, folder: str) -> dict:
 
 def epochs_until_full(name: str) -> int:
     """Trains on until the allocator has no more."""
+    gc.collect()  # of the run before, callbacks and the model refer to each other
     done: list[int] = []
     note = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: done.append(epoch))
     try:
