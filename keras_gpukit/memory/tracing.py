@@ -11,6 +11,8 @@ from keras_gpukit.memory.step_graph import TRACED_BATCH, Node, Source, StepGraph
 _LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "PartitionedCall"}) | {
     "StatefulPartitionedCall"
 }
+# The graph optimizer replaces a loop by operations that are no loop on their own.
+_LOWERED = {"LoopCond": "While"}
 
 
 def trace_step(model: Any, spec: Any, *, optimized: bool = True) -> StepGraph:
@@ -44,7 +46,7 @@ def trace_step(model: Any, spec: Any, *, optimized: bool = True) -> StepGraph:
         nodes,
         frozenset(map(_source, results)),
         scales=scales,
-        loops=frozenset(node.operation for node in nodes) & _LOOPS,
+        loops=frozenset(_LOWERED.get(node.operation, node.operation) for node in nodes) & _LOOPS,
     )
 
 

@@ -61,6 +61,14 @@ def test_with_a_limit_the_largest_batch_is_found():
     assert over.high.total_bytes > 8 * 2**20 * 0.4
 
 
+def test_what_is_held_in_a_loop_is_named_as_left_out():
+    model = keras.Sequential([keras.Input((5, 8)), keras.layers.LSTM(4)])
+    model.compile("sgd", "mse", jit_compile=False)
+    batch = np.ones((16, 5, 8), "float32"), np.ones((16, 4), "float32")
+    prediction = gpukit.predict_memory(model, batch, verbose=False)
+    assert "loops and branches is left out (While)" in prediction.unknown_because
+
+
 def test_training_is_the_same_afterwards():
     def losses(predicts):
         model = sensitive_model()
