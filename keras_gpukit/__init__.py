@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from keras_gpukit.configure.setup import GPUSetup as GPUSetup
     from keras_gpukit.distribute.split_model import split_model as split_model
     from keras_gpukit.experiments.diagnose import diagnose as diagnose
+    from keras_gpukit.experiments.find_batch_size import find_batch_size as find_batch_size
     from keras_gpukit.experiments.predict_memory import predict_memory as predict_memory
     from keras_gpukit.experiments.tune_input import (
         TunedInput as TunedInput,
@@ -51,6 +52,7 @@ _HOMES = {
     "accumulate_gradients": "keras_gpukit.training.accumulation",
     "configure_gpus": "keras_gpukit.configure.api",
     "diagnose": "keras_gpukit.experiments.diagnose",
+    "find_batch_size": "keras_gpukit.experiments.find_batch_size",
     "rematerialize": "keras_gpukit.training.rematerialization",
     "split_model": "keras_gpukit.distribute.split_model",
     "predict_memory": "keras_gpukit.experiments.predict_memory",

@@ -31,6 +31,10 @@ class WorkerError(GPUKitError, RuntimeError):
     """A process of the cluster did not come, or was lost during training; the message names it."""
 
 
+class TrialError(GPUKitError, RuntimeError):
+    """A trial in a process of its own failed, not for memory; the message has what it reported."""
+
+
 class ProfileError(GPUKitError):
     """A file cannot be read as a profile; the message says what it is, and what to do."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from keras_gpukit.experiments.sources import endless
 from keras_gpukit.experiments.tuning.reading import rate
 from keras_gpukit.experiments.tuning.trials import Attempt, Trials
-from keras_gpukit.measuring.inside_fit import within_fit
+from keras_gpukit.measuring.input_alone import without_model
 from keras_gpukit.measuring.rounds import Read
 from keras_gpukit.rules.tuning_advice import PROCESSES
 
@@ -100,21 +100,13 @@ class PyDatasetTuning:
 
 
 def _reader(dataset: Any, read_s: float) -> Read:
-    import keras
-
-    class Idle(keras.Model):  # type: ignore[misc]
-        def train_step(self, data: Any) -> dict[str, Any]:
-            return {}
-
     def read() -> float:
-        model = Idle()
-        model.compile(jit_compile=False)
         rates: list[float] = []
 
         def experiment(step: Any, iterator: Any) -> None:
             rates.append(rate(lambda: next(iterator), read_s))
 
-        within_fit(model, endless(dataset), experiment)
+        without_model(endless(dataset), experiment)
         return rates[0]
 
     return read

@@ -1,0 +1,230 @@
+"""Whether `find_batch_size` finds the largest batch size that really trains, and how fast it is.
+
+    python benchmarks/batch_size.py --json benchmarks/results/batch_size.json
+
+Each model trains on a CPU whose allocator has a planted limit (TF_CPU_ALLOCATOR_USE_BFC), in
+processes of their own. The true largest batch size is bisected by real fits: three epochs of four
+full batches and a smaller one, each in a process of its own, with the pipeline below. Then the
+model is trained ten times with the batch size that was recommended.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+LIMITS_MIB = {
+    "dense": 128,
+    "convolutional": 192,
+    "MobileNetV2": 256,
+    "LSTM": 128,
+    "attention": 160,
+}
+EPOCHS, STEPS = 3, 4
+REPEATS = 10
+WITHIN = 0.05
+
+
+def build(name: str) -> Any:
+    import keras
+
+    layers = keras.layers
+    keras.utils.set_random_seed(0)
+    if name == "dense":
+        inputs = keras.Input((784,))
+        outputs = layers.Dense(1024, "relu")(
+            layers.Dropout(0.2)(layers.Dense(2048, "relu")(inputs))
+        )
+        model = keras.Model(inputs, layers.Dense(10)(outputs))
+    elif name == "convolutional":
+        outputs = inputs = keras.Input((32, 32, 3))
+        for filters in (32, 48, 64):
+            outputs = layers.Conv2D(filters, 3, padding="same", use_bias=False)(outputs)
+            outputs = layers.ReLU()(layers.BatchNormalization()(outputs))
+        model = keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(outputs)))
+    elif name == "MobileNetV2":
+        model = keras.applications.MobileNetV2(
+            weights=None, input_shape=(64, 64, 3), classes=10, alpha=0.5
+        )
+    elif name == "LSTM":
+        inputs = keras.Input((60, 16))
+        outputs = layers.LSTM(96)(layers.LSTM(96, return_sequences=True)(inputs))
+        model = keras.Model(inputs, layers.Dense(10)(outputs))
+    else:
+        return attention()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=name != "MobileNetV2")
+    model.compile("adam", loss, jit_compile=False)
+    return model
+
+
+def attention() -> Any:
+    """Two inputs and a `train_step` of its own, by a class that Keras cannot load elsewhere."""
+    import keras
+    import tensorflow as tf
+
+    layers = keras.layers
+
+    class Clipped(keras.Model):
+        def train_step(self, data):
+            inputs, targets = data
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(inputs, targets, self(inputs, training=True))
+            gradients = tape.gradient(loss, self.trainable_variables)
+            clipped = [tf.clip_by_norm(each, 1.0) for each in gradients]
+            self.optimizer.apply_gradients(zip(clipped, self.trainable_variables, strict=True))
+            return {"loss": loss}
+
+    tokens = keras.Input((64,), dtype="int32", name="tokens")
+    table = keras.Input((16,), name="table")
+    words = layers.Embedding(1000, 64)(tokens)
+    for _ in range(2):
+        words = layers.LayerNormalization()(words + layers.MultiHeadAttention(4, 16)(words, words))
+        words = layers.LayerNormalization()(
+            words + layers.Dense(64)(layers.Dense(128, "gelu")(words))
+        )
+    joined = layers.Concatenate()([layers.GlobalAveragePooling1D()(words), table])
+    model = Clipped({"tokens": tokens, "table": table}, layers.Dense(10)(joined))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, jit_compile=False)
+    return model
+
+
+def pipeline(name: str, batch_size: int, rows: int) -> Any:
+    """A few examples, repeated."""
+    import numpy as np
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    if name == "attention":
+        tokens = rng.integers(0, 1000, (50, 64)).astype("int32")
+        inputs: Any = {"tokens": tokens, "table": rng.normal(size=(50, 16)).astype("float32")}
+    else:
+        shape = {"dense": (784,), "convolutional": (32, 32, 3), "LSTM": (60, 16)}
+        inputs = rng.normal(size=(50, *shape.get(name, (64, 64, 3)))).astype("float32")
+    examples = inputs, rng.integers(0, 10, 50)
+    dataset = tf.data.Dataset.from_tensor_slices(examples).repeat().take(rows)
+    return dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)
+
+
+def find(name: str) -> dict[str, Any]:
+    """What a process of its own does."""
+    import keras_gpukit as gpukit
+    from keras_gpukit.records.codec import to_dict
+
+    # Keras saves the other models with all they need.
+    model = functools.partial(build, name) if name == "attention" else build(name)
+    search = gpukit.find_batch_size(
+        model, pipeline(name, 32, 320_000), isolated=True, verbose=False
+    )
+    return {"found": to_dict(search)}
+
+
+def fit(name: str, batch_size: int) -> dict[str, Any]:
+    """What a process of its own does, if it does not run out of memory."""
+    import tensorflow as tf
+
+    rows = STEPS * batch_size + batch_size // 3
+    build(name).fit(pipeline(name, batch_size, rows), epochs=EPOCHS, verbose=0)
+    return {"peak_bytes": tf.config.experimental.get_memory_info("CPU:0")["peak"]}
+
+
+def in_own_process(what: str, name: str, *arguments: str) -> dict[str, Any] | None:
+    """Returns what it printed; None if it ended by an error."""
+    environment = {
+        **os.environ,
+        "TF_CPU_ALLOCATOR_USE_BFC": "true",
+        "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(LIMITS_MIB[name]),
+        "TF_ENABLE_ONEDNN_OPTS": "0",  # with it, TensorFlow ends by a segmentation fault
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+    done = subprocess.run(
+        [sys.executable, __file__, f"--{what}", name, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=None if what == "find-here" else subprocess.DEVNULL,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1]) if lines and not done.returncode else None
+
+
+def fits(name: str, batch_size: int) -> bool:
+    found = in_own_process("fit-here", name, str(batch_size))
+    print(f"  {name}: {batch_size} {'fits' if found else 'does not fit'}", flush=True)
+    return found is not None
+
+
+def bisect(name: str, near: int) -> int:
+    """The largest batch size that trains, to 1 %."""
+    low, high = near, near + max(near // 20, 1)
+    while not fits(name, low):
+        low, high = low - max(low // 20, 1), low
+    while fits(name, high):
+        low, high = high, high + max(high // 20, 1)
+    while high - low > max(1, low // 100):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(name, middle) else (low, middle)
+    return low
+
+
+def measure(name: str, repeats: int) -> dict[str, Any]:
+    began = time.perf_counter()
+    answer = in_own_process("find-here", name)
+    assert answer is not None
+    took_s = time.perf_counter() - began
+    found = answer["found"]
+    largest = found["largest"]
+    print(f"  {name}: {largest} found in {took_s:.0f} s, {len(found['trials'])} trials", flush=True)
+    true = bisect(name, largest)
+    held = sum(fits(name, largest) for _ in range(repeats))
+    return {
+        "model": name,
+        "limit_mib": LIMITS_MIB[name],
+        "largest": largest,
+        "true": true,
+        "below_true_percent": round(100 * (1 - largest / true), 1),
+        "seconds": round(took_s),
+        "trials_of_memory": sum(each["rate"] is None for each in found["trials"]),
+        "predicted": found["predicted_largest"],
+        "fits_that_held": f"{held} of {repeats}",
+        "fastest": found["fastest"],
+        "found": found,
+    }
+
+
+def main() -> None:
+    from harness import argument_parser, print_table
+    from results_file import save, saved_rows
+
+    parser = argument_parser(__doc__)
+    parser.add_argument("--only", nargs="*", help="models to run; others are kept from --json")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    options = parser.parse_args()
+    rows = saved_rows(options.json, "models") if options.only else {}
+    for name in options.only or LIMITS_MIB:
+        rows[name] = measure(name, options.repeats)
+        if options.json:
+            save(options.json, __file__, within=WITHIN, epochs=EPOCHS, steps=STEPS, models=rows)
+    near = sum(0 <= row["below_true_percent"] <= 100 * WITHIN for row in rows.values())
+    shown = [{key: value for key, value in row.items() if key != "found"} for row in rows.values()]
+    print_table(
+        f"found within {WITHIN:.0%} of the true one, and not above it: {near} of {len(rows)}",
+        list(shown[0]),
+        [[str(value) for value in row.values()] for row in shown],
+    )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--find-here"]:
+        print(json.dumps(find(sys.argv[2])))
+    elif sys.argv[1:2] == ["--fit-here"]:
+        print(json.dumps(fit(sys.argv[2], int(sys.argv[3]))))
+    else:
+        main()

@@ -1,0 +1,186 @@
+"""Some examples of a data set, from which batches of any size are made."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from keras_gpukit.experiments.checks import check_arrays, wrong_kind
+
+# On a CPU they lie in the same memory as what is measured, so they must be few.
+HELD_EXAMPLES = 64
+HELD_BYTES = 2**24
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A few examples, in host memory.
+
+    Attributes:
+        parts: Arrays with a row for each example, in the structure that `fit` gets.
+        batch_size: Examples in a batch of the data set; None for arrays, which have no batches.
+        total: Examples in the data set; None where that is unknown.
+    """
+
+    parts: Any
+    batch_size: int | None
+    total: int | None
+
+    @property
+    def held(self) -> int:
+        """How many they are."""
+        import tensorflow as tf
+
+        return len(tf.nest.flatten(self.parts)[0])
+
+    @property
+    def example_bytes(self) -> float:
+        """What one of them takes."""
+        return _example_bytes(self.parts)
+
+    @property
+    def spec(self) -> Any:
+        """What a batch is made of, as a dataset's `element_spec`."""
+        return self.batches(1, 1).element_spec
+
+    def batches(self, batch_size: int, rows: int) -> Any:
+        """Returns a `tf.data.Dataset` that puts each batch together, as pipelines do.
+
+        Args:
+            batch_size: Examples in a batch; the last one may have fewer.
+            rows: Examples in all; those that are held are repeated.
+        """
+        import tensorflow as tf
+
+        with tf.device("CPU:0"):
+            slices = tf.data.Dataset.from_tensor_slices(self.parts)
+        return slices.repeat().take(rows).batch(batch_size)
+
+    def one_batch(self, batch_size: int) -> Any:
+        """Returns an endless `tf.data.Dataset` of one batch that is in memory already."""
+        import tensorflow as tf
+
+        rows = np.arange(batch_size) % self.held
+        with tf.device("CPU:0"):
+            batch = tf.nest.map_structure(lambda part: tf.convert_to_tensor(part[rows]), self.parts)
+            one = tf.data.Dataset.from_tensors(batch)
+        # With an open batch size, so that all sizes share one trace, as in Keras.
+        variant = tf.data.experimental.to_variant(one)
+        return tf.data.experimental.from_variant(variant, self.spec).repeat().prefetch(1)
+
+
+def examples_of(dataset: Any) -> Examples:
+    """Takes some examples of what `fit` gets.
+
+    Where batches have different shapes, as with padded sequences, it takes those of the batch
+    with the largest examples among the first eight.
+
+    Args:
+        dataset: A `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a tuple of arrays.
+
+    Raises:
+        TypeError: If it is none of these.
+        ValueError: If it is empty, or its elements are no batches of dense tensors.
+    """
+    import keras
+    import tensorflow as tf
+
+    if isinstance(dataset, tuple):
+        check_arrays(tf.nest.flatten(dataset))
+        lengths = {len(each) for each in tf.nest.flatten(dataset)}
+        if len(lengths) != 1 or 0 in lengths:
+            raise ValueError(
+                "arrays must have the same number of rows, and at least one. "
+                f"Received: dataset with {sorted(lengths)} rows"
+            )
+        parts = tf.nest.map_structure(lambda array: array[:HELD_EXAMPLES], _without_lists(dataset))
+        return Examples(_first(tf.nest.map_structure(_as_fed, parts)), None, *lengths)
+    if isinstance(dataset, tf.data.Dataset):
+        _check_spec(dataset)
+        batches = list(dataset.take(_LOOKED_AT).as_numpy_iterator())
+        count = int(dataset.cardinality())
+    elif isinstance(dataset, keras.utils.PyDataset):
+        batches = list(_first_of(dataset))
+        count = -1 if dataset.num_batches is None else dataset.num_batches
+    else:
+        raise wrong_kind(
+            dataset,
+            "dataset must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of "
+            "arrays (x, y).",
+        )
+    if not batches:
+        raise ValueError(f"dataset must have at least one batch. Received: dataset={dataset!r}")
+    parts = max((tf.nest.map_structure(_as_fed, each) for each in batches), key=_example_bytes)
+    rows = max(_rows(each) for each in batches)
+    return Examples(_first(parts), rows, rows * count if count > 0 else None)
+
+
+_LOOKED_AT = 8
+
+
+def _first_of(dataset: Any) -> Iterator[Any]:
+    count = dataset.num_batches
+    for index in range(_LOOKED_AT if count is None else min(count, _LOOKED_AT)):
+        yield _without_lists(dataset[index])
+
+
+def _without_lists(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {name: _without_lists(each) for name, each in part.items() if each is not None}
+    if isinstance(part, (list, tuple)):
+        return tuple(_without_lists(each) for each in part if each is not None)
+    return part
+
+
+def _check_spec(dataset: Any) -> None:
+    import tensorflow as tf
+
+    for spec in tf.nest.flatten(dataset.element_spec):
+        if not isinstance(spec, tf.TensorSpec):
+            raise ValueError(
+                "dataset must give dense tensors: batches of another size cannot be made of ragged "
+                f"and sparse ones. Received: {reprlib.repr(spec)} in its elements"
+            )
+        if spec.shape.rank == 0:
+            raise ValueError(
+                "dataset must give batches, as fit() needs them: call dataset.batch(). "
+                f"Received: dataset={dataset!r}"
+            )
+
+
+def _as_fed(array: Any) -> np.ndarray:
+    """An array as Keras feeds it: numbers in float64 become float32."""
+    import keras
+
+    found = np.asarray(array)
+    if not found.shape:
+        raise ValueError(
+            "dataset must give batches, arrays with a row for each example. "
+            f"Received: a batch with {reprlib.repr(array)} in it"
+        )
+    return found.astype(keras.config.floatx()) if found.dtype == np.float64 else found
+
+
+def _rows(batch: Any) -> int:
+    import tensorflow as tf
+
+    return len(tf.nest.flatten(batch)[0])
+
+
+def _example_bytes(parts: Any) -> float:
+    import tensorflow as tf
+
+    size_bytes: int = sum(each.nbytes for each in tf.nest.flatten(parts))
+    return size_bytes / max(_rows(parts), 1)
+
+
+def _first(parts: Any) -> Any:
+    """As many examples as may be held, and at least one."""
+    import tensorflow as tf
+
+    count = max(1, min(HELD_EXAMPLES, int(HELD_BYTES / max(_example_bytes(parts), 1))))
+    return tf.nest.map_structure(lambda part: part[:count], parts)

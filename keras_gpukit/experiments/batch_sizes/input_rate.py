@@ -1,0 +1,47 @@
+"""How fast an input gives examples when nothing is done with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_gpukit.experiments.batch_sizes.examples import Examples
+from keras_gpukit.experiments.sources import endless
+from keras_gpukit.measuring.input_alone import without_model
+from keras_gpukit.measuring.intervals import summarize
+from keras_gpukit.measuring.rates import rate_of, run_for
+from keras_gpukit.records.diagnosis import Rate
+
+ROUNDS = 5
+# Arrays have no batches of their own. The larger they are, the faster rows are gathered.
+ROWS, ROWS_BYTES = 4096, 2**24
+
+
+def input_rate(dataset: Any, examples: Examples, seconds: float) -> Rate:
+    """Measures an input as it comes, in its own batches.
+
+    A pipeline is taken to give as many examples per second in batches of another size.
+
+    Args:
+        dataset: A `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a tuple of arrays.
+        examples: Taken from it.
+        seconds: How long to measure.
+
+    Returns:
+        Examples per second.
+    """
+    rows = int(ROWS_BYTES / max(examples.example_bytes, 1))
+    of_arrays = max(1, min(ROWS, rows, examples.total or ROWS))
+    size = examples.batch_size or of_arrays
+    rates: list[float] = []
+
+    def experiment(step: Any, iterator: Any) -> None:
+        def fetch() -> Any:
+            return next(iterator)
+
+        # What was made ahead.
+        run_for(fetch, seconds / ROUNDS)
+        rates.extend(size * rate_of(fetch, seconds / ROUNDS) for _ in range(ROUNDS))
+
+    source = endless(dataset, of_arrays if examples.batch_size is None else None)
+    without_model(source, experiment)
+    return summarize(rates, "examples/s")

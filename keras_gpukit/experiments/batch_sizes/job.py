@@ -1,0 +1,88 @@
+"""What a process of trials gets: the model, the examples, and the settings of the devices."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from keras_gpukit.experiments.batch_sizes.device_settings import DeviceSettings, current_settings
+from keras_gpukit.experiments.batch_sizes.examples import Examples
+
+_MODEL, _EXAMPLES = "model.keras", "examples.pickle"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A folder and what makes the model.
+
+    Attributes:
+        folder: Holds the examples, and the model where no function makes it.
+        build: Makes the compiled model; None where it is loaded.
+        devices: As in this process.
+    """
+
+    folder: Path
+    build: Callable[[], Any] | None
+    devices: DeviceSettings
+
+    @classmethod
+    def save(cls, folder: Path, model: Any, examples: Examples) -> Job:
+        """Writes what another process needs.
+
+        Args:
+            folder: An empty one.
+            model: A compiled model, or a function that makes one.
+            examples: What batches are made of.
+
+        Raises:
+            ValueError: If the model cannot be saved.
+        """
+        import keras
+
+        build = None if isinstance(model, keras.Model) else model
+        with (folder / _EXAMPLES).open("wb") as file:
+            pickle.dump(examples, file)
+        if build is None:
+            try:
+                model.save(folder / _MODEL)
+            except Exception as error:
+                raise ValueError(
+                    "`model` must be one that Keras can save, as trials in processes of their own "
+                    "load it there; give a function that makes it instead. "
+                    f"Received: a model named {model.name!r} ({type(error).__name__}: {error})"
+                ) from error
+        return cls(folder, build, current_settings())
+
+    def examples(self) -> Examples:
+        """Reads the examples."""
+        with (self.folder / _EXAMPLES).open("rb") as file:
+            examples: Examples = pickle.load(file)
+        return examples
+
+    def model(self) -> Any:
+        """Makes the model, compiled.
+
+        Raises:
+            ValueError: If it is none, or is not compiled.
+        """
+        import keras
+
+        if self.build is not None:
+            model = self.build()
+            if not isinstance(model, keras.Model) or not model.compiled:
+                raise ValueError(
+                    "`model`, a function, must return a compiled keras.Model. "
+                    f"Received: {self.build!r}, which returns {model!r}"
+                )
+            return model
+        # It was saved a moment ago by the caller itself, so code in it is the caller's own.
+        model = keras.saving.load_model(self.folder / _MODEL, safe_mode=False)
+        if not model.compiled:
+            raise ValueError(
+                "`model` must be one whose compilation Keras saves with it; give a function that "
+                f"makes it instead. Received: a model named {model.name!r}"
+            )
+        return model

@@ -1,0 +1,184 @@
+"""Trains a model with a batch size, to see whether it fits and how fast it is."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from keras_gpukit.experiments.batch_sizes.examples import Examples
+from keras_gpukit.measuring.intervals import summarize
+from keras_gpukit.measuring.rates import run_for
+from keras_gpukit.memory.model_state import execution_of, held_between_steps
+from keras_gpukit.memory.oom_message import read_message
+from keras_gpukit.memory.out_of_memory import is_out_of_memory
+from keras_gpukit.memory.step_memory import StepMemory
+from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.memory import Execution
+from keras_gpukit.sensors.allocator import AllocatorSensor
+from keras_gpukit.sensors.devices import visible_gpus
+
+# Of a rate's rounds: with the first number slow steps are measured, with the second fast ones.
+LEAST_ROUNDS, MOST_ROUNDS = 3, 15
+# Memory is predicted for doubled batch sizes from the first on, until the limit is passed.
+FIRST_PREDICTED, LAST_PREDICTED = 16, 2**16
+T = TypeVar("T")
+
+
+class DoesNotFit(Exception):
+    """Memory ran out; the message says how that showed."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is known of a model before the search.
+
+    Attributes:
+        execution: How its steps run.
+        limit_bytes: What the device gives; None where that is unknown.
+        predicted: Batch sizes with their predicted peaks in bytes; empty where a prediction would
+            leave something out.
+    """
+
+    execution: Execution
+    limit_bytes: int | None
+    predicted: tuple[tuple[int, int], ...] = ()
+
+
+class Trainer:
+    """Trains a model, which it changes.
+
+    Args:
+        model: A compiled model.
+        examples: What batches are made of.
+    """
+
+    def __init__(self, model: Any, examples: Examples) -> None:
+        self._model = model
+        self._examples = examples
+        # The traces of the user's own training are neither used nor changed.
+        model.train_function = None
+
+    def survey(self) -> Survey:
+        """Trains one step with one example, which builds the model, and predicts the others.
+
+        Raises:
+            DoesNotFit: If not even that fits.
+        """
+        self.train(1, steps=1)
+        sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
+        limit = sensor.limit_bytes(sensor.devices[0]) if sensor.devices else None
+        return Survey(execution_of(self._model), limit, self._predict(sensor, limit))
+
+    def train(
+        self, batch_size: int, *, steps: int, epochs: int = 1, partial: bool = False
+    ) -> int | None:
+        """Trains by `fit`.
+
+        Args:
+            batch_size: Examples in a batch.
+            steps: Executions in an epoch.
+            epochs: How many.
+            partial: Whether each epoch ends with a batch of half the size.
+
+        Returns:
+            The most that the device's allocator had in use; None where none keeps count.
+
+        Raises:
+            DoesNotFit: If memory ran out.
+        """
+        rows = batch_size * steps * self._model.steps_per_execution
+        rows += max(batch_size // 2, 1) if partial else 0
+
+        return _measured(lambda: self._fit(batch_size, rows, epochs))[1]
+
+    def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
+        """Measures how fast the model trains on one batch that is in memory.
+
+        Args:
+            batch_size: Examples in a batch.
+            seconds: How long; slow steps take longer.
+
+        Returns:
+            Examples per second, and the most that the allocator had in use.
+
+        Raises:
+            DoesNotFit: If memory ran out.
+        """
+        examples = batch_size * self._model.steps_per_execution
+
+        def measure() -> Rate:
+            # Builds what is not built yet, and compiles for this size.
+            self._fit(batch_size, examples)
+            strategy = self._model.distribute_strategy
+            batches = strategy.experimental_distribute_dataset(self._examples.one_batch(batch_size))
+            iterator = iter(batches)
+
+            def step() -> Any:
+                return self._model.train_function(iterator)
+
+            run_for(step, seconds / MOST_ROUNDS)
+            rates: list[float] = []
+            end = time.perf_counter() + seconds
+            while len(rates) < LEAST_ROUNDS or (
+                len(rates) < MOST_ROUNDS and time.perf_counter() < end
+            ):
+                began = time.perf_counter()
+                calls = run_for(step, seconds / MOST_ROUNDS)
+                rates.append(calls * examples / (time.perf_counter() - began))
+            return summarize(rates, "examples/s")
+
+        return _measured(measure)
+
+    def _fit(self, batch_size: int, rows: int, epochs: int = 1) -> None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*ran out of data")
+            dataset = self._examples.batches(batch_size, rows)
+            self._model.fit(dataset, epochs=epochs, verbose=0)
+
+    def _predict(
+        self, sensor: AllocatorSensor, limit_bytes: int | None
+    ) -> tuple[tuple[int, int], ...]:
+        other_bytes = 0
+        if sensor.devices:
+            own_bytes = sum(held_between_steps(self._model))
+            other_bytes = max((sensor.read()[0].current_bytes or 0) - own_bytes, 0)
+        peaks: list[tuple[int, int]] = []
+        try:
+            memory = StepMemory(self._model, self._examples.spec, other_bytes)
+            size = FIRST_PREDICTED
+            while memory.graph.scales and size <= LAST_PREDICTED:
+                prediction = memory.predict(size)
+                if prediction.peak_bytes is None or prediction.unknown_because is not None:
+                    return ()
+                peaks.append((size, prediction.peak_bytes))
+                if len(peaks) > 1 and limit_bytes and prediction.peak_bytes > limit_bytes:
+                    break
+                size *= 2
+        except Exception:  # a step that cannot be traced apart from fit(): trials do without
+            return ()
+        return tuple(peaks)
+
+
+def _measured(work: Callable[[], T]) -> tuple[T, int | None]:
+    """Does something, and returns the allocator's peak in it."""
+    sensor = AllocatorSensor(visible_gpus())
+    try:
+        result = work()
+        peaks = [each.peak_bytes for each in sensor.read()]
+        return result, peaks[0] if peaks else None
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        note = _note(error)
+    # Here the error is gone, with its traceback, which would keep tensors alive.
+    raise DoesNotFit(note)
+
+
+def _note(error: BaseException) -> str:
+    message = read_message(str(getattr(error, "message", error)))
+    if message is None or message.shape is None:
+        return "the device had too little memory"
+    return f"no memory for a tensor of shape {list(message.shape)}"

@@ -1,0 +1,138 @@
+"""One process of trials, and what it does.
+
+A process that runs TensorFlow cannot be forked, so Python is started from scratch. There it imports
+the script that runs, which must guard what it does by `if __name__ == "__main__":`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from keras_gpukit.errors import TrialError
+from keras_gpukit.experiments.batch_sizes.job import Job
+from keras_gpukit.experiments.batch_sizes.memory_wait import WAITS_FOR_MEMORY, MemoryWatch
+from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit, Trainer
+
+_LOG_SHOWN = 2000
+# What a process without memory ends by: TensorFlow's abort, a segmentation fault, the system.
+_OF_MEMORY = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL})
+_ENDS_WITHIN_S = 5.0
+
+
+class TrialProcess:
+    """Started at once; it loads TensorFlow, and the model when it is first asked.
+
+    Args:
+        job: What it trains.
+    """
+
+    def __init__(self, job: Job) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, there = context.Pipe()
+        self._process = context.Process(
+            target=serve, args=(there, job), name="gpukit-trial", daemon=True
+        )
+        self._started = False
+        self._process.start()
+        self._log = _log(job, self._process.pid)
+        there.close()
+
+    def call(self, method: str, *args: Any, **options: Any) -> Any:
+        """Calls a method of the process' `Trainer`.
+
+        Raises:
+            DoesNotFit: If memory ran out, or the process was ended as without memory.
+            TrialError: If it failed for another reason.
+        """
+        try:
+            if not self._started:
+                self._connection.recv()
+                self._started = True
+            self._connection.send((method, args, options))
+            outcome, value = self._connection.recv()
+        except (EOFError, OSError):
+            raise self._ended() from None
+        if outcome == "does not fit":
+            raise DoesNotFit(value)
+        if outcome == "failed":
+            raise TrialError(f"A trial failed in its own process:\n{value}")
+        return value
+
+    def close(self) -> None:
+        """Ends the process, if it was not closed yet."""
+        if self._connection.closed:
+            return
+        self._connection.close()
+        # What it does is of no use to anyone, and TensorFlow takes its time to end.
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+
+    def _ended(self) -> Exception:
+        self._process.join(_ENDS_WITHIN_S)
+        code = self._process.exitcode
+        if not self._started:
+            return TrialError(
+                "The process of a trial did not start. It imports the script that runs: keep that "
+                'in a file, and what it does under if __name__ == "__main__":. '
+                f"Received: exit code {code}\n{self._errors()}"
+            )
+        if code == WAITS_FOR_MEMORY:
+            return DoesNotFit("every thread waited for memory")
+        if code is not None and -code in _OF_MEMORY:
+            return DoesNotFit(f"its process ended by {signal.Signals(-code).name}")
+        return TrialError(f"The process of a trial ended with code {code}.\n{self._errors()}")
+
+    def _errors(self) -> str:
+        if not self._log.exists():
+            return ""
+        return self._log.read_text(errors="replace")[-_LOG_SHOWN:]
+
+
+def serve(connection: Connection, job: Job) -> None:
+    """What the process does: answers calls until the other end is closed.
+
+    Args:
+        connection: To the process that asks.
+        job: What to train.
+    """
+    # TensorFlow reports at length when memory runs out, which is not an error here.
+    _write_errors_to(_log(job, os.getpid()))
+    import keras  # noqa: F401
+    import tensorflow  # noqa: F401
+
+    connection.send("started")
+    trainer: Trainer | None = None
+    while True:
+        try:
+            method, args, options = connection.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        try:
+            if trainer is None:
+                job.devices.apply()
+                trainer = Trainer(job.model(), job.examples())
+                watch = MemoryWatch()
+            with watch:
+                reply: tuple[str, Any] = "done", getattr(trainer, method)(*args, **options)
+        except DoesNotFit as error:
+            reply = "does not fit", str(error)
+        except Exception:
+            reply = "failed", traceback.format_exc()
+        connection.send(reply)
+
+
+def _log(job: Job, pid: int | None) -> Path:
+    return job.folder / f"errors-{pid}.txt"
+
+
+def _write_errors_to(path: Path) -> None:
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 2)
+    os.close(log)

@@ -1,0 +1,85 @@
+"""Where trials run: in this process, or each in a process of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from keras_gpukit.experiments.batch_sizes.job import Job
+from keras_gpukit.experiments.batch_sizes.trainer import Survey, Trainer
+from keras_gpukit.experiments.batch_sizes.trial_process import TrialProcess
+from keras_gpukit.records.diagnosis import Rate
+
+
+class Trials(Protocol):
+    """Trains with batch sizes; each method raises `DoesNotFit` where memory ran out."""
+
+    def survey(self) -> Survey:
+        """As `Trainer.survey`."""
+
+    def train(
+        self, batch_size: int, *, steps: int, epochs: int = 1, partial: bool = False
+    ) -> int | None:
+        """As `Trainer.train`."""
+
+    def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
+        """As `Trainer.rate`."""
+
+    def renew(self, *, again: bool = False) -> None:
+        """Begins with memory that nothing was taken of, where that is possible.
+
+        Args:
+            again: Whether this will be asked for once more.
+        """
+
+    def close(self) -> None:
+        """Ends what was started."""
+
+
+class InThisProcess(Trainer):
+    """Trials next to all else that this process holds; nothing of it can be given back."""
+
+    def renew(self, *, again: bool = False) -> None:
+        """Nothing can be renewed."""
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+class InOwnProcesses:
+    """Trials in processes that hold nothing else.
+
+    Args:
+        job: What they train.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._current = TrialProcess(job)
+        self._next: TrialProcess | None = None
+
+    def survey(self) -> Survey:
+        """As `Trainer.survey`."""
+        found: Survey = self._current.call("survey")
+        return found
+
+    def train(self, batch_size: int, **options: Any) -> int | None:
+        """As `Trainer.train`."""
+        peak: int | None = self._current.call("train", batch_size, **options)
+        return peak
+
+    def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
+        """As `Trainer.rate`."""
+        rate: tuple[Rate, int | None] = self._current.call("rate", batch_size, seconds)
+        return rate
+
+    def renew(self, *, again: bool = False) -> None:
+        """Goes on in another process; the one after it may load TensorFlow meanwhile."""
+        self._current.close()
+        self._current = self._next or TrialProcess(self._job)
+        self._next = TrialProcess(self._job) if again else None
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for process in (self._current, self._next):
+            if process is not None:
+                process.close()

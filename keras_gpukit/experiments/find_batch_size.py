@@ -1,0 +1,212 @@
+"""`find_batch_size`: the largest batch size that fits, and the fastest."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from keras_gpukit.arguments import check_flag, check_whole
+from keras_gpukit.experiments.batch_sizes.device_settings import current_settings
+from keras_gpukit.experiments.batch_sizes.examples import Examples, examples_of
+from keras_gpukit.experiments.batch_sizes.finding import Finding
+from keras_gpukit.experiments.batch_sizes.input_rate import input_rate
+from keras_gpukit.experiments.batch_sizes.job import Job
+from keras_gpukit.experiments.batch_sizes.trials import InOwnProcesses, InThisProcess, Trials
+from keras_gpukit.experiments.checks import check_experiment, check_model
+from keras_gpukit.measuring.untouched import untouched
+from keras_gpukit.memory.model_state import execution_of
+from keras_gpukit.records.batch_size import BatchSizeSearch
+from keras_gpukit.reports.batch_size import print_search
+from keras_gpukit.rules import batch_size as rules
+from keras_gpukit.sensors.allocator import AllocatorSensor
+from keras_gpukit.sensors.devices import visible_gpus
+from keras_gpukit.sensors.host import HostSensor
+
+MOST = 2**16
+INPUT_SHARE, INPUT_S = 1 / 50, 2.0
+
+
+def find_batch_size(
+    model: Any,
+    dataset: Any,
+    *,
+    isolated: bool = False,
+    max_batch_size: int | None = None,
+    seconds: float = 100.0,
+    verbose: Literal["auto"] | bool = "auto",
+) -> BatchSizeSearch:
+    """Finds the largest batch size that fits into memory, and the fastest.
+
+    The largest is found by training: the predicted size first, then a bracket that is halved until
+    it is narrower than 2 %. Recommended is 3 % less than the largest that passed, after it
+    trained two epochs of full and smaller batches.
+
+    The fastest is the knee of the throughput: the smallest that trains within 5 % of the
+    fastest, by the rates of the largest and of powers of two below it. No batch size counts
+    as faster than the input, whose rate is measured too.
+
+    Batches of any size are made of a few examples of the data set, which are repeated.
+
+    Without `isolated`, trials run in this process, next to all that it holds. The model is
+    restored bit for bit, as by `diagnose`. TensorFlow keeps the memory that it took. With it, each
+    trial of memory starts in a new process, which finds what an own program would find.
+
+    Args:
+        model: A compiled model, on one device. With `isolated`, it must be one that Keras can save
+            with its compilation; or a function without arguments that makes it, which another
+            process can import.
+        dataset: What `fit` gets: a `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a
+            tuple of arrays `(x, y)` or `(x, y, sample_weight)`. Its own batch size is irrelevant.
+        isolated: Whether trials run in processes of their own. The script must then guard what it
+            does by `if __name__ == "__main__":`, and on GPUs this process must not take all memory:
+            `configure_gpus(memory="growth")`.
+        max_batch_size: The largest batch size to try; by default as many as there are examples, and
+            65,536 at most.
+        seconds: How long to search. A trial that has started is finished, and the largest
+            is always confirmed.
+        verbose: Whether to show progress and print the result; "auto" is True.
+
+    Returns:
+        Both batch sizes, and each trial. On a CPU without a limit of memory, `largest` is
+        None.
+
+    Raises:
+        TypeError: If an argument has another type.
+        ValueError: If the model is not compiled, is on several replicas, takes one batch
+            size only, or cannot be taken to another process; if the dataset is empty or gives no
+            batches of dense tensors; if steps compiled by XLA are to run out of memory in this
+            process on a CPU; or if another argument is out of range.
+        TrialError: If a trial in a process of its own failed for another reason than memory.
+
+    Example:
+        ```python
+        found = gpukit.find_batch_size(model, (x, y))
+        found.largest, found.fastest  # 1210, 256
+        ```
+    """
+    check_experiment("find_batch_size", seconds)
+    check_whole("max_batch_size", max_batch_size, optional=True)
+    check_flag("isolated", isolated)
+    if verbose not in ("auto", True, False):
+        raise ValueError(f'`verbose` must be "auto", True or False. Received: verbose={verbose!r}')
+    _check_model(model, isolated)
+    began = time.perf_counter()
+    examples = examples_of(dataset)
+    most, most_because = _most(max_batch_size, examples)
+    with ExitStack() as stack:
+        tell = stack.enter_context(_progress(bool(verbose), seconds))
+        tell("the input alone")
+        rate = input_rate(dataset, examples, min(INPUT_SHARE * seconds, INPUT_S))
+        trials = stack.enter_context(_trials(model, examples, isolated))
+        left_s = seconds - (time.perf_counter() - began)
+        finding = Finding(trials, most=most, seconds=left_s, input_rate=rate.median, tell=tell)
+        survey = finding.survey()
+        unlimited = None
+        if survey is not None and survey.limit_bytes is not None:
+            finding.find_largest(survey)
+            if finding.largest is not None:
+                finding.measure_below(finding.largest)
+        elif survey is not None:
+            unlimited = "as no limit of the device's memory is known"
+            finding.measure_from_one(survey, HostSensor().read().memory_available_bytes)
+    search = BatchSizeSearch(
+        largest=finding.largest,
+        fastest=rules.fastest(finding.rates, rate.median),
+        trials=tuple(finding.done),
+        margin=rules.MARGIN,
+        limit_bytes=None if survey is None else survey.limit_bytes,
+        predicted_largest=finding.predicted,
+        input_rate=rate,
+        limited_by_input=rules.is_limited_by_input(finding.rates, rate.median),
+        most=most,
+        most_because=most_because,
+        unlimited_because=unlimited,
+        isolated=isolated,
+        execution=survey.execution if survey is not None else "graph",
+        ending=finding.ending,
+        duration_s=time.perf_counter() - began,
+    )
+    if verbose:
+        print_search(search)
+    return search
+
+
+def _check_model(model: Any, isolated: bool) -> None:
+    import keras
+
+    if isolated and not current_settings().leave_memory:
+        raise ValueError(
+            "`isolated` needs memory of the GPU that this process has not taken: call "
+            'configure_gpus(memory="growth") first. Received: isolated=True'
+        )
+    if isolated and not isinstance(model, keras.Model) and callable(model):
+        return
+    check_model(model)
+    replicas = model.distribute_strategy.num_replicas_in_sync
+    if replicas > 1:
+        raise ValueError(
+            "`model` must train on one device; build it outside the strategy to find the batch "
+            f"size of a replica. Received: a model on {replicas} replicas"
+        )
+    fixed = {each.shape[0] for each in getattr(model, "inputs", None) or ()} - {None}
+    if fixed:
+        raise ValueError(
+            "`model` must take batches of any size: leave out batch_size of its Input. "
+            f"Received: a model named {model.name!r} for batches of {fixed.pop()}"
+        )
+    if not isolated and _cannot_survive(model):
+        raise ValueError(
+            "`isolated` must be True for steps compiled by XLA on a CPU: TensorFlow's allocator "
+            "ends the process when such a step ran out of memory. Received: isolated=False"
+        )
+
+
+def _cannot_survive(model: Any) -> bool:
+    """Whether an out-of-memory error would end this process."""
+    sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
+    return execution_of(model) == "xla" and any(
+        device.startswith("CPU") and sensor.limit_bytes(device) for device in sensor.devices
+    )
+
+
+def _most(given: int | None, examples: Examples) -> tuple[int, str]:
+    """The largest batch size to try, and why no larger one."""
+    if given is not None:
+        return given, f"max_batch_size is {given:,}"
+    if examples.total is not None and examples.total < MOST:
+        return examples.total, f"the data set has {examples.total:,} examples"
+    return MOST, f"by default {MOST:,} is the most"
+
+
+@contextmanager
+def _trials(model: Any, examples: Examples, isolated: bool) -> Iterator[Trials]:
+    with ExitStack() as stack:
+        trials: Trials
+        if isolated:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="keras_gpukit-"))
+            trials = InOwnProcesses(Job.save(Path(folder), model, examples))
+        else:
+            stack.enter_context(untouched(model))
+            trials = InThisProcess(model, examples)
+        stack.callback(trials.close)
+        yield trials
+
+
+@contextmanager
+def _progress(shown: bool, seconds: float) -> Iterator[Callable[[str], None]]:
+    from rich.progress import Progress
+
+    began = time.perf_counter()
+    # Drawn between trials only: a thread that draws would disturb what is measured.
+    with Progress(auto_refresh=False, transient=True, disable=not shown) as progress:
+        task = progress.add_task("find_batch_size", total=seconds)
+
+        def tell(what: str) -> None:
+            passed_s = time.perf_counter() - began
+            progress.update(task, description=what, completed=passed_s, refresh=True)
+
+        yield tell

@@ -1,0 +1,127 @@
+"""The batch sizes that were tried, as a table in a terminal, and with a chart in a notebook."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+
+from keras_gpukit.records.batch_size import BatchSizeSearch, BatchSizeTrial
+from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.displayed import show_by
+from keras_gpukit.reports import units
+from keras_gpukit.reports.batch_size_chart import chart
+from keras_gpukit.reports.console import print_anywhere
+from keras_gpukit.reports.notebook import as_html, card
+from keras_gpukit.reports.printable import plain
+
+_BAR = 12
+"""Characters of the longest bar."""
+
+
+def print_search(search: BatchSizeSearch, console: Console | None = None) -> None:
+    """Prints what was found and each batch size that was tried.
+
+    Args:
+        search: What was found.
+        console: Where to print; standard output by default.
+    """
+    print_anywhere(render(search), console)
+
+
+def render(search: BatchSizeSearch, *, bars: bool = True) -> RenderableType:
+    """The largest and the fastest, then a row for each batch size.
+
+    Args:
+        search: What was found.
+        bars: Whether rates have bars, which stand for the chart.
+    """
+    lines = [_largest(search), _fastest(search), *_notes(search)]
+    return Group(*(plain(line) for line in lines), _table(search.by_size, bars))
+
+
+def _largest(search: BatchSizeSearch) -> str:
+    if search.unlimited_because is not None:
+        tried = max(each.batch_size for each in search.trials)
+        return f"Largest: unknown, {search.unlimited_because}. Tried up to {tried:,}."
+    if search.largest is None:
+        return "Largest: none, not even one example fits."
+    start = f"Largest that fits: {search.largest:,}"
+    passed, failed = search.largest_passed, search.smallest_failed
+    if failed is None:
+        because = search.most_because
+        if search.ending == "time ran out" and search.largest < search.most:
+            because = search.ending
+        return f"{start}. Larger ones were not tried: {because}."
+    return (
+        f"{start}, with a margin of {units.percentage(search.margin)} "
+        f"({passed:,} passed, {failed:,} ran out of memory)."
+    )
+
+
+def _fastest(search: BatchSizeSearch) -> str:
+    if search.fastest is None:
+        return "Fastest: no rate was measured."
+    rate = next(each.rate for each in search.by_size if each.batch_size == search.fastest)
+    assert rate is not None
+    text = f"Fastest: {search.fastest:,}, {units.number(rate.median)} examples/s from memory; "
+    if search.limited_by_input and search.input_rate is not None:
+        return (
+            f"{text}the input gives {units.number(search.input_rate.median)} examples/s, so that "
+            "larger batches only wait for it."
+        )
+    return f"{text}larger ones are less than 5 % faster."
+
+
+def _notes(search: BatchSizeSearch) -> list[str]:
+    notes = []
+    if search.limit_bytes is not None:
+        predicted = search.predicted_largest
+        before = "" if predicted is None else f", predicted to be filled by {predicted:,}"
+        notes.append(f"The device gives {units.size(search.limit_bytes)}{before}.")
+    if search.input_rate is not None and not search.limited_by_input:
+        notes.append(f"The input alone: {units.number(search.input_rate.median)} examples/s.")
+    where = "processes of their own" if search.isolated else "this process"
+    notes.append(
+        f"{len(search.trials)} trials in {where}, {units.duration(search.duration_s)}: "
+        f"{search.ending}."
+    )
+    return notes
+
+
+def _table(trials: tuple[BatchSizeTrial, ...], bars: bool) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("batch size", justify="right", no_wrap=True)
+    table.add_column("examples/s (95 %)", no_wrap=True)
+    if bars:
+        table.add_column("", no_wrap=True)
+    table.add_column("peak memory", justify="right", no_wrap=True)
+    table.add_column("fits")
+    best = max((each.rate.median for each in trials if each.rate is not None), default=0.0)
+    for trial in trials:
+        rate, peak = trial.rate, trial.peak_bytes
+        bar = "" if rate is None else "=" * round(_BAR * rate.median / best)
+        table.add_row(
+            f"{trial.batch_size:,}",
+            "" if rate is None else _rate(rate),
+            *([bar] if bars else []),
+            "" if peak is None else units.size(peak),
+            "yes" if trial.fits else plain(f"no: {trial.note}"),
+        )
+    return table
+
+
+def _rate(rate: Rate) -> str:
+    interval = f"{units.number(rate.low)} to {units.number(rate.high)}"
+    return f"{units.number(rate.median)} ({interval})"
+
+
+def as_notebook_html(search: BatchSizeSearch) -> str:
+    """What the terminal shows, and the chart.
+
+    Args:
+        search: What was found.
+    """
+    return card(as_html(render(search, bars=False)) + chart(search))
+
+
+show_by(BatchSizeSearch, as_notebook_html)

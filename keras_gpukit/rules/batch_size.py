@@ -1,0 +1,68 @@
+"""Which of the batch sizes that were tried to recommend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from keras_gpukit.rules import gains
+
+MARGIN = 0.03
+"""Share by which a recommended batch size is below the largest that passed its trial: the order of
+operations and the pieces that memory is divided into differ from run to run. Our choice; measured
+by `benchmarks/batch_size.py`, which trains with each recommended batch size ten times."""
+RESOLUTION = 0.02
+"""Share of a batch size within which the search for the largest one ends. With `MARGIN`, less than
+5 % is given away."""
+
+
+def with_margin(passed: int) -> int:
+    """Returns the batch size to recommend: at least one example less, if there is more than one.
+
+    Args:
+        passed: The largest that passed its trial.
+    """
+    return max(1, min(passed - 1, int(passed * (1 - MARGIN))))
+
+
+def without_margin(batch_size: int) -> int:
+    """Returns the smallest batch size which, if it passes, allows to recommend another.
+
+    Args:
+        batch_size: The one to recommend.
+    """
+    passed = batch_size + 1
+    while with_margin(passed) < batch_size:
+        passed += 1
+    return passed
+
+
+def fastest(rates: Mapping[int, float], input_rate: float | None) -> int | None:
+    """Returns the knee: the smallest batch size that trains about as fast as any.
+
+    Larger ones bring less than the smallest gain that counts in `tune_input`, 5 %. No batch size
+    trains faster than the input comes, so beyond that rate none is better than another.
+
+    Args:
+        rates: Examples per second from memory, by batch size.
+        input_rate: Examples per second of the input; None where it was not measured.
+    """
+    actual = {size: with_input(rate, input_rate) for size, rate in rates.items()}
+    best = max(actual.values(), default=0.0)
+    return min((size for size in actual if is_as_fast(actual[size], best)), default=None)
+
+
+def is_as_fast(rate: float, best: float) -> bool:
+    """Whether a rate is so near to the best that a change would not count."""
+    return rate * gains.SMALLEST >= best
+
+
+def with_input(rate: float, input_rate: float | None) -> float:
+    """A rate of training, as far as the input allows."""
+    return rate if input_rate is None else min(rate, input_rate)
+
+
+def is_limited_by_input(rates: Mapping[int, float], input_rate: float | None) -> bool | None:
+    """Whether the fastest batch size would wait for its input; None where that is unknown."""
+    if not rates or input_rate is None:
+        return None
+    return input_rate < max(rates.values())

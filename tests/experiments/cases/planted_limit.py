@@ -1,0 +1,59 @@
+"""Searches batch sizes with an allocator that has a limit. Argument: "here" or "isolated".
+
+Prints what was found, and whether the model is as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+# Before TensorFlow is loaded: an allocator with a limit, whose errors do not end the process.
+os.environ.update(
+    TF_CPU_ALLOCATOR_USE_BFC="true",
+    TF_CPU_BFC_MEM_LIMIT_IN_MB="48" if "here" in sys.argv else "16",
+    TF_ENABLE_ONEDNN_OPTS="0",
+)
+
+import keras
+import numpy as np
+
+import keras_gpukit as gpukit
+from keras_gpukit.records.codec import to_dict
+
+X, Y = np.ones((4000, 64), "float32"), np.ones((4000, 8), "float32")
+
+
+def build(**options) -> keras.Model:
+    keras.utils.set_random_seed(3)
+    wide = [keras.layers.Dense(2048, "relu"), keras.layers.Dropout(0.5)]
+    model = keras.Sequential([keras.Input((64,)), *wide, keras.layers.Dense(8)])
+    model.compile("adam", "mse", **{"jit_compile": False, **options})
+    return model
+
+
+def here() -> dict:
+    model, untouched = build(), build()
+    search = gpukit.find_batch_size(model, (X, Y), seconds=60, verbose=False)
+    print(search._repr_html_().count("<svg"))
+    losses = [
+        each.fit(X[:256], Y[:256], epochs=2, verbose=0).history["loss"]
+        for each in (model, untouched)
+    ]
+    model.fit(X, Y, batch_size=search.largest, epochs=3, verbose=0)
+    try:
+        gpukit.find_batch_size(build(jit_compile=True), (X, Y), verbose=False)
+    except ValueError as error:
+        refused = str(error)
+    return {"search": to_dict(search), "losses": losses, "refused": refused}
+
+
+def isolated() -> dict:
+    search = gpukit.find_batch_size(build(jit_compile=True), (X, Y), isolated=True, seconds=60)
+    build(jit_compile=True).fit(X, Y, batch_size=search.largest, epochs=3, verbose=0)
+    return {"search": to_dict(search)}
+
+
+if __name__ == "__main__":
+    print(json.dumps({"here": here, "isolated": isolated}[sys.argv[1]]()))

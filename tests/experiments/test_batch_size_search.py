@@ -1,0 +1,140 @@
+"""The search for batch sizes, on devices that are made up."""
+
+from __future__ import annotations
+
+import pytest
+
+from keras_gpukit.experiments.batch_sizes.bisection import Bisection
+from keras_gpukit.experiments.batch_sizes.finding import Finding
+from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit, Survey
+from keras_gpukit.records.diagnosis import Rate
+
+MIB = 2**20
+
+
+class MadeUp:
+    """Takes as many bytes per example as it is made for, and trains at a rate with a knee."""
+
+    def __init__(
+        self, limit_mib=None, *, example_mib=1.0, predicted_mib=1.0, base_mib=20.0, **more
+    ):
+        self.limit = None if limit_mib is None else limit_mib * MIB
+        self.example, self.base = example_mib * MIB, base_mib * MIB
+        self.predicted = predicted_mib * MIB
+        self.knee = more.get("knee", 64)
+        self.fails_when_long = more.get("fails_when_long", lambda size: False)
+        self.renewed = 0
+
+    def survey(self):
+        predicted = ((32, self.base + 32 * self.predicted), (256, self.base + 256 * self.predicted))
+        self._peak(1)
+        return Survey("graph", self.limit, predicted)
+
+    def _peak(self, size):
+        peak = int(self.base + size * self.example)
+        if self.limit is not None and peak > self.limit:
+            raise DoesNotFit("OOM when allocating")
+        return peak
+
+    def train(self, batch_size, *, steps, epochs=1, partial=False):
+        if epochs > 1 and self.fails_when_long(batch_size):
+            raise DoesNotFit("later")
+        return self._peak(batch_size)
+
+    def rate(self, batch_size, seconds):
+        rate = 1000.0 * min(batch_size, self.knee) + batch_size
+        return Rate(rate, rate, rate, "examples/s"), self._peak(batch_size)
+
+    def renew(self, *, again=False):
+        self.renewed += 1
+
+    def close(self):
+        pass
+
+
+def find(trials, *, most=2**16, seconds=1e6, input_rate=None):
+    finding = Finding(
+        trials, most=most, seconds=seconds, input_rate=input_rate, tell=lambda what: None
+    )
+    survey = finding.survey()
+    if survey is not None and survey.limit_bytes is not None:
+        finding.find_largest(survey)
+        if finding.largest:
+            finding.measure_below(finding.largest)
+    elif survey is not None:
+        finding.measure_from_one(survey, None)
+    return finding
+
+
+@pytest.mark.parametrize("predicted", [0.3, 0.8, 1.0, 1.2, 3.0])
+@pytest.mark.parametrize("truth", [7, 40, 333, 5000])
+def test_the_largest_is_within_five_percent_in_few_trials(truth, predicted):
+    trials = MadeUp(20 + truth + 0.5, predicted_mib=predicted)
+    found = find(trials)
+    assert min(0.95 * truth, truth - 2) <= found.largest < truth
+    assert trials.renewed <= (6 if predicted == 1 else 10)
+
+
+def test_without_a_prediction_the_bracket_is_found_by_trials():
+    trials = MadeUp(20 + 333.5)
+    trials.survey = lambda: Survey("graph", trials.limit, ())
+    assert 0.95 * 333 <= find(trials).largest < 333
+
+
+def test_each_size_that_may_run_out_of_memory_has_renewed_memory():
+    trials = MadeUp(20 + 333.5)
+    found = find(trials)
+    large = [each for each in found.done if each.rate is None and each.batch_size > 150]
+    assert trials.renewed == len(large)
+
+
+def test_what_fails_in_the_longer_trial_is_not_recommended():
+    found = find(MadeUp(20 + 333.5, fails_when_long=lambda size: size > 300))
+    assert 280 <= found.largest <= 300
+
+
+def test_everything_fits_up_to_the_most():
+    found = find(MadeUp(20 + 333.5), most=100)
+    assert found.largest == 100
+    assert all(each.fits for each in found.done)
+
+
+def test_not_even_one_example_fits():
+    found = find(MadeUp(10))
+    assert found.largest is None
+    assert found.ending == "not even one example fits"
+    assert [each.fits for each in found.done] == [False]
+
+
+def test_rates_are_measured_from_the_largest_down_past_the_knee():
+    found = find(MadeUp(20 + 333.5, knee=64))
+    assert sorted(found.rates) == [32, 64, 128, 256, found.largest]
+
+
+def test_without_a_limit_larger_ones_are_tried_as_long_as_they_bring_something():
+    found = find(MadeUp(knee=64))
+    assert found.largest is None
+    assert max(found.rates) == 256  # two more without a gain
+    # At the rate of the input nothing larger is faster.
+    assert max(find(MadeUp(knee=64), input_rate=10_000.0).rates) == 64
+
+
+def test_no_trial_of_memory_is_made_when_time_is_over_but_the_last():
+    found = find(MadeUp(20 + 333.5), seconds=1e-9)
+    assert found.ending == "time ran out"
+    assert found.largest >= 1
+    assert len(found.done) <= 4
+
+
+def test_a_bracket_ends_where_it_is_narrow():
+    search = Bisection(1000)
+    search.note(100, True, 210)
+    assert search.next == 210
+    search.note(210, False)
+    assert search.next == 198
+    search.note(search.next, True)
+    while (size := search.next) is not None:
+        assert search.passed < size < search.failed
+        search.note(size, size < 204)
+    assert search.passed <= 203 < 204 <= search.failed
+    assert search.failed - search.passed <= 5

@@ -1,0 +1,212 @@
+"""`find_batch_size` on real models: with a planted limit of memory, and without one."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.processes import environment
+from helpers.training import SlowPyDataset, arrays, sensitive_model, slow_dataset, small_model
+from rich.console import Console
+
+import keras_gpukit as gpukit
+from keras_gpukit.records.batch_size import BatchSizeSearch
+from keras_gpukit.records.codec import from_dict
+from keras_gpukit.reports.batch_size import render
+
+CASES = Path(__file__).parent / "cases"
+CASE, SCRIPT = CASES / "planted_limit.py", CASES / "short_script.py"
+X, Y = arrays(16)  # 256 examples
+
+
+def planted(mode: str) -> dict:
+    done = subprocess.run(
+        [sys.executable, str(CASE), mode],
+        env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def search_of(found: dict) -> BatchSizeSearch:
+    return from_dict(found["search"], BatchSizeSearch)
+
+
+@pytest.fixture(scope="module")
+def here():
+    return planted("here")
+
+
+@pytest.mark.long
+def test_a_planted_limit_is_found_and_the_largest_then_trains(here):
+    search = search_of(here)
+    assert search.limit_bytes == 48 * 2**20
+    assert search.largest < search.largest_passed < search.smallest_failed < 4000
+    # An example takes 8 KiB in each of the layer's tensors, of which a step holds a few.
+    assert 300 < search.largest < 3000
+    assert search.largest >= 0.94 * search.largest_passed
+    # Each failure takes ten seconds in this process, so the time may end first.
+    assert search.smallest_failed <= 1.3 * search.largest_passed
+    assert search.fastest <= search.largest
+    assert not search.isolated
+
+
+@pytest.mark.long
+def test_the_model_is_as_it_was_after_running_out_of_memory(here):
+    searched, untouched = here["losses"]
+    assert searched == untouched
+
+
+@pytest.mark.long
+def test_the_report_says_what_failed(here):
+    search = search_of(here)
+    (console := Console(width=120)).begin_capture()
+    console.print(render(search))
+    text = console.end_capture()
+    assert f"Largest that fits: {search.largest:,}, with a margin of 3.0 %" in text
+    assert f"{search.smallest_failed:,} ran out of memory" in text
+    assert f"no memory for a tensor of shape [{search.smallest_failed}, 2048]" in text
+    assert "48 MiB" in text
+
+
+@pytest.mark.long
+def test_steps_whose_failure_would_end_this_process_are_refused(here):
+    assert "`isolated` must be True for steps compiled by XLA on a CPU" in here["refused"]
+
+
+@pytest.mark.long
+def test_steps_compiled_by_xla_are_tried_in_processes_of_their_own():
+    search = search_of(planted("isolated"))
+    assert search.isolated
+    assert search.execution == "xla"
+    # Where the processes are slow, the time may end before one failed.
+    if search.ending == "nothing left to try":
+        assert search.largest < search.largest_passed < search.smallest_failed
+        assert search.smallest_failed <= 1.03 * search.largest_passed
+
+
+def test_without_a_limit_the_largest_is_unknown_and_the_fastest_is_found():
+    search = gpukit.find_batch_size(small_model(), (X, Y), seconds=6, verbose=False)
+    assert search.largest is None
+    assert search.limit_bytes is None
+    assert "no limit" in search.unlimited_because
+    assert search.most == 256
+    assert search.most_because == "the data set has 256 examples"
+    assert search.fastest in [each.batch_size for each in search.trials]
+    assert all(each.fits and each.peak_bytes is None for each in search.trials)
+
+
+def test_training_is_the_same_afterwards():
+    def losses(searches):
+        model = sensitive_model()
+        if searches:
+            gpukit.find_batch_size(model, (X, Y), seconds=2, max_batch_size=4, verbose=False)
+        return model.fit(X, Y, batch_size=16, epochs=2, verbose=0).history["loss"]
+
+    assert losses(True) == losses(False)
+
+
+@pytest.mark.parametrize("kind", ["dataset", "py_dataset"])
+def test_an_input_that_is_slower_is_the_limit(kind):
+    # 16 examples in 50 ms: 320 examples per second.
+    dataset = slow_dataset(16, 0.05) if kind == "dataset" else SlowPyDataset(16, 0.05)
+    search = gpukit.find_batch_size(
+        small_model(), dataset, seconds=4, max_batch_size=64, verbose=False
+    )
+    assert search.input_rate.median == pytest.approx(320, rel=0.3)
+    assert search.limited_by_input
+    # A single example a step is faster than that.
+    assert search.fastest == 1
+
+
+def test_in_a_process_of_its_own_a_function_makes_the_model():
+    search = gpukit.find_batch_size(
+        small_model, (X, Y), isolated=True, seconds=3, max_batch_size=4, verbose=False
+    )
+    assert search.isolated
+    assert search.fastest in (1, 2, 4)
+    assert multiprocessing.active_children() == []
+
+
+def test_the_command_finds_for_the_first_fit_of_a_script():
+    done = subprocess.run(
+        [sys.executable, "-m", "keras_gpukit", "batch-size", "--seconds", "3", str(SCRIPT)],
+        env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert "Fastest: " in done.stdout
+    assert "Tried up to" in done.stdout
+    assert "Trained" not in done.stdout
+
+
+def fails() -> keras.Model:
+    raise OSError("no such file of weights")
+
+
+@pytest.mark.long
+def test_a_trial_that_fails_for_another_reason_says_which():
+    with pytest.raises(gpukit.errors.TrialError, match="no such file of weights"):
+        gpukit.find_batch_size(fails, (X, Y), isolated=True, seconds=3, verbose=False)
+
+
+def ragged() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1], [2, 3]])).batch(2)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "error", "message"),
+    [
+        (7, TypeError, "Received: dataset=7"),
+        (iter([]), TypeError, "used? it up|use it up"),
+        ((X, Y[:3]), ValueError, r"same number of rows.* \[3, 256\] rows"),
+        (tf.data.Dataset.range(8), ValueError, "must give batches"),
+        (ragged(), ValueError, "dense tensors"),
+    ],
+)
+def test_wrong_data_raises(dataset, error, message):
+    with pytest.raises(error, match=message):
+        gpukit.find_batch_size(small_model(), dataset)
+
+
+def test_wrong_models_and_arguments_raise():
+    layers = [keras.Input((8,), batch_size=16), keras.layers.Dense(1)]
+    fixed = keras.Sequential(layers)
+    fixed.compile("sgd", "mse")
+    with pytest.raises(ValueError, match=r"batches of any size.* for batches of 16"):
+        gpukit.find_batch_size(fixed, (X, Y))
+    with pytest.raises(ValueError, match="must be compiled"):
+        gpukit.find_batch_size(keras.Sequential([keras.layers.Dense(1)]), (X, Y))
+    with pytest.raises(TypeError, match="Received: isolated='yes'"):
+        gpukit.find_batch_size(small_model(), (X, Y), isolated="yes")
+    with pytest.raises(ValueError, match="Received: max_batch_size=0"):
+        gpukit.find_batch_size(small_model(), (X, Y), max_batch_size=0)
+    with pytest.raises(TypeError, match=r"must be a keras\.Model"):
+        gpukit.find_batch_size(small_model, (X, Y))
+
+
+def test_sequences_of_different_lengths_are_tried_by_the_longest():
+    lengths = tf.data.Dataset.from_tensor_slices([3, 9, 5])
+    padded = lengths.map(lambda n: (tf.zeros((n, 8)), tf.zeros((1,)))).padded_batch(1)
+    from keras_gpukit.experiments.batch_sizes.examples import examples_of
+
+    examples = examples_of(padded)
+    assert examples.parts[0].shape == (1, 9, 8)
+    assert examples.batch_size == 1
+    assert examples.total == 3
+    (batch,) = list(examples.batches(5, 5))
+    assert batch[0].shape == (5, 9, 8)
+    np.testing.assert_array_equal(next(iter(examples.one_batch(3)))[1], np.zeros((3, 1)))
