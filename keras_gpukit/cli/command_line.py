@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -39,6 +40,37 @@ def add_script(parser: argparse.ArgumentParser) -> None:
         "script", metavar="SCRIPT", nargs="?", help="a Python file, or a folder with __main__.py"
     )
     parser.add_argument("-m", dest="module", metavar="MODULE", help="a module, as in python -m")
+
+
+def check_script(args: argparse.Namespace) -> None:
+    """Ends the program where neither is given."""
+    if args.script is None and args.module is None:
+        args.error("give the SCRIPT to run, or -m MODULE")
+
+
+def end(command: str, failed_because: str | None) -> int:
+    """Returns the exit code of a command, 0 or 2, and prints why it failed.
+
+    Args:
+        command: Its name.
+        failed_because: Why; None if it did not.
+    """
+    if failed_because is None:
+        return 0
+    print(f"keras-gpukit {command}: {failed_because}.", file=sys.stderr)
+    return 2
+
+
+def positive(text: str) -> int:
+    """Returns a whole number from 1 on.
+
+    Raises:
+        argparse.ArgumentTypeError: If the text is none.
+    """
+    number = int(text) if text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, and is {text!r}")
+    return number
 
 
 def folder(text: str) -> Path:

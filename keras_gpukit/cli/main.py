@@ -6,7 +6,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from keras_gpukit.cli import demo, doctor, input_service, launch, memory, report, run, scaling
+from keras_gpukit.cli import (
+    batch_size,
+    demo,
+    doctor,
+    input_service,
+    launch,
+    memory,
+    report,
+    run,
+    scaling,
+)
 from keras_gpukit.cli.command_line import split
 from keras_gpukit.cli.launch_elsewhere import attach_values
 from keras_gpukit.version import __version__
@@ -16,6 +26,7 @@ VALUE_FLAGS = {
     "run": run.VALUE_FLAGS,
     "launch": launch.VALUE_FLAGS,
     "memory": memory.VALUE_FLAGS,
+    "batch-size": batch_size.VALUE_FLAGS,
 }
 
 
@@ -48,6 +59,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"keras-gpukit {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     # Each loads what it needs when it runs, so that --help is quick.
-    for command in (run, launch, input_service, memory, demo, doctor, report, scaling):
+    for command in (run, launch, input_service, memory, batch_size, demo, doctor, report, scaling):
         command.add_parser(subparsers)
     return parser

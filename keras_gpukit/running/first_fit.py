@@ -1,56 +1,121 @@
-"""Predicts the memory of a script's first `fit`, in place of training."""
+"""Answers a question about a script's first `fit`, in place of training."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.running import keras_private
 from keras_gpukit.running.import_hook import ImportHook
+from keras_gpukit.running.main_module import CannotOpenError, run_module, run_script
+
+Question = Callable[[Any], None]
+"""Called within `fit`, when Keras has built the model and its optimizer, with the callback list;
+prints the answer, or raises why there can be none."""
 
 
-class FirstFit:
-    """Ends the script at its first `fit`, with the prediction of what that needs.
+def ask_first_fit(question: Question, args: argparse.Namespace) -> str | None:
+    """Runs a script up to its first `fit`, and ends it there.
 
     Args:
-        batch_size: Predict with this one; None for the script's own.
+        question: What to ask.
+        args: The command's, with the script and its arguments.
+
+    Returns:
+        Why there is no answer; None if there is one.
+
+    Raises:
+        BaseException: What the script raised before its first `fit`.
+    """
+    first_fit = _FirstFit(question)
+    ImportHook({"keras": first_fit.watch_fits}).install()
+    try:
+        if args.module is None:
+            run_script(args.script, args.script_arguments)
+        else:
+            run_module(args.module, args.script_arguments)
+    except CannotOpenError as error:
+        return str(error)
+    except SystemExit:
+        if not first_fit.has_asked:
+            raise
+    return first_fit.failed_because
+
+
+class _FirstFit:
+    """Ends the script at its first `fit`.
 
     Attributes:
         has_asked: Whether a `fit` was reached.
-        failed_because: Why nothing was predicted, once the script is over; None if it was.
+        failed_because: Why there is no answer, once the script is over; None if there is.
     """
 
-    def __init__(self, batch_size: int | None = None) -> None:
+    def __init__(self, question: Question) -> None:
         self.has_asked = False
         self.failed_because: str | None = "the script called no fit()"
-        self._batch_size = batch_size
+        self._question = question
 
-    def install(self) -> None:
-        """Begins to look at imports."""
-        ImportHook({"keras": self._watch_fits}).install()
-
-    def _watch_fits(self) -> None:
+    def watch_fits(self) -> None:
+        """Called when Keras was imported."""
         import keras
 
         if keras.backend.backend() == "tensorflow":
             keras_private.on_each_fit(self._ask)
         else:
             name = keras.backend.backend()
-            self.failed_because = f"Keras runs on {name}; only TensorFlow's memory is predicted"
+            self.failed_because = f"Keras runs on {name}; only TensorFlow's memory is known"
 
     def _ask(self, callback_list: Any, given: int) -> None:
-        """Called within `fit`, when Keras has built the model and its optimizer."""
-        from keras_gpukit.experiments.predict_memory import predict_of_spec
-        from keras_gpukit.reports.memory import print_prediction
-        from keras_gpukit.watching.call_frame import batch_of_fit, first_batch_of_fit
-
+        if self.has_asked:
+            return  # a fit that the question itself needs
         self.has_asked = True
         try:
-            spec, batch_size = batch_of_fit()
-            batch_size = self._batch_size or batch_size or first_batch_of_fit()
-            if spec is None or batch_size is None:
-                raise ValueError("the size of its batches is not known; give --batch-size")
-            print_prediction(predict_of_spec(callback_list.model, spec, batch_size))
+            self._question(callback_list)
             self.failed_because = None
         except Exception as error:
             self.failed_because = f"{type(error).__name__}: {error}"
         raise SystemExit(0 if self.failed_because is None else 2)
+
+
+def predict(batch_size: int | None) -> Question:
+    """Asks what memory the training steps need.
+
+    Args:
+        batch_size: Predict with this one; None for the script's own.
+    """
+
+    def question(callback_list: Any) -> None:
+        from keras_gpukit.experiments.predict_memory import predict_of_spec
+        from keras_gpukit.reports.memory import print_prediction
+        from keras_gpukit.watching.call_frame import batch_of_fit, first_batch_of_fit
+
+        spec, own_size = batch_of_fit()
+        size = batch_size or own_size or first_batch_of_fit()
+        if spec is None or size is None:
+            raise ValueError("the size of its batches is not known; give --batch-size")
+        print_prediction(predict_of_spec(callback_list.model, spec, size))
+
+    return question
+
+
+def find_size(max_batch_size: int | None, seconds: float) -> Question:
+    """Asks for the largest batch size that fits, and the fastest.
+
+    Args:
+        max_batch_size: The largest to try; None for the default.
+        seconds: How long to search.
+    """
+
+    def question(callback_list: Any) -> None:
+        from keras_gpukit.experiments.find_batch_size import find_batch_size
+        from keras_gpukit.watching.call_frame import data_of_fit
+
+        find_batch_size(
+            callback_list.model,
+            data_of_fit(),
+            max_batch_size=max_batch_size,
+            seconds=seconds,
+        )
+
+    return question

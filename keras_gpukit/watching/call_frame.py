@@ -5,10 +5,11 @@ by an exception. Its frame holds the first two, and is on no thread's stack afte
 
 Private names, seen on Keras 3.12 to 3.15, locals of `fit`, `evaluate` and `predict`:
 `epoch_iterator`, without which the wait of pipelines without a model stays unknown; `epochs` and
-`initial_epoch`, without which fetches are also timed where they show nothing; and `callbacks`,
-without which captures may collide with those of `keras.callbacks.TensorBoard` (TensorFlow records
-one profile at a time, and the first to start gets it), the exception of another callback is not
-known, and what callbacks after ours do in `on_epoch_begin` counts as the epoch's start.
+`initial_epoch`, without which fetches are also timed where they show nothing; `x`, without which
+`keras-gpukit batch-size` cannot read a `PyDataset`; and `callbacks`, without which captures may
+collide with those of `keras.callbacks.TensorBoard` (TensorFlow records one profile at a time, and
+the first to start gets it), the exception of another callback is not known, and what callbacks
+after ours do in `on_epoch_begin` counts as the epoch's start.
 """
 
 from __future__ import annotations
@@ -85,6 +86,16 @@ def first_batch_of_fit() -> int | None:
         tensors = [each for each in tf.nest.flatten(batch) if each is not None]
         return int(tensors[0].shape[0]) if tensors and tensors[0].shape.rank else None
     return None
+
+
+def data_of_fit() -> Any:
+    """Returns what Keras' running `fit` trains on: its `PyDataset`, else a dataset of batches."""
+    import keras
+
+    given = _local("fit", "x")
+    if isinstance(given, keras.utils.PyDataset):
+        return given
+    return getattr(epoch_iterator("fit"), "_distributed_dataset", None)
 
 
 def has_one_epoch(function: str) -> bool:

@@ -1,0 +1,45 @@
+"""`keras-gpukit batch-size`: which batch sizes an unchanged script could train with."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from keras_gpukit.cli.command_line import add_script, check_script, end, positive
+
+USAGE = "keras-gpukit batch-size [--max N] [--seconds N] (SCRIPT | -m MODULE) [ARGUMENT ...]"
+DESCRIPTION = """\
+Runs a training script up to its first fit(), and finds the largest batch size that fits and the
+fastest one, by training with them. Then it ends the script. Exits with 2 if none could be found."""
+
+VALUE_FLAGS = frozenset({"--max", "--seconds"})
+"""Those that are followed by a value."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds the command to the `keras-gpukit` parser."""
+    parser = subparsers.add_parser(
+        "batch-size",
+        help="find the largest batch size that fits, and the fastest, for an unchanged script",
+        usage=USAGE,
+        description=DESCRIPTION,
+        allow_abbrev=False,
+    )
+    add_script(parser)
+    parser.add_argument("--max", type=positive, metavar="N", help="the largest batch size to try")
+    parser.add_argument(
+        "--seconds", type=positive, default=100, metavar="N", help="how long to search, 100"
+    )
+    parser.set_defaults(func=run, error=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the script to its first `fit`.
+
+    Returns:
+        0 if batch sizes were found, else 2.
+    """
+    from keras_gpukit.running.first_fit import ask_first_fit, find_size
+
+    check_script(args)
+    return end("batch-size", ask_first_fit(find_size(args.max, args.seconds), args))
