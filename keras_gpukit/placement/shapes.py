@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from keras_gpukit.placement.copies import Output, Shapes
@@ -21,18 +21,34 @@ def infer_shapes(graph: Any, outputs: Collection[Output], batch_size: int | None
     """
     import tensorflow as tf
 
-    del graph.library.function[:]  # calls say by themselves what they return, if anything does
-    for node in graph.node:
-        node.attr.pop("_class", None)  # it may name nodes that the optimizer removed
+    needed = tf.compat.v1.GraphDef(versions=graph.versions)
+    for node in _that_make({name for name, _ in outputs}, graph):
+        node.attr.pop("_class", None)  # it may name nodes that are left out
         if node.op in _GIVES_BATCH and batch_size is not None:
             _fill_in(node, batch_size)
+        needed.node.append(node)
     shapes: dict[Output, tuple[int, ...] | None] = {}
     with tf.Graph().as_default() as imported:
-        tf.graph_util.import_graph_def(graph, name="")
+        tf.graph_util.import_graph_def(needed, name="")
         for name, index in outputs:
             shape = imported.get_operation_by_name(name).outputs[index].shape
             shapes[name, index] = tuple(shape) if shape.is_fully_defined() else None
     return shapes
+
+
+def _that_make(names: set[str], graph: Any) -> Iterator[Any]:
+    """Yields the nodes of these names and those that they take tensors from, and no others."""
+    by_name = {node.name: node for node in graph.node}
+    seen, left = set(names), list(names)
+    while left:
+        node = by_name[left.pop()]
+        tensors = [each for each in node.input if not each.startswith("^")]
+        del node.input[:]
+        node.input.extend(tensors)
+        sources = {each.partition(":")[0] for each in tensors} - seen
+        seen |= sources
+        left += sources
+        yield node
 
 
 def _fill_in(node: Any, batch_size: int) -> None:

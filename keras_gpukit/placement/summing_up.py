@@ -15,7 +15,7 @@ from keras_gpukit.rules.cpu_causes import Registry, Why, find_fallbacks, origina
 from keras_gpukit.rules.placement_causes import by_likely_mistake, judge_placement
 
 MOST_ROWS = 300
-"""Kept in the record, about 50 kB; a large model has thousands."""
+"""Kept in the record, up to 80 kB; a large model has thousands."""
 
 
 @dataclass(frozen=True)
