@@ -48,11 +48,13 @@ class Examination:
     @property
     def can_train(self) -> bool:
         """Whether one of the GPUs that would be used is not blocked."""
-        blocking = {each.gpu for each in self.problems if each.blocks}
         machine = self.machine
-        used = [machine.driver.position_of(machine.gpus[i].uuid) for i in self.planned.gpus]
-        free = [position for position in used if position not in blocking]
-        return bool(free) and None not in blocking
+        blocking = {each.gpu for each in self.problems if each.blocks}
+        used = {machine.driver.position_of(machine.gpus[i].uuid) for i in self.planned.gpus}
+        if None in used:  # one that could be any of the machine's, or of a driver that lists none
+            used |= {gpu.index for gpu in machine.driver.gpus}
+            used -= {None} if machine.driver.gpus else set()
+        return bool(used - blocking) and None not in blocking
 
 
 def examine() -> Examination:

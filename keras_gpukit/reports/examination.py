@@ -91,12 +91,19 @@ def lines(versions: Mapping[str, str | None], machine: Machine) -> Iterator[Line
 def _library(library: CUDALibrary) -> Line:
     name = f"  {library.name}"
     if library.path is None:
-        return "missing", name, library.error or "not found"
+        return "missing", name, _about_another(library) or "not found"
     version = "" if library.version is None else f"{library.version}, "
     source = "" if library.source != "LD_LIBRARY_PATH" else " (LD_LIBRARY_PATH)"
     if library.error is not None:
         return "broken", name, f"{library.path}{source}: {library.error}"
     return "ok", name, f"{version}{library.path}{source}"
+
+
+def _about_another(library: CUDALibrary) -> str | None:
+    """The loader's message, where it is about another file than the library itself."""
+    if library.error is None or library.error.startswith(f"{library.name}: cannot open"):
+        return None
+    return library.error
 
 
 def package_lines(packages: Sequence[CUDAPackage]) -> Iterator[Line]:

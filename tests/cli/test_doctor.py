@@ -101,6 +101,18 @@ def two_gpus(**second):
 FULL = GPUHealth(0, memory_used_bytes=(40 << 30) - 1, processes=(GPUHolder(7, 39 << 30, "python"),))
 
 
+def test_a_missing_library_is_named_and_so_is_another_file_that_it_needs(examine):
+    no_file = "cannot open shared object file: No such file or directory"
+    libraries = (
+        CUDALibrary("libcudnn.so.9", error=f"libcudnn.so.9: {no_file}"),
+        CUDALibrary("libcusolver.so.11", error=f"libnvJitLink.so.12: {no_file}"),
+    )
+    _, text = examine(replace(BROKEN, libraries=libraries))
+    words = " ".join(text.split())
+    assert "missing libcudnn.so.9 not found" in words
+    assert f"missing libcusolver.so.11 libnvJitLink.so.12: {no_file}" in words
+
+
 def test_a_gpu_that_another_process_fills_is_named_with_that_process_and_the_other_is_used(examine):
     code, text = examine(two_gpus(), health=(FULL, GPUHealth(1, memory_used_bytes=0)))
     assert code == 0
