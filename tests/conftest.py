@@ -61,8 +61,8 @@ class NoTensorFlow(MetaPathFinder):
         return
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _what_was_imported_is_there_to_stay():
+@pytest.fixture(scope="module", autouse=True)
+def _what_is_left_of_others_is_not_looked_at_again():
     gc.collect()
     gc.freeze()  # TensorFlow's objects take each full collection tenths of a second
 
