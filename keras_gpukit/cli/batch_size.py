@@ -28,7 +28,7 @@ def add_parser(subparsers: Any) -> None:
     add_script(parser)
     parser.add_argument("--max", type=positive, metavar="N", help="the largest batch size to try")
     parser.add_argument(
-        "--seconds", type=positive, default=100, metavar="N", help="how long to search, 100"
+        "--seconds", type=positive, default=90, metavar="N", help="how long to search, 90"
     )
     parser.set_defaults(func=run, error=parser.error)
 

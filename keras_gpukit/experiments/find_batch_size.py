@@ -36,14 +36,14 @@ def find_batch_size(
     *,
     isolated: bool = False,
     max_batch_size: int | None = None,
-    seconds: float = 100.0,
+    seconds: float = 90.0,
     verbose: Literal["auto"] | bool = "auto",
 ) -> BatchSizeSearch:
     """Finds the largest batch size that fits into memory, and the fastest.
 
     The largest is found by training: the predicted size first, then a bracket that is halved until
-    it is narrower than 2 %. Recommended is 3 % less than the largest that passed, after it
-    trained two epochs of full and smaller batches.
+    it is narrower than 2 %. Recommended is 3 % less than the largest that passed, or less still,
+    after it trained two epochs of full and smaller batches, twice.
 
     The fastest is the knee of the throughput: the smallest that trains within 5 % of the
     fastest, by the rates of the largest and of powers of two below it. No batch size counts

@@ -9,7 +9,7 @@ from keras_gpukit.rules import gains
 MARGIN = 0.03
 """Share by which a recommended batch size is below the largest that passed its trial: the order of
 operations and the pieces that memory is divided into differ from run to run. Our choice; measured
-by `benchmarks/batch_size.py`, which trains with each recommended batch size ten times."""
+by `benchmarks/batch_size.py`, which trains with each recommended batch size several times."""
 RESOLUTION = 0.02
 """Share of a batch size within which the search for the largest one ends. With `MARGIN`, less than
 5 % is given away."""

@@ -14,6 +14,7 @@ from keras_gpukit.experiments.checks import check_arrays, wrong_kind
 # On a CPU they lie in the same memory as what is measured, so they must be few.
 HELD_EXAMPLES = 64
 HELD_BYTES = 2**24
+BATCHES_READY = 2
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,11 @@ class Examples:
 
         with tf.device("CPU:0"):
             slices = tf.data.Dataset.from_tensor_slices(self.parts)
-        return slices.repeat().take(rows).batch(batch_size)
+        batches = slices.repeat().take(rows).batch(batch_size).prefetch(BATCHES_READY)
+        # Where a CPU trains, batches that are ready take memory from it: the same each time.
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        return batches.with_options(options)
 
     def one_batch(self, batch_size: int) -> Any:
         """Returns an endless `tf.data.Dataset` of one batch that is in memory already."""

@@ -13,17 +13,17 @@ from keras_gpukit.experiments.batch_sizes.trials import Trials
 from keras_gpukit.records.batch_size import BatchSizeEnding, BatchSizeTrial
 from keras_gpukit.rules import batch_size as rules
 
-# Executions in a trial: most that do not fit fail in the first, but not all. The last trial is as a
-# fit is: two epochs, each with a smaller batch at its end.
+# Executions in a trial: most that do not fit fail in the first, but not all. The last trials are as
+# a fit is: two epochs, each with a smaller batch at its end.
 STEPS = 5
-LAST_STEPS, LAST_EPOCHS = 5, 2
+LAST_STEPS, LAST_EPOCHS, CONFIRMATIONS = 5, 2, 2
 # Small trials, which fit in any case, show what an example takes. The first is with this share of
 # the predicted batch size, or with so many examples; they end with this share of the expected one.
 FIRST_SHARE, FIRST = 1 / 8, 16
 SMALL_SHARE = 1 / 3
 # Shares of the time: after the first the bracket is not narrowed further, after the second no
 # rate is measured.
-SEARCH_SHARE, RATES_SHARE = 0.6, 0.9
+SEARCH_SHARE, RATES_SHARE = 0.5, 0.9
 RATE_SHARE, RATE_S = 1 / 60, 1.5
 # Batch sizes so much slower than the best are not halved further.
 TOO_SLOW = 1.5
@@ -95,26 +95,16 @@ class Finding:
         self.predicted = estimate.largest(1.0)
         bisection = Bisection(rules.without_margin(self._most))
         self._try_small(bisection, estimate)
-        while True:
-            while (size := bisection.next) is not None and not self._is_over(SEARCH_SHARE):
-                self._trials.renew(again=True)
-                self._note(bisection, estimate, size, f"batches of {size:,}", STEPS)
-            candidate = min(rules.with_margin(max(bisection.passed, 1)), self._most)
-            self._trials.renew()
-            self._train(
-                candidate,
-                f"batches of {candidate:,}, for longer",
-                steps=LAST_STEPS,
-                epochs=LAST_EPOCHS,
-                partial=True,
-            )
-            if self.done[-1].fits:
-                self.largest = candidate
-                return
+        while (size := bisection.next) is not None and not self._is_over(SEARCH_SHARE):
+            self._trials.renew(again=True)
+            self._note(bisection, estimate, size, f"batches of {size:,}", STEPS)
+        candidate = min(rules.with_margin(max(bisection.passed, 1)), self._most)
+        while not self._is_confirmed(candidate):
             if candidate == 1:
                 self.ending = "not even one example fits"
                 return
-            bisection.note(candidate, False)
+            candidate = rules.with_margin(candidate)
+        self.largest = candidate
 
     def measure_below(self, largest: int) -> None:
         """Measures how fast the largest batch size is, and powers of two below it.
@@ -148,6 +138,16 @@ class Finding:
             best = max(best, rate)
             if without == NO_GAIN:
                 return
+
+    def _is_confirmed(self, size: int) -> bool:
+        """Tries a batch size for longer, several times: memory is never divided the same way."""
+        for number in range(1, CONFIRMATIONS + 1):
+            self._trials.renew(again=number < CONFIRMATIONS)
+            what = f"batches of {size:,}, for longer ({number} of {CONFIRMATIONS})"
+            self._train(size, what, LAST_STEPS, LAST_EPOCHS, partial=True)
+            if not self.done[-1].fits:
+                return False
+        return True
 
     def _try_small(self, bisection: Bisection, estimate: Estimate) -> None:
         """Corrects the prediction by trials that are expected to fit."""
