@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from keras_gpukit.records.names import HOST_MEMORY, MEMORY_FIGURES, memory_tag
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.shift import Series
 from keras_gpukit.rules.change_points import FEWEST
 from keras_gpukit.rules.shifts import series_of, shifts_in
 
@@ -62,11 +63,13 @@ class Growth:
 
 def has_enough_readings(summary: RunSummary) -> bool:
     """Whether memory was read often enough over time."""
+    summary = _after_first_step(summary)
     return any(_is_long(summary, tag) for tag, _ in _tags(summary))
 
 
 def growths_over_time(summary: RunSummary) -> Iterator[Growth]:
     """Yields the memory that grew gradually until the end, by readings of each second."""
+    summary = _after_first_step(summary)
     for tag, where in _tags(summary):
         if not _is_long(summary, tag):
             continue
@@ -82,6 +85,22 @@ def growths_over_time(summary: RunSummary) -> Iterator[Growth]:
             is_large = is_large and shift.after >= LEAST_RATIO * shift.before
             if shift.kind == "drift" and is_large and shift.end_s >= _end_s(summary, tag):
                 yield grown
+
+
+def _after_first_step(summary: RunSummary) -> RunSummary:
+    """Leaves out the readings of the first step, which takes memory as long as it traces."""
+    return replace(summary, series=tuple(map(_without_first_step, summary.series)))
+
+
+def _without_first_step(series: Series) -> Series:
+    begin = sum(step == series.step[0] for step in series.step)
+    return Series(
+        series.tag,
+        series.step[begin:],
+        series.elapsed_s[begin:],
+        series.mean[begin:],
+        series.weight[begin:],
+    )
 
 
 def _tags(summary: RunSummary) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers.series import changing_run
+from helpers.series import changing_run, ones_series
 
 from keras_gpukit.records.machine import (
     DeviceMemory,
@@ -11,6 +11,7 @@ from keras_gpukit.records.machine import (
     MemoryRecord,
     UtilizationRecord,
 )
+from keras_gpukit.records.shift import Series
 from keras_gpukit.rules import judge
 
 GIB = 2**30
@@ -68,6 +69,14 @@ LEVELS_OFF = {
 @pytest.mark.parametrize("levels", LEVELS_OFF.values(), ids=LEVELS_OFF)
 def test_what_does_not_go_on_growing_is_none(levels):
     assert "memory-grows" in judge(run({HOST: levels})).passed
+
+
+def test_what_the_first_step_takes_while_it_traces_is_none():
+    tracing = Series(HOST, (0,) * 50, tuple(range(50)), tuple(GROWS[:50]), (1.0,) * 50)
+    assert "memory-grows" in judge(ones_series(tracing)).not_applicable
+    steps, levels = (0,) * 40 + tuple(range(1, 21)), (*GROWS[:40], *[GROWS[39]] * 20)
+    then_steady = Series(HOST, steps, tuple(range(60)), levels, (1.0,) * 60)
+    assert "memory-grows" in judge(ones_series(then_steady)).passed
 
 
 def test_without_readings_it_abstains():
