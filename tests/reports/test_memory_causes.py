@@ -7,7 +7,7 @@ from dataclasses import replace
 from helpers.recorded_runs import SUMMARY
 
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
-from keras_gpukit.records.memory import MemoryByCause, MemoryPrediction
+from keras_gpukit.records.memory import HeldTensor, MemoryByCause, MemoryPrediction
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports.html.chart import Unknown
 from keras_gpukit.reports.html.memory_causes import memory_causes
@@ -22,7 +22,9 @@ MEMORY = MemoryRecord(
     (DEVICE,),
     weights_bytes=GIB,
     slots_bytes=2 * GIB,
-    prediction=MemoryPrediction(64, low=LOW, high=HIGH),
+    prediction=MemoryPrediction(
+        64, low=LOW, high=HIGH, largest=(HeldTensor("model/conv/Relu", (64, 128), GIB, "conv"),)
+    ),
 )
 
 
@@ -38,6 +40,7 @@ def test_each_cause_has_its_prediction_and_what_is_measured_of_it():
     assert rows["activations"] == ("4 GiB to 6 GiB", "")
     assert rows["batch, activations, gradients, workspace, together"] == ("", "6 GiB")
     assert rows["all"] == ("8 GiB to 10 GiB", "9 GiB")
+    assert chart.table.rows == (("model/conv/Relu", "conv", "64 × 128", "1 GiB"),)
     assert chart.caption == (
         "Steps with a batch of 64 were predicted to need 8.5 GiB at the peak; GPU:0 held at most "
         "9 GiB, 6 % more."

@@ -6,7 +6,7 @@ from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import Chart, Table, Unknown
+from keras_gpukit.reports.html.chart import Chart, Table, Unknown, shortened
 from keras_gpukit.reports.html.reading_lines import NO_READINGS
 from keras_gpukit.reports.html.words import not_told
 from keras_gpukit.reports.memory import CAUSES
@@ -25,8 +25,26 @@ def memory_causes(run: RunReport) -> Chart | Unknown:
     if record.weights_bytes is None and record.prediction is None:
         return Unknown(_TITLE, not_told(run, "the model was not read"))
     fullest = max(record.devices, key=lambda each: each.peak_bytes, default=None)
-    table = Table(_COLUMNS, tuple(_rows(record, fullest)), _note(record))
-    return Chart(_TITLE, _words(record.prediction, fullest), None, table, shown=table)
+    causes = Table(_COLUMNS, tuple(_rows(record, fullest)), _note(record))
+    tensors = _largest(record.prediction) or causes
+    return Chart(_TITLE, _words(record.prediction, fullest), None, tensors, shown=causes)
+
+
+def _largest(prediction: MemoryPrediction | None) -> Table | None:
+    """The largest tensors that the prediction holds at its peak."""
+    if prediction is None or not prediction.largest:
+        return None
+    rows = tuple(
+        (
+            shortened(each.name),
+            each.layer or "",
+            " × ".join(f"{size:,}" for size in each.shape),
+            units.size(each.size_bytes),
+        )
+        for each in prediction.largest
+    )
+    heads = ("operation", "layer", "shape", "size")
+    return Table(heads, rows, "The largest tensors at the predicted peak.")
 
 
 def _rows(record: MemoryRecord, fullest: DeviceMemory | None) -> list[tuple[str, ...]]:
