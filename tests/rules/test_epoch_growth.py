@@ -12,6 +12,7 @@ from keras_gpukit.records.epoch_memory import EpochMemory, Kept
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules import judge
+from keras_gpukit.rules.epoch_growth import FEWEST_EPOCHS, LEAST_PROCESS_BYTES, steady_rise
 from keras_gpukit.sensors.epoch_memory import EpochMemoryCollector
 
 MIB, GIB = 2**20, 2**30
@@ -119,6 +120,17 @@ HEALTHY = {
 @pytest.mark.parametrize("levels", HEALTHY.values(), ids=HEALTHY)
 def test_what_does_not_go_on_growing_is_none(levels):
     assert "memory-grows" in judge(run(process=levels)).passed
+
+
+def test_noise_alone_is_hardly_ever_taken_for_growth():
+    """In as few epochs as are judged at all, where a line through noise may rise by chance."""
+
+    def is_growth(seed):
+        noise = random.Random(seed)
+        levels = [(epoch, int(GIB + noise.gauss(0, 100 * MIB))) for epoch in range(FEWEST_EPOCHS)]
+        return steady_rise(levels, LEAST_PROCESS_BYTES) is not None
+
+    assert sum(map(is_growth, range(500))) <= 10
 
 
 def test_too_few_epochs_say_nothing():
