@@ -8,18 +8,25 @@ from math import prod
 from typing import Any
 
 from keras_gpukit.layer_names import layer_of, spelt_with_layers
-from keras_gpukit.placement.names import is_in_loop, operation_name, short_device
+from keras_gpukit.placement.names import is_in_loop, is_own, operation_name, short_device
 from keras_gpukit.records.operations import SentTensor
 from keras_gpukit.records.placement import CopiedTensor, DeviceCopies
 
-SENDS = frozenset({"_Send", "_HostSend"})
-"""One side of each copy between two devices, so that a pair counts once."""
-_RECEIVES = frozenset({"_Recv", "_HostRecv"})
+# One side of each copy between two devices, so that a pair counts once.
+_SENDS = frozenset({"_Send", "_HostSend"})
 _LARGEST_LISTED = 5
 
 Output = tuple[str, int]
 """A node's output: its name and which one."""
 Shapes = Mapping[Output, tuple[int, ...] | None]
+
+
+def is_copy(node: Any) -> bool:
+    """Whether a node of a partition sends to another device, for the model and not for a clock."""
+    if node.op not in _SENDS:
+        return False
+    receiver = node.attr["_dst"].s.decode() if "_dst" in node.attr else ""
+    return not (is_own(receiver) or any(map(is_own, node.input)))
 
 
 def sent_outputs(partitions: Collection[Any]) -> frozenset[Output]:
@@ -116,7 +123,7 @@ def _sends(partitions: Collection[Any]) -> Iterator[tuple[Any, Any]]:
     for graph in partitions:
         empty = {node.name for node in graph.node if _is_empty_constant(node)}
         for node in graph.node:
-            if node.op in SENDS and _output(node)[0] not in empty:
+            if is_copy(node) and _output(node)[0] not in empty:
                 yield graph, node
 
 

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from keras_gpukit.placement.copies import SENDS
-from keras_gpukit.placement.names import operation_name, requested_device, short_device
+from keras_gpukit.placement.copies import is_copy
+from keras_gpukit.placement.names import is_own, operation_name, requested_device, short_device
 from keras_gpukit.records.operations import (
-    OWN_SCOPE,
     Operation,
     OperationKind,
     StepOperations,
@@ -52,7 +51,7 @@ def read_step(graphs: Any, dtype_name: DtypeName) -> StepOperations:
     operations: list[Operation] = []
     between: Counter[str] = Counter()
     for partition in graphs.partition_graphs:
-        between.update(_path(node) for node in partition.node if node.op in SENDS)
+        between.update(_path(node) for node in partition.node if is_copy(node))
         walk = _Walk(
             library=_library(graphs.pre_optimization_graph) | _library(partition),
             requested=requested,
@@ -99,8 +98,7 @@ class _Walk:
         self, node: Any, prefix: str = "", caller: Operation | None = None
     ) -> Iterator[Operation]:
         """Yields the operation, or those inside of it where it calls functions."""
-        path = f"{prefix}{node.name}".split("/")
-        if node.op in BOOKKEEPING or any(part.startswith(OWN_SCOPE) for part in path):
+        if node.op in BOOKKEEPING or is_own(f"{prefix}{node.name}"):
             return
         operation = self._operation(node, prefix, caller)
         called = _called(node, self.library)

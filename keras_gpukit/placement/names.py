@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from keras_gpukit.records.operations import OWN_SCOPE
+
 # What lowering a loop or a branch puts before the names of its body.
 _LOWERED = re.compile(r"^.*/(?:body|cond|then|else)/_\d+/")
 # Keras' own loop over the steps of one execution, and the call of the step.
@@ -17,6 +19,11 @@ _LOOP = re.compile(r"PartitionedCall(?:_\d+)?/.*while(?:_\d+)?/body/_\d+/")
 def operation_name(name: str) -> str:
     """Returns a graph node's name without the functions it was inlined from."""
     return _CALL.sub("", _STEP.sub("", _LOWERED.sub("", name)))
+
+
+def is_own(name: str) -> bool:
+    """Whether this package added a graph's node to the step, as its clocks of collectives."""
+    return any(part.startswith(OWN_SCOPE) for part in name.split("/"))
 
 
 def is_in_loop(name: str) -> bool:

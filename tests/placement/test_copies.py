@@ -98,6 +98,9 @@ ON_CPU = f"""{BATCH}
     tensor {{ dtype: DT_FLOAT tensor_shape {{ dim {{ size: 0 }} }} }} }} }} }}
   node {{ name: "s3" op: "_Send" input: "order" attr {{ key: "T" value {{ type: DT_FLOAT }} }}
     {way("order", CPU, GPU)} }}
+  node {{ name: "s4" op: "_Send" input: "gpukit_clock/now" {way("clock", CPU, GPU)} }}
+  node {{ name: "s5" op: "_Send" input: "get" {way("clocked", CPU, GPU)}
+    attr {{ key: "_dst" value {{ s: "net/gpukit_clock/now" }} }} }}
 """
 ON_GPU = f"""
   node {{ name: "r0" op: "_Recv" {way("batch", CPU, GPU)} }}
