@@ -10,6 +10,8 @@ from keras_gpukit.distribute.repairs.lost_worker import lost_tasks
 from keras_gpukit.distribute.repairs.several_steps import nests_the_step
 from keras_gpukit.errors import GPUKitWarning
 
+pytestmark = pytest.mark.tensorflow
+
 
 @pytest.fixture
 def fixed_keras():
