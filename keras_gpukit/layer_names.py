@@ -20,7 +20,7 @@ def layer_of(operation: str, layers: Collection[str], *, numbered: bool = True) 
 
     Keras opens a scope of each layer's name to build it, and a second one to call it, which
     TensorFlow numbers: `conv2d_1/Relu` belongs to `conv2d`, though there may be a `conv2d_1`, whose
-    own is `conv2d_1_2/Relu`.
+    own is `conv2d_1_2/Relu`. The body of a loop repeats the scopes around it, which count once.
 
     Args:
         operation: Its full name.
@@ -28,8 +28,13 @@ def layer_of(operation: str, layers: Collection[str], *, numbered: bool = True) 
         numbered: Whether it is one of a graph; TensorFlow numbers no scopes of eager operations.
     """
     *scopes, _ = operation.split("/")
-    found = [layer for layer in (_layer(scope, layers, numbered) for scope in scopes) if layer]
-    return "/".join(found) or None
+    path: list[str] = []
+    for layer in (_layer(scope, layers, numbered) for scope in scopes):
+        if layer in path:
+            del path[path.index(layer) + 1 :]
+        elif layer:
+            path.append(layer)
+    return "/".join(path) or None
 
 
 def spelt_with_layers(operation: str, layers: Collection[str], *, numbered: bool = True) -> str:

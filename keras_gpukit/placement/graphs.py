@@ -106,7 +106,7 @@ class _Walk:
             yield operation
         for function in called:
             for inner in function.node_def:
-                yield from self.operations(inner, f"{prefix}{node.name}/", operation)
+                yield from self.operations(inner, _inside(node, prefix), operation)
 
     def _operation(self, node: Any, prefix: str, caller: Operation | None) -> Operation:
         name = operation_name(prefix + node.name)
@@ -139,12 +139,16 @@ def _requests(graph: Any) -> Iterator[tuple[str, _Request]]:
             request = _Request(requested_device(node.device), _colocated(node, prefix, name))
             if request != _Request():
                 yield name, request
-            # A loop's body carries the scopes around it in its own names; a function doesn't.
-            inside = "" if node.op in _CONTROL_FLOW else f"{prefix}{node.name}/"
             for function in _called(node, library):
-                yield from walk(function.node_def, inside)
+                yield from walk(function.node_def, _inside(node, prefix))
 
     return walk(graph.node, "")
+
+
+def _inside(node: Any, prefix: str) -> str:
+    """Returns what comes before the names of nodes in the functions that a node calls."""
+    # A loop's body carries the scopes around it in its own names; a function doesn't.
+    return "" if node.op in _CONTROL_FLOW else f"{prefix}{node.name}/"
 
 
 def _colocated(node: Any, prefix: str, name: str) -> str:

@@ -84,6 +84,8 @@ def test_a_log_without_a_report_or_with_a_damaged_one_says_nothing():
         ("model_1/conv2d_1_2/Relu", "conv2d_1"),
         ("gradient_tape/model_1/backbone_1/conv2d_1/Conv2DBackpropFilter", "backbone/conv2d"),
         ("adam/add", None),
+        # In the body of a loop
+        ("model_1/backbone_1/while/model_1/backbone_1/while/conv2d_1/mul", "backbone/conv2d"),
     ],
 )
 def test_an_operation_belongs_to_the_layer_whose_scope_it_is_in(operation, layer):
