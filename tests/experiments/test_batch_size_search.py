@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from keras_gpukit.experiments.batch_sizes import finding as finding_module
 from keras_gpukit.experiments.batch_sizes.bisection import Bisection
 from keras_gpukit.experiments.batch_sizes.finding import Finding
 from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit, Survey
@@ -135,6 +136,14 @@ def test_no_trial_of_memory_is_made_when_time_is_over_but_the_last():
     assert found.ending == "time ran out"
     assert found.largest >= 1
     assert len(found.done) <= 5
+
+
+def test_a_wide_bracket_is_narrowed_as_long_as_there_is_time(monkeypatch):
+    # Each look at the clock finds half a second more gone.
+    ticks = iter(range(1000))
+    monkeypatch.setattr(finding_module.time, "perf_counter", lambda: next(ticks) / 2)
+    # A prediction that is too high: the first trial fails, with more than half of the time left.
+    assert find(MadeUp(20 + 333.5, predicted_mib=0.5), seconds=1.3).largest > 0.9 * 333
 
 
 def test_a_bracket_ends_where_it_is_narrow():

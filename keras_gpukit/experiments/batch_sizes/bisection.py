@@ -7,6 +7,8 @@ from keras_gpukit.rules.batch_size import RESOLUTION
 STEP = 1.06
 """How far the first step goes from a batch size that was expected to be the largest. Each further
 one in the same direction goes as much further."""
+NARROW = 1.1
+"""Ratio of the ends of a bracket that may be left as it is where time is short."""
 
 
 class Bisection:
@@ -31,6 +33,11 @@ class Bisection:
         """The largest that fits, of those below the smallest that does not; 0 without any."""
         below = self._most if self.failed is None else self.failed - 1
         return max((each for each in self._passes if each <= below), default=0)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the largest is known well enough, if not as well as it could be."""
+        return self.failed is not None and self.failed <= NARROW * self.passed
 
     @property
     def next(self) -> int | None:

@@ -21,7 +21,7 @@ LAST_STEPS, LAST_EPOCHS, CONFIRMATIONS = 5, 2, 2
 # the predicted batch size, or with so many examples; they end with this share of the expected one.
 FIRST_SHARE, FIRST = 1 / 8, 16
 SMALL_SHARE = 1 / 3
-# Shares of the time: after the first the bracket is not narrowed further, after the second no
+# Shares of the time: after the first a narrow bracket is not narrowed further, after the second no
 # rate is measured.
 SEARCH_SHARE, RATES_SHARE = 0.5, 0.9
 RATE_SHARE, RATE_S = 1 / 60, 1.5
@@ -95,7 +95,9 @@ class Finding:
         self.predicted = estimate.largest(1.0)
         bisection = Bisection(rules.without_margin(self._most))
         self._try_small(bisection, estimate)
-        while (size := bisection.next) is not None and not self._is_over(SEARCH_SHARE):
+        while (size := bisection.next) is not None:
+            if self._is_over(SEARCH_SHARE if bisection.is_narrow else 1.0):
+                break
             self._trials.renew(again=True)
             self._note(bisection, estimate, size, f"batches of {size:,}", STEPS)
         candidate = min(rules.with_margin(max(bisection.passed, 1)), self._most)
