@@ -163,12 +163,12 @@ def test_many_runs_are_sorted_filtered_compared_and_linked(watched, page):
     names = frame.locator(".runs-table tbody tr:visible th")
     frame.get_by_role("button", name="ran for").click()
     assert frame.locator("[aria-sort]").get_attribute("aria-sort") == "ascending"
-    frame.get_by_label("Filter").fill("lr-")
+    frame.get_by_label("Filter the runs").fill("lr-")
     assert sorted(names.all_inner_texts()) == [f"sweep/lr-{number}" for number in range(5)]
     assert "5 of 6 runs" in body(page)
-    frame.get_by_label("Filter").fill("mine")
+    frame.get_by_label("Filter the runs").fill("mine")
     frame.get_by_label("Compare mine").check()
-    frame.get_by_label("Filter").fill("")
+    frame.get_by_label("Filter the runs").fill("")
     frame.get_by_label("Compare sweep/lr-3").check()
     compared = frame.locator("#comparison")
     compared.get_by_text("Settings that differ").wait_for()
