@@ -151,6 +151,7 @@ def test_the_command_finds_for_the_first_fit_of_a_script():
     assert "Fastest: " in done.stdout
     assert "Tried up to" in done.stdout
     assert "Trained" not in done.stdout
+    assert "Warning" not in done.stderr
 
 
 def fails() -> keras.Model:

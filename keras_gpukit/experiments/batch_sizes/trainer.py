@@ -136,7 +136,8 @@ class Trainer:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*ran out of data")
             dataset = self._examples.batches(batch_size, rows)
-            self._model.fit(dataset, epochs=epochs, verbose=0)
+            # Keras warns of `shuffle`, True by default, where it gets a dataset.
+            self._model.fit(dataset, epochs=epochs, verbose=0, shuffle=False)
 
     def _predict(
         self, sensor: AllocatorSensor, limit_bytes: int | None
