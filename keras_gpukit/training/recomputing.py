@@ -31,7 +31,8 @@ def recomputed(call: Callable[..., Any], layers: Sequence[Any]) -> Callable[...,
 
         flat = keras.tree.flatten((args, kwargs))
         kept = [i for i, each in enumerate(flat) if _has_gradient(each)]
-        if not kept or any(isinstance(each, keras.KerasTensor) for each in flat):
+        derived = kept or any(layer.trainable_variables for layer in layers)
+        if not derived or any(isinstance(each, keras.KerasTensor) for each in flat):
             return call(*args, **kwargs)  # nothing to derive by, or a model in the making
         context = call_context()
         # Before the first time: what batch normalization and random layers start from.

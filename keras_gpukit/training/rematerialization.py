@@ -37,7 +37,8 @@ def rematerialize(
         model: A compiled Keras model on the TensorFlow backend.
         segments: Into how many segments the model is divided, at least 2. None takes the square
             root of the number of places at which it can be, for which memory is least if all
-            layers need the same (Chen et al. 2016, https://arxiv.org/abs/1604.06174).
+            layers need the same (Chen et al. 2016, https://arxiv.org/abs/1604.06174), and at
+            least 2.
         layers: Instead of segments: the layers to compute twice, by name or as objects; blocks
             that contain layers save most. A subclassed model needs this.
 

@@ -61,13 +61,14 @@ def divide(
         outputs: Its symbolic outputs.
         count: How many segments; None takes the square root of the number of places, for which
             what is kept and what is recomputed together need the least memory (Chen et al. 2016,
-            "Training Deep Nets with Sublinear Memory Cost", https://arxiv.org/abs/1604.06174).
+            "Training Deep Nets with Sublinear Memory Cost", https://arxiv.org/abs/1604.06174),
+            and at least 2.
 
     Returns:
         The segments, one if there is no such place; at most `count`.
     """
     places = _places(nodes, inputs, outputs)
-    count = count or max(math.isqrt(len(places)), 1)
+    count = count or max(math.isqrt(len(places)), 2)
     costs = [sum(map(_elements, node.outputs)) for node in nodes]
     share, sum_so_far = sum(costs) / count, 0.0
     cuts: list[int] = []
@@ -75,6 +76,8 @@ def divide(
         sum_so_far += cost
         if index in places and sum_so_far >= share * (len(cuts) + 1) and len(cuts) < count - 1:
             cuts.append(index)
+    if places and not cuts:  # nearly all elements are in the last call
+        cuts.append(max(places))
     segments, begin, taken = [], 0, tuple(inputs)
     for end in [*cuts, len(nodes) - 1]:
         part = tuple(nodes[begin : end + 1])

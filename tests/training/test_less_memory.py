@@ -19,11 +19,13 @@ from training.cases.models import (
     Block,
     OwnStep,
     Subclassed,
+    bidirectional_model,
     deterministic_model,
     difference,
     random_model,
     short_deterministic_model,
     short_random_model,
+    short_token_model,
     token_model,
     trained,
 )
@@ -144,6 +146,7 @@ def test_a_step_that_applies_gradients_twice_is_refused():
         (short_random_model, in_segments, INPUTS, {"jit_compile": True}),
         (random_model, in_segments, INPUTS, {"run_eagerly": True}),
         (token_model, in_segments, TOKENS, {}),
+        (bidirectional_model, gpukit.rematerialize, TOKENS, {}),
         (Subclassed, in_blocks, INPUTS, {}),
     ],
 )
@@ -160,6 +163,27 @@ def test_it_computes_twice(monkeypatch):
     trained(Subclassed(), in_blocks, run_eagerly=True)
     steps, blocks = 6, 2
     assert len(calls) >= 2 * steps * blocks
+
+
+def test_the_first_segment_is_computed_twice_though_tokens_have_no_gradient(monkeypatch):
+    calls = []
+    embed = keras.layers.Embedding.call
+    monkeypatch.setattr(
+        keras.layers.Embedding, "call", lambda self, ids: calls.append(0) or embed(self, ids)
+    )
+    model = short_token_model()
+    calls.clear()
+    trained(model, gpukit.rematerialize, TOKENS, run_eagerly=True)
+    assert len(calls) == 2 * 6  # steps
+
+
+@pytest.mark.parametrize("widths", [(8, 1), (1, 64)])
+def test_a_model_with_a_single_place_is_divided_there(widths):
+    layers = [keras.layers.Dense(width) for width in widths]
+    model = keras.Sequential([keras.Input((8,)), *layers])
+    model.compile("sgd", "mse")
+    with gpukit.rematerialize(model):
+        pass
 
 
 def test_a_layer_that_adds_a_loss_is_refused():

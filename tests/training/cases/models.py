@@ -116,6 +116,24 @@ def token_model() -> keras.Model:
     return keras.Sequential(layers)
 
 
+def bidirectional_model() -> keras.Model:
+    """With fewer places to be divided at than make two segments by their square root."""
+    keras.utils.set_random_seed(7)
+    inputs = keras.Input((LENGTH,), dtype="int32")
+    hidden = keras.layers.Embedding(20, 8)(inputs)
+    inner = keras.layers.LSTM(4, return_sequences=True)
+    hidden = keras.layers.Bidirectional(inner)(hidden)
+    hidden = keras.layers.Bidirectional(keras.layers.LSTM(4))(hidden)
+    return keras.Model(inputs, keras.layers.Dense(1)(hidden))
+
+
+def short_token_model() -> keras.Model:
+    """Tokens in the first of two segments."""
+    keras.utils.set_random_seed(7)
+    layers = [keras.layers.Embedding(20, 8), keras.layers.Flatten(), keras.layers.Dense(1)]
+    return keras.Sequential([keras.Input((LENGTH,)), *layers])
+
+
 class Block(keras.layers.Layer):
     """Passes `training` on to nothing: its layers take it from the call that is under way."""
 
