@@ -199,6 +199,13 @@ def test_a_layer_that_adds_a_loss_is_refused():
         trained(model, lambda each: gpukit.rematerialize(each, segments=2), INPUTS[:, 0])
 
 
+def test_a_layer_within_a_layer_can_be_named():
+    """Keras lists such layers under a private name only."""
+    model = Subclassed()
+    name = model.blocks[0].dense.name
+    trained(model, lambda each: gpukit.rematerialize(each, layers=[name]))
+
+
 def test_a_layer_that_draws_from_elsewhere_is_refused():
     class Noise(keras.layers.Layer):
         def call(self, inputs):
