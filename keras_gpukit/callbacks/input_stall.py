@@ -126,11 +126,4 @@ class InputStall(StepWatchingCallback[InputRecord]):
         if python is None:
             return None
         busy = python_time.mean_threads() if python_time else None
-        return PythonSourceRecord(
-            name=python.name,
-            location=python.location,
-            workers=python.workers,
-            in_processes=python.in_processes,
-            busy_workers=busy,
-            time_per_batch_s=None if busy is None or step_time_s is None else busy * step_time_s,
-        )
+        return python.record(busy, step_time_s)

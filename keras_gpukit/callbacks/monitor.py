@@ -38,8 +38,7 @@ class Monitor(WatchingCallback[RunSummary]):
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
         verbose: 1 prints the verdict, 0 does not; "auto" prints it after a `fit` that was not
-            called with `verbose=0`, in a cluster on the chief only. After `evaluate` and `predict`
-            Keras' progress bar is still to be finished, so there only 1 prints.
+            called with `verbose=0`, in a cluster on the chief only; not after `evaluate`.
         predict_memory: As `predict` of `GPUMemory`.
 
     Attributes:

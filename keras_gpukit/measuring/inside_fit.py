@@ -67,3 +67,24 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
         raise failure
     if not finished:
         raise has_ended()
+
+
+def without_model(source: Any, experiment: Experiment) -> None:
+    """Runs an experiment with the iterator that Keras makes over a source.
+
+    Args:
+        source: Anything that `fit` accepts, without an end.
+        experiment: Called with a step that does nothing, and the iterator.
+
+    Raises:
+        ValueError: If the source ran out of batches.
+    """
+    import keras
+
+    class Idle(keras.Model):  # type: ignore[misc]
+        def train_step(self, data: Any) -> dict[str, Any]:
+            return {}
+
+    model = Idle()
+    model.compile(jit_compile=False)
+    within_fit(model, source, experiment)

@@ -10,12 +10,12 @@ from keras_gpukit.layer_names import is_backward, layer_names, layer_of
 from keras_gpukit.memory import allocator_log
 from keras_gpukit.memory.failed_layer import failed_layer
 from keras_gpukit.memory.fitting import what_would_fit
-from keras_gpukit.memory.holders import other_holders
 from keras_gpukit.memory.model_state import execution_of, held_between_steps
 from keras_gpukit.memory.oom_message import OOMMessage, read_message
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.memory import AllocatorState, OutOfMemory
+from keras_gpukit.sensors.nvml import other_holders
 
 
 @dataclass(frozen=True)

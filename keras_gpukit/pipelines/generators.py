@@ -16,6 +16,7 @@ from types import CodeType
 from typing import Any
 
 from keras_gpukit.pipelines.places import name_and_location
+from keras_gpukit.records.pipeline import PythonSourceRecord
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,24 @@ class PythonSource:
     code: CodeType
     workers: int
     in_processes: bool
+
+    def record(self, busy_workers: float | None, step_time_s: float | None) -> PythonSourceRecord:
+        """Returns what is known of the code after some steps.
+
+        Args:
+            busy_workers: How many threads ran it at a time, on average; None where unknown.
+            step_time_s: Mean step time.
+        """
+        return PythonSourceRecord(
+            name=self.name,
+            location=self.location,
+            workers=self.workers,
+            in_processes=self.in_processes,
+            busy_workers=busy_workers,
+            time_per_batch_s=(
+                None if busy_workers is None or step_time_s is None else busy_workers * step_time_s
+            ),
+        )
 
 
 def python_source(epoch_iterator: Any) -> PythonSource | None:

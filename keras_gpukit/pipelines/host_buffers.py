@@ -11,8 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
 
-from keras_gpukit.pipelines.element_sizes import element_bytes
 from keras_gpukit.pipelines.kinds import kind_of
 from keras_gpukit.pipelines.places import name_and_location
 from keras_gpukit.pipelines.structure import (
@@ -25,6 +26,10 @@ from keras_gpukit.pipelines.structure import (
 )
 from keras_gpukit.records.host_buffers import BufferKind, HostBuffer
 
+TENSOR_BYTES = 128
+"""What a tensor takes in addition to its values; our choice, see `benchmarks/host_buffers.py`."""
+ALIGNED_BYTES = 64
+"""TensorFlow takes a slice of a tensor without a copy where it begins at a multiple of this."""
 _BATCHES = ("Batch", "PaddedBatch")
 _HANDS_ON = frozenset(
     {"Prefetch", "Options", "Take", "Skip", "Repeat", "AssertCardinality", "Cache", "Shuffle"}
@@ -167,3 +172,25 @@ def _is_sliced(stage: Dataset) -> bool:
         return True
     below = inputs(stage)
     return kind in _HANDS_ON and bool(below) and all(_is_sliced(each) for each in below)
+
+
+def element_bytes(spec: Any, *, is_sliced: bool = False) -> int | None:
+    """Returns the bytes of an element; None for shapes that are not known, and for texts.
+
+    Args:
+        spec: A dataset's `element_spec`.
+        is_sliced: Whether elements are slices of tensors that are in memory anyway.
+    """
+    import tensorflow as tf
+
+    total = 0
+    for part in tf.nest.flatten(spec):
+        if not isinstance(part, tf.TensorSpec) or not part.shape.is_fully_defined():
+            return None
+        if part.dtype in (tf.string, tf.variant, tf.resource):
+            return None
+        size_bytes = prod(part.shape) * part.dtype.size
+        if is_sliced and size_bytes % ALIGNED_BYTES == 0:
+            size_bytes = 0
+        total += size_bytes + TENSOR_BYTES
+    return total

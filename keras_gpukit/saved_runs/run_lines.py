@@ -26,7 +26,7 @@ from keras_gpukit.saved_runs.device_series import DeviceSeries
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.partial_summary import partial_summary
 from keras_gpukit.saved_runs.run_events import RunEvents
-from keras_gpukit.sensors.epoch_memory import EpochMemoryCollector
+from keras_gpukit.sensors.series import EpochMemoryCollector
 
 FRESH_S = 30.0
 """Lines come about once a second; a run that has written none for so long has ended."""

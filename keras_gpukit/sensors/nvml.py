@@ -14,7 +14,12 @@ from typing import Any, TypeVar
 
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import GPUSample
-from keras_gpukit.sensors.gpu_processes import ProcessMemory, memory_by_process
+from keras_gpukit.records.memory import GPUHolder
+from keras_gpukit.sensors.gpu_processes import (
+    ProcessMemory,
+    memory_by_process,
+    program_name,
+)
 
 T = TypeVar("T")
 
@@ -180,3 +185,28 @@ class NVMLSensor:
             nvml.NVMLError_InvalidArgument,
         ):
             return None
+
+
+def other_holders(gpu: GPUInfo, nvml: Any = None) -> tuple[GPUHolder, ...] | None:
+    """Returns the other processes on a GPU, the largest first; None where they are not visible.
+
+    Untested on a real GPU.
+
+    Args:
+        gpu: The GPU.
+        nvml: The `pynvml` module, or a stand-in.
+    """
+    try:
+        sensor = NVMLSensor([gpu], nvml)
+    except Exception:  # no driver, or it is unknown which GPU it is
+        return None
+    try:
+        memory = sensor.processes(gpu.index)
+    except Exception:  # the GPU or the driver is gone
+        memory = None
+    finally:
+        sensor.close()
+    if memory is None or memory.others_bytes is None:
+        return None
+    others = [GPUHolder(pid, used, program_name(pid)) for pid, used in memory.others.items()]
+    return tuple(sorted(others, key=lambda each: -each.used_bytes))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.shift import Series
 
 MOST_POINTS = 128
 """Even. Twice the half of it that are left when neighbours become one."""
+MOST_READINGS = 128
+"""Even. When there are more, every second one is dropped."""
 _DIGITS = 6
 
 
@@ -87,3 +90,31 @@ class _Figure:
             mean=tuple(float(f"{point.total / point.weight:.{_DIGITS}g}") for point in points),
             weight=tuple(float(f"{point.weight:.{_DIGITS}g}") for point in points),
         )
+
+
+class EpochMemoryCollector:
+    """Takes readings between epochs in, in the order of epochs."""
+
+    def __init__(self) -> None:
+        self._kept: list[EpochMemory] = []
+        self._latest: EpochMemory | None = None
+        self._taken = 0
+        self._every = 1
+
+    def add(self, reading: EpochMemory) -> None:
+        """Takes one reading in."""
+        self._latest = reading
+        if self._taken % self._every == 0:
+            if len(self._kept) == MOST_READINGS:
+                del self._kept[1::2]
+                self._every *= 2
+            if self._taken % self._every == 0:
+                self._kept.append(reading)
+        self._taken += 1
+
+    def record(self) -> tuple[EpochMemory, ...]:
+        """The readings that were kept, and the latest one."""
+        latest = self._latest
+        if latest is None or self._kept[-1] is latest:
+            return tuple(self._kept)
+        return (*self._kept, latest)

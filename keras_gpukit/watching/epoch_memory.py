@@ -8,8 +8,8 @@ from typing import Any
 from keras_gpukit.errors import Guard
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.sensors.allocator import AllocatorSensor
-from keras_gpukit.sensors.epoch_memory import EpochMemoryCollector
 from keras_gpukit.sensors.memory_limit import left_bytes
+from keras_gpukit.sensors.series import EpochMemoryCollector
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.kept_tensors import kept_by
 from keras_gpukit.watching.session import Session

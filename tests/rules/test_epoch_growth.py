@@ -13,7 +13,7 @@ from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.epoch_growth import FEWEST_EPOCHS, LEAST_PROCESS_BYTES, steady_rise
-from keras_gpukit.sensors.epoch_memory import EpochMemoryCollector
+from keras_gpukit.sensors.series import EpochMemoryCollector
 
 MIB, GIB = 2**20, 2**30
 EPOCHS = 24

@@ -14,7 +14,6 @@ from itertools import permutations
 import pytest
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML, scenario
 
-from keras_gpukit.memory.holders import other_holders
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import GPUSample
 from keras_gpukit.rules.visible_devices import cuda_order
@@ -22,7 +21,7 @@ from keras_gpukit.sensors import gpu_processes
 from keras_gpukit.sensors.cuda import CUDADevice, cuda_devices
 from keras_gpukit.sensors.driver import read_driver
 from keras_gpukit.sensors.identity import identify
-from keras_gpukit.sensors.nvml import NVMLSensor
+from keras_gpukit.sensors.nvml import NVMLSensor, other_holders
 from keras_gpukit.sensors.statistics import GPUStatistics, summarize_gpus
 
 ME = os.getpid()

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_gpukit.experiments.batch_sizes.examples import Examples
 from keras_gpukit.experiments.sources import endless
-from keras_gpukit.measuring.input_alone import without_model
+from keras_gpukit.measuring.inside_fit import without_model
 from keras_gpukit.measuring.intervals import summarize
 from keras_gpukit.measuring.rates import rate_of, run_for
 from keras_gpukit.records.diagnosis import Rate

@@ -10,7 +10,7 @@ from typing import Any
 from keras_gpukit.experiments.sources import endless
 from keras_gpukit.experiments.tuning.reading import rate
 from keras_gpukit.experiments.tuning.trials import Attempt, Trials
-from keras_gpukit.measuring.input_alone import without_model
+from keras_gpukit.measuring.inside_fit import without_model
 from keras_gpukit.measuring.rounds import Read
 from keras_gpukit.rules.tuning_advice import PROCESSES
 

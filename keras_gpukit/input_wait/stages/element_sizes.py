@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_gpukit.input_wait.stages.readings import without_version
-from keras_gpukit.pipelines.element_sizes import TENSOR_BYTES
+from keras_gpukit.pipelines.host_buffers import TENSOR_BYTES
 from keras_gpukit.pipelines.kinds import kind_of
 from keras_gpukit.records.host_buffers import BufferKind
 
