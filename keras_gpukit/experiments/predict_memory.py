@@ -10,6 +10,7 @@ from keras_gpukit.arguments import check_whole
 from keras_gpukit.experiments.checks import check_model
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.memory.step_memory import StepMemory
+from keras_gpukit.memory.tracing import build_by_tracing
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.reports.memory import print_prediction
 from keras_gpukit.sensors.allocator import AllocatorSensor
@@ -30,12 +31,12 @@ def predict_memory(
 
     It traces the training step, as `fit` does before its first step, and follows through its graph
     which tensors are held when. Nothing is trained and no batch is computed. The model is restored
-    bit for bit, but for an optimizer that was not built yet: it is built, as `fit` does.
+    bit for bit.
 
     Args:
-        model: A compiled model, built.
+        model: A compiled model. What is not built yet is built, as `fit` does.
         batch: What `fit` gets: one batch, as a tuple of arrays `(x, y)`, or a `tf.data.Dataset` of
-            batches.
+            batches, or a `PyDataset`, whose first batch is made.
         batch_size: Another number of examples than the batch has; arrays may then be a whole
             data set.
         limit_bytes: What the device gives; by default what TensorFlow may take of the first GPU.
@@ -46,8 +47,8 @@ def predict_memory(
 
     Raises:
         TypeError: If an argument has another type.
-        ValueError: If the model is not compiled, not built, or on several replicas, or the batch
-            size is not known.
+        ValueError: If the model is not compiled, or on several replicas, or the batch size is not
+            known.
 
     Example:
         ```python
@@ -60,11 +61,6 @@ def predict_memory(
     check_whole("limit_bytes", limit_bytes, optional=True)
     if verbose not in ("auto", True, False):
         raise ValueError(f'`verbose` must be "auto", True or False. Received: verbose={verbose!r}')
-    if not model.built:
-        raise ValueError(
-            "`model` must be built: give it an Input, or call it on a batch first. "
-            f"Received: a model named {model.name!r} that is not"
-        )
     if model.distribute_strategy.num_replicas_in_sync > 1:
         raise ValueError(
             "`model` must train on one device; build it outside the strategy to predict a replica. "
@@ -89,14 +85,16 @@ def predict_of_spec(
     """Predicts for a batch of which the specification is known.
 
     Args:
-        model: A compiled model, built.
+        model: A compiled model. One that is not built yet is built for the specification.
         spec: As a dataset's `element_spec`.
         size: Examples in a batch.
         limit_bytes: What the device gives; by default what TensorFlow may take.
     """
     limit_bytes = limit_bytes or _limit_bytes()
-    if not model.optimizer.built:
-        # Not restored: TensorFlow would keep the memory of the slots, and `fit` makes them again.
+    # What is built is not restored: TensorFlow would keep the memory, and `fit` builds it again.
+    if not all(each.built for each in (model, *model.layers)):
+        build_by_tracing(model, spec)
+    elif not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     with untouched(model):
         memory = StepMemory(model, spec)
@@ -112,8 +110,11 @@ def predict_of_spec(
 
 def _spec(batch: Any) -> tuple[Any, int | None]:
     """What a batch is made of, and its examples."""
+    import keras
     import tensorflow as tf
 
+    if isinstance(batch, keras.utils.PyDataset):
+        batch = batch[0]
     if isinstance(batch, tf.data.Dataset):
         spec = batch.element_spec
     elif isinstance(batch, (tuple, list, dict)) or hasattr(batch, "shape"):
@@ -121,7 +122,7 @@ def _spec(batch: Any) -> tuple[Any, int | None]:
         spec = _as_specs(whole)
     else:
         raise TypeError(
-            "`batch` must be a tuple of arrays, such as (x, y), or a tf.data.Dataset. "
+            "`batch` must be a tuple of arrays, such as (x, y), a tf.data.Dataset or a PyDataset. "
             f"Received: batch={reprlib.repr(batch)}"
         )
     sizes = {each.shape[0] for each in tf.nest.flatten(spec) if each.shape.rank}

@@ -50,6 +50,21 @@ def trace_step(model: Any, spec: Any, *, optimized: bool = True) -> StepGraph:
     )
 
 
+def build_by_tracing(model: Any, spec: Any) -> None:
+    """Builds a model, its optimizer and its metrics as its first training step would.
+
+    Args:
+        model: A compiled Keras model.
+        spec: What a batch is made of.
+
+    Raises:
+        Exception: Whatever tracing the step raises.
+    """
+    import tensorflow as tf
+
+    tf.function(model.train_step, autograph=False).get_concrete_function(spec)
+
+
 def _with_traced_batch(spec: Any) -> Any:
     import tensorflow as tf
 

@@ -89,6 +89,11 @@ class MemoryPrediction(Displayed):
     unknown_because: str | None = None
 
     @property
+    def is_lower_bound(self) -> bool:
+        """Whether the prediction leaves something out, so that steps need more."""
+        return self.unknown_because is not None
+
+    @property
     def peak_bytes(self) -> int | None:
         """Where the peak is expected in the range, nearer to its lower end."""
         if self.low is None or self.high is None:

@@ -41,7 +41,7 @@ def render(prediction: MemoryPrediction) -> RenderableType:
     lines: list[RenderableType] = []
     if low is not None and high is not None and prediction.peak_bytes is not None:
         lines.append(Text(_headline(prediction, low, high)))
-        lines += ["", _table(low, high)]
+        lines += ["", _table(low, low if prediction.is_lower_bound else high)]
     if prediction.largest:
         named = [
             f"{each.layer or each.name} {units.size(each.size_bytes)}"
@@ -59,16 +59,18 @@ def render(prediction: MemoryPrediction) -> RenderableType:
 
 
 def _headline(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCause) -> str:
-    peak = units.size(prediction.peak_bytes or 0)
+    batch = f"Batch of {prediction.batch_size:,}, {_STEPS[prediction.execution]}"
+    if prediction.is_lower_bound:
+        return f"{batch}: peak at least {units.size(low.total_bytes)}"
     span = f"{units.size(low.total_bytes)} to {units.size(high.total_bytes)}"
-    steps = _STEPS[prediction.execution]
-    return f"Batch of {prediction.batch_size:,}, {steps}: peak about {peak} ({span})"
+    return f"{batch}: peak about {units.size(prediction.peak_bytes or 0)} ({span})"
 
 
 def _table(low: MemoryByCause, high: MemoryByCause) -> Table:
-    table = Table("at the peak", "from", "to", "")
+    heads = ("at least",) if high is low else ("from", "to")
+    table = Table("at the peak", *heads, "")
     for name, field in CAUSES.items():
-        sizes = sorted((getattr(low, field), getattr(high, field)))
+        sizes = sorted((getattr(low, field), getattr(high, field)))[: len(heads)]
         exact = "exact" if name in _EXACT else ""
         table.add_row(name, *(units.size(each) for each in sizes), exact)
     return table

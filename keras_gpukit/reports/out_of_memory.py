@@ -46,6 +46,8 @@ def figures(record: OutOfMemory) -> tuple[str, ...]:
     prediction = record.prediction
     if prediction is not None and prediction.low and prediction.high:
         span = _span(prediction.low.total_bytes, prediction.high.total_bytes)
+        if prediction.is_lower_bound:
+            span = f"at least {units.size(prediction.low.total_bytes)}"
         lines.append(f"A step with a batch of {prediction.batch_size} is predicted to need {span}.")
         named = [
             f"{each.layer or each.name} {units.size(each.size_bytes)}"

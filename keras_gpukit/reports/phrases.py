@@ -6,6 +6,7 @@ from collections import Counter
 
 from keras_gpukit.records.finding import Finding, Saving, Verdict
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
+from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.reports import units
@@ -220,6 +221,15 @@ def _memory(record: MemoryRecord) -> list[str]:
         return []
     fullest = max(gpus, key=lambda memory: memory.peak_bytes)
     limit = "" if fullest.limit_bytes is None else f" of {units.size(fullest.limit_bytes)}"
-    predicted = record.prediction.peak_bytes if record.prediction else None
-    told = "" if predicted is None else f" ({units.size(predicted)} predicted)"
+    predicted = predicted_peak(record.prediction)
+    told = "" if predicted is None else f" ({predicted} predicted)"
     return [f"{fullest.device} peak {units.size(fullest.peak_bytes)}{limit}{told}"]
+
+
+def predicted_peak(prediction: MemoryPrediction | None) -> str | None:
+    """Returns "1.2 GiB", "at least 1.2 GiB" where something is left out, or None."""
+    if prediction is None or prediction.low is None or prediction.peak_bytes is None:
+        return None
+    if prediction.is_lower_bound:
+        return f"at least {units.size(prediction.low.total_bytes)}"
+    return units.size(prediction.peak_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -13,8 +14,11 @@ import pytest
 import tensorflow as tf
 from helpers.processes import environment
 from helpers.training import sensitive_model, small_model
+from rich.console import Console
 
 import keras_gpukit as gpukit
+from keras_gpukit.reports import units
+from keras_gpukit.reports.memory import print_prediction
 
 CASES = Path(__file__).parent / "cases"
 X, Y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
@@ -67,6 +71,45 @@ def test_what_is_held_in_a_loop_is_named_as_left_out():
     batch = np.ones((16, 5, 8), "float32"), np.ones((16, 4), "float32")
     prediction = gpukit.predict_memory(model, batch, verbose=False)
     assert "loops and branches is left out (While)" in prediction.unknown_because
+    console = Console(width=100, record=True, file=io.StringIO())
+    print_prediction(prediction, console)
+    shown = console.export_text()
+    assert f"peak at least {units.size(prediction.low.total_bytes)} " in shown
+    assert "(9" not in shown
+    assert "from" not in shown
+
+
+class Unbuilt(keras.Model):
+    """Has no `call`, as many models with a training step of their own."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self.dense(x) - y) ** 2)
+        variables = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return {"loss": loss}
+
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return X[:16], Y[:16]
+
+
+def test_a_model_that_is_not_built_is_built_as_fit_builds_it():
+    model = Unbuilt()
+    model.compile("adam", jit_compile=False)
+    prediction = gpukit.predict_memory(model, Batches(workers=1), verbose=False)
+    assert prediction.batch_size == 16
+    assert prediction.low.weights_bytes >= 9 * 4
+    assert prediction.low.slots_bytes >= 2 * 9 * 4
 
 
 def test_training_is_the_same_afterwards():
@@ -100,10 +143,6 @@ def test_a_monitor_predicts_only_where_that_costs_little():
 
 
 def test_wrong_arguments_raise():
-    model = keras.Sequential([keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    with pytest.raises(ValueError, match="must be built"):
-        gpukit.predict_memory(model, (X, Y))
     with pytest.raises(ValueError, match="`batch_size` must be given"):
         gpukit.predict_memory(small_model(), tf.data.Dataset.from_tensor_slices((X, Y)).batch(16))
     with pytest.raises(TypeError, match="Received: batch=7"):

@@ -10,6 +10,7 @@ from keras_gpukit.reports.html.chart import Chart, Table, Unknown, shortened
 from keras_gpukit.reports.html.reading_lines import NO_READINGS
 from keras_gpukit.reports.html.words import not_told
 from keras_gpukit.reports.memory import CAUSES
+from keras_gpukit.reports.phrases import predicted_peak
 
 _TITLE = "Memory at the peak, by cause"
 _OF_STEPS = ("batch", "activations", "gradients", "workspace")
@@ -62,10 +63,11 @@ def _rows(record: MemoryRecord, fullest: DeviceMemory | None) -> list[tuple[str,
 
 def _words(prediction: MemoryPrediction | None, fullest: DeviceMemory | None) -> str:
     parts = []
-    predicted = prediction.peak_bytes if prediction else None
-    if prediction is not None and predicted is not None:
+    predicted = None
+    if prediction is not None and (peak := predicted_peak(prediction)) is not None:
         batch = f"Steps with a batch of {prediction.batch_size:,}"
-        parts.append(f"{batch} were predicted to need {units.size(predicted)} at the peak")
+        parts.append(f"{batch} were predicted to need {peak} at the peak")
+        predicted = None if prediction.is_lower_bound else prediction.peak_bytes
     if fullest is not None:
         held = f"{fullest.device} held at most {units.size(fullest.peak_bytes)}"
         more = fullest.peak_bytes / predicted - 1 if predicted else 0.0
@@ -86,6 +88,8 @@ def _range(prediction: MemoryPrediction | None, field: str) -> str:
         return ""
     sizes = sorted((getattr(prediction.low, field), getattr(prediction.high, field)))
     low, high = map(units.size, sizes)
+    if prediction.is_lower_bound:
+        return f"at least {low}"
     return low if low == high else f"{low} to {high}"
 
 

@@ -17,6 +17,7 @@ from keras_gpukit.reports.phrases import (
     conclusion,
     input_fractions,
     not_judged,
+    predicted_peak,
     saved,
 )
 
@@ -136,15 +137,15 @@ def _memory_by_cause(summary: RunSummary) -> list[tuple[str, str]]:
     record = summary.memory
     if record is None or not record.devices or record.weights_bytes is None:
         return []
-    predicted = record.prediction.peak_bytes if record.prediction else None
+    predicted = predicted_peak(record.prediction)
     figures = [
-        ("peak memory, predicted", predicted),
         ("weights", record.weights_bytes),
         ("optimizer slots", record.slots_bytes),
     ]
     fullest = max(record.devices, key=lambda memory: memory.peak_bytes)
     figures.append(("activations, gradients and workspace", record.steps_bytes(fullest)))
-    return [(name, units.size(size)) for name, size in figures if size is not None]
+    measured = [(name, units.size(size)) for name, size in figures if size is not None]
+    return [*([("peak memory, predicted", predicted)] if predicted else []), *measured]
 
 
 def setup(summary: RunSummary) -> tuple[tuple[str, str], ...]:
