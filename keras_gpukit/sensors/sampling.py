@@ -37,9 +37,9 @@ class SamplingThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread, after a tick under way."""
+        """Ends the thread, after a tick under way; may be called again, and before it starts."""
         self._stopping.set()
-        if threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(STOP_WITHIN_S)
 
     def tick(self) -> None:

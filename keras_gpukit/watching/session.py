@@ -5,7 +5,6 @@ One clock around each step function, one writer thread, one sampling thread.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -223,7 +222,7 @@ class Session:
     def leaves(self, phase: Phase) -> None:
         """A callback leaves at the end of a phase."""
         if phase == self.phase:
-            self._stop_sampling()  # a reading must not follow the summary
+            self._sampler.stop()  # a reading must not follow the summary
             self.wall.end()
             self._events.epoch_ends(self.epoch)  # it was interrupted
         else:
@@ -251,7 +250,7 @@ class Session:
         self._callback_list.close()
         self._events.close()
         self._first_step_hooks.close()
-        self._stop_sampling()
+        self._sampler.stop()
         self.output.close()
         self._frame.forget()
         # References to the session, and cycles within it, must not keep the run's data alive.
@@ -276,10 +275,6 @@ class Session:
             finished=self._finished_iterators,
             first_call=self._first_step_hooks if own else None,
         )
-
-    def _stop_sampling(self) -> None:
-        with contextlib.suppress(RuntimeError):  # an interrupt came before the thread started
-            self._sampler.stop()
 
     def _epoch_began(self) -> None:
         self.own_steps.watched.follow()
