@@ -10,7 +10,10 @@ _LARGEST_SHOWN = 3
 _CHANGES = {
     "batch size": "batch_size={batch}",
     "accumulation": "keras_gpukit.accumulate_gradients(model, ...) with micro-batches of {batch}",
-    "mixed precision": 'mixed precision: keras.mixed_precision.set_global_policy("mixed_float16")',
+    "mixed precision": (
+        'keras_gpukit.configure_gpus(mixed_precision="auto"), or '
+        'keras.config.set_dtype_policy("mixed_float16"), before the model is made'
+    ),
     "rematerialisation": "keras_gpukit.rematerialize(model): activations are recomputed, not kept",
 }
 
@@ -19,6 +22,8 @@ def note(record: OutOfMemory) -> str:
     """The note on the exception, several lines."""
     lines = [asked(record), *figures(record)]
     lines += [f"- {line}" for line in advice(record)]
+    if too_little := not_enough(record):
+        lines += ["Not enough on its own:", *(f"- {line}" for line in too_little)]
     return "\n".join([HEADING, *(f"  {line}" for line in lines)])
 
 
@@ -67,9 +72,8 @@ def figures(record: OutOfMemory) -> tuple[str, ...]:
 
 
 def advice(record: OutOfMemory) -> tuple[str, ...]:
-    """What would fit, one change a line; why that is unknown where it is."""
+    """What would fit, or may, one change a line; why that is unknown where it is."""
     lines = [_change(option) for option in record.options if option.fits is not False]
-    lines += [_change(option) for option in record.options if option.fits is False]
     if record.is_fragmented:
         lines.append(
             "enough is free in all, but not in one block: set "
@@ -80,6 +84,11 @@ def advice(record: OutOfMemory) -> tuple[str, ...]:
     if record.options_unknown_because:
         lines.append(f"what would fit is unknown: {record.options_unknown_because}")
     return tuple(lines)
+
+
+def not_enough(record: OutOfMemory) -> tuple[str, ...]:
+    """Changes that are predicted to need less, and still too much, one a line."""
+    return tuple(_change(option) for option in record.options if option.fits is False)
 
 
 def _state(record: OutOfMemory) -> list[str]:
@@ -105,8 +114,6 @@ def _change(option: MemoryOption) -> str:
     text = _CHANGES[option.kind].format(batch=option.batch_size)
     if option.needs_bytes is not None:
         text += f": needs at most {units.size(option.needs_bytes)} (predicted)"
-    if option.fits is False:
-        text += ", which does not fit on its own"
     return f"{text}; {option.note}" if option.note else text
 
 

@@ -100,7 +100,7 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
     changes = {
         "batch size": "Train with batch_size={batch}",
         "accumulation": "keras_gpukit.accumulate_gradients with micro-batches of {batch}",
-        "mixed precision": "Train in mixed precision",
+        "mixed precision": 'keras_gpukit.configure_gpus(mixed_precision="auto")',
         "rematerialisation": "keras_gpukit.rematerialize: activations are recomputed, not kept",
     }
     ranked = sorted(record.options, key=lambda each: each.fits is False)
@@ -109,7 +109,7 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
         line = changes[option.kind].format(batch=option.batch_size)
         if option.needs_bytes is not None:
             line += f": at most {option.needs_bytes / 2**20:,.0f} MiB, predicted"
-        lines.append(line + (", not enough on its own" if option.fits is False else ""))
+        lines.append(f"Not enough on its own: {line}" if option.fits is False else line)
     if record.holders:
         lines.append("End the other processes on this GPU, or train on another GPU")
     return tuple(lines or ["Train with a smaller batch"])

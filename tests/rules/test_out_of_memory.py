@@ -47,7 +47,7 @@ def test_running_out_of_memory_comes_before_a_costlier_finding():
     finding = judge(summary).findings[0]
     assert finding.title == "Layer 'conv' on GPU:0 ran out of memory"
     assert finding.advice[0].startswith("Train with batch_size=32: at most 12,288 MiB")
-    assert finding.advice[1].endswith("not enough on its own")
+    assert finding.advice[1].startswith("Not enough on its own: keras_gpukit.configure_gpus(")
     assert [(each.name, each.value) for each in finding.evidence] == [
         ("asked for", 2 * GIB),
         ("in use", 15 * GIB),
