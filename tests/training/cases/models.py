@@ -130,8 +130,14 @@ def bidirectional_model() -> keras.Model:
 def short_token_model() -> keras.Model:
     """Tokens in the first of two segments."""
     keras.utils.set_random_seed(7)
-    layers = [keras.layers.Embedding(20, 8), keras.layers.Flatten(), keras.layers.Dense(1)]
-    return keras.Sequential([keras.Input((LENGTH,)), *layers])
+    layers = [
+        keras.Input((LENGTH,), dtype="int32"),
+        keras.layers.Embedding(20, 8),
+        keras.layers.Flatten(),
+        keras.layers.Dense(48),
+        keras.layers.Dense(1),
+    ]
+    return keras.Sequential(layers)
 
 
 class Block(keras.layers.Layer):
