@@ -26,7 +26,7 @@ def add_parser(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     add_script(parser)
-    parser.add_argument("--max", type=positive, metavar="N", help="the largest batch size to try")
+    parser.add_argument("--max", type=positive, metavar="N", help="the largest batch size to find")
     parser.add_argument(
         "--seconds", type=positive, default=90, metavar="N", help="how long to search, 90"
     )

@@ -64,8 +64,8 @@ def find_batch_size(
         isolated: Whether trials run in processes of their own. The script must then guard what it
             does by `if __name__ == "__main__":`, and on GPUs this process must not take all memory:
             `configure_gpus(memory="growth")`.
-        max_batch_size: The largest batch size to try; by default as many as there are examples, and
-            65,536 at most.
+        max_batch_size: The largest batch size to look for; by default as many as there are
+            examples, and 65,536 at most. To be sure that it fits, 3 % more is tried.
         seconds: How long to search. A trial that has started is finished, and the largest
             is always confirmed.
         verbose: Whether to show progress and print the result; "auto" is True.

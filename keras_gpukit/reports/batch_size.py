@@ -13,6 +13,7 @@ from keras_gpukit.reports.batch_size_chart import chart
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.notebook import as_html, card
 from keras_gpukit.reports.printable import plain
+from keras_gpukit.rules.batch_size import is_near_enough
 
 _BAR = 12
 """Characters of the longest bar."""
@@ -51,11 +52,16 @@ def _largest(search: BatchSizeSearch) -> str:
         because = search.most_because
         if search.ending == "time ran out" and search.largest < search.most:
             because = search.ending
-        return f"{start}. Larger ones were not tried: {because}."
-    return (
+        # A little more passed, so that the margin is kept.
+        than = "" if passed is None or passed <= search.largest else f" than {passed:,}"
+        return f"{start}. Larger ones{than} were not tried: {because}."
+    text = (
         f"{start}, with a margin of {units.percentage(search.margin)} "
         f"({passed:,} passed, {failed:,} ran out of memory)."
     )
+    if search.ending == "time ran out" and passed and not is_near_enough(passed, failed):
+        return f"{text} More may fit: time ran out before the sizes between them were tried."
+    return text
 
 
 def _fastest(search: BatchSizeSearch) -> str:
@@ -69,6 +75,8 @@ def _fastest(search: BatchSizeSearch) -> str:
             f"{text}the input gives {units.number(search.input_rate.median)} examples/s, so that "
             "larger batches only wait for it."
         )
+    if all(each.rate is None for each in search.by_size if each.batch_size > search.fastest):
+        return f"{text}no larger one was measured."
     return f"{text}larger ones are less than 5 % faster."
 
 

@@ -36,6 +36,16 @@ def without_margin(batch_size: int) -> int:
     return passed
 
 
+def is_near_enough(passed: int, failed: int) -> bool:
+    """Whether the largest batch size is known well enough for the search to end.
+
+    Args:
+        passed: The largest that passed its trial; 0 without any.
+        failed: The smallest that did not.
+    """
+    return failed - passed <= max(1, passed * RESOLUTION)
+
+
 def fastest(rates: Mapping[int, float], input_rate: float | None) -> int | None:
     """Returns the knee: the smallest batch size that trains about as fast as any.
 

@@ -97,6 +97,22 @@ def test_what_is_unknown_is_said():
     assert "Largest that fits: 300. Larger ones were not tried: max_batch_size" in printed(capped)
     stopped = replace(capped, most=4000, ending="time ran out")
     assert "Larger ones were not tried: time ran out." in printed(stopped)
+    passed_more = replace(capped, trials=(SEARCH.trials[0], *capped.trials))
+    assert "Larger ones than 310 were not tried: max_batch_size" in printed(passed_more)
+
+
+def test_what_was_not_measured_is_not_compared():
+    alone = replace(SEARCH, fastest=300)
+    text = printed(alone)
+    assert "Fastest: 300, 2,050 examples/s from memory; no larger one was measured." in text
+
+
+def test_a_search_that_was_cut_short_says_that_more_may_fit():
+    wide = (*SEARCH.trials[:1], BatchSizeTrial(900, False), *SEARCH.trials[2:])
+    cut = replace(SEARCH, trials=wide, ending="time ran out")
+    text = " ".join(printed(cut).split())
+    assert "900 ran out of memory). More may fit: time ran out before the sizes" in text
+    assert "More may fit" not in printed(replace(SEARCH, ending="time ran out"))
 
 
 def test_a_notebook_has_the_chart_too():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keras_gpukit.rules.batch_size import RESOLUTION
+from keras_gpukit.rules.batch_size import is_near_enough
 
 STEP = 1.06
 """How far the first step goes from a batch size that was expected to be the largest. Each further
@@ -50,7 +50,7 @@ class Bisection:
             if further <= passed:
                 further = max(passed + 1, int(passed * STEP**self._in_a_row))
             return min(further, self._most)
-        if failed - passed <= max(1, passed * RESOLUTION):
+        if is_near_enough(passed, failed):
             return None
         middle = (passed + failed) // 2
         nearer = int(failed / STEP**self._in_a_row) if self._in_a_row else middle
