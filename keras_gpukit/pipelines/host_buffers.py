@@ -89,7 +89,8 @@ def _buffers(stage: Dataset, asked: _Asked) -> Iterator[tuple[HostBuffer, bool]]
     elif kind in ("Shuffle", "ShuffleAndRepeat"):
         buffer = _shuffle(stage, below[0], asked)
         yield buffer, not asked.is_cached and not _is_cached(below[0])
-        asked = replace(asked, ahead=asked.ahead + (buffer.elements or 0))
+        held = buffer.elements or 0
+        asked = replace(asked, elements=asked.elements + held, ahead=asked.ahead + held)
     elif kind in _BATCHES:
         size = number(stage, "batch_size")
         asked = _Asked(

@@ -50,6 +50,11 @@ def test_a_cache_of_batches():
     assert found.element_bytes == 50 * FEATURES * 4 + TENSOR_BYTES
 
 
+def test_a_short_run_also_caches_what_fills_a_shuffle_buffer():
+    dataset = doubled().cache().map(double).shuffle(300).batch(32)
+    assert host_buffers(dataset, steps=5)[1].elements == 5 * 32 + 300
+
+
 def test_a_shuffle_buffer_holds_its_size_or_all_there_is():
     found = only(doubled().shuffle(100).batch(32))
     assert (found.name, found.kind, found.elements) == ("shuffle(100)", "shuffle", 100)
