@@ -36,6 +36,12 @@ def check_model(model: Any) -> None:
             "`model` must be compiled: call model.compile() first. "
             f"Received: a model named {model.name!r} that is not"
         )
+    own_step = type(model).train_step is not keras.Model.train_step
+    if model.optimizer is None and not own_step:
+        raise ValueError(
+            "`model` must have an optimizer, unless it has a train_step() of its own: call "
+            f"model.compile(optimizer, loss). Received: a model named {model.name!r} without one"
+        )
 
 
 def wrong_kind(dataset: Any, accepted: str) -> TypeError:
@@ -55,17 +61,37 @@ def wrong_kind(dataset: Any, accepted: str) -> TypeError:
     return TypeError(f"{accepted}{hint} Received: dataset={reprlib.repr(dataset)}")
 
 
-def check_arrays(arrays: list[Any]) -> None:
-    """Arrays with a row for each example."""
+def check_arrays(arrays: list[Any], name: str = "dataset") -> int:
+    """Dense arrays with as many rows each, one for each example.
+
+    Args:
+        arrays: What was given, flat.
+        name: Of the argument.
+
+    Returns:
+        How many rows.
+    """
     for array in arrays:
         if not (hasattr(array, "dtype") and hasattr(array, "shape")):
             raise TypeError(
-                "dataset must be a tuple of NumPy arrays or tensors, (x, y) or (x, y, "
+                f"`{name}` must be a tuple of NumPy arrays or tensors, (x, y) or (x, y, "
                 "sample_weight): convert lists and data frames, and leave out None. "
+                f"Received: {type(array).__name__} in it"
+            )
+        if not hasattr(array, "__array__"):
+            raise TypeError(
+                f"`{name}` must be a tuple of dense arrays: convert ragged and sparse ones. "
                 f"Received: {type(array).__name__} in it"
             )
         if not len(array.shape):
             raise ValueError(
-                "dataset must be a tuple of arrays with a row for each example. "
+                f"`{name}` must be a tuple of arrays with a row for each example. "
                 f"Received: an array of shape {tuple(array.shape)} in it"
             )
+    lengths = {int(array.shape[0]) for array in arrays}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(
+            f"`{name}` must be a tuple of arrays with the same number of rows, and at least one. "
+            f"Received: {name} with {sorted(lengths)} rows"
+        )
+    return lengths.pop()

@@ -178,7 +178,8 @@ def _most(given: int | None, examples: Examples) -> tuple[int, str]:
     if given is not None:
         return given, f"max_batch_size is {given:,}"
     if examples.total is not None and examples.total < MOST:
-        return examples.total, f"the data set has {examples.total:,} examples"
+        about = "" if examples.total_is_exact else "about "
+        return examples.total, f"the data set has {about}{examples.total:,} examples"
     return MOST, f"by default {MOST:,} is the most"
 
 

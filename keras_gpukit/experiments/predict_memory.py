@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from keras_gpukit.arguments import check_whole
-from keras_gpukit.experiments.checks import check_model
+from keras_gpukit.experiments.checks import check_arrays, check_model
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.memory.tracing import build_by_tracing
@@ -16,7 +16,8 @@ from keras_gpukit.reports.memory import print_prediction
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
 
-_LARGEST_BATCH = 2**20
+_LARGEST_BATCH = 2**40
+"""Where the search ends, for models whose steps need the same for any batch."""
 
 
 def predict_memory(
@@ -94,7 +95,7 @@ def predict_of_spec(
     # What is built is not restored: TensorFlow would keep the memory, and `fit` builds it again.
     if not all(each.built for each in (model, *model.layers)):
         build_by_tracing(model, spec)
-    elif not model.optimizer.built:
+    elif model.optimizer is not None and not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     with untouched(model):
         memory = StepMemory(model, spec)
@@ -117,16 +118,16 @@ def _spec(batch: Any) -> tuple[Any, int | None]:
         batch = batch[0]
     if isinstance(batch, tf.data.Dataset):
         spec = batch.element_spec
-    elif isinstance(batch, (tuple, list, dict)) or hasattr(batch, "shape"):
+        sizes = {each.shape[0] for each in tf.nest.flatten(spec) if each.shape.rank}
+        return spec, sizes.pop() if len(sizes) == 1 else None
+    if isinstance(batch, (tuple, list, dict)) or hasattr(batch, "shape"):
         whole = tuple(batch) if isinstance(batch, list) else batch
-        spec = _as_specs(whole)
-    else:
-        raise TypeError(
-            "`batch` must be a tuple of arrays, such as (x, y), a tf.data.Dataset or a PyDataset. "
-            f"Received: batch={reprlib.repr(batch)}"
-        )
-    sizes = {each.shape[0] for each in tf.nest.flatten(spec) if each.shape.rank}
-    return spec, sizes.pop() if len(sizes) == 1 else None
+        rows = check_arrays(tf.nest.flatten(whole), "batch")
+        return _as_specs(whole), rows
+    raise TypeError(
+        "`batch` must be a tuple of arrays, such as (x, y), a tf.data.Dataset or a PyDataset. "
+        f"Received: batch={reprlib.repr(batch)}"
+    )
 
 
 def _as_specs(batch: Any) -> Any:

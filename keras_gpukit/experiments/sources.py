@@ -76,7 +76,7 @@ def _from_arrays(arrays: tuple[Any, ...], batch_size: int) -> Any:
     import tensorflow as tf
 
     check_whole("batch_size", batch_size)
-    check_arrays(tf.nest.flatten(arrays))
+    rows = check_arrays(tf.nest.flatten(arrays))
 
     def on_host(array: Any) -> Any:
         floating = keras.backend.is_float_dtype(keras.backend.standardize_dtype(array.dtype))
@@ -84,14 +84,8 @@ def _from_arrays(arrays: tuple[Any, ...], batch_size: int) -> Any:
 
     with tf.device("CPU:0"):
         tensors = tf.nest.map_structure(on_host, arrays)
-    lengths = {int(tensor.shape[0]) for tensor in tf.nest.flatten(tensors)}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ValueError(
-            "arrays must have the same number of rows, and at least one. "
-            f"Received: dataset with {sorted(lengths)} rows"
-        )
-    rows = tf.data.Dataset.range(*lengths).shuffle(*lengths).batch(batch_size)
-    return rows.map(
+    numbers = tf.data.Dataset.range(rows).shuffle(rows).batch(batch_size)
+    return numbers.map(
         lambda chosen: tf.nest.map_structure(lambda tensor: tf.gather(tensor, chosen), tensors),
         num_parallel_calls=tf.data.AUTOTUNE,
     ).repeat()

@@ -176,6 +176,13 @@ def ragged() -> tf.data.Dataset:
         ((X, Y[:3]), ValueError, r"same number of rows.* \[3, 256\] rows"),
         (tf.data.Dataset.range(8), ValueError, "must give batches"),
         (ragged(), ValueError, "dense tensors"),
+        ((tf.sparse.eye(4), Y[:4]), TypeError, "dense arrays.*Received: SparseTensor in it"),
+        ((tf.ragged.constant([[1], [2, 3]]), Y[:2]), TypeError, "Received: RaggedTensor in it"),
+        (
+            tf.data.Dataset.from_tensor_slices((np.zeros((4, 8)), np.zeros((4, 1)))),
+            ValueError,
+            r"must give batches.*Received: an element with arrays of \[1, 8\] rows",
+        ),
     ],
 )
 def test_wrong_data_raises(dataset, error, message):
@@ -197,6 +204,18 @@ def test_wrong_models_and_arguments_raise():
         gpukit.find_batch_size(small_model(), (X, Y), max_batch_size=0)
     with pytest.raises(TypeError, match=r"must be a keras\.Model"):
         gpukit.find_batch_size(small_model, (X, Y))
+    with pytest.raises(ValueError, match=r"must be one that another process can import.*lambda"):
+        gpukit.find_batch_size(lambda: small_model(), (X, Y), isolated=True, seconds=0.1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [(20, "the data set has 20 examples"), (100, "the data set has about 104 examples")],
+)
+def test_a_smaller_last_batch_counts_as_what_it_is(rows, expected):
+    data = tf.data.Dataset.from_tensor_slices((X[:rows], Y[:rows])).batch(8)
+    search = gpukit.find_batch_size(small_model(), data, seconds=0.1, verbose=False)
+    assert search.most_because == expected
 
 
 def test_sequences_of_different_lengths_are_tried_by_the_longest():

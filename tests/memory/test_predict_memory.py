@@ -18,7 +18,7 @@ from rich.console import Console
 
 import keras_gpukit as gpukit
 from keras_gpukit.reports import units
-from keras_gpukit.reports.memory import print_prediction
+from keras_gpukit.reports.memory import print_prediction, render
 
 CASES = Path(__file__).parent / "cases"
 X, Y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
@@ -63,6 +63,16 @@ def test_with_a_limit_the_largest_batch_is_found():
     assert found.fits_batch_size > 64
     over = gpukit.predict_memory(model, (X, Y), batch_size=2 * found.fits_batch_size, verbose=False)
     assert over.high.total_bytes > 8 * 2**20 * 0.4
+
+
+def test_on_a_large_device_the_largest_batch_is_not_a_bound_of_the_search():
+    sizes = [
+        gpukit.predict_memory(
+            small_model(), (X, Y), limit_bytes=gib * 2**30, verbose=False
+        ).fits_batch_size
+        for gib in (40, 80)
+    ]
+    assert sizes[1] == pytest.approx(2 * sizes[0], rel=0.1)
 
 
 def test_what_is_held_in_a_loop_is_named_as_left_out():
@@ -147,6 +157,51 @@ def test_wrong_arguments_raise():
         gpukit.predict_memory(small_model(), tf.data.Dataset.from_tensor_slices((X, Y)).batch(16))
     with pytest.raises(TypeError, match="Received: batch=7"):
         gpukit.predict_memory(small_model(), 7)
+    with pytest.raises(TypeError, match=r"`batch` must be a tuple.*Received: int in it"):
+        gpukit.predict_memory(small_model(), ([1, 2], [3, 4]))
+    with pytest.raises(TypeError, match="leave out None"):
+        gpukit.predict_memory(small_model(), (X, Y, None))
+    with pytest.raises(ValueError, match=r"same number of rows.*Received: batch with \[3, 64\]"):
+        gpukit.predict_memory(small_model(), (X, Y[:3]))
+    with pytest.raises(ValueError, match=r"at least one.*Received: batch with \[0\] rows"):
+        gpukit.predict_memory(small_model(), (X[:0], Y[:0]))
+    model = small_model()
+    model.compile(optimizer=None, loss="mse")
+    with pytest.raises(ValueError, match="`model` must have an optimizer"):
+        gpukit.predict_memory(model, (X, Y))
+
+
+def test_a_step_of_its_own_needs_no_optimizer():
+    class Own(keras.Model):
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self(x) - y) ** 2)
+            for variable, gradient in zip(
+                self.trainable_variables,
+                tape.gradient(loss, self.trainable_variables),
+                strict=True,
+            ):
+                variable.assign_sub(0.1 * gradient)
+            return {"loss": loss}
+
+    own = Own(x := keras.Input((8,)), keras.layers.Dense(1)(x))
+    own.compile(optimizer=None)
+    prediction = gpukit.predict_memory(own, (X, Y), verbose=False)
+    assert prediction.low.slots_bytes == 0
+    assert prediction.peak_bytes > 0
+
+
+def test_a_lower_bound_says_of_no_batch_that_it_fits():
+    layers = [keras.Input((4, 2)), keras.layers.LSTM(3), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    model.compile("sgd", "mse", jit_compile=False)
+    sequences = np.ones((64, 4, 2), "float32")
+    found = gpukit.predict_memory(model, (sequences, Y), limit_bytes=2**20, verbose=False)
+    (console := Console(width=120)).begin_capture()
+    console.print(render(found))
+    text = console.end_capture()
+    assert f"no batch above {found.fits_batch_size:,} fits, and smaller ones may not" in text
 
 
 @pytest.mark.slow

@@ -25,11 +25,13 @@ class Examples:
         parts: Arrays with a row for each example, in the structure that `fit` gets.
         batch_size: Examples in a batch of the data set; None for arrays, which have no batches.
         total: Examples in the data set; None where that is unknown.
+        total_is_exact: Whether all of its batches were counted.
     """
 
     parts: Any
     batch_size: int | None
     total: int | None
+    total_is_exact: bool = True
 
     @property
     def held(self) -> int:
@@ -95,15 +97,9 @@ def examples_of(dataset: Any) -> Examples:
     import tensorflow as tf
 
     if isinstance(dataset, tuple):
-        check_arrays(tf.nest.flatten(dataset))
-        lengths = {len(each) for each in tf.nest.flatten(dataset)}
-        if len(lengths) != 1 or 0 in lengths:
-            raise ValueError(
-                "arrays must have the same number of rows, and at least one. "
-                f"Received: dataset with {sorted(lengths)} rows"
-            )
+        total = check_arrays(tf.nest.flatten(dataset))
         parts = tf.nest.map_structure(lambda array: array[:HELD_EXAMPLES], _without_lists(dataset))
-        return Examples(_first(tf.nest.map_structure(_as_fed, parts)), None, *lengths)
+        return Examples(_first(tf.nest.map_structure(_as_fed, parts)), None, total)
     if isinstance(dataset, tf.data.Dataset):
         _check_spec(dataset)
         batches = list(dataset.take(_LOOKED_AT).as_numpy_iterator())
@@ -120,8 +116,12 @@ def examples_of(dataset: Any) -> Examples:
     if not batches:
         raise ValueError(f"dataset must have at least one batch. Received: dataset={dataset!r}")
     parts = max((tf.nest.map_structure(_as_fed, each) for each in batches), key=_example_bytes)
-    rows = max(_rows(each) for each in batches)
-    return Examples(_first(parts), rows, rows * count if count > 0 else None)
+    rows = [_rows(each) for each in batches]
+    if len(rows) == count:
+        return Examples(_first(parts), max(rows), sum(rows))
+    # The last batch was not looked at, and may be smaller.
+    about = max(rows) * count if count > 0 else None
+    return Examples(_first(parts), max(rows), about, total_is_exact=False)
 
 
 _LOOKED_AT = 8
@@ -173,7 +173,14 @@ def _as_fed(array: Any) -> np.ndarray:
 def _rows(batch: Any) -> int:
     import tensorflow as tf
 
-    return len(tf.nest.flatten(batch)[0])
+    rows = {len(each) for each in tf.nest.flatten(batch)}
+    if len(rows) != 1:
+        raise ValueError(
+            "dataset must give batches, whose arrays all have a row for each example; "
+            "call dataset.batch() if it gives single examples. "
+            f"Received: an element with arrays of {sorted(rows)} rows"
+        )
+    return rows.pop()
 
 
 def _example_bytes(parts: Any) -> float:

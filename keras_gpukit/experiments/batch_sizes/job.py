@@ -38,7 +38,7 @@ class Job:
             examples: What batches are made of.
 
         Raises:
-            ValueError: If the model cannot be saved.
+            ValueError: If the model cannot be saved, or the function cannot be imported elsewhere.
         """
         import keras
 
@@ -53,6 +53,15 @@ class Job:
                     "`model` must be one that Keras can save, as trials in processes of their own "
                     "load it there; give a function that makes it instead. "
                     f"Received: a model named {model.name!r} ({type(error).__name__}: {error})"
+                ) from error
+        else:
+            try:
+                pickle.dumps(build)
+            except Exception as error:
+                raise ValueError(
+                    "`model`, a function, must be one that another process can import: define it "
+                    "with def at the top level of a module, and not within a function or as a "
+                    f"lambda. Received: model={build!r} ({error})"
                 ) from error
         return cls(folder, build, current_settings())
 
