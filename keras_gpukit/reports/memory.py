@@ -12,15 +12,8 @@ from keras_gpukit.records.memory import MemoryByCause, MemoryPrediction
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.notebook import as_html
+from keras_gpukit.reports.phrases import MEMORY_CAUSES
 
-CAUSES = {
-    "weights": "weights_bytes",
-    "optimizer slots": "slots_bytes",
-    "batch": "batch_bytes",
-    "activations": "activations_bytes",
-    "gradients": "gradients_bytes",
-    "workspace": "workspace_bytes",
-}
 _EXACT = ("weights", "optimizer slots")
 _STEPS = {"graph": "graph steps", "eager": "eager steps", "xla": "steps compiled by XLA"}
 
@@ -71,7 +64,7 @@ def _headline(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCa
 def _table(low: MemoryByCause, high: MemoryByCause) -> Table:
     heads = ("at least",) if high is low else ("from", "to")
     table = Table("at the peak", *heads, "")
-    for name, field in CAUSES.items():
+    for name, field in MEMORY_CAUSES.items():
         sizes = sorted((getattr(low, field), getattr(high, field)))[: len(heads)]
         exact = "exact" if name in _EXACT else ""
         table.add_row(name, *(units.size(each) for each in sizes), exact)

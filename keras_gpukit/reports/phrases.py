@@ -20,6 +20,16 @@ ACCOUNT_OF_TIME = "mostly-not-compute"
 """The rule on what all of a run's time went on."""
 _CAPTURES_LISTED = 3
 
+MEMORY_CAUSES = {
+    "weights": "weights_bytes",
+    "optimizer slots": "slots_bytes",
+    "batch": "batch_bytes",
+    "activations": "activations_bytes",
+    "gradients": "gradients_bytes",
+    "workspace": "workspace_bytes",
+}
+"""What memory is held for, with the field of `MemoryByCause`."""
+
 
 def headline(summary: RunSummary) -> tuple[str, ...]:
     """The run's main figures; only those that are known."""

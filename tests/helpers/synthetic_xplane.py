@@ -65,6 +65,8 @@ class Plane:
             stat = into.add(metadata_id=self._id(self.plane.stat_metadata, name))
             if isinstance(value, str):  # as TensorFlow writes texts: as names of figures
                 stat.ref_value = self._id(self.plane.stat_metadata, value)
+            elif isinstance(value, float):
+                stat.double_value = value
             else:
                 stat.int64_value = value
 

@@ -143,8 +143,14 @@ def test_two_jobs_on_one_machine_do_not_meet(tmp_path):
         while not all(Path(f"ready-{i}").exists() for i in range(3)):
             time.sleep(0.01)
         asked = [socket.create_connection(("127.0.0.1", int(a.split(":")[1]))) for a in addresses]
-        for _ in asked:
-            server.accept()[0].send(name.encode())
+        for each in asked:
+            each.send(b"?")
+        callers = []
+        while len(callers) < len(asked):
+            caller = server.accept()[0]
+            if caller.recv(1):  # else it only looked whether anyone listens
+                caller.send(name.encode())
+                callers.append(caller)
         print("met", {each.recv(100).decode() for each in asked} == {name})
         """
     folders = [tmp_path / "one", tmp_path / "two"]

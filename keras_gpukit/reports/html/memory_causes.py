@@ -9,8 +9,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import Chart, Table, Unknown, shortened
 from keras_gpukit.reports.html.reading_lines import NO_READINGS
 from keras_gpukit.reports.html.words import not_told
-from keras_gpukit.reports.memory import CAUSES
-from keras_gpukit.reports.phrases import predicted_peak
+from keras_gpukit.reports.phrases import MEMORY_CAUSES, predicted_peak
 
 _TITLE = "Memory at the peak, by cause"
 _OF_STEPS = ("batch", "activations", "gradients", "workspace")
@@ -52,7 +51,7 @@ def _rows(record: MemoryRecord, fullest: DeviceMemory | None) -> list[tuple[str,
     measured = {"weights": record.weights_bytes, "optimizer slots": record.slots_bytes}
     rows: list[tuple[str, ...]] = [
         (name, _range(record.prediction, field), _size(measured.get(name)))
-        for name, field in CAUSES.items()
+        for name, field in MEMORY_CAUSES.items()
     ]
     of_steps = None if fullest is None else record.steps_bytes(fullest)
     rows.append((f"{', '.join(_OF_STEPS)}, together", "", _size(of_steps)))
