@@ -43,10 +43,20 @@ class GraphCollector:
 
         Args:
             batch_size: Returns the examples in the batch of one device.
+
+        Raises:
+            PlacementUnknownError: If another thread's operations took the graphs apart.
         """
         step = graphs.find_step(tf_private.take_collected_graphs())
         if step is None:
             return None
+        if not step.partition_graphs:
+            # The runtime has one collection for all threads, and hands over what it has so far with
+            # any operation that ends: seen on TensorFlow 2.21.
+            raise PlacementUnknownError(
+                "another thread ran operations of TensorFlow during the first step, and got a part "
+                "of its graphs: have threads that load data use NumPy, or start them later"
+            )
         ran = graphs.read_step(step, dtype_name)
         return replace(ran, sent=_sent(step, batch_size))
 

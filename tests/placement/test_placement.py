@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import keras
 import pytest
@@ -405,6 +406,24 @@ def test_a_users_trace_is_left_alone():
     finally:
         tf.summary.trace_off()
     assert "tf.summary.trace_on" in record.unknown_because
+
+
+def test_with_operations_of_another_thread_placement_is_unknown_and_not_empty():
+    over = threading.Event()
+
+    def loads_data():
+        while not over.is_set():
+            tf.reduce_sum(tf.ones(4))
+
+    thread = threading.Thread(target=loads_data)
+    thread.start()
+    try:
+        record = watched_fit(make_model())
+    finally:
+        over.set()
+        thread.join()
+    # Whether the other thread comes in between is up to chance; it does nearly always.
+    assert record.operations or "another thread ran operations" in record.unknown_because
 
 
 @pytest.mark.parametrize("name", ["enable_graph_collection", "take_collected_graphs"])
