@@ -44,6 +44,27 @@ def check_model(model: Any) -> None:
         )
 
 
+def check_one_device(model: Any, purpose: str) -> None:
+    """A model on no more than one replica.
+
+    Args:
+        model: A Keras model.
+        purpose: What a model of one replica is for, as "predict a replica".
+    """
+    replicas = model.distribute_strategy.num_replicas_in_sync
+    if replicas > 1:
+        raise ValueError(
+            f"`model` must train on one device; build it outside the strategy to {purpose}. "
+            f"Received: a model on {replicas} replicas"
+        )
+
+
+def check_verbose(verbose: Any) -> None:
+    """Whether to print the result; "auto" leaves it to the experiment."""
+    if verbose not in ("auto", True, False):
+        raise ValueError(f'`verbose` must be "auto", True or False. Received: verbose={verbose!r}')
+
+
 def wrong_kind(dataset: Any, accepted: str) -> TypeError:
     """What to raise for something that is no dataset.
 

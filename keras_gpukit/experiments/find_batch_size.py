@@ -16,7 +16,12 @@ from keras_gpukit.experiments.batch_sizes.finding import Finding
 from keras_gpukit.experiments.batch_sizes.input_rate import input_rate
 from keras_gpukit.experiments.batch_sizes.job import Job
 from keras_gpukit.experiments.batch_sizes.trials import InOwnProcesses, InThisProcess, Trials
-from keras_gpukit.experiments.checks import check_experiment, check_model
+from keras_gpukit.experiments.checks import (
+    check_experiment,
+    check_model,
+    check_one_device,
+    check_verbose,
+)
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.memory.model_state import execution_of
 from keras_gpukit.records.batch_size import BatchSizeSearch
@@ -91,8 +96,7 @@ def find_batch_size(
     check_experiment("find_batch_size", seconds)
     check_whole("max_batch_size", max_batch_size, optional=True)
     check_flag("isolated", isolated)
-    if verbose not in ("auto", True, False):
-        raise ValueError(f'`verbose` must be "auto", True or False. Received: verbose={verbose!r}')
+    check_verbose(verbose)
     _check_model(model, isolated)
     began = time.perf_counter()
     examples = examples_of(dataset)
@@ -146,12 +150,7 @@ def _check_model(model: Any, isolated: bool) -> None:
     if isolated and not isinstance(model, keras.Model) and callable(model):
         return
     check_model(model)
-    replicas = model.distribute_strategy.num_replicas_in_sync
-    if replicas > 1:
-        raise ValueError(
-            "`model` must train on one device; build it outside the strategy to find the batch "
-            f"size of a replica. Received: a model on {replicas} replicas"
-        )
+    check_one_device(model, "find the batch size of a replica")
     fixed = {each.shape[0] for each in getattr(model, "inputs", None) or ()} - {None}
     if fixed:
         raise ValueError(

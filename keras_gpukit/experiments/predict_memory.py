@@ -7,7 +7,12 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from keras_gpukit.arguments import check_whole
-from keras_gpukit.experiments.checks import check_arrays, check_model
+from keras_gpukit.experiments.checks import (
+    check_arrays,
+    check_model,
+    check_one_device,
+    check_verbose,
+)
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.memory.tracing import build_by_tracing
@@ -60,13 +65,8 @@ def predict_memory(
     check_model(model)
     check_whole("batch_size", batch_size, optional=True)
     check_whole("limit_bytes", limit_bytes, optional=True)
-    if verbose not in ("auto", True, False):
-        raise ValueError(f'`verbose` must be "auto", True or False. Received: verbose={verbose!r}')
-    if model.distribute_strategy.num_replicas_in_sync > 1:
-        raise ValueError(
-            "`model` must train on one device; build it outside the strategy to predict a replica. "
-            f"Received: a model on {model.distribute_strategy.num_replicas_in_sync} replicas"
-        )
+    check_verbose(verbose)
+    check_one_device(model, "predict a replica")
     spec, examples = _spec(batch)
     size = batch_size or examples
     if size is None:

@@ -44,11 +44,11 @@ def render(prediction: MemoryPrediction) -> RenderableType:
     if prediction.limit_bytes is not None:
         fits = prediction.fits_batch_size
         which = "no batch fits" if fits is None else f"the largest batch that fits is {fits:,}"
-        if fits is not None and prediction.unknown_because is not None:
+        if fits is not None and prediction.is_lower_bound:
             which = f"no batch above {fits:,} fits, and smaller ones may not"
         limit = units.size(prediction.limit_bytes)
         lines += ["", Text(f"Of {limit}, {which} (10 % are left free)")]
-    if prediction.unknown_because is not None:
+    if prediction.is_lower_bound:
         lines += ["", Text(f"A lower bound: {prediction.unknown_because}")]
     return Panel(Group(*lines), title="Predicted memory", title_align="left", expand=False)
 

@@ -68,7 +68,7 @@ def _is_known(memory: DeviceMemory) -> bool:
 def _predicted_bytes(summary: RunSummary) -> int | None:
     """What a step was predicted to need at most; None where that leaves something out."""
     prediction = summary.memory.prediction if summary.memory else None
-    if prediction is None or prediction.high is None or prediction.unknown_because is not None:
+    if prediction is None or prediction.high is None or prediction.is_lower_bound:
         return None
     return prediction.high.total_bytes
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from keras_gpukit.placement.names import short_device
 from keras_gpukit.records.epoch_memory import HOST, Kept
 
 LEAST_BYTES = 2**20
@@ -84,6 +85,6 @@ def _size(value: Any) -> tuple[str, int]:
         # A view takes nothing, and keeps all of what it is a view of; that may be shared.
         return HOST, value.nbytes
     if isinstance(value, tf.Tensor) and hasattr(value, "numpy") and value.dtype.size:
-        device = str(value.device).rpartition("device:")[2] or HOST
+        device = short_device(str(value.device)) or HOST
         return device, int(value.shape.num_elements() or 0) * value.dtype.size
     return HOST, 0

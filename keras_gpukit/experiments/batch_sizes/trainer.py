@@ -152,7 +152,7 @@ class Trainer:
             size = FIRST_PREDICTED
             while memory.graph.scales and size <= LAST_PREDICTED:
                 prediction = memory.predict(size)
-                if prediction.peak_bytes is None or prediction.unknown_because is not None:
+                if prediction.peak_bytes is None or prediction.is_lower_bound:
                     return ()
                 peaks.append((size, prediction.peak_bytes))
                 if len(peaks) > 1 and limit_bytes and prediction.peak_bytes > limit_bytes:
