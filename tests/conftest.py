@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import gc
 import os
 import signal
@@ -18,7 +17,28 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import pytest
 from helpers import prepared
-from helpers.processes import environment
+from helpers.processes import TESTS, environment
+
+# Files that take half a minute and more, the longest first: see `pytest --durations`.
+LONGEST = (
+    "experiments/test_diagnose.py",
+    "input_wait/test_input_stall.py",
+    "training/test_less_memory.py",
+    "gpu_kit/test_parts.py",
+    "experiments/test_tune_input.py",
+    "launching/test_slurm.py",
+    "distribute/test_multi_worker.py",
+    "profiling/test_profiler.py",
+    "input_wait/test_records.py",
+    "placement/test_placement.py",
+    "distribute/test_split_model.py",
+    "callbacks/test_harmless.py",
+    "callbacks/test_hostile_input.py",
+    "memory/test_out_of_memory.py",
+    "experiments/test_find_batch_size.py",
+    "distribute/test_parameter_servers.py",
+    "launching/test_input_service.py",
+)
 
 # A shell that starts the tests in the background has interrupts ignored, `nohup` the hangup.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -50,10 +70,10 @@ def pytest_sessionfinish(session):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Begins with the files that have the most slow tests, so that none is left to one worker."""
+    """Begins with the files that take longest, so that none is left to one worker at the end."""
     if hasattr(config, "workerinput"):
-        slow = collections.Counter(item.path for item in items if item.get_closest_marker("slow"))
-        items.sort(key=lambda item: -slow[item.path])
+        places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 class NoTensorFlow(MetaPathFinder):
@@ -95,7 +115,7 @@ def undisturbed():
 @pytest.fixture(autouse=True)
 def _no_thread_outlives_its_run():
     yield
-    deadline = time.monotonic() + 10  # a run that was interrupted is noticed within a second or two
+    deadline = time.monotonic() + 60  # a run that was interrupted is noticed within a second or two
     while (left := _own_threads()) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
@@ -109,10 +129,10 @@ def _own_threads():
 def run_script(tmp_path):
     """Runs Python source in a process of its own, since device settings freeze."""
 
-    def run(source: str, *, timeout: float = 120):
+    def run(source: str, *, timeout: float = 120, **variables: str):
         script = tmp_path / "script.py"
         script.write_text(source)
-        return prepared.run(script, timeout=timeout)
+        return prepared.run(script, env=environment(**variables), timeout=timeout)
 
     return run
 

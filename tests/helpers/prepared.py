@@ -2,7 +2,8 @@
 
 One process has imported them and waits (`waiting.py`); each script runs in a fork of it. Nothing of
 TensorFlow's runtime has begun there: devices, allocators, threads and settings are the fork's own.
-Tests of imports, and of variables that TensorFlow reads then, start a new interpreter instead.
+There is one for each choice of the variables that TensorFlow reads on import. Tests of imports
+start a new interpreter instead.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ from typing import Any
 from helpers.processes import environment
 
 WAITING = Path(__file__).with_name("waiting.py")
+READ_ON_IMPORT = ("TF_ENABLE_ONEDNN_OPTS", "TF_CPP_MIN_LOG_LEVEL")
+"""Variables that TensorFlow reads when it is imported."""
+COUNTING = {
+    "TF_CPU_ALLOCATOR_USE_BFC": "true",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+    "TF_CPP_MIN_LOG_LEVEL": "0",
+}
+"""For an allocator that counts each byte, logs what it holds, and may run out of memory."""
 
 
 class Prepared:
@@ -35,17 +44,25 @@ class Prepared:
         env: Its environment.
         stdout: The descriptor of a file or pipe.
         stderr: The same.
+        folder: What it runs in; that of this process if it is not given.
     """
 
     def __init__(
-        self, script: Path, *arguments: Any, env: Mapping[str, str], stdout: int, stderr: int
+        self,
+        script: Path,
+        *arguments: Any,
+        env: Mapping[str, str],
+        stdout: int,
+        stderr: int,
+        folder: Path | None = None,
     ) -> None:
         self.args = [str(script), *map(str, arguments)]
         self.returncode: int | None = None
         self._told, its = socket.socketpair()
-        request = json.dumps({"arguments": self.args, "env": dict(env), "folder": os.getcwd()})
+        place = str(folder or Path.cwd())
+        request = json.dumps({"arguments": self.args, "env": dict(env), "folder": place})
         with its:
-            socket.send_fds(_waiting(), [request.encode()], [stdout, stderr, its.fileno()])
+            socket.send_fds(waiting_for(env), [request.encode()], [stdout, stderr, its.fileno()])
         self.pid = self._next()
 
     def _next(self) -> int:
@@ -88,7 +105,11 @@ class Prepared:
 
 
 def run(
-    script: Path, *arguments: Any, env: Mapping[str, str] | None = None, timeout: float = 120
+    script: Path,
+    *arguments: Any,
+    env: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    timeout: float = 120,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script to its end.
 
@@ -96,6 +117,7 @@ def run(
         script: The file to run.
         arguments: Of the script.
         env: Its environment; this process's if it is not given.
+        folder: What it runs in; that of this process if it is not given.
         timeout: Seconds.
 
     Raises:
@@ -104,7 +126,7 @@ def run(
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         files = {"stdout": output.fileno(), "stderr": errors.fileno()}
-        process = Prepared(script, *arguments, env=env or environment(), **files)
+        process = Prepared(script, *arguments, env=env or environment(), folder=folder, **files)
         try:
             process.wait(timeout)
         finally:
@@ -117,14 +139,20 @@ def run(
     return subprocess.CompletedProcess(process.args, 0, *texts)
 
 
+def waiting_for(env: Mapping[str, str]) -> socket.socket:
+    """The process that waits for scripts with this environment."""
+    chosen = {name: env[name] for name in READ_ON_IMPORT if name in env}
+    return _waiting(tuple({"TF_CPP_MIN_LOG_LEVEL": "3", **chosen}.items()))
+
+
 @functools.cache
-def _waiting() -> socket.socket:
-    """Starts the process that waits, which ends with this one."""
+def _waiting(variables: tuple[tuple[str, str], ...]) -> socket.socket:
+    """Starts a process that waits, which ends with this one."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
         process = subprocess.Popen(
             [sys.executable, str(WAITING), str(its.fileno())],
-            env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
+            env=environment(**dict(variables)),
             stdin=subprocess.DEVNULL,
             pass_fds=[its.fileno()],
         )

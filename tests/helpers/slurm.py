@@ -183,7 +183,7 @@ class Slurm:
                 self.run("scancel", "--user=root", "--signal=KILL", "--full")
                 self.run("scancel", "--user=root")
             with contextlib.suppress(AssertionError):
-                wait_for(lambda: not self.run("squeue", "--noheader").strip(), "the jobs' end", 20)
+                wait_for(lambda: not self.run("squeue", "--noheader").strip(), "the jobs' end", 60)
         for daemon in reversed(self._daemons.values()):
             daemon.terminate()
         for daemon in self._daemons.values():

@@ -34,14 +34,14 @@ import tensorflow as tf
 
 port = int(sys.argv[1])
 tf.distribute.Server({"worker": [f"127.0.0.1:{port}"]}, job_name="worker", task_index=0)
-socket.create_connection(("127.0.0.1", port), timeout=10)
+socket.create_connection(("127.0.0.1", port), timeout=60)
 print("connected")
 """
 
 
 @pytest.mark.tensorflow
-def test_tensorflows_server_takes_a_reserved_port(run_python):
+def test_tensorflows_server_takes_a_reserved_port(run_script):
     """Fails when TensorFlow no longer reads the variable."""
     with ReservedPorts(1) as reserved:
         source = SERVER.replace("sys.argv[1]", str(reserved.ports[0]))
-        assert "connected" in run_python(source, **REUSE).stdout
+        assert "connected" in run_script(source, **REUSE).stdout

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import prepared
 from helpers.processes import ROOT, environment
 from helpers.slurm import running_slurm, wait_for
 
@@ -196,16 +197,7 @@ def loss_on_one_machine(guides_script, tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("one-machine")
     (folder / "train.py").write_text(guides_script)
     variables = {name: value for name, value in environment().items() if name != "TF_CONFIG"}
-    finished = subprocess.run(
-        [sys.executable, "train.py"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=variables,
-        timeout=240,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
+    finished = prepared.run(folder / "train.py", env=variables, folder=folder, timeout=240)
     return finished.stdout.splitlines()[-1]
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from helpers import prepared
 from helpers.processes import environment
 
 from keras_gpukit.saved_runs import load_report
@@ -25,15 +24,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(folder):
-    done = subprocess.run(
-        [sys.executable, str(CASE), str(folder)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    variables = environment(**prepared.COUNTING, TF_CPU_BFC_MEM_LIMIT_IN_MB="192")
+    done = prepared.run(CASE, folder, env=variables, timeout=300)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from helpers import prepared
 from helpers.processes import environment
 
 from keras_gpukit.saved_runs import load_report
@@ -24,18 +23,17 @@ def folder(tmp_path_factory):
 
 def run(folder: Path, *mode: str) -> tuple[str, str]:
     """Output and errors; the latter go to a file, from which the allocator's log is read."""
-    path = folder / "errors"
-    with path.open("w") as errors:
-        done = subprocess.run(
-            [sys.executable, str(CASE), str(folder), *mode],
-            env=environment(TF_CPP_MIN_LOG_LEVEL="0"),
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-    return done.stdout, path.read_text(errors="replace")
+    variables = environment(**prepared.COUNTING, TF_CPU_BFC_MEM_LIMIT_IN_MB="96")
+    paths = folder / "output", folder / "errors"
+    with paths[0].open("wb") as output, paths[1].open("wb") as errors:
+        files = {"stdout": output.fileno(), "stderr": errors.fileno()}
+        process = prepared.Prepared(CASE, folder, *mode, env=variables, **files)
+    try:
+        process.wait(300)
+    finally:
+        process.kill()
+    output, errors = (path.read_text(errors="replace") for path in paths)
+    return output, errors
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import prepared
 from helpers.processes import environment
 from helpers.training import sensitive_model, small_model
 from rich.console import Console
@@ -206,22 +207,14 @@ def test_a_lower_bound_says_of_no_batch_that_it_fits():
 
 @pytest.mark.slow
 def test_the_command_predicts_what_training_then_takes():
-    settings = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_ENABLE_ONEDNN_OPTS": "0"}
-
-    def run(*command):
-        return subprocess.run(
-            [sys.executable, *command, str(CASES / "convolutions.py"), "128"],
-            env=environment(**settings),
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=True,
-        ).stdout
-
-    printed = run("-m", "keras_gpukit", "memory")
+    script, variables = CASES / "convolutions.py", environment(**prepared.COUNTING)
+    command = [sys.executable, "-m", "keras_gpukit", "memory", str(script), "128"]
+    options = {"capture_output": True, "text": True, "timeout": 300, "check": True}
+    printed = subprocess.run(command, env=variables, **options).stdout
     assert "Batch of 128, graph steps" in printed
     assert "Trained" not in printed
-    measured = json.loads(run().splitlines()[-1])
+    trained = prepared.run(script, "128", env=variables, timeout=300).stdout
+    measured = json.loads(trained.splitlines()[-1])
     # With so few layers, one tensor more or less is a tenth of all.
     assert measured["predicted"] == pytest.approx(measured["peak"], rel=0.25)
     assert measured["predicted_by_monitor"] == pytest.approx(measured["predicted"], rel=0.05)

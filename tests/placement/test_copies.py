@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
+from helpers import prepared
 from helpers.processes import TESTS
 from placement.cases.two_devices import EXAMPLES, NARROW, WIDE
 
@@ -20,14 +19,7 @@ from keras_gpukit.placement.shapes import infer_shapes
 @pytest.fixture(scope="module")
 def placed():
     """The placement of a model on two devices, by mode."""
-    done = subprocess.run(
-        [sys.executable, "-m", "placement.cases.two_devices", "one", "several"],
-        cwd=TESTS,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = prepared.run(TESTS / "placement" / "cases" / "two_devices.py", "one", "several")
     return json.loads(done.stdout.splitlines()[-1])
 
 

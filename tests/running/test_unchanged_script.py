@@ -7,31 +7,23 @@ import subprocess
 import sys
 
 import pytest
+from helpers import prepared
 from helpers.processes import ROOT
 from unchanged_scripts import DURATIONS, SCRIPTS
 
 SCRIPT = str(SCRIPTS / "functional_classifier.py")
 
 
-def start(folder, *command):
-    return subprocess.Popen(
-        [sys.executable, *command],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "BROWSER": "echo opened %s"},
-    )
-
-
 @pytest.mark.tensorflow
 def test_losses_and_output_are_the_same_and_the_verdict_comes_on_top(tmp_path):
     arguments = (SCRIPT, "--epochs", "2", "--batch-size=64")
     ours = ("--log-dir", "runs", "--memory", "growth", "--mixed-precision", "float32", "--open")
-    under_python = start(tmp_path, *arguments)
-    watched = start(tmp_path, "-m", "keras_gpukit", "run", *ours, *arguments)
-    expected, _ = under_python.communicate(timeout=240)
-    printed, said = watched.communicate(timeout=240)
-    assert under_python.returncode == watched.returncode == 0
+    variables = {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "BROWSER": "echo opened %s"}
+    env = {**os.environ, **variables}
+    expected = prepared.run(*arguments, env=env, folder=tmp_path).stdout.encode()
+    command = [sys.executable, "-m", "keras_gpukit", "run", *ours, *arguments]
+    watched = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=True)
+    printed, said = watched.stdout, watched.stderr
     assert b"'val_loss': [" in expected
     assert DURATIONS.sub(b"", printed) == DURATIONS.sub(b"", expected)
     (report,) = tmp_path.glob("runs/functional_classifier-*/report.html")

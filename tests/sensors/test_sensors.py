@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 import uuid
@@ -16,6 +14,7 @@ import psutil
 import pynvml
 import pytest
 import tensorflow as tf
+from helpers import prepared
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 
 from keras_gpukit.records.codec import from_dict
@@ -433,39 +432,34 @@ def test_a_host_never_read_has_no_summary():
 # TensorFlow's allocators
 
 
-def allocator_readings(**environment: str) -> dict:
-    """Reads them around an allocation, in a process of its own."""
-    code = """
-        import json
-        import tensorflow as tf
-        from keras_gpukit.records.codec import to_dict
-        from keras_gpukit.sensors.allocator import AllocatorSensor
+READINGS = """
+import json
+import tensorflow as tf
+from keras_gpukit.records.codec import to_dict
+from keras_gpukit.sensors.allocator import AllocatorSensor
 
-        before_us = tf.zeros((1_000_000,))
-        before_us = tf.zeros((10,))
-        sensor = AllocatorSensor([])
-        at_first = sensor.read()
-        big = tf.zeros((2_000_000,))
-        with_it = sensor.read()
-        del big
-        print(json.dumps({
-            "devices": sensor.devices,
-            "readings": [to_dict(reading) for reading in (at_first, with_it, sensor.read())],
-            "summary": to_dict(sensor.summarize()),
-        }))
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return json.loads(done.stdout)
+before_us = tf.zeros((1_000_000,))
+before_us = tf.zeros((10,))
+sensor = AllocatorSensor([])
+at_first = sensor.read()
+big = tf.zeros((2_000_000,))
+with_it = sensor.read()
+del big
+print(json.dumps({
+    "devices": sensor.devices,
+    "readings": [to_dict(reading) for reading in (at_first, with_it, sensor.read())],
+    "summary": to_dict(sensor.summarize()),
+}))
+"""
 
 
-def test_an_allocator_that_counts_tells_current_and_peak():
+@pytest.fixture
+def allocator_readings(run_script):
+    """Reads TensorFlow's allocators around an allocation, in a process of its own."""
+    return lambda **variables: json.loads(run_script(READINGS, **variables).stdout)
+
+
+def test_an_allocator_that_counts_tells_current_and_peak(allocator_readings):
     told = allocator_readings(TF_CPU_ALLOCATOR_USE_BFC="true")
     assert told["devices"] == ["CPU:0"]
     at_first, with_it, after = (reading[0] for reading in told["readings"])
@@ -478,9 +472,9 @@ def test_an_allocator_that_counts_tells_current_and_peak():
     assert after["limit_bytes"] is None
 
 
-@pytest.mark.parametrize("onednn", ["0", "1"])
-def test_an_allocator_that_counts_little_or_nothing_is_unknown(onednn):
-    told = allocator_readings(TF_CPU_ALLOCATOR_USE_BFC="false", TF_ENABLE_ONEDNN_OPTS=onednn)
+@pytest.mark.parametrize("variables", [{}, prepared.COUNTING], ids=["oneDNN", "no oneDNN"])
+def test_an_allocator_that_counts_little_or_nothing_is_unknown(allocator_readings, variables):
+    told = allocator_readings(**{**variables, "TF_CPU_ALLOCATOR_USE_BFC": "false"})
     assert told["devices"] == []
     assert from_dict(told["summary"], MemoryRecord) == MemoryRecord((), NO_ALLOCATOR)
 

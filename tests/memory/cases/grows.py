@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import sys
 from pathlib import Path
 
-# Before TensorFlow is loaded: an allocator that keeps count, and has a limit.
-os.environ.update(
-    TF_CPU_ALLOCATOR_USE_BFC="true",
-    TF_CPU_BFC_MEM_LIMIT_IN_MB="192",
-    TF_ENABLE_ONEDNN_OPTS="0",
-)
 sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 
 import keras

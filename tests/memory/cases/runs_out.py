@@ -8,15 +8,7 @@ there the exception ends the process.
 from __future__ import annotations
 
 import json
-import os
 import sys
-
-# Before TensorFlow is loaded: an allocator with a limit, whose errors do not end the process.
-os.environ.update(
-    TF_CPU_ALLOCATOR_USE_BFC="true",
-    TF_CPU_BFC_MEM_LIMIT_IN_MB="96",
-    TF_ENABLE_ONEDNN_OPTS="0",
-)
 
 import keras
 import numpy as np
