@@ -15,9 +15,9 @@ test: $(VENV)/installed
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not (browser or long)"
 	$(BIN)/pytest -m "browser and not long" $(BROWSER)  # these need both cores
 
-# The tests that need no TensorFlow: seconds.
+# The tests that need no TensorFlow, and no process but their own: seconds.
 test-fast: $(VENV)/installed
-	$(BIN)/pytest --no-tensorflow -m "not (tensorflow or slow or browser or long)" $(FAST)
+	$(BIN)/pytest --no-tensorflow -m "not (tensorflow or heavy or slow or browser or long)" $(FAST)
 
 # Every test, also the long ones, in one process: for a machine whose GPU two would share.
 test-all: $(VENV)/installed

@@ -50,6 +50,7 @@ def test_importing_the_package_loads_no_framework():
     assert loaded_after("import keras_gpukit; dir(keras_gpukit)") == "set()"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -134,12 +135,12 @@ def test_demo_without_scikit_learn_says_what_to_install(monkeypatch, capsys):
 
 
 @pytest.mark.tensorflow
-def test_demo_with_an_unwritable_data_folder_says_so(tmp_path):
+def test_demo_with_an_unwritable_data_folder_says_so(tmp_path, capsys):
     (tmp_path / "file").touch()
-    result = python("-m", "keras_gpukit", "demo", f"--data-dir={tmp_path / 'file' / 'folder'}")
-    assert result.returncode == 1
-    assert "keras-gpukit demo: the images cannot be written to --data-dir:" in result.stderr
-    assert "Traceback" not in result.stderr
+    assert main(["demo", f"--data-dir={tmp_path / 'file' / 'folder'}"]) == 1
+    error = capsys.readouterr().err
+    assert "keras-gpukit demo: the images cannot be written to --data-dir:" in error
+    assert "Traceback" not in error
 
 
 @pytest.mark.tensorflow

@@ -103,6 +103,7 @@ def test_many_runs_are_told_in_a_few_lines(logs, capsys):
     ]
 
 
+@pytest.mark.heavy
 def test_a_report_loads_no_framework(logs):
     code = (
         "import sys; from keras_gpukit.cli.main import main; main(['report', 'logs']); "

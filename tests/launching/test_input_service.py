@@ -1,10 +1,12 @@
 """A tf.data service of real processes: its elements, tuning with it, and its end."""
 
+import os
 import re
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import kubernetes_validate
 import psutil
@@ -21,11 +23,10 @@ COMMAND = [sys.executable, "-m", "keras_gpukit", "input-service", "--workers", "
 
 
 @contextmanager
-def started():
+def started(**variables):
     """A service and its address; whatever happens, it is ended."""
-    with subprocess.Popen(
-        COMMAND, env=environment(TF_CPP_MIN_LOG_LEVEL="3"), stdout=subprocess.PIPE, text=True
-    ) as running:
+    variables = environment(TF_CPP_MIN_LOG_LEVEL="3", **variables)
+    with subprocess.Popen(COMMAND, env=variables, stdout=subprocess.PIPE, text=True) as running:
         try:
             address = next(
                 found[0] for line in running.stdout if (found := re.search(r"grpc://\S+", line))
@@ -46,7 +47,7 @@ def service():
         children = processes_of(running)
         running.send_signal(signal.SIGINT)
         assert running.wait(60) == 128 + signal.SIGINT
-        assert not psutil.wait_procs(children, timeout=10)[1]
+        assert not psutil.wait_procs(children, timeout=60)[1]
 
 
 def triple(value):
@@ -104,13 +105,15 @@ def test_what_cannot_be_moved_is_said(service, dataset, reason, monkeypatch):
     assert trial.gain is None
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_a_process_that_dies_ends_all():
-    with started() as (running, _):
+    # Servers that only listen.
+    packages = (str(Path(__file__).parent / "stand_ins"), environment()["PYTHONPATH"])
+    with started(PYTHONPATH=os.pathsep.join(packages)) as (running, _):
         children = processes_of(running)
         next(each for each in children if "dispatcher" in each.cmdline()).kill()
         assert running.wait(60) == 1
-        assert not psutil.wait_procs(children, timeout=20)[1]
+        assert not psutil.wait_procs(children, timeout=60)[1]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from helpers.launches import Launch
 from keras_gpukit.cli.main import main
 
 
+@pytest.mark.heavy
 def test_each_process_knows_its_place_and_its_output_is_told_apart(tmp_path):
     source = """
         print("arguments", sys.argv, os.environ["CUDA_VISIBLE_DEVICES"])
@@ -39,6 +40,7 @@ def test_each_process_knows_its_place_and_its_output_is_told_apart(tmp_path):
     assert "[worker 1] 2/2" not in result.stdout
 
 
+@pytest.mark.heavy
 def test_a_module_is_launched_too(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "train.py").write_text("import sys; print(__name__, sys.argv[1:])")
@@ -46,6 +48,7 @@ def test_a_module_is_launched_too(tmp_path):
     assert launch.run().stdout == "[worker 0] __main__ ['script.py', '--x']\n"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("how", "code", "last"),
     [
@@ -74,14 +77,16 @@ def test_if_one_fails_all_are_stopped_and_it_is_named_last(tmp_path, how, code, 
     assert result.stderr.count("last words") == 1  # what is seen last is not repeated
 
 
+@pytest.mark.heavy
 def test_the_traceback_is_shown_again_if_others_printed_after_it(tmp_path):
     source = """
-        ready()
         if index == 1:
-            time.sleep(0.2)
+            while not Path("ready-0").exists():
+                time.sleep(0.01)
             raise ValueError("boom")
         signal.signal(signal.SIGTERM, lambda *_: (print("stopping", file=sys.stderr), sys.exit(0)))
-        time.sleep(60)
+        ready()
+        time.sleep(600)
         """
     lines = Launch(tmp_path, source, "--workers=2").run().stderr.splitlines()
     assert lines.index("[worker 0] stopping") < len(lines) - 3
@@ -89,16 +94,18 @@ def test_the_traceback_is_shown_again_if_others_printed_after_it(tmp_path):
     assert lines[-1] == "keras-gpukit launch: worker 1 ended with exit code 1."
 
 
+@pytest.mark.heavy
 def test_the_cause_is_named_and_not_its_consequences(tmp_path):
     """Worker 1 raises and hangs while it ends, as TensorFlow can; that ends worker 0 first."""
     source = """
-        ready()
         if index == 1:
             import atexit, time
-            atexit.register(time.sleep, 60)
+            atexit.register(lambda: (ready(), time.sleep(600)))
             raise ValueError("boom")
         class UnavailableError(Exception):
             pass
+        while not Path("ready-1").exists():  # its traceback is printed
+            time.sleep(0.01)
         time.sleep(0.5)
         raise UnavailableError("the peer is gone")
         """
@@ -111,24 +118,30 @@ def test_the_cause_is_named_and_not_its_consequences(tmp_path):
     assert result.stderr.splitlines()[-2] == "[worker 1] ValueError: boom"
 
 
+@pytest.mark.heavy
 def test_a_worker_that_never_comes_is_an_error_within_the_timeout(tmp_path):
     source = """
+        ready()
+        while not all(Path(f"ready-{i}").exists() for i in range(3)):
+            time.sleep(0.01)
         if index != 2:
             server = listen(config["cluster"]["worker"][index])
         print("waiting", file=sys.stderr)
-        time.sleep(60)
+        time.sleep(600)
         """
-    result = Launch(tmp_path, source, "--workers=3", "--timeout=0.5").run()
+    result = Launch(tmp_path, source, "--workers=3", "--timeout=2").run()
     assert result.returncode == 124
     last = result.stderr.splitlines()[-1]
-    assert "worker 2 did not join the others within 0.5 s: it is running, and no server" in last
+    assert "worker 2 did not join the others within 2 s: it is running, and no server" in last
 
 
+@pytest.mark.heavy
 def test_without_a_cluster_the_timeout_does_not_matter(tmp_path):
     result = Launch(tmp_path, "time.sleep(2)", "--workers=2", "--timeout=0.1").run()
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.heavy
 def test_two_jobs_on_one_machine_do_not_meet(tmp_path):
     source = """
         name = os.environ["GPUKIT_TEST_LAUNCH"]
@@ -165,15 +178,20 @@ def test_two_jobs_on_one_machine_do_not_meet(tmp_path):
 
 
 FAILS_AT_FIRST = """
-    started = Path(f"started-{index}")
-    started.write_text(started.read_text() + "x" if started.exists() else "x")
-    if index == 1 and len(started.read_text()) <= FAILURES:
-        time.sleep(0.3)
-        raise ValueError(f"failure {started.read_text()}")
+    def starts(of):
+        file = Path(f"started-{of}")
+        return file.read_text() if file.exists() else ""
+
+    Path(f"started-{index}").write_text(starts(index) + "x")
+    while len(starts(1 - index)) < len(starts(index)):
+        time.sleep(0.01)
+    if index == 1 and len(starts(index)) <= FAILURES:
+        raise ValueError(f"failure {starts(index)}")
     time.sleep(0.5)
     """
 
 
+@pytest.mark.heavy
 def test_all_are_started_again_up_to_so_many_times(tmp_path):
     source = FAILS_AT_FIRST.replace("FAILURES", "2")
     result = Launch(tmp_path, source, "--workers=2", "--restarts=2", "--log-dir=logs").run()
@@ -191,6 +209,7 @@ def test_all_are_started_again_up_to_so_many_times(tmp_path):
     assert log.count("Traceback") == 2
 
 
+@pytest.mark.heavy
 def test_the_last_failure_ends_the_job(tmp_path):
     source = FAILS_AT_FIRST.replace("FAILURES", "9")
     result = Launch(tmp_path, source, "--workers=2", "--restarts=1").run()
@@ -224,6 +243,7 @@ def test_a_process_of_a_cluster_launches_none(capsys, monkeypatch):
     assert "TF_CONFIG is set" in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 def test_a_script_that_cannot_be_opened_is_named(tmp_path):
     launch = Launch(tmp_path, "", "--workers=2", "nowhere.py")
     result = launch.run()
@@ -231,6 +251,7 @@ def test_a_script_that_cannot_be_opened_is_named(tmp_path):
     assert "can't open file" in result.stderr
 
 
+@pytest.mark.heavy
 def test_workers_can_be_bound_to_processors(tmp_path):
     source = "print('cpus', sorted(os.sched_getaffinity(0)))"
     result = Launch(tmp_path, source, "--workers=1", "--cpus-per-worker=1").run()

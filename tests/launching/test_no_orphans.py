@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import pty
 import signal
-import time
 
 import pytest
 from helpers.launches import Launch, left_of, wait_for
 from helpers.screens import displayed
 
+pytestmark = pytest.mark.heavy
 TRIALS = 10
 
 # Ignores every signal that can be ignored, and has children: one in its process group, one in a
@@ -85,19 +85,23 @@ class InTerminal:
             os.chdir(launch.folder)
             os.execve(launch.command[0], launch.command, launch.environment)
 
-    def wait(self) -> int:
-        """Reads the terminal until it is closed; returns the launcher's exit code."""
-        while True:
+    def read(self, until: str | None = None) -> None:
+        """Reads the terminal until a text is in it, or until it is closed."""
+        while until is None or until not in self.raw:
             try:
                 self._output += os.read(self.terminal, 1 << 16)
             except OSError:
                 break
+
+    def wait(self) -> int:
+        """Waits for the launcher's end, and returns its exit code."""
+        self.read()
         os.close(self.terminal)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     @property
     def raw(self) -> str:
-        return self._output.decode()
+        return self._output.decode(errors="replace")
 
     @property
     def displayed(self) -> list[str]:
@@ -133,7 +137,7 @@ def test_stubborn_processes_are_killed_by_a_second_ctrl_c(tmp_path):
     shown = InTerminal(Launch(tmp_path, STUBBORN, "--workers=2", "--grace=50"))
     shown.launch.workers(ready=2)
     os.write(shown.terminal, b"\x03")
-    time.sleep(0.2)
+    shown.read(until="again to kill")
     os.write(shown.terminal, b"\x03")
     assert shown.wait() == 130
     assert shown.launch.left() == []

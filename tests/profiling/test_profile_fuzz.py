@@ -14,7 +14,7 @@ from helpers.synthetic_xplane import gpu_behind_the_host, one_after_the_other
 CASES = Path(__file__).parent / "cases"
 
 
-def test_a_thousand_damaged_profiles(tmp_path):
+def test_hundreds_of_damaged_profiles(tmp_path):
     # A fit of four steps on a CPU, captured with TensorFlow 2.21, its host's name taken out.
     recorded = gzip.decompress((CASES / "cpu.xplane.pb.gz").read_bytes())
     (tmp_path / "whole recorded.xplane.pb").write_bytes(recorded)
@@ -30,9 +30,9 @@ def test_a_thousand_damaged_profiles(tmp_path):
     )
     assert finished.returncode == 0, finished.stderr[-3000:]
     told = json.loads(finished.stdout)
-    assert told["read"] + told["incomplete"] + told["error"] == 3 * (150 + 200)
-    assert told["incomplete"] > 200
-    assert told["error"] > 10
+    assert told["read"] + told["incomplete"] + told["error"] == 3 * (75 + 100)
+    assert told["incomplete"] > 100
+    assert told["error"] > 5
     # Those that hold nothing else than much that is of no use are read whole.
     assert (told["bomb incomplete"], told["bomb read"]) == (7, 3)
     assert told["peak_bytes"] < 1 << 30

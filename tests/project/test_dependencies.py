@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from importlib import metadata
@@ -30,6 +31,12 @@ def imported():
     return sorted(names - set(sys.stdlib_module_names) - {"keras_gpukit"})
 
 
+@functools.cache
+def distributions():
+    """Of each importable module, the installed distributions that have it."""
+    return metadata.packages_distributions()
+
+
 def declared(text):
     """Names of the requirements in a text, in small letters."""
     return {each.lower() for each in re.findall(r"[A-Za-z][\w-]*(?=\s*[><=~])", text)}
@@ -40,7 +47,7 @@ def test_each_imported_module_is_declared(module):
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     project = project[: project.index("docs = [")]
     known = IN_OTHERS | GOOGLE
-    found = [known[module]] if module in known else metadata.packages_distributions()[module]
+    found = [known[module]] if module in known else distributions()[module]
     assert {each.lower() for each in found} & declared(project)
 
 

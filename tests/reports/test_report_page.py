@@ -704,6 +704,7 @@ def test_the_page_asks_for_nothing_but_what_it_was_told(page):
     assert "default-src 'none'" in policy
 
 
+@pytest.mark.heavy
 def test_the_file_holds_plotly_once_and_stays_small(tmp_path):
     lines = run_lines(MOST_POINTS)
     for name in "abcd":

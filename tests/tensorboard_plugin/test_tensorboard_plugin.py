@@ -24,7 +24,7 @@ from keras_gpukit.tensorboard_plugin import run_folders
 from keras_gpukit.tensorboard_plugin.loader import GPUKitLoader
 from keras_gpukit.tensorboard_plugin.plugin import MODULES
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 SECRET = "no-one-may-read-this"
 
 
@@ -425,6 +425,7 @@ class TestHugeLogDirectories:
         wait_until(lambda: tab.listing()["enabled"])
 
 
+@pytest.mark.heavy
 def test_tensorboard_loads_nothing_heavy_for_it():
     loading = """
         import json, sys

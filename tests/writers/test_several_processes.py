@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from helpers.processes import environment
 
 from keras_gpukit.records.environment import Worker
 from keras_gpukit.saved_runs import load_report
+
+pytestmark = pytest.mark.heavy
 
 # Opens its log, and says so; then writes and ends when a line comes.
 PROCESS = """

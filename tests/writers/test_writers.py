@@ -287,6 +287,7 @@ def test_a_folder_that_cannot_be_made_is_said_once(tmp_path, caplog):
     assert "Training goes on" in warning.message
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "overflow", ['log.values(2, {"placement": flood})', 'log.record("placement", flood)']
 )
@@ -366,6 +367,7 @@ def test_a_disk_that_hangs_does_not_hold_the_run_up(tmp_path, monkeypatch, caplo
 # Ways out of a process
 
 
+@pytest.mark.heavy
 def test_a_log_nobody_closed_does_not_keep_the_process_from_ending(tmp_path):
     code = """
         import sys
@@ -376,6 +378,7 @@ def test_a_log_nobody_closed_does_not_keep_the_process_from_ending(tmp_path):
     run_python(code, tmp_path)
 
 
+@pytest.mark.heavy
 def test_a_forked_process_writes_nothing_to_its_parents_log(tmp_path):
     """Python data loaders fork workers out of a run that is being watched."""
     code = """

@@ -26,7 +26,7 @@ from keras_gpukit.profiling import read_profile  # noqa: E402
 from keras_gpukit.records.codec import from_dict, to_dict  # noqa: E402
 from keras_gpukit.records.profile import ProfileRecord  # noqa: E402
 
-CUTS, FLIPS = 150, 200
+CUTS, FLIPS = 75, 100
 
 
 def outcome(path: Path) -> str:
