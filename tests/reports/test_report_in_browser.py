@@ -37,7 +37,7 @@ def page(report) -> Iterator[Any]:
         pytest.skip(message)
     with chromium() as browser:
         page = browser.new_page(viewport={"width": 1440, "height": 4500})
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(60_000)
         page.goto(report)
         page.locator(".plot .main-svg").first.wait_for()
         yield page

@@ -23,7 +23,7 @@ class Waits:
 
     def on_train_batch_end(self, batch, logs=None):
         self.entered.set()
-        self.released.wait(10)
+        self.released.wait(60)
 
 
 class Raises(Waits):
@@ -89,7 +89,7 @@ def test_a_callback_seen_between_steps_counts_for_its_share_of_the_looks():
     listed, _ = keras_list(waits)
     thread = threading.Thread(target=waits.on_train_batch_end, args=(0,))
     thread.start()
-    waits.entered.wait(10)
+    waits.entered.wait(60)
     times = CallbackTimes(listed, thread.ident)
     times.look()
     waits.released.set()
