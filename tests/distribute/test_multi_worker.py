@@ -17,14 +17,15 @@ EQUAL = {"rel": 1e-5, "abs": 1e-5}
 def alone(tmp_path_factory):
     """What each case comes to in a single process."""
     folder = tmp_path_factory.mktemp("alone")
-    prepared.run(CASE, folder, "all", timeout=240)
+    prepared.run(CASE, folder, "everything", "resumable", timeout=240)
     return json.loads((folder / "results0.json").read_text())
 
 
 def together(folder, case, workers):
     with LocalCluster(CASE, [folder, case], folder / "logs_of_tasks", workers=workers) as cluster:
         assert cluster.finish() == [0] * workers, cluster.outputs()
-    return [json.loads((folder / f"results{i}.json").read_text()) for i in range(workers)]
+    results = [json.loads((folder / f"results{i}.json").read_text()) for i in range(workers)]
+    return [each | each.pop(case) for each in results]
 
 
 def assert_equal(results, expected, *names):
@@ -88,10 +89,12 @@ def test_each_worker_is_monitored(two):
 
 
 @pytest.mark.long
-def test_four_workers_equal_one_process(alone, tmp_path):
-    for worker in together(tmp_path, "plain", 4):
+def test_four_workers_equal_one_process(tmp_path):
+    prepared.run(CASE, tmp_path / "alone", "plain", timeout=240)
+    alone = json.loads((tmp_path / "alone" / "results0.json").read_text())["plain"]
+    for worker in together(tmp_path / "together", "plain", 4):
         assert worker["replicas"] == 4
-        assert_equal(worker, alone["plain"], "history", "weights", "evaluate", "predict")
+        assert_equal(worker, alone, "history", "weights", "evaluate", "predict")
 
 
 def test_a_killed_worker_is_named_and_all_resume_from_the_chiefs_backup(alone, tmp_path):

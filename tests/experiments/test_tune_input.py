@@ -560,7 +560,7 @@ def slow_in_python(x):
 
 
 def slow_dataset():
-    return tf.data.Dataset.range(400).map(slow_in_python).batch(4)
+    return tf.data.Dataset.range(200).map(slow_in_python).batch(4)
 
 
 QUIETLY = {"verbose": False}
@@ -614,7 +614,7 @@ class TestTuneInput:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         tuned = tune_input(slow_dataset(), seconds=15, cache="disk", trust_python=True, **QUIETLY)
         assert any(trial.change == "cache-disk" and trial.kept for trial in tuned.trials)
-        assert [len(epoch) for epoch in epochs(tuned.dataset, 2)] == [100, 100]
+        assert [len(epoch) for epoch in epochs(tuned.dataset, 2)] == [50, 50]
         assert len(list(tmp_path.glob("keras_gpukit-cache-*/*"))) > 0
         del tuned
         gc.collect()

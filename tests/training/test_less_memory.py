@@ -67,7 +67,7 @@ def in_blocks(model):
     [
         (deterministic_model, {}),
         (short_deterministic_model, {"jit_compile": True}),
-        (deterministic_model, {"run_eagerly": True}),
+        (short_deterministic_model, {"run_eagerly": True}),
         (short_deterministic_model, {"steps_per_execution": 2}),
     ],
 )
@@ -114,7 +114,7 @@ def compiled(optimizer, loss):
 
 
 def test_embeddings_are_accumulated():
-    one, other = (trained(token_model(), way, TOKENS) for way in (plainly, in_parts))
+    one, other = (trained(short_token_model(), way, TOKENS) for way in (plainly, in_parts))
     assert one.updates == other.updates
     assert np.isfinite(other.losses).all()
 
@@ -244,7 +244,7 @@ def test_wrong_arguments_of_rematerialize_are_named(options, error, message):
 
 
 def test_both_are_undone_afterwards():
-    model = deterministic_model()
+    model = short_deterministic_model()
     trained(model, plainly)
     before = set(vars(model))
     trained(model, in_both)
@@ -318,9 +318,9 @@ print(json.dumps(peaks))
 
 
 @pytest.mark.slow
-def test_memory_falls(run_python):
+def test_memory_falls(run_script):
     source = PEAKS.replace("BENCHMARKS", repr(str(ROOT / "benchmarks")))
-    done = run_python(source, TF_CPU_ALLOCATOR_USE_BFC="true", TF_ENABLE_ONEDNN_OPTS="0")
+    done = run_script(source, **prepared.COUNTING)
     peaks = json.loads(done.stdout.splitlines()[-1])
     assert peaks["accumulation"] < 0.4 * peaks["plain"]  # four parts, one at a time
     assert peaks["rematerialization"] < 0.7 * peaks["plain"]

@@ -205,9 +205,8 @@ def main() -> None:
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
     found = {}
     for make, *counts in (
-        (plain, 2, 4),
         (residual, 2, 4),
-        (nested, 2, 4),
+        (nested, 4),
         (random_and_running, 2),
         (recurrent, 2),
         (shared_with_two_ends, 2),

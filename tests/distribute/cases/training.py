@@ -9,7 +9,7 @@ from pathlib import Path
 
 import keras_gpukit as gpukit
 
-folder, case = Path(sys.argv[1]), sys.argv[2]
+folder, chosen = Path(sys.argv[1]), sys.argv[2:]
 setup = gpukit.configure_gpus(devices="none", seed=0, verbose=False, worker_timeout_s=120)
 
 import keras  # noqa: E402
@@ -130,8 +130,7 @@ def weights(model):
 own.mkdir(parents=True, exist_ok=True)
 started = time.perf_counter()
 cases = {"everything": everything, "plain": plain, "resumable": resumable}
-# "all" runs them in one process, which starts TensorFlow once.
-results = cases[case]() if case in cases else {name: run() for name, run in cases.items()}
+results = {case: cases[case]() for case in chosen}
 results |= {
     "replicas": setup.replicas,
     "is_chief": setup.is_chief,
