@@ -119,12 +119,12 @@ def test_training_is_the_same_afterwards():
 
 @pytest.mark.parametrize("kind", ["dataset", "py_dataset"])
 def test_an_input_that_is_slower_is_the_limit(kind):
-    # 16 examples in 50 ms: 320 examples per second.
-    dataset = slow_dataset(16, 0.05) if kind == "dataset" else SlowPyDataset(16, 0.05)
+    # 16 examples in 100 ms: 160 examples per second.
+    dataset = slow_dataset(16, 0.1) if kind == "dataset" else SlowPyDataset(16, 0.1)
     search = gpukit.find_batch_size(
         small_model(), dataset, seconds=4, max_batch_size=64, verbose=False
     )
-    assert search.input_rate.median == pytest.approx(320, rel=0.3)
+    assert 0.5 * 160 <= search.input_rate.median <= 1.3 * 160
     assert search.limited_by_input
     # A single example a step is faster than that.
     assert search.fastest == 1

@@ -570,7 +570,7 @@ class TestTuneInput:
     def test_a_slow_map_becomes_parallel(self):
         dataset = slow_dataset()
         dataset.class_names = ["a", "b"]  # as Keras' own loaders do
-        tuned = tune_input(dataset, seconds=4, cache=False, trust_python=True, **QUIETLY)
+        tuned = tune_input(dataset, seconds=10, cache=False, trust_python=True, **QUIETLY)
         assert tuned.dataset.class_names == ["a", "b"]
         trial = next(each for each in tuned.trials if each.change == "parallel-map")
         assert trial.kept
