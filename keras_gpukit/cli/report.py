@@ -77,11 +77,7 @@ def run(args: argparse.Namespace) -> int:
 def _headlined(report: Report) -> list[RunReport]:
     """The runs whose verdict counts: of several workers that of the chief, which compares them."""
     compared = {each.folder for each in report.runs if each.summary.workers is not None}
-    return [
-        each
-        for each in report.runs
-        if each.folder not in compared or each.worker is None or not each.worker.index
-    ]
+    return [each for each in report.runs if each.folder not in compared or each.is_chief]
 
 
 def _html(report: Report) -> str:

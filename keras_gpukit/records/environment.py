@@ -47,6 +47,15 @@ class Worker:
     count: int | None = None
 
 
+def is_chief(worker: Worker | None) -> bool:
+    """Whether a process speaks for all of its cluster: the only one, the first, or the coordinator.
+
+    Args:
+        worker: Which process of a cluster it is; None outside one.
+    """
+    return worker is None or not (worker.index or worker.task_type in ("ps", "evaluator"))
+
+
 @dataclass(frozen=True)
 class Environment:
     """Versions, devices and execution settings of one run.
@@ -84,5 +93,5 @@ class Environment:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process speaks for all: the only one, the first, or the coordinator."""
-        return self.worker is None or not self.worker.index
+        """Whether this process speaks for all, see the function `is_chief`."""
+        return is_chief(self.worker)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from keras_gpukit.records.capture import CaptureRecord
-from keras_gpukit.records.environment import Environment, Worker
+from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
@@ -136,6 +136,11 @@ class RunReport:
     folder: str = ""
     has_time_series: bool = True
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether the process that wrote it speaks for all of its cluster."""
+        return is_chief(self.worker)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class Conclusion:
         from keras_gpukit.reports.html.words import verdict_line
 
         # Each worker of a cluster has a record of the same fit.
-        fits = [run for run in runs if run.worker is None or not run.worker.index] or runs
+        fits = [run for run in runs if run.is_chief] or runs
         longest = max(fits, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
         if len(fits) > 1:
             count = max(self._fits.count, len(fits))

@@ -155,9 +155,7 @@ def missing_words(missing: Sequence[int]) -> str:
 
 
 def _is_chief(run: RunReport) -> bool:
-    worker = run.worker
-    is_first = worker is not None and worker.index == 0 and trains_with_others(worker)
-    return is_first and run.phase in (None, "fit")
+    return run.is_chief and trains_with_others(run.worker) and run.phase in (None, "fit")
 
 
 def _distance_s(one: RunReport, other: RunReport) -> float:

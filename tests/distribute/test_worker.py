@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from keras_gpukit.distribute.clusters.tf_config import this_worker
-from keras_gpukit.records.environment import Worker
+from keras_gpukit.records.environment import Environment, Worker
+from keras_gpukit.records.report import RunReport
 from keras_gpukit.saved_runs import load_report
 
 WORKERS = {"worker": ["a:1", "b:1", "c:1"]}
@@ -39,6 +40,23 @@ def tf_config(cluster, task_type, index) -> str:
 def test_the_place_in_the_cluster_is_read_from_tf_config(config, worker, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", config)
     assert this_worker() == worker
+
+
+@pytest.mark.parametrize(
+    ("worker", "speaks"),
+    [
+        (None, True),
+        (Worker("worker", 0, 3), True),
+        (Worker("chief", 0, 3), True),
+        (Worker("chief", None, 2), True),  # coordinates parameter servers
+        (Worker("worker", 1, 3), False),
+        (Worker("evaluator", None, 3), False),
+        (Worker("ps", None, 3), False),
+    ],
+)
+def test_one_process_of_a_cluster_speaks_for_all(worker, speaks):
+    assert Environment({}, worker=worker).is_chief is speaks
+    assert RunReport("logs", "completed", worker=worker).is_chief is speaks
 
 
 def test_a_process_of_its_own_is_no_worker(monkeypatch):
