@@ -91,8 +91,9 @@ def configure_gpus(
             gives the same.
         worker_timeout_s: Seconds to wait for the other processes of a cluster.
         require_gpu: Whether having no GPU is an error.
-        verbose: Whether to print the setup, its warnings included. If False, each warning is a
-            `GPUKitWarning` instead.
+        verbose: Whether to print the setup, its warnings included; of the workers of a cluster only
+            the chief prints all of it, the others a line on their GPUs and what turned out other
+            than asked. If False, each warning is a `GPUKitWarning` instead.
 
     Returns:
         What was set up and why; build and compile the model within its `scope()`.
@@ -152,7 +153,7 @@ def configure_gpus(
         strategy=made,
     )
     if settings.verbose:
-        Console().print(setup)
+        Console().print(setup.printed)
     else:
         for warning in setup.warnings:
             warnings.warn(warning, GPUKitWarning, stacklevel=2)

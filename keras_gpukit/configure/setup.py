@@ -18,7 +18,7 @@ from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import TensorFlowState
 from keras_gpukit.records.setup import Action, Cause
 from keras_gpukit.reports.notebook import as_html
-from keras_gpukit.reports.setup import setup_panel
+from keras_gpukit.reports.setup import setup_panel, worker_lines
 from keras_gpukit.rules.replica_advice import advise
 
 
@@ -152,6 +152,17 @@ class GPUSetup:
             "strategy": None if self.strategy is None else type(self.strategy).__name__,
             "replicas": self.replicas,
         }
+
+    @property
+    def printed(self) -> RenderableType:
+        """What `configure_gpus` prints: all of it once in a cluster, by the chief."""
+        if self.is_chief:
+            return self.__rich__()
+        resolver = self.strategy.cluster_resolver
+        # Warnings of the plan come from the arguments, which the workers have in common.
+        own = tuple(each for each in self.warnings if each not in self.plan.warnings)
+        name = f"{resolver.task_type} {resolver.task_id}"
+        return worker_lines(name, self.devices, causes=self.causes, warnings=own)
 
     def __rich__(self) -> RenderableType:
         return setup_panel(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -52,6 +54,37 @@ def setup_panel(
     parts += [plain(note) for note in notes]
     parts += [plain(f"Warning: {warning}", style="yellow") for warning in warnings]
     return Panel(Group(*parts), title="GPU setup", title_align="left")
+
+
+def worker_lines(
+    name: str,
+    devices: tuple[GPUInfo, ...],
+    *,
+    causes: tuple[Cause, ...],
+    warnings: tuple[str, ...],
+) -> RenderableType:
+    """What a worker other than the chief has of its own: its GPUs, and its own warnings.
+
+    Args:
+        name: "worker 1".
+        devices: The GPUs that it uses.
+        causes: Why it uses none.
+        warnings: What turned out other than asked.
+    """
+    if devices:
+        models = Counter(gpu.name or "unknown" for gpu in devices)
+        count = "1 GPU" if len(devices) == 1 else f"{len(devices)} GPUs"
+        used = ", ".join(
+            f"{times} × {name}" if times > 1 else name for name, times in models.items()
+        )
+        own = f"{count} ({used})"
+    else:
+        own = " ".join(["no GPU.", *(cause.text for cause in causes[:1])])
+    line = (
+        f"GPU setup of {name}: {own.rstrip('.')}. The chief prints the settings and their warnings."
+    )
+    lines = [plain(f"Warning of {name}: {warning}", style="yellow") for warning in warnings]
+    return Group(plain(line), *lines)
 
 
 def gpu_table(devices: tuple[GPUInfo, ...], state: TensorFlowState | None = None) -> Table:

@@ -29,6 +29,18 @@ def test_watching_changes_no_weight_and_no_loss(run):
         assert result["watched"] == result["unwatched"]
 
 
+def test_only_the_chief_prints_the_setup_and_the_others_their_gpus(run):
+    chief, *others = (
+        (run[0] / "logs_of_tasks" / f"worker{index}.log").read_text() for index in range(WORKERS)
+    )
+    assert "GPU setup ─" in chief
+    assert "CollectiveAllReduceStrategy, 3 replicas" in chief
+    for index, printed in enumerate(others, start=1):
+        [line] = [line for line in printed.splitlines() if "GPU setup" in line]
+        assert line.startswith(f"GPU setup of worker {index}: no GPU. ")
+        assert "replicas" not in printed
+
+
 def test_the_chief_names_the_slow_worker_with_its_cause(run):
     chief, *others = run[1]
     straggler = "Worker 1 is a straggler: its own compute takes longer"

@@ -22,7 +22,7 @@ import keras_gpukit as gpukit
 STEPS = 30
 folder = Path(sys.argv[1])
 index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
-setup = gpukit.configure_gpus(strategy="multi_worker", verbose=False)
+setup = gpukit.configure_gpus(strategy="multi_worker")
 
 
 @keras.saving.register_keras_serializable()
