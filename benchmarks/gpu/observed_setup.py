@@ -46,8 +46,35 @@ def observe(arguments: dict[str, Any], unit: int) -> dict[str, Any]:
         "threads": threads,
         "fits": [{name: fits(each, size) for name, size in sizes.items()} for each in devices],
         "allocator": refusing_allocator(devices[0]),
+        "named_uuids": named_uuids(),
+        "grew_uuids": [grew_on(each.name, unit) for each in logical],
         "unit": unit,
     }
+
+
+def named_uuids() -> list[str | None]:
+    """The UUID of the GPU that this package names for each logical GPU, in TensorFlow's order."""
+    from keras_gpukit.sensors.devices import visible_gpus
+
+    owners = {number: gpu.uuid for gpu in visible_gpus() for number in gpu.logical or ()}
+    return [owners[number] for number in sorted(owners)]
+
+
+def grew_on(device: str, unit: int) -> str | None:
+    """The UUID of the GPU on which memory grew when a logical GPU took a tensor.
+
+    None where none grew by half of it: the allocator had taken what it needed before.
+    """
+    import tensorflow as tf
+
+    before = read_gpus()
+    with tf.device(device):
+        held = tf.zeros([unit // 4]) + 1.0
+        held.numpy()
+    added = added_bytes(before, read_gpus())
+    del held
+    uuid = max(added, key=lambda each: added[each], default=None)
+    return uuid if uuid is not None and added[uuid] >= unit / 2 else None
 
 
 def fits(device: str, size: int) -> bool:

@@ -51,6 +51,12 @@ CLAIMS = (
         "a slower median, as if reading waited for the GPU",
     ),
     Claim(
+        "first_step",
+        "a first step that takes 6 GiB for a moment raises `first_step_peak_bytes` by 6 GiB, "
+        "within 2 %; readings of the later steps, which do not take them, stay below half of that",
+        "another difference, no reading, or a reading of the later steps as high",
+    ),
+    Claim(
         "out_of_memory",
         "an out-of-memory error reaches the caller of a monitored fit as TensorFlow raised it, and "
         "a smaller batch then trains",
@@ -87,6 +93,20 @@ def plant(unit: int, small: bool) -> dict[str, Any]:
             drawn = tf.random.uniform([SPIKE * unit // 4])
             return inputs + 1e-30 * tf.reduce_max(drawn)
 
+    class FirstOnly(keras.layers.Layer):
+        """Takes memory in its first call alone, as the search for algorithms does."""
+
+        def build(self, shape):
+            self.calls = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+        def call(self, inputs):
+            def taken():
+                return tf.reduce_max(tf.random.uniform([SPIKE * unit // 4]))
+
+            spike = tf.cond(self.calls < 1, taken, lambda: 0.0)
+            with tf.control_dependencies([self.calls.assign_add(1.0)]):
+                return inputs + 1e-30 * spike
+
     def build(*layers: Any) -> Any:
         model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(1)])
         model.compile("sgd", "mse", jit_compile=False)
@@ -107,9 +127,30 @@ def plant(unit: int, small: bool) -> dict[str, Any]:
     figures["spike"] = read(spiking)
     figures["kept_peak"] = read(plain, reset_peak=False)
     figures["after"] = read(plain)
+    figures["first_step"] = read_first_step(build(FirstOnly()), 1.5 if small else 5.0)
     figures["added_bytes"] = added_bytes(before, read_gpus())
     del held  # not before
     return figures | time_readings(256 if small else 16384)
+
+
+def read_first_step(model: Any, seconds: float) -> dict[str, int | None]:
+    """Fits for some seconds, so that the later steps are read, about once a second."""
+    import tensorflow as tf
+
+    import keras_gpukit as gpukit
+
+    until_s = time.time() + seconds
+    batch = tf.zeros((32, 8)), tf.zeros((32, 1))
+    batches = tf.data.Dataset.from_tensors(batch).repeat()
+    data = batches.take_while(lambda *batch: tf.timestamp() < until_s)
+    memory = gpukit.GPUMemory(None, predict=False)
+    model.fit(data, verbose=0, callbacks=[memory])
+    device = memory.summary.devices[0]
+    return {
+        "first": device.first_step_peak_bytes,
+        "later": device.later_max_bytes,
+        "readings": device.later_readings,
+    }
 
 
 def time_readings(size: int) -> dict[str, float]:
@@ -205,6 +246,19 @@ def judge_nvml(case: dict[str, Any]) -> Outcome:
     )
 
 
+def judge_first_step(case: dict[str, Any]) -> Outcome:
+    figures, planted = case["first_step"], SPIKE * case["unit"]
+    if not figures["readings"] or figures["first"] is None:
+        return Outcome(False, "The first step, or the later ones, were not read.")
+    before = case["after"]["peak"]
+    rise = judge_difference("first_step_peak_bytes", figures["first"] - before, planted)
+    later = figures["later"] - before
+    return Outcome(
+        bool(rise.holds) and later < planted / 2,
+        f"{rise.evidence[:-1]}; the later steps' highest reading by {later / planted:.2%} of it.",
+    )
+
+
 def judge_reading(case: dict[str, Any]) -> Outcome:
     if case["readings_end_s"] >= 0.5 * case["products_end_s"]:
         return Outcome(None, "the GPU was idle for part of the readings")
@@ -227,6 +281,7 @@ def judge(measured: Measured) -> dict[str, Outcome]:
         "reset": judge_reset,
         "nvml": judge_nvml,
         "reading": judge_reading,
+        "first_step": judge_first_step,
     }
     planted = {name: (("planted",), judges[name]) for name in judges}
     return judge_each(

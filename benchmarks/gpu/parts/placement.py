@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu.explained_causes import CAUSES, judge_bytes, judge_cause, judge_profile
 from benchmarks.gpu.judging import judge_each
 from benchmarks.gpu.own_process import try_in_own_process
-from benchmarks.gpu.part import Claim, Measured, Outcome, Part
+from benchmarks.gpu.part import Claim, Measured, Outcome, Part, attempt
 
 PLANTED = {
     "strings": ("AsString", "no kernel"),
@@ -22,6 +23,25 @@ CLEAN = ("dense", "dense_jit", "float64_batch_norm")
 GPU kernels; TensorFlow's fused one does not accept float64 at all."""
 
 CLAIMS = (
+    *(
+        Claim(
+            name,
+            f"{operation} has a row in the table of placement, because of: {cause}",
+            f"no row of {operation}, or none with this cause",
+        )
+        for name, (operation, cause) in CAUSES.items()
+    ),
+    Claim(
+        "copied_bytes",
+        "a dense layer's 8 MiB of weights that are on the CPU are listed as copied to the GPU in "
+        "each step, with their exact size, as is the batch",
+        "another size, a size that is unknown, or no such copy",
+    ),
+    Claim(
+        "copied_in_profile",
+        "what is copied to the GPU in a step is what the copies of a profile come to, within 5 %",
+        "a difference of more than 5 %",
+    ),
     *(
         Claim(
             name,
@@ -78,7 +98,9 @@ def place() -> dict[str, Any]:
             "mechanism": record.mechanism,
             "unknown_because": record.unknown_because,
         }
-    return reported
+    from benchmarks.gpu.explained_placement import explain
+
+    return reported | {"explained": attempt(explain)}
 
 
 def build(name: str) -> Any:
@@ -208,6 +230,9 @@ def judge(measured: Measured) -> dict[str, Outcome]:
         measured,
         {name: (("real",), judge_planted(name)) for name in PLANTED}
         | {
+            **{name: (("real",), judge_cause(name)) for name in CAUSES},
+            "copied_bytes": (("real",), judge_bytes),
+            "copied_in_profile": (("real",), judge_profile),
             "clean": (("real",), judge_clean),
             "eager": (("eager",), judge_eager),
             "predicted": (("real", "predicted"), judge_predicted),

@@ -55,6 +55,12 @@ CLAIMS = (
         "memory taken on another GPU, or another UUID reported",
     ),
     Claim(
+        "handles",
+        "for each logical GPU the NVML handle is that of the GPU whose memory grows by a tensor "
+        "there: whole and split GPUs, and `CUDA_VISIBLE_DEVICES` with UUIDs in reverse order",
+        "memory that grows on another GPU, another number of logical GPUs, or no GPU named",
+    ),
+    Claim(
         "allocator",
         'allocator="cuda_malloc_async" replaces the BFC allocator, as an out-of-memory error says',
         "the error names the BFC allocator, or no error",
@@ -109,6 +115,10 @@ def measure(small: bool, folder: Path) -> Iterator[tuple[str, Any]]:
     asked = cases(unit, list(read_gpus())[-1:] or "all")
     for name in ("growth", "logical") if small else asked:
         yield name, try_in_own_process(observe, asked[name], unit)
+    if not small:
+        # The other order is what counting by NVML's index would get wrong.
+        order = {"CUDA_VISIBLE_DEVICES": ",".join(reversed(read_gpus()))}
+        yield "reversed", try_in_own_process(observe, {}, unit, environment=order)
     yield "doctor", ask_doctor()
 
 
@@ -182,6 +192,21 @@ def judge_uuid(case: dict[str, Any]) -> Outcome:
     )
 
 
+def judge_handles(*seen: dict[str, Any]) -> Outcome:
+    wrong, known = 0, 0
+    for case in seen:
+        named, grew = case["named_uuids"], case["grew_uuids"]
+        wrong += len(named) != len(grew)
+        pairs = [each for each in zip(named, grew, strict=False) if each[1] is not None]
+        known += len(pairs)
+        wrong += sum(one != other for one, other in pairs)
+    if not known:
+        return Outcome(None, "no GPU's memory grew by a tensor")
+    return Outcome(
+        not wrong, f"Of {known} logical GPUs whose memory grew, {known - wrong} are named right."
+    )
+
+
 def judge_allocator(asynchronous: dict[str, Any], usual: dict[str, Any]) -> Outcome:
     names = asynchronous["allocator"], usual["allocator"]
     return Outcome(
@@ -229,6 +254,7 @@ def judge(measured: Measured) -> dict[str, Outcome]:
             "logical": (("logical",), judge_logical),
             "hidden": (("hidden",), judge_hidden),
             "uuid": (("uuid",), judge_uuid),
+            "handles": (("growth", "logical", "reversed"), judge_handles),
             "allocator": (("async", "growth"), judge_allocator),
             "threads": (("growth", "threads"), judge_threads),
             "precision": (("growth",), judge_precision),

@@ -10,6 +10,7 @@ def planted(**changes) -> dict:
         "spike": reading(4.1, 10.2),
         "kept_peak": reading(4.1, 10.2),
         "after": reading(4.1, 4.2),
+        "first_step": first_step(10.2, 4.2),
         "unit": 2 * GIB,
         "added_bytes": {"GPU-1": 16 * GIB},
         "reading_us": 2.0,
@@ -17,6 +18,10 @@ def planted(**changes) -> dict:
         "products_end_s": 1.0,
     }
     return {"planted": figures | changes}
+
+
+def first_step(first: float, later: float, readings: int = 5) -> dict:
+    return {"first": int(first * GIB), "later": int(later * GIB), "readings": readings}
 
 
 def reading(current: float, peak: float) -> dict:
@@ -31,6 +36,11 @@ FALSIFIED = {
     "reset": [planted(after=reading(4.1, 10.2)), planted(kept_peak=reading(4.1, 4.2))],
     "nvml": [planted(added_bytes={"GPU-1": 9 * GIB}), planted(added_bytes={"GPU-1": 30 * GIB})],
     "reading": [planted(reading_us=400.0)],
+    "first_step": [
+        planted(first_step=first_step(4.2, 4.2)),
+        planted(first_step=first_step(10.2, 10.2)),
+        planted(first_step=first_step(10.2, 4.2, readings=0)),
+    ],
     "out_of_memory": [
         {"out_of_memory": ENDED | {"too_large": "ValueError"}},
         {"out_of_memory": ENDED | {"then": "ResourceExhaustedError"}},

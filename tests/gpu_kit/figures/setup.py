@@ -17,6 +17,8 @@ def case(added: float, **changes) -> dict:
         "threads": 20,
         "fits": [SMALLER],
         "allocator": "GPU_0_bfc",
+        "named_uuids": ["GPU-1"],
+        "grew_uuids": ["GPU-1"],
         "unit": GIB,
     } | changes
 
@@ -41,6 +43,7 @@ GOOD = {
     "uuid": case(0.8),
     "async": case(0.8, allocator="gpu_async_0"),
     "threads": case(0.8, threads=26),
+    "reversed": case(0.8, named_uuids=["GPU-1", "GPU-0"], grew_uuids=["GPU-1", "GPU-0"]),
     "doctor": DOCTOR,
 }
 FALSIFIED = {
@@ -50,10 +53,19 @@ FALSIFIED = {
     "logical": [{"logical": logical(True)}, {"logical": logical(True, True)}],
     "hidden": [{"hidden": case(0.5, **HIDDEN)}, {"hidden": case(0)}],
     "uuid": [{"uuid": case(0.8, **TWO_GPUS)}, {"uuid": case(0.8, uuids=["GPU-2"])}],
+    "handles": [
+        {"reversed": case(0.8, named_uuids=["GPU-0", "GPU-1"], grew_uuids=["GPU-1", "GPU-0"])},
+        {"growth": case(0.8, named_uuids=[None])},
+        {"growth": case(0.8, named_uuids=[])},
+    ],
     "allocator": [{"async": case(0.8)}, {"async": case(0.8, allocator=None)}],
     "threads": [{"threads": case(0.8)}],
     "precision": [{"growth": case(0.8, dtype_policy="float32")}],
     "as_asked": [{"all": case(15.5, warnings=["TensorFlow does not have it."])}],
     "doctor": [{"doctor": DOCTOR | {"exit_code": 1}}, {"doctor": DOCTOR | {"said": "1.0"}}],
 }
-UNJUDGED = {"growth": {"growth": {"error": "it failed"}}}
+TAKEN = {name: GOOD[name] | {"grew_uuids": [None]} for name in ("growth", "logical")}
+UNJUDGED = {
+    "growth": {"growth": {"error": "it failed"}},
+    "handles": TAKEN | {"reversed": case(0.8, grew_uuids=[None])},
+}
