@@ -52,4 +52,6 @@ class ExampleCounter:
         """Returns the examples between two moments, or None where they cannot be known."""
         # Under a mirrored strategy each replica counts its own.
         first, last = (sum(float(each) for each in counts) for counts in (before, after))
-        return int(last - first) if last > first and last < COUNTER_END else None
+        # A counter that stands still at 0 is one that the step does not update; at another number
+        # it was, and a worker has run out of data before the others.
+        return int(last - first) if 0 < last < COUNTER_END and last >= first else None

@@ -492,6 +492,9 @@ def test_the_private_names_are_still_there():
     before = counter.take()
     model.fit(fast_dataset(2), verbose=0, callbacks=[keras.callbacks.Callback()])
     assert counter.between(before, counter.take()) == 2 * BATCH
+    # A worker that has run out of data takes part in steps with no examples.
+    assert counter.between(counter.take(), counter.take()) == 0
+    assert counter.between(before, before) is None  # as of a step that does not count
 
 
 def test_callbacks_of_other_folders_take_nothing_from_each_other(tmp_path):
