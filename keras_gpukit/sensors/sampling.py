@@ -42,6 +42,10 @@ class SamplingThread:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(STOP_WITHIN_S)
 
+    def release(self) -> None:
+        """Lets go of the tasks, and of what these hold: the data of a run, for one."""
+        self._tasks = []
+
     def tick(self) -> None:
         """Calls every task once, on the calling thread."""
         for task in tuple(self._tasks):

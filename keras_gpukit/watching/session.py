@@ -257,6 +257,7 @@ class Session:
         for steps in self._phases.values():
             steps.release()
         self._finished_iterators.release()
+        self._sampler.release()
         self._on_error.clear()
         self._on_epoch_ended.clear()
         self._error = None

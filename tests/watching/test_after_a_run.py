@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.launches import wait_for
 
 import keras_gpukit as gpukit
 from keras_gpukit.watching.step_count import steps_so_far, updates_so_far
@@ -36,6 +37,24 @@ def small_model(**options):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(**options), "mse")
     return model
+
+
+@pytest.mark.parametrize("callbacks", [list, lambda: [gpukit.Monitor(None, verbose=0)]])
+def test_the_data_of_a_fit_is_freed_with_it_and_waits_for_no_garbage_collector(callbacks):
+    model, watching = small_model(), callbacks()
+    kept = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1))))
+            kept.append(weakref.ref(data))
+            model.fit(data, verbose=0, callbacks=watching)
+            del data
+        # Iterators are freed on a thread of their own.
+        wait_for(lambda: [each() for each in kept] == [None] * 3)
+    finally:
+        gc.enable()
 
 
 def test_steps_are_counted_apart_from_updates_over_several_fits(tmp_path):
