@@ -3,9 +3,9 @@
     python benchmarks/memory_growth.py --json benchmarks/results/memory_growth.json
 
 Each case trains in a process of its own with TensorFlow's GPU allocator on the CPU
-(TF_CPU_ALLOCATOR_USE_BFC). Of each it is kept what the readings between epochs rose by after the
-second epoch, of the process and of the allocator: the least growth that the rule `memory-grows`
-takes for one is chosen by those of the healthy runs.
+(TF_CPU_ALLOCATOR_USE_BFC). Of each it is kept what the readings between epochs, or between fits of
+one epoch, rose by after the second one, of the process and of the allocator: the least growth that
+the rule `memory-grows` takes for one is chosen by those of the healthy runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def train(name: str, epochs: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         fit(name, epochs, [monitor], folder)
     summary = monitor.summary
-    readings = [each for each in summary.memory.epochs if each.epoch > 2]
+    turn = CASES[name].turn
+    every = summary.memory.epochs if turn == "epoch" else summary.memory.fits
+    readings = [each for each in every if each.epoch > 2]
     found = [each for each in summary.findings if each.code == "memory-grows"]
     return {
         "process_rose_bytes": readings[-1].process_bytes - readings[0].process_bytes,
@@ -49,11 +51,11 @@ def train(name: str, epochs: int) -> dict[str, Any]:
 def judged(name: str, row: dict[str, Any]) -> dict[str, Any]:
     """Adds whether the finding is right."""
     case = CASES[name]
-    adds = row["evidence"].get("each epoch adds")
+    adds = row["evidence"].get(f"each {case.turn} adds")
     title = row["finding"] or ""
     right = bool(title) == case.leaks
     if case.leaks and case.where:
-        right = right and f"Memory of {case.where} grows with each epoch" in title
+        right = right and f"Memory of {case.where} grows with each {case.turn}" in title
     return {
         "planted_bytes": case.planted_bytes,
         **row,

@@ -21,18 +21,21 @@ class Case:
         where: Whose memory grows.
         leaks: Whether there is a leak.
         cause: A word of the cause that the finding must name; None where none can be seen.
+        turn: "epoch", or "fit" where `fit(epochs=1)` is called so often.
     """
 
     planted_bytes: int | None = None
     where: str | None = None
     leaks: bool = False
     cause: str | None = None
+    turn: str = "epoch"
 
 
 CASES = {
     "a callback keeps tensors": Case(KEPT_BYTES, "this process", True, "Keeper.outputs"),
     "a lambda keeps arrays": Case(KEPT_BYTES, "this process", True, "kept"),
-    "a list of the script grows": Case(KEPT_BYTES, "this process", True),
+    "a list of the script grows": Case(KEPT_BYTES, "this process", True, "SCRIPTS_LIST"),
+    "each fit of one epoch keeps": Case(KEPT_BYTES, "this process", True, "SCRIPTS_LIST", "fit"),
     "compiled again in each epoch": Case(None, "this process", True, "traced again"),
     "arrays": Case(),
     "cache": Case(),
@@ -42,6 +45,7 @@ CASES = {
     "generator": Case(),
     "validation and checkpoints": Case(),
     "eager": Case(),
+    "fits of one epoch": Case(turn="fit"),
 }
 
 
@@ -122,7 +126,13 @@ def fit(
         callbacks = [keras.callbacks.ModelCheckpoint(f"{folder}/model.keras"), *callbacks]
     if name in leaks:
         callbacks = [leaks[name](), *callbacks]
-    model.fit(*data, epochs=epochs, verbose=0, callbacks=callbacks, **options)
+    if CASES[name].turn == "epoch":
+        model.fit(*data, epochs=epochs, verbose=0, callbacks=callbacks, **options)
+        return
+    for _ in range(epochs):
+        model.fit(*data, epochs=1, verbose=0, callbacks=callbacks, **options)
+        if CASES[name].leaks:
+            SCRIPTS_LIST.append(kept())
 
 
 def _lambda(kept: list[Any], make: Callable[[], Any]) -> Any:

@@ -8,24 +8,25 @@ from typing import Literal
 
 from keras_gpukit.arguments import check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.records.machine import MemoryRecord
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.names import MEMORY_FIGURES, memory_tag
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.watching.epoch_memory import EpochMemoryWatch
+from keras_gpukit.watching.fit_memory import FitMemory
 from keras_gpukit.watching.out_of_memory import OutOfMemoryWatch
 from keras_gpukit.watching.session import Session
-from keras_gpukit.watching.step_prediction import prediction_of
+from keras_gpukit.watching.step_prediction import PredictionWatch
 
 
 class GPUMemory(WatchingCallback[MemoryRecord]):
     """Reads current and peak memory of TensorFlow's allocator on each GPU.
 
     Writes `memory/<device>/current_bytes` and `memory/<device>/peak_bytes` about once a second.
-    After each epoch of `fit` it also reads what this process holds, and what callbacks and the
-    model keep.
+    After each epoch of `fit` it also reads what this process holds, and what callbacks, the model
+    and global variables of the script keep; and after each fit, so that growth shows over many
+    short fits of one callback.
     When the run ends by an out-of-memory error, the exception has a note that says why, and what
     would fit. TensorFlow's peak counters are set back when the run begins, so that the peak is the
     run's own.
@@ -34,9 +35,9 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
         reset_peak: False leaves TensorFlow's peak counters alone; the peak is then that of the
             whole process.
-        predict: Whether to predict at the end of `fit` what a step needs, next to what was
-            measured. The step is traced again for it; "auto" does it only where that takes less
-            than 1 % of the run's time.
+        predict: Whether to predict what a step needs, next to what is measured, as soon as the
+            first epoch of `fit` has ended. The step is traced again for it; "auto" does it once
+            that takes less than 1 % of the run's time. Eager steps are traced at the end.
 
     Attributes:
         summary: After the run, a `MemoryRecord`.
@@ -63,7 +64,17 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         self._sensor: AllocatorSensor | None = None
         self._watch: OutOfMemoryWatch | None = None
         self._epochs: EpochMemoryWatch | None = None
+        self._prediction: PredictionWatch | None = None
+        self._fits = FitMemory()
         self.out_of_memory: OutOfMemory | None = None
+
+    def continue_with(self, fits: FitMemory) -> None:
+        """Joins the readings after fits to those of the callbacks that watched earlier ones.
+
+        Args:
+            fits: What is known of the fits before.
+        """
+        self._fits = fits
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts reading."""
@@ -73,7 +84,8 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         sensor = AllocatorSensor(session.environment.gpus, reset_peak=self._reset_peak)
         self._sensor = sensor
         self._watch = OutOfMemoryWatch(session, sensor)
-        self._epochs = EpochMemoryWatch(session, sensor) if phase == "fit" else None
+        self._epochs = EpochMemoryWatch(session, sensor, self._fits) if phase == "fit" else None
+        self._prediction = PredictionWatch(session, self._predict, self._watch.held_before)
 
         def sample() -> None:
             readings = sensor.read_in_steps() if session.in_steps else sensor.read()
@@ -93,24 +105,20 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
 
     def end(self, session: Session, phase: Phase) -> None:
         """Sums up."""
-        if phase != session.phase or self._sensor is None or self._watch is None:
+        if phase != session.phase or not (self._sensor and self._watch and self._prediction):
             return
-        weights_bytes, slots_bytes = held_between_steps(session.model)
+        if self._epochs is not None:
+            self._epochs.end()
+        self.out_of_memory = found = self._watch.found
+        causes = self._prediction.causes()
         self._summary = replace(
             self._sensor.summarize(),
-            weights_bytes=weights_bytes,
-            slots_bytes=slots_bytes,
+            weights_bytes=causes.weights_bytes,
+            slots_bytes=causes.slots_bytes,
+            prediction=found.prediction if found else causes.prediction,
+            not_predicted_because=None if found else causes.not_predicted_because,
             epochs=self._epochs.record() if self._epochs else (),
+            fits=self._fits.record() if self._epochs else (),
         )
-        self.out_of_memory = found = self._watch.found
-        if found is not None:
-            self._summary = replace(self._summary, prediction=found.prediction)
-        else:
-            predicted, because = prediction_of(session, self._predict, self._watch.held_before)
-            self._summary = replace(
-                self._summary, prediction=predicted, not_predicted_because=because
-            )
-        if self._epochs is not None:
-            self._epochs.close()
         # A callback that watched can be copied.
-        self._sensor = self._watch = self._epochs = None
+        self._sensor = self._watch = self._epochs = self._prediction = None

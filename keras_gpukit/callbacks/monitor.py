@@ -20,6 +20,7 @@ from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
 from keras_gpukit.watching import worker_watch
+from keras_gpukit.watching.fit_memory import FitMemory
 from keras_gpukit.watching.session import Session
 
 
@@ -76,6 +77,10 @@ class Monitor(WatchingCallback[RunSummary]):
             )
             self._parts.append(self._profiler)
         self.lifecycle.parts = tuple(part.lifecycle for part in self._parts)
+
+    def continue_with(self, fits: FitMemory) -> None:
+        """See `GPUMemory.continue_with`."""
+        self._memory.continue_with(fits)
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts every measurement."""

@@ -43,6 +43,8 @@ class MemoryRecord:
         prediction: What steps were predicted to need, on one device.
         not_predicted_because: Why that is None.
         epochs: What was in use after epochs, of this process too; at most 129 of them.
+        fits: The same after this fit and those before it that the same callback watched, or the
+            same `keras-gpukit run`; at most 33, and empty for the first one.
     """
 
     devices: tuple[DeviceMemory, ...] = ()
@@ -52,6 +54,7 @@ class MemoryRecord:
     prediction: MemoryPrediction | None = None
     not_predicted_because: str | None = None
     epochs: tuple[EpochMemory, ...] = ()
+    fits: tuple[EpochMemory, ...] = ()
 
     def steps_bytes(self, device: DeviceMemory) -> int | None:
         """What the steps took at the peak: activations, gradients, workspace and batches."""

@@ -30,6 +30,7 @@ RecordKind = Literal[
     "host",
     "gpu",
     "memory",
+    "memory_by_cause",
     "epoch",
     "capture",
     "event",

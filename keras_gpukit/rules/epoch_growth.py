@@ -1,7 +1,8 @@
-"""Memory that rises from epoch to epoch, by what was in use between epochs.
+"""Memory that rises from epoch to epoch or from fit to fit, by what was in use between them.
 
 Between epochs no step holds activations, so that what is in use is what is kept. The first two
-epochs do not count: they trace, fill buffers and caches, and make the optimizer's variables.
+epochs do not count: they trace, fill buffers and caches, and make the optimizer's variables. Nor
+do the first two fits.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.memory_growth import THIS_PROCESS, Growth
+from keras_gpukit.rules.memory_growth import THIS_PROCESS, Growth, Turn
+from keras_gpukit.rules.random_walks import FEWEST_READINGS, MOST_CHANCE, chance_of_rise
 
-WARM_UP_EPOCHS = 2
-FEWEST_EPOCHS = 6
-"""Readings after the warm-up: two in each third."""
+WARM_UP = 2
+FEWEST_EPOCHS = FEWEST_READINGS
+"""Readings after the warm-up: two in each third, and enough to tell growth from a random walk."""
 LEAST_PROCESS_BYTES = 32 * 2**20
 """Growth of the process in all. Small healthy runs grew by up to an eighth as much in 40 epochs
 (`benchmarks/memory_growth.py`); larger ones leave more to Python and the system's allocator."""
@@ -47,26 +49,34 @@ class _Line:
     end: float
 
 
-def has_enough_epochs(summary: RunSummary) -> bool:
-    """Whether a run has readings of enough epochs."""
-    return len(_counted(summary)) >= FEWEST_EPOCHS
+def readings_of(summary: RunSummary, turn: Turn) -> tuple[EpochMemory, ...]:
+    """The readings after epochs, or after fits."""
+    if summary.memory is None:
+        return ()
+    return summary.memory.epochs if turn == "epoch" else summary.memory.fits
 
 
-def growths_by_epoch(summary: RunSummary) -> Iterator[Growth]:
-    """Yields the memory that grows from epoch to epoch, of the process and of each device.
+def has_enough(summary: RunSummary, turn: Turn) -> bool:
+    """Whether there are readings after enough epochs, or after enough fits."""
+    return len(_counted(summary, turn)) >= FEWEST_EPOCHS
+
+
+def growths_between(summary: RunSummary, turn: Turn) -> Iterator[Growth]:
+    """Yields the memory that grows from epoch to epoch or from fit to fit, of all there is.
 
     Where what a device holds between epochs does not grow, its peak may: as when batches become
     larger and larger.
 
     Args:
-        summary: A run with readings of enough epochs.
+        summary: A run with enough readings.
+        turn: Between which it was read.
     """
-    readings = _counted(summary)
+    readings = _counted(summary, turn)
     last = readings[-1]
     process = [(each.epoch, each.process_bytes) for each in readings]
     line = steady_rise(process, LEAST_PROCESS_BYTES)
     if line is not None:
-        yield _growth(THIS_PROCESS, line, last, last.left_bytes)
+        yield _growth(THIS_PROCESS, turn, line, last, last.left_bytes)
     limits = (
         {each.device: each.limit_bytes for each in summary.memory.devices}
         if (summary.memory)
@@ -78,13 +88,16 @@ def growths_by_epoch(summary: RunSummary) -> Iterator[Growth]:
         held = [(each.epoch, each.current_bytes.get(device)) for each in readings]
         peaks = [(each.epoch, each.peak_bytes.get(device)) for each in readings]
         if (line := steady_rise(held, LEAST_DEVICE_BYTES)) is not None:
-            yield _growth(device, line, last, left_bytes)
+            yield _growth(device, turn, line, last, left_bytes)
         elif (line := steady_rise(peaks, LEAST_DEVICE_BYTES)) is not None:
-            yield _growth(f"{device} at its peak", line, last, left_bytes)
+            yield _growth(f"{device} at its peak", turn, line, last, left_bytes)
 
 
 def steady_rise(values: Sequence[tuple[int, int | None]], least: float) -> _Line | None:
     """Returns the line through values that rise steadily until the end; None for others.
+
+    A random walk that happens to rise is taken for such a line in 0.8 % of the walks that
+    `benchmarks/random_walks.py` makes up.
 
     Args:
         values: Of each epoch that was read.
@@ -99,6 +112,8 @@ def steady_rise(values: Sequence[tuple[int, int | None]], least: float) -> _Line
     deviations = [abs(value - slope * epoch - origin) for epoch, value in points]
     noise = 1.4826 * statistics.median(deviations)
     if rise < max(least, CLEAR * noise) or not _is_even(points) or not _goes_on(points, slope):
+        return None
+    if chance_of_rise([value for _, value in points]) > MOST_CHANCE:
         return None
     return _Line(slope, origin + slope * points[0][0], origin + slope * points[-1][0])
 
@@ -128,17 +143,19 @@ def _goes_on(points: Sequence[tuple[float, float]], slope: float) -> bool:
     return last - value >= _STILL * slope * (until - since)
 
 
-def _growth(where: str, line: _Line, last: EpochMemory, left_bytes: int | None) -> Growth:
+def _growth(
+    where: str, turn: Turn, line: _Line, last: EpochMemory, left_bytes: int | None
+) -> Growth:
     return Growth(
         where,
         line.begin,
         line.end,
         left_bytes=left_bytes,
-        per_epoch_bytes=line.per_epoch,
-        epochs=last.epoch,
+        per_turn_bytes=line.per_epoch,
+        turns=last.epoch,
+        turn=turn,
     )
 
 
-def _counted(summary: RunSummary) -> tuple[EpochMemory, ...]:
-    readings = summary.memory.epochs if summary.memory else ()
-    return tuple(each for each in readings if each.epoch > WARM_UP_EPOCHS)
+def _counted(summary: RunSummary, turn: Turn) -> tuple[EpochMemory, ...]:
+    return tuple(each for each in readings_of(summary, turn) if each.epoch > WARM_UP)

@@ -1,12 +1,13 @@
-"""What makes memory grow from epoch to epoch, where the readings show it."""
+"""What makes memory grow from epoch to epoch or from fit to fit, where the readings show it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from keras_gpukit.records.epoch_memory import EpochMemory
+from keras_gpukit.records.epoch_memory import EpochMemory, Kept
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.epoch_growth import readings_of
 from keras_gpukit.rules.memory_growth import THIS_PROCESS, Growth
 
 MOSTLY = 0.5
@@ -31,10 +32,10 @@ def cause_of(summary: RunSummary, growth: Growth) -> Cause | None:
 
     Args:
         summary: The run.
-        growth: From epoch to epoch.
+        growth: From epoch to epoch, or from fit to fit.
     """
-    readings = summary.memory.epochs if summary.memory else ()
-    if growth.per_epoch_bytes is None or len(readings) < 2:
+    readings = readings_of(summary, growth.turn)
+    if growth.per_turn_bytes is None or len(readings) < 2:
         return None
     return _kept(readings, growth) or _traced(readings, growth)
 
@@ -44,35 +45,50 @@ def is_filling(summary: RunSummary, growth: Growth) -> bool:
 
     Args:
         summary: The run.
-        growth: From epoch to epoch.
+        growth: From epoch to epoch, or from fit to fit.
     """
     record = summary.host_buffers
     on_host = growth.where == THIS_PROCESS or growth.where.startswith("CPU")
-    if record is None or not record.epoch_steps or not on_host:
+    if record is None or not record.epoch_steps or not on_host or growth.turn != "epoch":
         return False
     added_bytes = 0.0
     for buffer in record.buffers:
         before = buffer.held_bytes(max(record.steps - record.epoch_steps, 1))
         added_bytes += (buffer.held_bytes(record.steps) or 0.0) - (before or 0.0)
-    return added_bytes >= MOSTLY * (growth.per_epoch_bytes or 0.0)
+    return added_bytes >= MOSTLY * (growth.per_turn_bytes or 0.0)
 
 
 def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
-    """A collection of a callback or of the model that grows as fast."""
-    middle, last = readings[len(readings) // 2], readings[-1]
-    before = {(each.name, each.where): each.size_bytes for each in middle.kept}
-    epochs = last.epoch - middle.epoch
+    """A collection of a callback, the model or the script that grows as fast."""
+    last = readings[-1]
     for each in last.kept:
         is_there = growth.where.startswith(each.where) or (
             growth.where == THIS_PROCESS and not each.where.startswith("GPU")
         )
-        grown_bytes = each.size_bytes - before.get((each.name, each.where), 0)
-        if is_there and epochs and grown_bytes >= MOSTLY * (growth.per_epoch_bytes or 0) * epochs:
+        per_turn = _per_turn_bytes(readings[len(readings) // 2 :], each)
+        if not is_there or per_turn is None:
+            continue
+        # One that grows much faster than memory holds what takes none, such as untouched pages.
+        if MOSTLY <= per_turn / (growth.per_turn_bytes or 1.0) <= 1 / MOSTLY:
+            items = () if each.length is None else (Figure(f"items of {each.name}", each.length),)
             return Cause(
-                f"{each.name} keeps more tensors or arrays from epoch to epoch: keep numbers, such "
-                "as float(loss), or only the latest",
-                (Figure(f"kept in {each.name}", each.size_bytes, "B"),),
+                f"{each.label} keeps more tensors or arrays from {growth.turn} to "
+                f"{growth.turn}: keep numbers, such as float(loss), or only the latest",
+                (Figure(f"kept in {each.label}", each.size_bytes, "B"), *items),
             )
+    return None
+
+
+def _per_turn_bytes(readings: tuple[EpochMemory, ...], kept: Kept) -> float | None:
+    """How much a collection grew by in an epoch or a fit; None where it was read once only.
+
+    A reading names a few collections: what an earlier one leaves out may have been there.
+    """
+    last = readings[-1]
+    for reading in readings[:-1]:
+        for each in reading.kept:
+            if (each.name, each.module, each.where) == (kept.name, kept.module, kept.where):
+                return (kept.size_bytes - each.size_bytes) / (last.epoch - reading.epoch)
     return None
 
 
@@ -83,7 +99,7 @@ def _traced(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
     if growth.where != THIS_PROCESS or not last.epoch - middle.epoch <= tracings:
         return None
     return Cause(
-        "The step is traced again in each epoch, and TensorFlow keeps each trace: call compile() "
-        "and make_train_function() once, not in a callback",
+        f"The step is traced again in each {growth.turn}, and TensorFlow keeps each trace: call "
+        "compile() and make_train_function() once, not in a callback",
         (Figure("traced again", last.tracings, "times"),),
     )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from keras_gpukit.records.names import HOST_MEMORY, MEMORY_FIGURES, memory_tag
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.shift import Series
+from keras_gpukit.records.shift import Series, Shift
 from keras_gpukit.rules.change_points import FEWEST
+from keras_gpukit.rules.random_walks import MOST_CHANCE, chance_of_rise
 from keras_gpukit.rules.shifts import series_of, shifts_in
 
 LEAST_RATIO = 1.25
 LEAST_BYTES = 256 * 2**20
 THIS_PROCESS = "this process"
+Turn = Literal["epoch", "fit"]
+"""Between which memory is read."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +29,10 @@ class Growth:
         before_bytes: In use where it began to grow.
         after_bytes: In use in the end.
         left_bytes: What there still was in the end; None where that is unknown.
-        steps: Steps in which it grew; None where it was read by epochs.
-        per_epoch_bytes: How much it grew by in an epoch; None where that is unknown.
-        epochs: Epochs of the run; None likewise.
+        steps: Steps in which it grew; None where it was read by epochs or fits.
+        per_turn_bytes: How much it grew by in an epoch, or in a fit; None where it is not known.
+        turns: Epochs of the run, or fits of the same callback; None likewise.
+        turn: Which of the two.
     """
 
     where: str
@@ -35,8 +40,9 @@ class Growth:
     after_bytes: float
     left_bytes: float | None
     steps: int | None = None
-    per_epoch_bytes: float | None = None
-    epochs: int | None = None
+    per_turn_bytes: float | None = None
+    turns: int | None = None
+    turn: Turn = "epoch"
 
     @property
     def grown_bytes(self) -> float:
@@ -44,11 +50,11 @@ class Growth:
         return self.after_bytes - self.before_bytes
 
     @property
-    def epochs_left(self) -> int | None:
-        """Whole epochs after which nothing is left, at this rate; None where that is unknown."""
-        if self.left_bytes is None or not self.per_epoch_bytes:
+    def turns_left(self) -> int | None:
+        """Whole epochs or fits after which nothing is left, at this rate; None if unknown."""
+        if self.left_bytes is None or not self.per_turn_bytes:
             return None
-        return int(self.left_bytes / self.per_epoch_bytes)
+        return int(self.left_bytes / self.per_turn_bytes)
 
     @property
     def urgency(self) -> float:
@@ -56,8 +62,8 @@ class Growth:
         if self.left_bytes is None:
             return 0.0
         needed = self.grown_bytes
-        if self.per_epoch_bytes is not None and self.epochs is not None:
-            needed = self.per_epoch_bytes * self.epochs
+        if self.per_turn_bytes is not None and self.turns is not None:
+            needed = self.per_turn_bytes * self.turns
         return needed / max(self.left_bytes, 1.0)
 
 
@@ -83,7 +89,8 @@ def growths_over_time(summary: RunSummary) -> Iterator[Growth]:
             )
             is_large = grown.grown_bytes >= LEAST_BYTES
             is_large = is_large and shift.after >= LEAST_RATIO * shift.before
-            if shift.kind == "drift" and is_large and shift.end_s >= _end_s(summary, tag):
+            goes_on = shift.kind == "drift" and shift.end_s >= _end_s(summary, tag)
+            if goes_on and is_large and _is_no_walk(summary, tag, shift):
                 yield grown
 
 
@@ -113,6 +120,16 @@ def _tags(summary: RunSummary) -> Iterator[tuple[str, str]]:
 def _is_long(summary: RunSummary, tag: str) -> bool:
     series = series_of(summary, tag)
     return series is not None and len(series.mean) >= FEWEST
+
+
+def _is_no_walk(summary: RunSummary, tag: str, drift: Shift) -> bool:
+    """Whether its drift, which leads to the series' end, rises as no random walk does."""
+    series = series_of(summary, tag)
+    if series is None:
+        return False
+    readings = zip(series.elapsed_s, series.mean, strict=True)
+    since = [value for elapsed_s, value in readings if elapsed_s > drift.elapsed_s]
+    return chance_of_rise(since) <= MOST_CHANCE
 
 
 def _end_s(summary: RunSummary, tag: str) -> float:

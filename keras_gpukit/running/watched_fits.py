@@ -41,6 +41,7 @@ class WatchedFits:
         self._guard = Guard("Adding a Monitor", "Later fits are not monitored.")
         self._fits_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
+        self._memory: Any = None
 
     def install(self) -> Callable[[], None]:
         """Starts to add them, and returns what ends it. Keras is imported."""
@@ -61,6 +62,7 @@ class WatchedFits:
         from keras_gpukit.callbacks.base import WatchingCallback
         from keras_gpukit.callbacks.monitor import Monitor
         from keras_gpukit.callbacks.profiler import Profiler
+        from keras_gpukit.watching.fit_memory import FitMemory
         from keras_gpukit.watching.open_session import is_watched
 
         own = [each for each in callback_list.callbacks if isinstance(each, WatchingCallback)]
@@ -80,6 +82,10 @@ class WatchedFits:
             if self._profile and not any(isinstance(each, Profiler) for each in own):
                 wanted.append(Profiler(log_dir))
             if all(isinstance(each, Profiler) for each in own):
-                wanted.append(Monitor(log_dir, verbose=0))
+                monitor = Monitor(log_dir, verbose=0)
+                # Memory is the process's: each fit continues what those before have read.
+                self._memory = self._memory or FitMemory()
+                monitor.continue_with(self._memory)
+                wanted.append(monitor)
                 self.count += 1
             return wanted

@@ -32,6 +32,7 @@ def partial_summary(
     operations: PlacementRecord | None,
     allocators: tuple[DeviceMemory, ...],
     epochs: tuple[EpochMemory, ...] = (),
+    memory_by_cause: MemoryRecord | None = None,
     input_so_far: InputRecord | None,
     out_of_memory: OutOfMemory | None = None,
     host_buffers: HostBuffers | None = None,
@@ -45,6 +46,7 @@ def partial_summary(
         operations: Likewise.
         allocators: The latest reading of each.
         epochs: What was in use after epochs.
+        memory_by_cause: What the model holds and steps are predicted to need, once it was known.
         input_so_far: What the run noted last of its input: its stages, and where its time went.
         out_of_memory: Why memory ran out, if it did.
         host_buffers: What caches and shuffle buffers held last.
@@ -59,7 +61,9 @@ def partial_summary(
         environment=environment or Environment({}),
         throughput=_throughput(phase, steps, wall_s) if phase and steps else None,
         input=_input(phase, steps, input_so_far) if phase and steps else None,
-        memory=MemoryRecord(allocators, epochs=epochs) if allocators or epochs else None,
+        memory=replace(memory_by_cause or MemoryRecord(), devices=allocators, epochs=epochs)
+        if allocators or epochs or memory_by_cause
+        else None,
         operations=operations,
         utilization=_utilization(run.host, run.gpus) if run.host or run.gpus else None,
         series=partial_series(run),

@@ -15,7 +15,7 @@ from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.host_buffers import HostBuffers
-from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample
+from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample, MemoryRecord
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import PlacementRecord
@@ -50,6 +50,7 @@ _KEPT: dict[RecordKind, type[Any]] = {
     "input": InputRecord,
     "out_of_memory": OutOfMemory,
     "host_buffers": HostBuffers,
+    "memory_by_cause": MemoryRecord,
     "summary": RunSummary,
 }
 
@@ -184,6 +185,7 @@ class RunLines:
             operations=self._latest["placement"],
             allocators=tuple(self._latest_memory.values()),
             epochs=self._epochs.record(),
+            memory_by_cause=self._latest["memory_by_cause"],
             input_so_far=self._latest["input"],
             out_of_memory=self._latest["out_of_memory"],
             host_buffers=self._latest["host_buffers"],

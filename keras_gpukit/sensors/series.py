@@ -93,9 +93,14 @@ class _Figure:
 
 
 class EpochMemoryCollector:
-    """Takes readings between epochs in, in the order of epochs."""
+    """Takes readings between epochs in, in the order of epochs.
 
-    def __init__(self) -> None:
+    Args:
+        most: Readings that are kept, in addition to the latest one; even.
+    """
+
+    def __init__(self, most: int = MOST_READINGS) -> None:
+        self._most = most
         self._kept: list[EpochMemory] = []
         self._latest: EpochMemory | None = None
         self._taken = 0
@@ -105,7 +110,7 @@ class EpochMemoryCollector:
         """Takes one reading in."""
         self._latest = reading
         if self._taken % self._every == 0:
-            if len(self._kept) == MOST_READINGS:
+            if len(self._kept) == self._most:
                 del self._kept[1::2]
                 self._every *= 2
             if self._taken % self._every == 0:

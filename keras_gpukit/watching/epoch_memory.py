@@ -11,7 +11,7 @@ from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.memory_limit import left_bytes
 from keras_gpukit.sensors.series import EpochMemoryCollector
 from keras_gpukit.watching.call_frame import callbacks_of_fit
-from keras_gpukit.watching.kept_tensors import kept_by
+from keras_gpukit.watching.fit_memory import FitMemory
 from keras_gpukit.watching.session import Session
 
 ALWAYS_READ = 16
@@ -21,55 +21,62 @@ PAUSE_TO_COST = 200
 
 
 class EpochMemoryWatch:
-    """Reads after each epoch of a watched `fit`.
+    """Reads after each epoch of a watched `fit`, and when it ends.
 
     Args:
         session: The call.
         sensor: Reads the allocators.
+        fits: What is known of the fits before.
     """
 
-    def __init__(self, session: Session, sensor: AllocatorSensor) -> None:
+    def __init__(self, session: Session, sensor: AllocatorSensor, fits: FitMemory) -> None:
         import psutil
 
         self._session = session
         self._sensor = sensor
+        self._fits = fits
         self._process = psutil.Process()
         self._readings = EpochMemoryCollector()
         self._owners: tuple[Any, ...] = (*callbacks_of_fit(), session.model)
         self._epochs = 0
         self._next_s = 0.0
         self._guard = Guard("Reading memory between epochs", "Its growth per epoch is unknown.")
-        session.on_epoch_ended(self._read)
+        session.on_epoch_ended(self._epoch_ended)
 
     def record(self) -> tuple[EpochMemory, ...]:
         """The readings so far."""
         return self._readings.record()
 
-    def close(self) -> None:
-        """Lets go of the callbacks and the model."""
+    def end(self) -> None:
+        """Reads once more for the series over several fits, and lets go of the model."""
+        if self._session.ending == "completed" and self._guard.failed_because is None:
+            with self._guard:
+                self._fits.add(self._read())
         self._owners = ()
 
-    def _read(self) -> None:
+    def _epoch_ended(self) -> None:
         self._epochs += 1
         began_s = time.perf_counter()
         is_due = self._epochs <= ALWAYS_READ or began_s >= self._next_s
         if not is_due or self._guard.failed_because is not None:
             return
         with self._guard:
-            session = self._session
-            devices = self._sensor.read()
-            reading = EpochMemory(
-                epoch=self._epochs,
-                step=session.step,
-                process_bytes=self._process.memory_info().rss,
-                left_bytes=left_bytes(),
-                current_bytes={each.device: each.current_bytes for each in devices},
-                peak_bytes={each.device: each.peak_bytes for each in devices},
-                kept=kept_by(self._owners),
-                tracings=session.wall.tracings,
-            )
+            reading = self._read()
             self._readings.add(reading)
-            session.output.record("epoch", reading, reading.step)
+            self._session.output.record("epoch", reading, reading.step)
         spent_s = time.perf_counter() - began_s
         self._next_s = began_s + PAUSE_TO_COST * spent_s
         self._session.add_cost(spent_s, once=False)
+
+    def _read(self) -> EpochMemory:
+        devices = self._sensor.read()
+        return EpochMemory(
+            epoch=self._epochs,
+            step=self._session.step,
+            process_bytes=self._process.memory_info().rss,
+            left_bytes=left_bytes(),
+            current_bytes={each.device: each.current_bytes for each in devices},
+            peak_bytes={each.device: each.peak_bytes for each in devices},
+            kept=self._fits.kept.read(self._owners),
+            tracings=self._session.wall.tracings,
+        )

@@ -1,24 +1,31 @@
-"""Predicts what the steps of a call need, when the call is over: next to what was measured.
+"""Predicts what the steps of a call need, next to what is measured.
 
 The step is traced once more for it. That takes about as long as the first step of the run did, so
-by default it is done only after runs that were a hundred times as long.
+by default it is done only once the run is a hundred times as long: after the first epoch for which
+that holds, so that a run in progress shows it. Eager steps are traced when the run is over: they
+may change Python objects of the script in each step, and so would the trace.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
+from keras_gpukit.errors import Guard
 from keras_gpukit.layer_names import layer_names
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.pipelines.structure import batch_size as batch_size_of
+from keras_gpukit.records.machine import MemoryRecord
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.watching.call_frame import batch_of_fit, dataset_of_fit
 from keras_gpukit.watching.session import Session
 
 When = Literal["auto"] | bool
+_EAGER = "eager steps are predicted when the run is over"
 MOST_OF_THE_RUN = 0.01
 """Of the run's time, what tracing again may take; our choice."""
 TRACED_LAYER_S = 0.05
@@ -27,19 +34,65 @@ does not say. MobileNetV2 and ResNet50 took 45 and 53 ms a layer on a busy core,
 five sixths of their first step."""
 
 
-def prediction_of(
-    session: Session, when: When, held_bytes: Mapping[str, int]
-) -> tuple[MemoryPrediction | None, str | None]:
-    """Returns what a step of the call that ends needs, or why that is not predicted.
+class PredictionWatch:
+    """Predicts once, and writes it as soon as it is known.
 
     Args:
-        session: The call, whose `fit` is still on the stack.
-        when: False never; "auto" after long runs on a device that is measured.
+        session: The call.
+        when: False never; "auto" in long runs on a device that is measured.
         held_bytes: By measured device, what was held before the first step.
     """
-    because = _not_predicted_because(session, when, held_bytes)
-    if because is not None:
-        return None, because
+
+    def __init__(self, session: Session, when: When, held_bytes: Mapping[str, int]) -> None:
+        self._session = session
+        self._when: When = when
+        self._held_bytes = held_bytes
+        self._causes: MemoryRecord | None = None
+        self._guard = Guard("Predicting memory", "It is predicted when the run is over.")
+        if session.phase == "fit":
+            session.on_epoch_ended(self._epoch_ended)
+
+    def causes(self) -> MemoryRecord:
+        """What the model holds, and what steps are predicted to need, or why that is unknown.
+
+        The call's `fit` is still on the stack.
+        """
+        known = self._causes
+        if known is None or known.prediction is None:
+            known = self._causes = self._predicted()
+        return known
+
+    def _epoch_ended(self) -> None:
+        known = self._causes
+        if self._guard.failed_because is not None or (known and known.prediction):
+            return
+        began_s = time.perf_counter()
+        with self._guard:
+            because = self._because() or (_EAGER if self._session.model.run_eagerly else None)
+            if known is None or because is None:
+                held = replace(self._held(), not_predicted_because=because)
+                self._causes = self._predicted() if because is None else held
+                self._session.output.record("memory_by_cause", self._causes, self._session.step)
+        self._session.add_cost(time.perf_counter() - began_s, once=True)
+
+    def _predicted(self) -> MemoryRecord:
+        because = self._because()
+        predicted = None
+        if because is None:
+            predicted, because = _predict(self._session, self._held_bytes)
+        return replace(self._held(), prediction=predicted, not_predicted_because=because)
+
+    def _held(self) -> MemoryRecord:
+        weights_bytes, slots_bytes = held_between_steps(self._session.model)
+        return MemoryRecord(weights_bytes=weights_bytes, slots_bytes=slots_bytes)
+
+    def _because(self) -> str | None:
+        return _not_predicted_because(self._session, self._when, self._held_bytes)
+
+
+def _predict(
+    session: Session, held_bytes: Mapping[str, int]
+) -> tuple[MemoryPrediction | None, str | None]:
     spec, size = batch_of_fit()
     dataset = dataset_of_fit()
     if size is None and dataset is not None:
@@ -70,7 +123,7 @@ def _not_predicted_because(
     tracing_s = max(session.wall.spent_s("first step"), TRACED_LAYER_S * len(layer_names(model)))
     if when == "auto" and tracing_s > MOST_OF_THE_RUN * session.wall.total_s:
         return (
-            f"tracing the step again would have taken more than {100 * MOST_OF_THE_RUN:.0f} % of "
+            f"tracing the step again would take more than {100 * MOST_OF_THE_RUN:.0f} % of "
             "the run's time; predict_memory() or predict=True do it"
         )
     return None

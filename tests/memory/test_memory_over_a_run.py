@@ -47,6 +47,18 @@ def test_arrays_in_a_list_that_a_function_encloses(found):
     assert told["evidence"]["kept in LambdaCallback.kept"] == EPOCHS * KEPT_BYTES
 
 
+def test_a_global_list_that_a_loop_of_fits_appends_to(found):
+    told = found["each fit of one epoch keeps"]
+    assert told["title"].startswith("Memory of this process grows with each fit: the host is full")
+    assert told["evidence"]["each fit adds"] == pytest.approx(KEPT_BYTES, rel=0.2)
+    # The last fit was judged before the loop appended to it for the last time.
+    assert told["evidence"]["kept in SCRIPTS_LIST of planted.memory_growth"] == (
+        (EPOCHS - 1) * KEPT_BYTES
+    )
+    assert told["evidence"]["items of SCRIPTS_LIST"] == EPOCHS - 1
+    assert told["epochs"] == [1]
+
+
 def test_a_run_that_only_fills_its_buffers(found):
     told = found["cache, shuffle, prefetch"]
     assert told["judged"]

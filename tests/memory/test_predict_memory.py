@@ -19,7 +19,9 @@ from rich.console import Console
 
 import keras_gpukit as gpukit
 from keras_gpukit.reports import units
+from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.memory import print_prediction, render
+from keras_gpukit.saved_runs import load_report
 
 CASES = Path(__file__).parent / "cases"
 X, Y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
@@ -151,6 +153,29 @@ def test_a_monitor_predicts_only_where_that_costs_little():
     assert losses == same_losses
     with pytest.raises(ValueError, match="Received: predict='always'"):
         gpukit.GPUMemory(None, predict="always")
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_run_in_progress_shows_the_prediction_after_its_first_epoch(tmp_path, eager):
+    monitor = gpukit.Monitor(tmp_path / "all", verbose=0, predict_memory=True)
+    model = small_model()
+    model.compile("adam", "mse", jit_compile=False, run_eagerly=eager)
+    model.fit(X, Y, batch_size=16, epochs=3, verbose=0, callbacks=[monitor])
+    lines = (tmp_path / "all" / "gpukit" / "run.jsonl").read_text().splitlines(keepends=True)
+    ends = [number for number, line in enumerate(lines) if json.loads(line)["kind"] == "epoch"]
+    (folder := tmp_path / "so far" / "gpukit").mkdir(parents=True)
+    (folder / "run.jsonl").write_text("".join(lines[: ends[1]]))  # until the second epoch's end
+    (run,) = load_report(tmp_path / "so far").runs
+    told, memory = monitor.summary.memory, run.summary.memory
+    assert run.summary.ending is None
+    assert (memory.weights_bytes, memory.slots_bytes) == (told.weights_bytes, told.slots_bytes)
+    # What an eager step does to Python objects must not happen once more during the run.
+    assert memory.prediction == (None if eager else told.prediction)
+    assert told.prediction.batch_size == 16
+    if eager:
+        assert memory.not_predicted_because == "eager steps are predicted when the run is over"
+    else:
+        assert "Steps with a batch of 16 were predicted to need" in memory_causes(run).caption
 
 
 def test_wrong_arguments_raise():

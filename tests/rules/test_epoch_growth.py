@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -99,6 +100,52 @@ def test_tracing_in_each_epoch_is_named_for_the_process_only():
     assert "traced again" not in finding(run(device=LINE, trac=1))[0].advice[0]
 
 
+def test_a_list_of_the_script_is_named_with_its_module_and_its_items():
+    found, figures = finding(
+        run(
+            process=LINE,
+            kept=lambda epoch: (Kept("seen", "host", 200 * MIB * epoch, "train.py", 3 * epoch),),
+        )
+    )
+    assert found.advice[0].startswith("seen of train.py keeps more tensors or arrays from epoch to")
+    assert figures["kept in seen of train.py"] == 200 * MIB * 23
+    assert figures["items of seen"] == 69
+
+
+def test_what_was_read_once_or_grows_faster_than_memory_is_not_named():
+    def only_at_last(epoch):
+        return (Kept("seen", "host", 5000 * MIB),) if epoch == EPOCHS - 1 else ()
+
+    def untouched(epoch):
+        return (Kept("seen", "host", 1000 * MIB * epoch),)
+
+    for kept in (only_at_last, untouched):
+        found, _ = finding(run(process=LINE, kept=kept))
+        assert "keeps more" not in found.advice[0]
+
+
+def over_fits(summary):
+    """The same readings, each after a fit of one epoch."""
+    memory = summary.memory
+    return replace(summary, memory=replace(memory, epochs=memory.epochs[:1], fits=memory.epochs))
+
+
+def test_growth_over_many_fits_is_found_and_their_warm_up_does_not_count():
+    kept = {"kept": lambda fit: (Kept("seen", "host", 200 * MIB * fit, "train.py", fit),)}
+    found, figures = finding(over_fits(run(process=LINE, left_bytes=3 * GIB, **kept)))
+    assert found.title == (
+        "Memory of this process grows with each fit: the host is full after about 15 more fits at "
+        "this rate"
+    )
+    assert found.severity == "warning"
+    assert figures["each fit adds"] == pytest.approx(200 * MIB)
+    assert found.advice[0].startswith("seen of train.py keeps more tensors or arrays from fit to")
+    warm_up = [GIB, 2 * GIB, *[3 * GIB] * 8]
+    assert "memory-grows" in judge(over_fits(run(process=warm_up, device=FLAT[:10]))).passed
+    few = over_fits(run(process=LINE[:8], device=FLAT[:8]))
+    assert "9 epochs or fits" in judge(few).not_applicable["memory-grows"]
+
+
 def until(stop):
     return [LINE[min(epoch, stop)] for epoch in range(EPOCHS)]
 
@@ -134,8 +181,8 @@ def test_noise_alone_is_hardly_ever_taken_for_growth():
 
 
 def test_too_few_epochs_say_nothing():
-    few = run(process=LINE[:7], device=FLAT[:7])
-    assert "after 8 epochs" in judge(few).not_applicable["memory-grows"]
+    few = run(process=LINE[:8], device=FLAT[:8])
+    assert "after 9 epochs" in judge(few).not_applicable["memory-grows"]
 
 
 def test_readings_are_thinned_and_the_latest_one_stays():

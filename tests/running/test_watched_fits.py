@@ -106,6 +106,23 @@ def test_every_fit_is_watched_once_and_each_model_has_a_folder(watched, tmp_path
     }
 
 
+def test_memory_is_followed_over_all_fits_of_the_script(watched, tmp_path):
+    watched()
+    first, second = model("net"), model("other")
+    for trained in (first, second, first):
+        fit(trained)
+    fits = {
+        (file.parents[1].name, number): [
+            each["epoch"] for each in json.loads(line)["record"]["memory"]["fits"]
+        ]
+        for file in tmp_path.glob("logs/*/*/gpukit/run.jsonl")
+        for number, line in enumerate(
+            line for line in file.read_text().splitlines() if '"summary"' in line
+        )
+    }
+    assert fits == {("net", 0): [], ("other", 0): [1, 2], ("net", 1): [1, 2, 3]}
+
+
 def test_callbacks_of_the_script_are_not_doubled(watched, tmp_path):
     fits = watched()
     trained = model("net")

@@ -21,6 +21,7 @@ NAMES = (
     "a callback keeps tensors",
     "a lambda keeps arrays",
     "cache, shuffle, prefetch",
+    "each fit of one epoch keeps",
 )
 
 

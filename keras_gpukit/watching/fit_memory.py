@@ -1,0 +1,36 @@
+"""Memory in use after each of several fits, as where `fit(epochs=1)` is called in a loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from keras_gpukit.records.epoch_memory import EpochMemory
+from keras_gpukit.sensors.series import EpochMemoryCollector
+from keras_gpukit.watching.kept_tensors import KeptTensors
+
+MOST_READINGS = 32
+"""Even. Each fit writes the readings of those before it, too."""
+
+
+class FitMemory:
+    """What is known over the fits that one callback watches; it holds plain data alone.
+
+    Attributes:
+        kept: Which collections grow, over all fits.
+    """
+
+    def __init__(self) -> None:
+        self.kept = KeptTensors()
+        self._readings = EpochMemoryCollector(MOST_READINGS)
+        self._fits = 0
+        self._tracings = 0
+
+    def add(self, reading: EpochMemory) -> None:
+        """Takes in what was in use when a fit came to its end."""
+        self._fits += 1
+        self._tracings += reading.tracings
+        self._readings.add(replace(reading, epoch=self._fits, tracings=self._tracings))
+
+    def record(self) -> tuple[EpochMemory, ...]:
+        """The readings so far; none of a single fit, whose epochs tell more."""
+        return self._readings.record() if self._fits > 1 else ()

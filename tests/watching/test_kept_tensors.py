@@ -1,0 +1,106 @@
+"""Which collections of tensors are seen, of callbacks, the model and the script's own modules."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from types import ModuleType
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_gpukit.records.epoch_memory import Kept
+from keras_gpukit.watching.kept_tensors import MOST_LOOKED_AT, KeptTensors
+
+MIB = 2**20
+
+
+def array(mib: float = 1.0) -> np.ndarray:
+    return np.ones(int(mib * MIB), "uint8")
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module that the script imports, empty."""
+    made = ModuleType("project.data")
+    made.__file__ = str(tmp_path / "project" / "data.py")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    return made
+
+
+def seen(owners=()) -> dict[str, tuple[int, int]]:
+    """By the label of what is kept, its MiB and its items."""
+    return {
+        each.label: (each.size_bytes // MIB, each.length) for each in KeptTensors().read(owners)
+    }
+
+
+def test_a_list_of_a_module_is_named_with_it_its_length_and_its_bytes(module):
+    module.losses = [array(2), tf.zeros((MIB // 4,))]
+    module.batches = {step: (array(), array()) for step in range(3)}
+    assert KeptTensors().read(()) == (
+        Kept("batches", "host", 6 * MIB, "project.data", 3),
+        Kept("losses", "host", 2 * MIB, "project.data", 2),
+        Kept("losses", "CPU:0", MIB, "project.data", 2),
+    )
+
+
+def test_attributes_of_the_scripts_own_classes_and_objects_are_seen(module):
+    class Buffer:
+        shared: ClassVar = deque([array()])
+
+        def __init__(self):
+            self.items = [array(2)]
+
+    Buffer.__module__ = module.__name__
+    module.Buffer, module.buffer = Buffer, Buffer()
+    assert seen() == {
+        "buffer.items of project.data": (2, 1),
+        "Buffer.shared of project.data": (1, 1),
+    }
+
+
+def test_what_is_installed_is_no_module_of_the_script(module):
+    module.kept = [array()]
+    module.__file__ = np.__file__
+    assert seen() == {}
+
+
+def test_what_has_two_names_is_kept_once(module):
+    class Saver:
+        pass
+
+    saver = Saver()
+    saver.outputs = module.kept = [array()]
+    assert seen([saver]) == {"Saver.outputs": (1, 1)}
+
+
+def test_views_repeats_and_mapped_files_take_nothing_of_their_own(module, tmp_path):
+    whole = array(4)
+    module.views = [whole[place : place + 100] for place in range(0, 4000, 100)]
+    module.repeats = [whole] * 5000
+    module.mapped = [np.memmap(tmp_path / "mapped", "uint8", "w+", shape=(4 * MIB,))]
+    assert seen() == {
+        "views of project.data": (4, 40),
+        "repeats of project.data": (4, 5000),
+    }
+
+
+def test_of_a_long_list_a_sample_stands_for_all(module):
+    module.kept = [array(1 / 64) for _ in range(3 * MOST_LOOKED_AT)]
+    module.numbers = list(range(10**6))
+    mib, length = seen()["kept of project.data"]
+    assert mib == pytest.approx(3 * MOST_LOOKED_AT / 64, abs=1)
+    assert length == 3 * MOST_LOOKED_AT
+
+
+def test_what_grows_comes_before_what_is_larger(module):
+    for number in range(8):
+        setattr(module, f"data_{number}", [array(8)])
+    module.leak = [array()]
+    kept = KeptTensors()
+    assert "leak" not in {each.name for each in kept.read(())}
+    module.leak.append(array())
+    assert kept.read(())[0].name == "leak"
