@@ -35,6 +35,12 @@ CASES = {
     "a callback keeps tensors": Case(KEPT_BYTES, "this process", True, "Keeper.outputs"),
     "a lambda keeps arrays": Case(KEPT_BYTES, "this process", True, "kept"),
     "a list of the script grows": Case(KEPT_BYTES, "this process", True, "SCRIPTS_LIST"),
+    "a train_step fills a list of the script": Case(
+        KEPT_BYTES, "this process", True, "SCRIPTS_LIST"
+    ),
+    "a data function fills a list of the script": Case(
+        KEPT_BYTES, "this process", True, "SCRIPTS_LIST"
+    ),
     "each fit of one epoch keeps": Case(KEPT_BYTES, "this process", True, "SCRIPTS_LIST", "fit"),
     "compiled again in each epoch": Case(None, "this process", True, "traced again"),
     "arrays": Case(),
@@ -65,10 +71,16 @@ def fit(
     import numpy as np
     import tensorflow as tf
 
-    model = keras.Sequential(
+    class Keeps(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            SCRIPTS_LIST.append(tf.ones(KEPT_BYTES // 4 * BATCH // examples))
+            return super().train_step(data)
+
+    in_step = name == "a train_step fills a list of the script"
+    model = (Keeps if in_step else keras.Sequential)(
         [keras.Input((FEATURES,)), keras.layers.Dense(256, "relu"), keras.layers.Dense(1)]
     )
-    model.compile("adam", "mse", jit_compile=False, run_eagerly=name == "eager")
+    model.compile("adam", "mse", jit_compile=False, run_eagerly=name == "eager" or in_step)
     x = np.random.default_rng(0).normal(size=(examples, FEATURES)).astype("float32")
     y = x.sum(axis=1, keepdims=True)
     slices = tf.data.Dataset.from_tensor_slices((x, y))
@@ -99,6 +111,12 @@ def fit(
         ),
         "compiled again in each epoch": CompilesAgain,
     }
+
+    def generated() -> Any:
+        if name.startswith("a data function"):
+            SCRIPTS_LIST.append(kept())
+        return ((x[i], y[i]) for i in range(examples))
+
     datasets: dict[str, Callable[[], Any]] = {
         "cache": lambda: slices.cache().batch(BATCH),
         "cache that all epochs fill": lambda: (
@@ -113,10 +131,10 @@ def fit(
             slices.map(lambda a, b: (a * 2.0, b)).cache().shuffle(examples).batch(BATCH).prefetch(2)
         ),
         "generator": lambda: tf.data.Dataset.from_generator(
-            lambda: ((x[i], y[i]) for i in range(examples)),
-            output_signature=slices.element_spec,
+            generated, output_signature=slices.element_spec
         ).batch(BATCH),
     }
+    datasets["a data function fills a list of the script"] = datasets["generator"]
     if name in datasets:
         data, options = (datasets[name](), None), {}
     if name == "cache that all epochs fill":
