@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# To collect all tests takes as long as some of these.
+# Apart from the others, of which many wait: a browser needs a core. To collect all tests takes as
+# long as some of these.
 BROWSER = $(shell grep -rl "mark\.browser" tests)
 FAST := $(wildcard $(addprefix tests/,project records pipelines distribute rules reports writers saved_runs configure launching tensorboard_plugin cli))
 
@@ -12,8 +13,8 @@ demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
 
 test: $(VENV)/installed
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not (browser or long)"
-	$(BIN)/pytest -m "browser and not long" $(BROWSER)  # these need both cores
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not (browser or long)"
+	$(BIN)/pytest -n 2 --dist loadfile -m "browser and not long" $(BROWSER)
 
 # The tests that need no TensorFlow, and no process but their own: seconds.
 test-fast: $(VENV)/installed
