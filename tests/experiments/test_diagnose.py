@@ -376,8 +376,9 @@ def test_nothing_prepared_ahead_is_recognised(monkeypatch):
     # What others do on this machine's cores, and how late threads wake then, is no part of this.
     monkeypatch.setattr(turns, "busy_cpu_s", turns.own_cpu_s)
     monkeypatch.setattr(contention_rules, "GIL_WAIT_S", 1.0)
-    dataset = without_autotuning(slow_dataset(40, 0.02))
-    diagnosis = diagnose(sleeping_model(0.02), dataset, seconds=3, verbose=False)
+    # So long that a thread which wakes late makes no difference.
+    dataset = without_autotuning(slow_dataset(40, 0.08))
+    diagnosis = diagnose(sleeping_model(0.04), dataset, seconds=8, verbose=False)
     assert diagnosis.contention.cause == "nothing ahead"
     assert diagnosis.contention.shortfall.median > 0.15
 
