@@ -46,7 +46,8 @@ def put_back(restores: Iterable[Restore]) -> Iterator[None]:
     """Runs every restore on every way out, also after one that fails.
 
     Args:
-        restores: Functions that each restore a part of the state.
+        restores: Functions that each restore a part of the state, and may run again: one that
+            Ctrl-C interrupts does.
 
     Raises:
         BaseException: The error of the body, else that of the first restore that failed.
@@ -64,11 +65,19 @@ def put_back(restores: Iterable[Restore]) -> Iterator[None]:
 def _run_all(restores: Iterable[Restore]) -> BaseException | None:
     first = None
     for restore in restores:
-        try:
-            restore()
-        except BaseException as failure:
-            first = first or failure
+        failure = _run(restore)
+        if isinstance(failure, KeyboardInterrupt):
+            first, failure = failure, _run(restore)
+        first = first or failure
     return first
+
+
+def _run(restore: Restore) -> BaseException | None:
+    try:
+        restore()
+    except BaseException as failure:
+        return failure
+    return None
 
 
 def _remember(model: Any, values: bool) -> Iterator[Restore]:

@@ -252,6 +252,20 @@ def test_a_restore_that_fails_stops_no_other_and_hides_no_error():
     assert restored == ["second", "second"]
 
 
+def test_a_restore_that_ctrl_c_interrupts_runs_again():
+    restored, interrupts = [], iter([KeyboardInterrupt])
+
+    def interrupted():
+        restored.append("begun")
+        for interrupt in interrupts:
+            raise interrupt
+        restored.append("done")
+
+    with pytest.raises(KeyboardInterrupt), put_back([interrupted, lambda: restored.append("next")]):
+        pass
+    assert restored == ["begun", "begun", "done", "next"]
+
+
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, RuntimeError])
 def test_workers_end_with_an_experiment_that_fails(failure):
     def experiment(step, iterator):
