@@ -1,4 +1,7 @@
-"""The limit of host memory that a container or a batch job sets: Linux' control groups."""
+"""The limit of host memory that a container, a batch job or a shell sets.
+
+Containers and jobs set it by Linux' control groups, `ulimit -v` by the process' address space.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,14 @@ def left_bytes(root: Path = _ROOT) -> int:
     """
     import psutil
 
-    available_bytes = int(psutil.virtual_memory().available)
+    left = [int(psutil.virtual_memory().available)]
     limit_bytes, used_bytes = read_limit(root)
-    if limit_bytes is None or used_bytes is None:
-        return available_bytes
-    return max(min(available_bytes, limit_bytes - used_bytes), 0)
+    if limit_bytes is not None and used_bytes is not None:
+        left.append(limit_bytes - used_bytes)
+    address_space_bytes = _address_space_limit()
+    if address_space_bytes is not None:
+        left.append(address_space_bytes - int(psutil.Process().memory_info().vms))
+    return max(min(left), 0)
 
 
 def read_limit(root: Path = _ROOT) -> tuple[int | None, int | None]:
@@ -47,6 +53,15 @@ def read_limit(root: Path = _ROOT) -> tuple[int | None, int | None]:
             continue
         return limit_bytes, max(used_bytes - _entry(root / statistics, cached), 0)
     return None, None
+
+
+def _address_space_limit() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _number(path: Path) -> int | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
+import psutil
 import pytest
 
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.machine import HostSample
 from keras_gpukit.saved_runs import load_report
-from keras_gpukit.sensors.memory_limit import read_limit
+from keras_gpukit.sensors.memory_limit import left_bytes, read_limit
 from keras_gpukit.writers.json_lines import JsonLines
 from keras_gpukit.writers.writer import Record
 
@@ -54,3 +56,17 @@ def test_the_limit_of_a_container_is_read_without_caches(tmp_path: Path, files, 
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     assert read_limit(tmp_path) == read
+
+
+def test_what_is_left_is_the_least_of_what_limits(tmp_path):
+    assert 0 < left_bytes(tmp_path) <= psutil.virtual_memory().total
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    used_bytes = psutil.Process().memory_info().vms
+    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + 2**28, limits[1]))
+    try:
+        assert left_bytes(tmp_path) <= 2**28
+        (tmp_path / "memory.max").write_text("1000")
+        (tmp_path / "memory.current").write_text("900")
+        assert left_bytes(tmp_path) == 100
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
