@@ -14,15 +14,13 @@ from keras_gpukit.experiments.checks import (
     check_verbose,
 )
 from keras_gpukit.measuring.untouched import untouched
+from keras_gpukit.memory.model_state import held_by_others
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.memory.tracing import build_by_tracing
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.reports.memory import print_prediction
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
-
-_LARGEST_BATCH = 2**40
-"""Where the search ends, for models whose steps need the same for any batch."""
 
 
 def predict_memory(
@@ -49,7 +47,8 @@ def predict_memory(
         verbose: Whether to print the result; "auto" is True.
 
     Returns:
-        The prediction; with a limit, also the largest batch that fits with a margin of 10 %.
+        The prediction; with a limit, also the largest batch that is predicted to leave
+        10 % of it free, as in the note on an out-of-memory error.
 
     Raises:
         TypeError: If an argument has another type.
@@ -89,9 +88,13 @@ def predict_of_spec(
         model: A compiled model. One that is not built yet is built for the specification.
         spec: As a dataset's `element_spec`.
         size: Examples in a batch.
-        limit_bytes: What the device gives; by default what TensorFlow may take.
+        limit_bytes: What the device gives; by default what TensorFlow may take. Then what is held
+            there now counts.
     """
-    limit_bytes = limit_bytes or _limit_bytes()
+    sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
+    own_device = limit_bytes is None and bool(sensor.devices)
+    if own_device:
+        limit_bytes = sensor.limit_bytes(sensor.devices[0])
     # What is built is not restored: TensorFlow would keep the memory, and `fit` builds it again.
     if not all(each.built for each in (model, *model.layers)):
         build_by_tracing(model, spec)
@@ -100,6 +103,8 @@ def predict_of_spec(
     with untouched(model):
         memory = StepMemory(model, spec)
         prediction = memory.predict(size)
+        if own_device:
+            memory.other_bytes = held_by_others(model, sensor)
         if limit_bytes is not None:
             prediction = replace(
                 prediction,
@@ -144,13 +149,6 @@ def _as_specs(batch: Any) -> Any:
 
 
 def _largest(memory: StepMemory, limit_bytes: int, size: int) -> int | None:
-    while memory.fits(size, limit_bytes):
-        if size >= _LARGEST_BATCH or not memory.graph.scales:
-            return size
-        size *= 2
-    return memory.largest_batch(limit_bytes, size)
-
-
-def _limit_bytes() -> int | None:
-    sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
-    return sensor.limit_bytes(sensor.devices[0]) if sensor.devices else None
+    if memory.graph.scales:
+        return memory.largest_batch(limit_bytes)
+    return size if memory.fits(size, limit_bytes) else None

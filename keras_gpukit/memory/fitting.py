@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from keras_gpukit.memory.step_memory import MARGIN, StepMemory
+from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.records.memory import MemoryByCause, OutOfMemory
+from keras_gpukit.rules.batch_size import below_failed, predicted_limit_bytes
 from keras_gpukit.rules.memory_options import memory_options
-
-_NICE = 8
 
 
 def what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | None) -> OutOfMemory:
@@ -55,7 +54,7 @@ def what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | Non
             accumulating=accumulating,
             trainable_bytes=memory.trainable_bytes,
             precision=precision,
-            allowed_bytes=int(limit_bytes * (1 - MARGIN)),
+            allowed_bytes=predicted_limit_bytes(limit_bytes),
         ),
         options_unknown_because=None if fitting else "not even one example is predicted to fit",
     )
@@ -69,10 +68,10 @@ def _limit_bytes(record: OutOfMemory) -> int | None:
     return limit_bytes - sum(each.used_bytes for each in record.holders or ())
 
 
-def _fitting(memory: StepMemory, limit_bytes: int, below: int) -> tuple[int, MemoryByCause] | None:
-    largest = memory.largest_batch(limit_bytes, below)
-    if largest is None:
+def _fitting(memory: StepMemory, limit_bytes: int, failed: int) -> tuple[int, MemoryByCause] | None:
+    largest = memory.largest_batch(limit_bytes)
+    if largest is None or failed == 1:
         return None
-    nice = largest // _NICE * _NICE or largest
-    needs = memory.predict(nice).high
-    return None if needs is None else (nice, needs)
+    largest = min(largest, below_failed(failed))
+    needs = memory.predict(largest).high
+    return None if needs is None else (largest, needs)

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from keras_gpukit.records.memory import Execution
+from keras_gpukit.sensors.allocator import AllocatorSensor
 
 
 def execution_of(model: Any) -> Execution:
@@ -34,3 +35,15 @@ def _item_bytes(dtype: str) -> int:
     import tensorflow as tf
 
     return 0 if dtype == "string" else int(tf.dtypes.as_dtype(dtype).size)
+
+
+def held_by_others(model: Any, sensor: AllocatorSensor) -> int:
+    """Returns what the first device holds in addition to the model and its optimizer, in bytes.
+
+    Args:
+        model: A Keras model.
+        sensor: Of the devices.
+    """
+    if not sensor.devices:
+        return 0
+    return max((sensor.read()[0].current_bytes or 0) - sum(held_between_steps(model)), 0)

@@ -16,12 +16,13 @@ from keras_gpukit.memory.simulation import Order, Peak, Simulation
 from keras_gpukit.memory.step_graph import TRACED_BATCH, Node, StepGraph
 from keras_gpukit.memory.tracing import trace_step
 from keras_gpukit.records.memory import Execution, HeldTensor, MemoryByCause, MemoryPrediction
+from keras_gpukit.rules.batch_size import predicted_limit_bytes
 
 LARGEST_LISTED = 5
 MOST_LAYERS_NAMED = 3
-MARGIN = 0.1
-"""Of a limit, left free by a batch size that is said to fit: what came before may have divided the
-memory into pieces. A batch that filled it to the last byte passed five steps and failed later."""
+# The search for the largest batch starts with the first; it ends with the second for models whose
+# steps need the same for any batch.
+_FIRST_LOOKED_AT, _LARGEST_BATCH = 16, 2**40
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ class StepMemory:
         spec: What a batch is made of, as a dataset's `element_spec`.
         other_bytes: What the device holds in addition to the model and the optimizer.
 
+    Attributes:
+        other_bytes: The same; what is asked next counts with it.
+
     Raises:
         Exception: Whatever tracing the step raises.
     """
@@ -77,7 +81,7 @@ class StepMemory:
         self._weights = [size_of(each) for each in own if id(each) not in of_optimizer]
         self._slots = [size_of(each) for each in slots]
         self.trainable_bytes = sum(size_of(each) for each in model.trainable_variables)
-        self._other_bytes = other_bytes
+        self.other_bytes = other_bytes
         self._block_factor = 1.0
         tensors = tf.nest.flatten(spec)
         self._example_bytes = sum(
@@ -159,8 +163,8 @@ class StepMemory:
         self._block_factor = max(asked_bytes / step_bytes, 1.0) if step_bytes else 1.0
 
     def fits(self, batch_size: int, limit_bytes: int) -> bool:
-        """Whether a batch fits with a margin, in whatever order a step runs."""
-        allowed = int(limit_bytes * (1 - MARGIN))
+        """Whether a batch is predicted to fit with a margin, in whatever order a step runs."""
+        allowed = predicted_limit_bytes(limit_bytes)
         try:
             if self.execution == "xla":
                 allocator = self._allocator(batch_size, 2, allowed)
@@ -175,17 +179,22 @@ class StepMemory:
             return False
         return True
 
-    def largest_batch(self, limit_bytes: int, below: int) -> int | None:
-        """The largest batch under another one that fits with a margin; None without any.
+    def largest_batch(self, limit_bytes: int) -> int | None:
+        """The largest batch that is predicted to fit with a margin; None without any.
+
+        It is the same whichever batch the question is about.
 
         Args:
             limit_bytes: What the device gives.
-            below: A batch that does not fit.
         """
         if not self._graph.scales or not self.fits(1, limit_bytes):
             return None
-        fits, fails = 1, below
-        while fails - fits > max(fits // 16, 1) or fails == fits + 2:
+        fits, fails = 1, _FIRST_LOOKED_AT
+        while self.fits(fails, limit_bytes):
+            fits, fails = fails, 2 * fails
+            if fits >= _LARGEST_BATCH:
+                return fits
+        while fails > fits + 1:
             middle = (fits + fails) // 2
             if self.fits(middle, limit_bytes):
                 fits = middle
@@ -212,7 +221,7 @@ class StepMemory:
     def _allocator(self, batch_size: int, batches: int, limit_bytes: int | None) -> BFC:
         """One that holds what stays between steps, and the batch."""
         allocator = BFC(limit_bytes)
-        for size in (*self._weights, *self._slots, self._other_bytes):
+        for size in (*self._weights, *self._slots, self.other_bytes):
             if size:
                 allocator.allocate(size)
         allocator.allocate(batches * batch_size * self._example_bytes)
@@ -233,11 +242,11 @@ class StepMemory:
         weights, slots = sum(self._weights), sum(self._slots)
         # The optimizer's own operations hold what it computes of the gradients.
         updates = sum(size for _, size in peak.held) - backward - forward
-        known = weights + slots + batch_bytes + forward + backward + updates + self._other_bytes
+        known = weights + slots + batch_bytes + forward + backward + updates + self.other_bytes
         return MemoryByCause(
             weights_bytes=weights,
             slots_bytes=slots,
-            batch_bytes=batch_bytes + self._other_bytes,
+            batch_bytes=batch_bytes + self.other_bytes,
             activations_bytes=forward,
             gradients_bytes=backward + updates,
             workspace_bytes=max(peak.in_use_bytes - known, 0),

@@ -75,7 +75,8 @@ class MemoryPrediction(Displayed):
         high: With the most.
         largest: The largest tensors that are held at the highest use, the largest first.
         limit_bytes: What the device gives, where that is known.
-        fits_batch_size: The largest batch that fits with a margin, where a limit is known.
+        fits_batch_size: The largest batch that is predicted to fit with a margin, where a limit is
+            known.
         unknown_because: What the prediction leaves out, or why nothing could be predicted.
     """
 

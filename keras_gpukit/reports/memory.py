@@ -13,6 +13,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.phrases import MEMORY_CAUSES
+from keras_gpukit.rules.batch_size import PREDICTED_MARGIN
 
 _EXACT = ("weights", "optimizer slots")
 _STEPS = {"graph": "graph steps", "eager": "eager steps", "xla": "steps compiled by XLA"}
@@ -43,11 +44,14 @@ def render(prediction: MemoryPrediction) -> RenderableType:
         lines += ["", Text(f"Largest tensors at the peak: {', '.join(named)}")]
     if prediction.limit_bytes is not None:
         fits = prediction.fits_batch_size
-        which = "no batch fits" if fits is None else f"the largest batch that fits is {fits:,}"
+        which = f"the largest batch predicted to fit is {fits:,}"
+        if fits is None:
+            which = "no batch is predicted to fit"
         if fits is not None and prediction.is_lower_bound:
             which = f"no batch above {fits:,} fits, and smaller ones may not"
         limit = units.size(prediction.limit_bytes)
-        lines += ["", Text(f"Of {limit}, {which} (10 % are left free)")]
+        free = units.percentage(PREDICTED_MARGIN)
+        lines += ["", Text(f"Of {limit}, {which} ({free} are left free); batch-size tries instead")]
     if prediction.is_lower_bound:
         lines += ["", Text(f"A lower bound: {prediction.unknown_because}")]
     return Panel(Group(*lines), title="Predicted memory", title_align="left", expand=False)

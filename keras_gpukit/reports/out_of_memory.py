@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.memory import MemoryOption, OutOfMemory
 from keras_gpukit.reports import units
+from keras_gpukit.rules.batch_size import PREDICTED_MARGIN
 
 HEADING = "keras_gpukit: why memory ran out"
 _LARGEST_SHOWN = 3
@@ -16,6 +17,9 @@ _CHANGES = {
     ),
     "rematerialisation": "keras_gpukit.rematerialize(model): activations are recomputed, not kept",
 }
+
+_SIZED = ("batch size", "accumulation")
+"""Changes whose batch is the largest one predicted to fit."""
 
 
 def note(record: OutOfMemory) -> str:
@@ -113,7 +117,9 @@ def _state(record: OutOfMemory) -> list[str]:
 def _change(option: MemoryOption) -> str:
     text = _CHANGES[option.kind].format(batch=option.batch_size)
     if option.needs_bytes is not None:
-        text += f": needs at most {units.size(option.needs_bytes)} (predicted)"
+        text += f": predicted to need at most {units.size(option.needs_bytes)}"
+        if option.fits and option.kind in _SIZED:
+            text += f", {units.percentage(PREDICTED_MARGIN)} of the memory left free"
     return f"{text}; {option.note}" if option.note else text
 
 

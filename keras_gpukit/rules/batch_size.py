@@ -1,4 +1,4 @@
-"""Which of the batch sizes that were tried to recommend."""
+"""Which batch size to recommend, by trials or by a prediction, and how much either leaves free."""
 
 from __future__ import annotations
 
@@ -14,6 +14,31 @@ batch size train in one run and run out in the next."""
 RESOLUTION = 0.02
 """Share of a batch size within which the search for the largest one ends. With `MARGIN`, less than
 5 % is given away."""
+
+
+PREDICTED_MARGIN = 0.1
+"""Share of a device's memory that a batch size leaves free which is only predicted to fit, as in
+`predict_memory` and in the note on an out-of-memory error. A prediction knows neither which pieces
+the memory is divided into nor all that a step holds; a trial, with its `MARGIN`, has met both. Our
+choice: most architectures that were measured needed at most a tenth more than predicted."""
+
+
+def predicted_limit_bytes(limit_bytes: int) -> int:
+    """Returns what a step may be predicted to need if it is to be recommended.
+
+    Args:
+        limit_bytes: What the device gives.
+    """
+    return int(limit_bytes * (1 - PREDICTED_MARGIN))
+
+
+def below_failed(failed: int) -> int:
+    """Returns the largest batch size that a prediction may recommend after one ran out of memory.
+
+    Args:
+        failed: That one, whatever it was predicted to need.
+    """
+    return max(1, int(failed * (1 - PREDICTED_MARGIN)))
 
 
 def with_margin(passed: int) -> int:

@@ -56,7 +56,8 @@ def test_the_note_names_layer_tensor_and_figures(found, mode):
     assert told["batch_size"] == 512
     assert len(told["notes"]) == 1
     assert "Layer 'second'" in told["notes"][0]
-    assert f"batch_size={told['suggested']}" in told["notes"][0]
+    assert f"batch_size={told['suggested']}: predicted to need at most" in told["notes"][0]
+    assert told["suggested"] == told["predicted"]
     assert told["first_finding"] == "out-of-memory"
 
 
