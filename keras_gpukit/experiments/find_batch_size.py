@@ -29,7 +29,7 @@ from keras_gpukit.reports.batch_size import print_search
 from keras_gpukit.rules import batch_size as rules
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
-from keras_gpukit.sensors.host import HostSensor
+from keras_gpukit.sensors.memory_limit import left_bytes
 
 MOST = 2**16
 INPUT_SHARE, INPUT_S = 1 / 50, 2.0
@@ -48,7 +48,7 @@ def find_batch_size(
 
     The largest is found by training: the predicted size first, then a bracket that is halved until
     it is narrower than 2 %. Recommended is 3 % less than the largest that passed, or less still,
-    after it trained two epochs of full and smaller batches, twice.
+    after it trained two epochs of full and smaller batches up to four times.
 
     The fastest is the knee of the throughput: the smallest that trains within 5 % of the
     fastest, by the rates of the largest and of powers of two below it. No batch size counts
@@ -71,8 +71,8 @@ def find_batch_size(
             `configure_gpus(memory="growth")`.
         max_batch_size: The largest batch size to look for; by default as many as there are
             examples, and 65,536 at most. To be sure that it fits, 3 % more is tried.
-        seconds: How long to search. A trial that has started is finished, and the largest
-            is always confirmed.
+        seconds: About how long to search: trials are planned by how long the earlier ones took. The
+            largest is confirmed at least once, and one rate is measured, in any case.
         verbose: Whether to show progress and print the result; "auto" is True.
 
     Returns:
@@ -116,7 +116,7 @@ def find_batch_size(
                 finding.measure_below(finding.largest)
         elif survey is not None:
             unlimited = "as no limit of the device's memory is known"
-            finding.measure_from_one(survey, HostSensor().read().memory_available_bytes)
+            finding.measure_from_one(survey, left_bytes())
     search = BatchSizeSearch(
         largest=finding.largest,
         fastest=rules.fastest(finding.rates, rate.median),
@@ -152,7 +152,7 @@ def _check_model(model: Any, isolated: bool) -> None:
     check_model(model)
     check_one_device(model, "find the batch size of a replica")
     fixed = {each.shape[0] for each in getattr(model, "inputs", None) or ()} - {None}
-    if fixed:
+    if fixed and not _may_be_built_by_data(model):
         raise ValueError(
             "`model` must take batches of any size: leave out batch_size of its Input. "
             f"Received: a model named {model.name!r} for batches of {fixed.pop()}"
@@ -162,6 +162,18 @@ def _check_model(model: Any, isolated: bool) -> None:
             "`isolated` must be True for steps compiled by XLA on a CPU: TensorFlow's allocator "
             "ends the process when such a step ran out of memory. Received: isolated=False"
         )
+
+
+def _may_be_built_by_data(model: Any) -> bool:
+    """Whether the fixed size may be that of the first batch, if Keras built the model by it.
+
+    Any other size trains as well then, unless a layer keeps a state for each example.
+    """
+    import keras
+
+    return isinstance(model, keras.Sequential) and not any(
+        getattr(layer, "stateful", False) for layer in model.layers
+    )
 
 
 def _cannot_survive(model: Any) -> bool:
@@ -188,11 +200,14 @@ def _trials(model: Any, examples: Examples, isolated: bool) -> Iterator[Trials]:
         trials: Trials
         if isolated:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="keras_gpukit-"))
-            trials = InOwnProcesses(Job.save(Path(folder), model, examples))
+            job = Job.of(Path(folder), model)
+            # From its start on, the process removes the folder if this one is gone.
+            trials = InOwnProcesses(job)
+            stack.callback(trials.close)
+            job.save(model, examples)
         else:
             stack.enter_context(untouched(model))
             trials = InThisProcess(model, examples)
-        stack.callback(trials.close)
         yield trials
 
 

@@ -55,10 +55,10 @@ def _largest(search: BatchSizeSearch) -> str:
         # A little more passed, so that the margin is kept.
         than = "" if passed is None or passed <= search.largest else f" than {passed:,}"
         return f"{start}. Larger ones{than} were not tried: {because}."
-    text = (
-        f"{start}, with a margin of {units.percentage(search.margin)} "
-        f"({passed:,} passed, {failed:,} ran out of memory)."
-    )
+    below = f"{start}, tried, with a margin of {units.percentage(search.margin)}"
+    text = f"{below} ({passed or search.largest:,} passed, {failed:,} ran out of memory)."
+    if passed is not None and passed <= search.largest:
+        text = f"{below} below {failed:,}, which ran out of memory."
     if search.ending == "time ran out" and passed and not is_near_enough(passed, failed):
         return f"{text} More may fit: time ran out before the sizes between them were tried."
     return text
@@ -102,7 +102,9 @@ def _table(trials: tuple[BatchSizeTrial, ...], bars: bool) -> Table:
     table.add_column("examples/s (95 %)", no_wrap=True)
     if bars:
         table.add_column("", no_wrap=True)
-    table.add_column("peak memory", justify="right", no_wrap=True)
+    peaks = any(each.peak_bytes is not None for each in trials)
+    if peaks:
+        table.add_column("peak memory", justify="right", no_wrap=True)
     table.add_column("fits")
     best = max((each.rate.median for each in trials if each.rate is not None), default=0.0)
     for trial in trials:
@@ -112,7 +114,7 @@ def _table(trials: tuple[BatchSizeTrial, ...], bars: bool) -> Table:
             f"{trial.batch_size:,}",
             "" if rate is None else _rate(rate),
             *([bar] if bars else []),
-            "" if peak is None else units.size(peak),
+            *(["" if peak is None else units.size(peak)] if peaks else []),
             "yes" if trial.fits else plain(f"no: {trial.note}"),
         )
     return table

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import keras
@@ -13,10 +16,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.processes import environment
-from helpers.training import SlowPyDataset, arrays, sensitive_model, slow_dataset, small_model
+from helpers.training import (
+    SlowPyDataset,
+    arrays,
+    mirrored_model,
+    sensitive_model,
+    slow_dataset,
+    small_model,
+)
 from rich.console import Console
 
 import keras_gpukit as gpukit
+from keras_gpukit.experiments.batch_sizes.allocator_silence import without_allocator_log
+from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit
 from keras_gpukit.records.batch_size import BatchSizeSearch
 from keras_gpukit.records.codec import from_dict
 from keras_gpukit.reports.batch_size import render
@@ -29,13 +41,15 @@ X, Y = arrays(16)  # 256 examples
 def planted(mode: str) -> dict:
     done = subprocess.run(
         [sys.executable, str(CASE), mode],
-        env=environment(TF_CPP_MIN_LOG_LEVEL="3"),
+        env=environment(TF_CPP_MIN_LOG_LEVEL="0"),
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    # What the allocator logs of each trial that does not fit.
+    assert "bfc_allocator.cc" not in done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -74,7 +88,7 @@ def test_the_report_says_what_failed(here):
     (console := Console(width=120)).begin_capture()
     console.print(render(search))
     text = console.end_capture()
-    assert f"Largest that fits: {search.largest:,}, with a margin of 3.0 %" in text
+    assert f"Largest that fits: {search.largest:,}, tried, with a margin of 3.0 %" in text
     assert f"{search.smallest_failed:,} ran out of memory" in text
     assert f"no memory for a tensor of shape [{search.smallest_failed}, 2048]" in text
     assert "48 MiB" in text
@@ -117,6 +131,58 @@ def test_training_is_the_same_afterwards():
     assert losses(True) == losses(False)
 
 
+class Interrupting(keras.Sequential):
+    """Gets a Ctrl-C in its second fit, after a step that changed the model."""
+
+    fits = 0  # itself part of what is restored
+
+    def fit(self, *args, callbacks, **options):
+        self.fits += 1
+        if self.fits == 2:
+            interrupt = lambda batch, logs: signal.raise_signal(signal.SIGINT)  # noqa: E731
+            callbacks = [*callbacks, keras.callbacks.LambdaCallback(on_train_batch_end=interrupt)]
+        return super().fit(*args, callbacks=callbacks, **options)
+
+
+def test_ctrl_c_in_a_trial_leaves_the_model_as_it_was(capfd):
+    def losses(interrupted):
+        model = Interrupting([keras.Input((8,)), *sensitive_model().layers])
+        model.compile("adam", "mse", jit_compile=False)
+        model.train_on_batch(X[:16], Y[:16])
+        variables = [*model.variables, *model.optimizer.variables]
+        before = [each.numpy() for each in variables]
+        if interrupted:
+            with pytest.raises(KeyboardInterrupt):
+                gpukit.find_batch_size(model, (X, Y), seconds=2, max_batch_size=4, verbose=False)
+        assert model.fits == 0
+        for value, variable in zip(before, variables, strict=True):
+            np.testing.assert_array_equal(value, variable.numpy())
+        return keras.Sequential.fit(model, X, Y, epochs=2, verbose=0).history["loss"]
+
+    assert losses(True) == losses(False)
+    os.write(2, b"shown again\n")
+    assert "shown again" in capfd.readouterr().err
+
+
+def test_of_a_trial_only_what_the_allocator_logs_is_dropped(capfd):
+    dump = b"2026-11-24 10:15:00.000001: I tsl/framework/bfc_allocator.cc:1039] BFCAllocator dump\n"
+    with without_allocator_log():
+        os.write(2, dump + b"a warning\n")
+    assert capfd.readouterr().err == "a warning\n"
+
+    def trial(log, error):
+        with without_allocator_log():
+            os.write(2, log)
+            raise error
+
+    with pytest.raises(DoesNotFit):
+        trial(dump + b"Stats:\nLimit: 268435456\n", DoesNotFit("ran out"))
+    assert capfd.readouterr().err == ""
+    with pytest.raises(ValueError, match="broken"):
+        trial(b"why it broke\n", ValueError("broken"))
+    assert capfd.readouterr().err == "why it broke\n"
+
+
 @pytest.mark.parametrize("kind", ["dataset", "py_dataset"])
 def test_an_input_that_is_slower_is_the_limit(kind):
     # 16 examples in 100 ms: 160 examples per second.
@@ -137,6 +203,43 @@ def test_in_a_process_of_its_own_a_function_makes_the_model():
     assert search.isolated
     assert search.fastest in (1, 2, 4)
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.long
+def test_a_function_whose_model_is_on_several_replicas_is_refused():
+    with pytest.raises(gpukit.errors.TrialError, match="Received: a model on 2 replicas"):
+        gpukit.find_batch_size(mirrored_model, (X, Y), isolated=True, seconds=3, verbose=False)
+
+
+def ended_by(kill, folder: Path) -> list[str]:
+    """Ends a search while a trial runs in a process of its own; returns what stays in `folder`."""
+    process = subprocess.Popen(
+        [sys.executable, str(CASE), "isolated"],
+        env=environment(TMPDIR=str(folder), TF_CPP_MIN_LOG_LEVEL="3"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    end = time.monotonic() + 120
+    while not list(folder.glob("keras_gpukit-*/errors-*.txt")) and time.monotonic() < end:
+        time.sleep(0.05)
+    kill(process.pid)
+    process.wait(60)
+    while (left := [each.name for each in folder.glob("keras_gpukit-*")]) and (
+        time.monotonic() < end
+    ):
+        time.sleep(0.05)
+    return left
+
+
+def test_a_search_that_all_its_processes_are_told_to_end_leaves_no_folder(tmp_path):
+    assert ended_by(lambda pid: os.killpg(pid, signal.SIGTERM), tmp_path) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_search_that_is_killed_leaves_no_folder(tmp_path, number):
+    assert ended_by(lambda pid: os.kill(pid, number), tmp_path) == []
 
 
 def test_the_command_finds_for_the_first_fit_of_a_script():
@@ -191,8 +294,8 @@ def test_wrong_data_raises(dataset, error, message):
 
 
 def test_wrong_models_and_arguments_raise():
-    layers = [keras.Input((8,), batch_size=16), keras.layers.Dense(1)]
-    fixed = keras.Sequential(layers)
+    inputs = keras.Input((8,), batch_size=16)
+    fixed = keras.Model(inputs, keras.layers.Dense(1)(inputs))
     fixed.compile("sgd", "mse")
     with pytest.raises(ValueError, match=r"batches of any size.* for batches of 16"):
         gpukit.find_batch_size(fixed, (X, Y))
@@ -206,6 +309,14 @@ def test_wrong_models_and_arguments_raise():
         gpukit.find_batch_size(small_model, (X, Y))
     with pytest.raises(ValueError, match=r"must be one that another process can import.*lambda"):
         gpukit.find_batch_size(lambda: small_model(), (X, Y), isolated=True, seconds=0.1)
+
+
+def test_the_size_of_the_batch_that_built_a_model_does_not_matter():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.train_on_batch(X[:16], Y[:16])
+    search = gpukit.find_batch_size(model, (X, Y), seconds=0.5, max_batch_size=4, verbose=False)
+    assert search.fastest in (1, 2, 4)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,15 @@ def sensitive_model(**compile_options) -> keras.Model:
     return model
 
 
+def mirrored_model() -> keras.Model:
+    """On two logical CPUs, which it makes: for a process of its own."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    parts = 2 * [tf.config.LogicalDeviceConfiguration()]
+    tf.config.set_logical_device_configuration(cpu, parts)
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        return small_model()
+
+
 def sleep_in_tensorflow(seconds: float):
     """Sleeps in the pipeline, without Python: the interpreter's lock would add waits of its own."""
     from tensorflow.python.data.experimental.ops.testing import sleep

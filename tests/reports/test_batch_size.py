@@ -55,7 +55,9 @@ def printed(search: BatchSizeSearch, encoding: str = "utf-8") -> str:
 
 def test_the_terminal_has_both_answers_and_a_row_for_each_size():
     text = printed(SEARCH)
-    assert "Largest that fits: 300, with a margin of 3.0 % (310 passed, 315 ran out of" in text
+    assert (
+        "Largest that fits: 300, tried, with a margin of 3.0 % (310 passed, 315 ran out of" in text
+    )
     assert "Fastest: 128, 2,000 examples/s from memory; larger ones are less than 5 %" in text
     assert "The device gives 100 MiB, predicted to be filled by 280." in text
     assert "7 trials in processes of their own, 64 s: nothing left to try." in text
@@ -64,6 +66,18 @@ def test_the_terminal_has_both_answers_and_a_row_for_each_size():
     assert "<tensor> [bold]" in text
     assert "92 MiB" in text  # the higher of two peaks
     printed(SEARCH, "ascii")
+
+
+def test_the_margin_of_a_size_that_was_lowered_is_below_the_one_that_failed():
+    lowered = replace(SEARCH, trials=(*SEARCH.trials, BatchSizeTrial(310, False, note="later")))
+    text = printed(lowered)
+    assert "300, tried, with a margin of 3.0 % below 310, which ran out of memory." in text
+
+
+def test_without_an_allocator_there_is_no_column_of_peaks():
+    trials = tuple(replace(each, peak_bytes=None) for each in SEARCH.trials)
+    assert "peak memory" in printed(SEARCH)
+    assert "peak memory" not in printed(replace(SEARCH, trials=trials))
 
 
 def test_an_input_that_limits_is_named():

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import count, islice
 
 from keras_gpukit.experiments.batch_sizes.bisection import Bisection
 from keras_gpukit.experiments.batch_sizes.estimate import Estimate
+from keras_gpukit.experiments.batch_sizes.time_plan import LAST_EPOCHS, TimePlan
 from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit, Survey
 from keras_gpukit.experiments.batch_sizes.trials import Trials
 from keras_gpukit.records.batch_size import BatchSizeEnding, BatchSizeTrial
 from keras_gpukit.rules import batch_size as rules
 
-# Executions in a trial: most that do not fit fail in the first, but not all. The last trials are as
-# a fit is: two epochs, each with a smaller batch at its end.
-STEPS = 5
-LAST_STEPS, LAST_EPOCHS, CONFIRMATIONS = 5, 2, 2
+# The last trials of the recommended size: memory is never divided the same way, so one may pass by
+# chance. There are as many as there is time for.
+LEAST_CONFIRMATIONS, MOST_CONFIRMATIONS = 2, 4
 # Small trials, which fit in any case, show what an example takes. The first is with this share of
 # the predicted batch size, or with so many examples; they end with this share of the expected one.
 FIRST_SHARE, FIRST = 1 / 8, 16
 SMALL_SHARE = 1 / 3
-# Shares of the time: after the first a narrow bracket is not narrowed further, after the second no
-# rate is measured.
-SEARCH_SHARE, RATES_SHARE = 0.5, 0.9
-RATE_SHARE, RATE_S = 1 / 60, 1.5
+# Of so many rates the time is kept, from more than the least of those trials.
+RATES_KEPT = 4
 # Batch sizes so much slower than the best are not halved further.
 TOO_SLOW = 1.5
 # As many doublings without a gain end the search for the fastest where nothing limits the size.
@@ -65,8 +63,7 @@ class Finding:
         self.predicted: int | None = None
         self._trials = trials
         self._most = most
-        self._began = time.perf_counter()
-        self._seconds = seconds
+        self._plan = TimePlan(seconds)
         self._input_rate = input_rate
         self._tell = tell
 
@@ -78,8 +75,11 @@ class Finding:
     def survey(self) -> Survey | None:
         """Looks at the model; None if not even one example fits."""
         self._tell("one example")
+        began = time.perf_counter()
         try:
-            return self._trials.survey()
+            survey = self._trials.survey()
+            self._plan.note_start(time.perf_counter() - began)
+            return survey
         except DoesNotFit as error:
             self.done.append(BatchSizeTrial(1, False, note=str(error)))
             self.ending = "not even one example fits"
@@ -96,17 +96,12 @@ class Finding:
         bisection = Bisection(rules.without_margin(self._most))
         self._try_small(bisection, estimate)
         while (size := bisection.next) is not None:
-            if self._is_over(SEARCH_SHARE if bisection.is_narrow else 1.0):
+            needed_s = self._plan.trial_s(size) + self._needed_after_s(size, bisection.is_narrow)
+            if not self._is_time_for(needed_s):
                 break
             self._trials.renew(again=True)
-            self._note(bisection, estimate, size, f"batches of {size:,}", STEPS)
-        candidate = min(rules.with_margin(max(bisection.passed, 1)), self._most)
-        while not self._is_confirmed(candidate):
-            if candidate == 1:
-                self.ending = "not even one example fits"
-                return
-            candidate = rules.with_margin(candidate)
-        self.largest = candidate
+            self._note(bisection, estimate, size, self._plan.steps(size))
+        self.largest = self._confirmed(max(bisection.passed, 1))
 
     def measure_below(self, largest: int) -> None:
         """Measures how fast the largest batch size is, and powers of two below it.
@@ -141,22 +136,59 @@ class Finding:
             if without == NO_GAIN:
                 return
 
+    def _needed_after_s(self, size: int, is_narrow: bool) -> float:
+        """Seconds to keep for the last trials and the first rates.
+
+        A bracket that is still wide is worth more than all but one of the last trials.
+        """
+        plan = self._plan
+        if not is_narrow:
+            return plan.last_s(size)
+        return (
+            LEAST_CONFIRMATIONS * plan.last_s(size)
+            + plan.measuring_s(size)
+            + plan.measuring_s(size // 2)
+        )
+
+    def _confirmed(self, passed: int) -> int | None:
+        """The batch size to recommend, after the last trials; None if not even one example fits."""
+        candidate, lowered = min(rules.with_margin(passed), self._most), 1
+        while not self._is_confirmed(candidate):
+            if candidate == 1:
+                self.ending = "not even one example fits"
+                return None
+            # When time is over, further down each time.
+            lowered *= 1 if self._is_time_for(self._plan.last_s(candidate)) else 2
+            for _ in range(lowered):
+                candidate = rules.with_margin(candidate)
+        return candidate
+
     def _is_confirmed(self, size: int) -> bool:
-        """Tries a batch size for longer, several times: memory is never divided the same way."""
-        for number in range(1, CONFIRMATIONS + 1):
-            self._trials.renew(again=number < CONFIRMATIONS)
-            what = f"batches of {size:,}, for longer ({number} of {CONFIRMATIONS})"
-            self._train(size, what, LAST_STEPS, LAST_EPOCHS, partial=True)
+        """Tries a batch size for longer, several times."""
+        plan = self._plan
+        for number in range(1, MOST_CONFIRMATIONS + 1):
+            if number > LEAST_CONFIRMATIONS:
+                if plan.left_s < plan.last_s(size) + self._rates_s(size):
+                    break
+            elif number > 1 and not self._is_time_for(plan.last_s(size)):
+                break
+            self._trials.renew(again=number < MOST_CONFIRMATIONS)
+            what = f"batches of {size:,}, for longer ({number})"
+            self._train(size, what, plan.last_steps(size), LAST_EPOCHS, partial=True)
             if not self.done[-1].fits:
                 return False
         return True
+
+    def _rates_s(self, size: int) -> float:
+        """How long the rates take that are worth more than a further trial of the same size."""
+        return sum(self._plan.measuring_s(each) for each in islice(_halves(size), RATES_KEPT))
 
     def _try_small(self, bisection: Bisection, estimate: Estimate) -> None:
         """Corrects the prediction by trials that are expected to fit."""
         size = int(FIRST_SHARE * self.predicted) if self.predicted else FIRST
         while True:
             size = max(1, min(size, self._most))
-            self._note(bisection, estimate, size, f"batches of {size:,}", 1)
+            self._note(bisection, estimate, size, 1)
             if not self.done[-1].fits:
                 self._trials.renew(again=True)
                 if size == 1 or bisection.passed:
@@ -168,10 +200,8 @@ class Finding:
                 return
             size = min(4 * size, int(SMALL_SHARE * expected) + 1)
 
-    def _note(
-        self, bisection: Bisection, estimate: Estimate, size: int, what: str, steps: int
-    ) -> None:
-        peak = self._train(size, what, steps)
+    def _note(self, bisection: Bisection, estimate: Estimate, size: int, steps: int) -> None:
+        peak = self._train(size, f"batches of {size:,}", steps)
         estimate.note(size, peak)
         expected = estimate.largest()
         if expected is not None and expected <= size * (1 + rules.RESOLUTION):
@@ -184,25 +214,30 @@ class Finding:
         self, size: int, what: str, steps: int, epochs: int = 1, partial: bool = False
     ) -> int | None:
         self._tell(what)
+        began = time.perf_counter()
         try:
-            peak = self._trials.train(size, steps=steps, epochs=epochs, partial=partial)
+            found = self._trials.train(size, steps=steps, epochs=epochs, partial=partial)
         except DoesNotFit as error:
+            self._plan.note_failed(time.perf_counter() - began)
             self.done.append(BatchSizeTrial(size, False, note=str(error)))
             return None
-        self.done.append(BatchSizeTrial(size, True, peak))
-        return peak
+        took_s = time.perf_counter() - began
+        self._plan.note(size, epochs * (steps + partial), took_s, found.step_s)
+        self.done.append(BatchSizeTrial(size, True, found.peak_bytes))
+        return found.peak_bytes
 
     def _rate(self, size: int) -> bool:
         """Measures a rate, if it fits; returns whether there was the time."""
-        if self.rates and self._is_over(RATES_SHARE):
+        if self.rates and not self._is_time_for(self._plan.measuring_s(size)):
             return False
         self._tell(f"speed with batches of {size:,}")
         try:
-            rate, peak = self._trials.rate(size, min(RATE_SHARE * self._seconds, RATE_S))
+            rate, peak = self._trials.rate(size, self._plan.rate_s)
         except DoesNotFit as error:
             self.done.append(BatchSizeTrial(size, False, note=str(error)))
             self._trials.renew()
         else:
+            self._plan.note_rate(rate.median)
             self.done.append(BatchSizeTrial(size, True, peak, rate))
         return True
 
@@ -210,11 +245,11 @@ class Finding:
         actual = [rules.with_input(each, self._input_rate) for each in self.rates.values()]
         return TOO_SLOW * rules.with_input(self.rates[size], self._input_rate) < max(actual)
 
-    def _is_over(self, share: float) -> bool:
-        over = time.perf_counter() - self._began > share * self._seconds
-        if over:
+    def _is_time_for(self, seconds: float) -> bool:
+        is_time = seconds <= self._plan.left_s
+        if not is_time:
             self.ending = "time ran out"
-        return over
+        return is_time
 
 
 def _halves(largest: int) -> Iterator[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from keras_gpukit.experiments.batch_sizes.examples import Examples
@@ -40,7 +41,9 @@ def input_rate(dataset: Any, examples: Examples, seconds: float) -> Rate:
 
         # What was made ahead.
         run_for(fetch, seconds / ROUNDS)
-        rates.extend(size * rate_of(fetch, seconds / ROUNDS) for _ in range(ROUNDS))
+        ends = time.perf_counter() + seconds
+        while len(rates) < ROUNDS and (not rates or time.perf_counter() < ends):
+            rates.append(size * rate_of(fetch, seconds / ROUNDS))
 
     source = endless(dataset, of_arrays if examples.batch_size is None else None)
     without_model(source, experiment)

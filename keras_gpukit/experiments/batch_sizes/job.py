@@ -10,6 +10,7 @@ from typing import Any
 
 from keras_gpukit.experiments.batch_sizes.device_settings import DeviceSettings, current_settings
 from keras_gpukit.experiments.batch_sizes.examples import Examples
+from keras_gpukit.experiments.checks import check_one_device
 
 _MODEL, _EXAMPLES = "model.keras", "examples.pickle"
 
@@ -29,41 +30,51 @@ class Job:
     devices: DeviceSettings
 
     @classmethod
-    def save(cls, folder: Path, model: Any, examples: Examples) -> Job:
-        """Writes what another process needs.
+    def of(cls, folder: Path, model: Any) -> Job:
+        """Returns one that is not saved yet.
 
         Args:
             folder: An empty one.
             model: A compiled model, or a function that makes one.
-            examples: What batches are made of.
 
         Raises:
-            ValueError: If the model cannot be saved, or the function cannot be imported elsewhere.
+            ValueError: If the function cannot be imported elsewhere.
         """
         import keras
 
         build = None if isinstance(model, keras.Model) else model
-        with (folder / _EXAMPLES).open("wb") as file:
-            pickle.dump(examples, file)
-        if build is None:
-            try:
-                model.save(folder / _MODEL)
-            except Exception as error:
-                raise ValueError(
-                    "`model` must be one that Keras can save, as trials in processes of their own "
-                    "load it there; give a function that makes it instead. "
-                    f"Received: a model named {model.name!r} ({type(error).__name__}: {error})"
-                ) from error
-        else:
-            try:
-                pickle.dumps(build)
-            except Exception as error:
-                raise ValueError(
-                    "`model`, a function, must be one that another process can import: define it "
-                    "with def at the top level of a module, and not within a function or as a "
-                    f"lambda. Received: model={build!r} ({error})"
-                ) from error
+        try:
+            pickle.dumps(build)
+        except Exception as error:
+            raise ValueError(
+                "`model`, a function, must be one that another process can import: define it "
+                "with def at the top level of a module, and not within a function or as a "
+                f"lambda. Received: model={build!r} ({error})"
+            ) from error
         return cls(folder, build, current_settings())
+
+    def save(self, model: Any, examples: Examples) -> None:
+        """Writes what another process needs.
+
+        Args:
+            model: A compiled model, or a function that makes one.
+            examples: What batches are made of.
+
+        Raises:
+            ValueError: If the model cannot be saved.
+        """
+        with (self.folder / _EXAMPLES).open("wb") as file:
+            pickle.dump(examples, file)
+        if self.build is not None:
+            return
+        try:
+            model.save(self.folder / _MODEL)
+        except Exception as error:
+            raise ValueError(
+                "`model` must be one that Keras can save, as trials in processes of their own "
+                "load it there; give a function that makes it instead. "
+                f"Received: a model named {model.name!r} ({type(error).__name__}: {error})"
+            ) from error
 
     def examples(self) -> Examples:
         """Reads the examples."""
@@ -75,7 +86,7 @@ class Job:
         """Makes the model, compiled.
 
         Raises:
-            ValueError: If it is none, or is not compiled.
+            ValueError: If it is none, is not compiled, or is on several replicas.
         """
         import keras
 
@@ -86,6 +97,7 @@ class Job:
                     "`model`, a function, must return a compiled keras.Model. "
                     f"Received: {self.build!r}, which returns {model!r}"
                 )
+            check_one_device(model, "find the batch size of a replica")
             return model
         # It was saved a moment ago by the caller itself, so code in it is the caller's own.
         model = keras.saving.load_model(self.folder / _MODEL, safe_mode=False)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from keras_gpukit.experiments.batch_sizes.examples import Examples
 from keras_gpukit.measuring.intervals import summarize
 from keras_gpukit.measuring.rates import run_for
-from keras_gpukit.memory.model_state import execution_of, held_between_steps
+from keras_gpukit.memory.model_state import execution_of, held_by_others
 from keras_gpukit.memory.oom_message import read_message
 from keras_gpukit.memory.out_of_memory import is_out_of_memory
 from keras_gpukit.memory.step_memory import StepMemory
@@ -29,6 +29,19 @@ T = TypeVar("T")
 
 class DoesNotFit(Exception):
     """Memory ran out; the message says how that showed."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trial that came to its end.
+
+    Attributes:
+        peak_bytes: The most that the device's allocator had in use; None where none keeps count.
+        step_s: Seconds of an execution after the first; None where there was only one.
+    """
+
+    peak_bytes: int | None
+    step_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,7 @@ class Trainer:
 
     def train(
         self, batch_size: int, *, steps: int, epochs: int = 1, partial: bool = False
-    ) -> int | None:
+    ) -> Trained:
         """Trains by `fit`.
 
         Args:
@@ -84,15 +97,15 @@ class Trainer:
             partial: Whether each epoch ends with a batch of half the size.
 
         Returns:
-            The most that the device's allocator had in use; None where none keeps count.
+            What it took.
 
         Raises:
             DoesNotFit: If memory ran out.
         """
         rows = batch_size * steps * self._model.steps_per_execution
         rows += max(batch_size // 2, 1) if partial else 0
-
-        return _measured(lambda: self._fit(batch_size, rows, epochs))[1]
+        step_s, peak_bytes = _measured(lambda: self._fit(batch_size, rows, epochs))
+        return Trained(peak_bytes, step_s)
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
         """Measures how fast the model trains on one batch that is in memory.
@@ -132,22 +145,27 @@ class Trainer:
 
         return _measured(measure)
 
-    def _fit(self, batch_size: int, rows: int, epochs: int = 1) -> None:
+    def _fit(self, batch_size: int, rows: int, epochs: int = 1) -> float | None:
+        """Trains, and returns the seconds of an execution after the first."""
+        import keras
+
+        ends: list[float] = []
+        clock = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs: ends.append(time.perf_counter())
+        )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*ran out of data")
             dataset = self._examples.batches(batch_size, rows)
             # Keras warns of `shuffle`, True by default, where it gets a dataset.
-            self._model.fit(dataset, epochs=epochs, verbose=0, shuffle=False)
+            self._model.fit(dataset, epochs=epochs, verbose=0, shuffle=False, callbacks=[clock])
+        return (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else None
 
     def _predict(
         self, sensor: AllocatorSensor, limit_bytes: int | None
     ) -> tuple[tuple[int, int], ...]:
-        other_bytes = 0
-        if sensor.devices:
-            own_bytes = sum(held_between_steps(self._model))
-            other_bytes = max((sensor.read()[0].current_bytes or 0) - own_bytes, 0)
         peaks: list[tuple[int, int]] = []
         try:
+            other_bytes = held_by_others(self._model, sensor)
             memory = StepMemory(self._model, self._examples.spec, other_bytes)
             size = FIRST_PREDICTED
             while memory.graph.scales and size <= LAST_PREDICTED:

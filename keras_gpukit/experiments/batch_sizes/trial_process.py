@@ -1,16 +1,19 @@
 """One process of trials, and what it does.
 
-A process that runs TensorFlow cannot be forked, so Python is started from scratch. There it imports
-the script that runs, which must guard what it does by `if __name__ == "__main__":`.
+It imports the script that runs, which must guard what it does by `if __name__ == "__main__":`.
+
+If the process that asks is gone, however it ended, the trial's own process removes the folder of
+the job. So it ignores the signals that a terminal or a batch system sends to both.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import shutil
 import signal
 import traceback
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +33,12 @@ class TrialProcess:
 
     Args:
         job: What it trains.
+        context: Of `multiprocessing`, to start it with.
     """
 
-    def __init__(self, job: Job) -> None:
-        context = multiprocessing.get_context("spawn")
+    def __init__(self, job: Job, context: BaseContext) -> None:
         self._connection, there = context.Pipe()
-        self._process = context.Process(
+        self._process = context.Process(  # type: ignore[attr-defined]
             target=serve, args=(there, job), name="gpukit-trial", daemon=True
         )
         self._started = False
@@ -68,10 +71,11 @@ class TrialProcess:
         """Ends the process, if it was not closed yet."""
         if self._connection.closed:
             return
-        self._connection.close()
-        # What it does is of no use to anyone, and TensorFlow takes its time to end.
+        # What it does is of no use to anyone, and TensorFlow takes its time to end. It must not see
+        # the connection closed, as the others still need the folder.
         self._process.kill()
         self._process.join()
+        self._connection.close()
         self._process.close()
 
     def _ended(self) -> Exception:
@@ -102,6 +106,16 @@ def serve(connection: Connection, job: Job) -> None:
         connection: To the process that asks.
         job: What to train.
     """
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    try:
+        _answer(connection, job)
+    except (EOFError, OSError):  # the other end is gone
+        shutil.rmtree(job.folder, ignore_errors=True)
+
+
+def _answer(connection: Connection, job: Job) -> None:
     # TensorFlow reports at length when memory runs out, which is not an error here.
     _write_errors_to(_log(job, os.getpid()))
     import keras  # noqa: F401
@@ -110,10 +124,7 @@ def serve(connection: Connection, job: Job) -> None:
     connection.send("started")
     trainer: Trainer | None = None
     while True:
-        try:
-            method, args, options = connection.recv()
-        except (EOFError, KeyboardInterrupt):
-            return
+        method, args, options = connection.recv()
         try:
             if trainer is None:
                 job.devices.apply()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from keras_gpukit.experiments.batch_sizes.allocator_silence import without_allocator_log
 from keras_gpukit.experiments.batch_sizes.job import Job
-from keras_gpukit.experiments.batch_sizes.trainer import Survey, Trainer
+from keras_gpukit.experiments.batch_sizes.prepared_processes import PreparedProcesses
+from keras_gpukit.experiments.batch_sizes.trainer import Survey, Trained, Trainer
 from keras_gpukit.experiments.batch_sizes.trial_process import TrialProcess
 from keras_gpukit.records.diagnosis import Rate
 
@@ -18,7 +20,7 @@ class Trials(Protocol):
 
     def train(
         self, batch_size: int, *, steps: int, epochs: int = 1, partial: bool = False
-    ) -> int | None:
+    ) -> Trained:
         """As `Trainer.train`."""
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
@@ -38,6 +40,16 @@ class Trials(Protocol):
 class InThisProcess(Trainer):
     """Trials next to all else that this process holds; nothing of it can be given back."""
 
+    def train(self, batch_size: int, **options: Any) -> Trained:
+        """As `Trainer.train`."""
+        with without_allocator_log():
+            return super().train(batch_size, **options)
+
+    def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
+        """As `Trainer.rate`."""
+        with without_allocator_log():
+            return super().rate(batch_size, seconds)
+
     def renew(self, *, again: bool = False) -> None:
         """Nothing can be renewed."""
 
@@ -54,7 +66,8 @@ class InOwnProcesses:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._current = TrialProcess(job)
+        self._prepared = PreparedProcesses()
+        self._current = TrialProcess(job, self._prepared.context)
         self._next: TrialProcess | None = None
 
     def survey(self) -> Survey:
@@ -62,10 +75,10 @@ class InOwnProcesses:
         found: Survey = self._current.call("survey")
         return found
 
-    def train(self, batch_size: int, **options: Any) -> int | None:
+    def train(self, batch_size: int, **options: Any) -> Trained:
         """As `Trainer.train`."""
-        peak: int | None = self._current.call("train", batch_size, **options)
-        return peak
+        trained: Trained = self._current.call("train", batch_size, **options)
+        return trained
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
         """As `Trainer.rate`."""
@@ -75,11 +88,12 @@ class InOwnProcesses:
     def renew(self, *, again: bool = False) -> None:
         """Goes on in another process; the one after it may load TensorFlow meanwhile."""
         self._current.close()
-        self._current = self._next or TrialProcess(self._job)
-        self._next = TrialProcess(self._job) if again else None
+        self._current = self._next or TrialProcess(self._job, self._prepared.context)
+        self._next = TrialProcess(self._job, self._prepared.context) if again else None
 
     def close(self) -> None:
         """Ends the processes."""
         for process in (self._current, self._next):
             if process is not None:
                 process.close()
+        self._prepared.close()
