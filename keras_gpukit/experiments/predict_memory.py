@@ -100,11 +100,12 @@ def predict_of_spec(
         build_by_tracing(model, spec)
     elif model.optimizer is not None and not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
+    # Before the copies that `untouched` holds, some of them in the same memory.
+    other_bytes = held_by_others(model, sensor) if own_device else 0
     with untouched(model):
         memory = StepMemory(model, spec)
         prediction = memory.predict(size)
-        if own_device:
-            memory.other_bytes = held_by_others(model, sensor)
+        memory.other_bytes = other_bytes
         if limit_bytes is not None:
             prediction = replace(
                 prediction,
