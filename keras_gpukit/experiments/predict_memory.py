@@ -48,7 +48,7 @@ def predict_memory(
 
     Returns:
         The prediction; with a limit, also the largest batch that is predicted to leave
-        10 % of it free, as in the note on an out-of-memory error.
+        10 % of it free, by the rule of the note on an out-of-memory error.
 
     Raises:
         TypeError: If an argument has another type.
