@@ -63,7 +63,7 @@ def put_back(restores: Iterable[Restore]) -> Iterator[None]:
 
 
 def _run_all(restores: Iterable[Restore]) -> BaseException | None:
-    first = None
+    first: BaseException | None = None
     for restore in restores:
         failure = _run(restore)
         if isinstance(failure, KeyboardInterrupt):
