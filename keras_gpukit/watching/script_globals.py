@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import Any
 
 COLLECTIONS = (list, tuple, dict, set, frozenset, deque)
-_INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _OWN = __name__.partition(".")[0]
 
@@ -33,10 +32,9 @@ def global_collections() -> Iterator[tuple[str, str, Any]]:
     Also of those that are attributes of a global variable, if that is a class of these modules or
     an object of one. Public names come first: what has two is called by that one.
     """
-    modules = tuple(_modules())
+    modules = _modules()
     own = {module.__name__ for module in modules}
-    # What the script imports is named by the module that has made it.
-    for module in sorted(modules, key=lambda module: module.__name__ == "__main__"):
+    for module in modules:
         variables = vars(module)
         names = list(variables)  # at once: another thread may add some
         names.sort(key=lambda name: name.startswith("_"))
@@ -50,25 +48,39 @@ def global_collections() -> Iterator[tuple[str, str, Any]]:
                         yield _label(module), f"{name}.{attribute}", held
 
 
-def _modules() -> Iterator[ModuleType]:
-    for name, module in tuple(sys.modules.items()):
-        if not isinstance(module, ModuleType) or name.partition(".")[0] == _OWN:
-            continue
-        file = vars(module).get("__file__")
-        if name == "__main__" or (isinstance(file, str) and _belongs_to_a_script(file)):
-            yield module
+def _modules() -> list[ModuleType]:
+    """The script's own modules, which are found again once others were imported."""
+    names = _names_of_own(len(sys.modules))
+    found = [sys.modules.get(name) for name in names]
+    # What the script imports is named by the module that has made it.
+    return sorted(
+        (each for each in found if isinstance(each, ModuleType)),
+        key=lambda module: module.__name__ == "__main__",
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _names_of_own(loaded: int) -> tuple[str, ...]:
+    """To look through the thousands of modules that are loaded takes milliseconds."""
+    return tuple(
+        name
+        for name, module in tuple(sys.modules.items())
+        if isinstance(module, ModuleType) and _is_own(name, vars(module).get("__file__"))
+    )
+
+
+def _is_own(name: str, file: Any) -> bool:
+    if name == "__main__":
+        return True
+    is_installed = not isinstance(file, str) or any(each in file for each in _PACKAGES)
+    return not (is_installed or file.startswith(_library()) or name.partition(".")[0] == _OWN)
 
 
 @functools.cache
-def _belongs_to_a_script(file: str) -> bool:
-    path = os.path.realpath(file)
-    return not path.startswith(_library_folders()) and not any(each in path for each in _PACKAGES)
-
-
-@functools.cache
-def _library_folders() -> tuple[str, ...]:
-    folders = {os.path.realpath(sysconfig.get_path(name)) for name in _INSTALLED}
-    return tuple(f"{folder}{os.sep}" for folder in folders)
+def _library() -> tuple[str, ...]:
+    """The folders of Python's own library."""
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+    return tuple(f"{each}{os.sep}" for each in folders | {*map(os.path.realpath, folders)})
 
 
 def _label(module: ModuleType) -> str:

@@ -62,10 +62,12 @@ def test_attributes_of_the_scripts_own_classes_and_objects_are_seen(module):
     }
 
 
-def test_what_is_installed_is_no_module_of_the_script(module):
+def test_what_is_installed_is_no_module_of_the_script(module, monkeypatch):
     module.kept = [array()]
-    module.__file__ = np.__file__
-    assert seen() == {}
+    installed = ModuleType("numpy.more")
+    installed.__file__, installed.kept = np.__file__, [array()]
+    monkeypatch.setitem(sys.modules, installed.__name__, installed)
+    assert seen() == {"kept of project.data": (1, 1)}
 
 
 def test_what_has_two_names_is_kept_once(module):
