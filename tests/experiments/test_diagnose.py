@@ -35,6 +35,7 @@ from keras_gpukit.measuring import global_state
 from keras_gpukit.measuring.held_batches import hold, replay
 from keras_gpukit.measuring.inside_fit import within_fit
 from keras_gpukit.measuring.intervals import mean_interval, resampled_interval, student_t, summarize
+from keras_gpukit.measuring.processor_time import own_cpu_s
 from keras_gpukit.measuring.rates import compute_rate
 from keras_gpukit.measuring.untouched import put_back, untouched
 from keras_gpukit.records.diagnosis import Rate, Round
@@ -357,9 +358,18 @@ def test_a_pipeline_that_takes_no_cores_is_measured_more_often(monkeypatch):
 
     monkeypatch.setattr(turns, "ROUND_BATCHES", 10)  # so that sleeping long leaves enough
     monkeypatch.setattr(turns.Turns, "_choose_rounds", note)
-    for dataset, seconds in ((slow_dataset(100, 0.02), 5), (fast_dataset(100), 2)):
-        diagnose(small_model(), dataset, seconds=seconds, verbose=False)
+    for share in (0.1, 0.5):
+        # Processor time as it would be, whatever else the machine is busy with.
+        monkeypatch.setattr(turns, "own_cpu_s", lambda share=share: share * time.perf_counter())
+        diagnose(small_model(), slow_dataset(100, 0.01), seconds=4, verbose=False)
     assert chosen[0] > turns.ROUNDS == chosen[1]
+
+
+def test_processor_time_that_this_process_used_is_counted():
+    before_s, end_s = own_cpu_s(), time.thread_time() + 0.1
+    while time.thread_time() < end_s:
+        sum(range(100))
+    assert own_cpu_s() - before_s >= 0.1
 
 
 @pytest.mark.parametrize(("rest_s", "fills_before"), [(0.0, True), (0.1, False)])
