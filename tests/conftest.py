@@ -29,6 +29,7 @@ LONGEST = (
     "launching/test_slurm.py",
     "distribute/test_multi_worker.py",
     "profiling/test_profiler.py",
+    "watching/test_after_a_run.py",
     "input_wait/test_records.py",
     "placement/test_placement.py",
     "distribute/test_split_model.py",

@@ -18,11 +18,10 @@ import pytest
 import tensorflow as tf
 from helpers.processes import environment
 from helpers.training import (
-    SlowPyDataset,
     arrays,
     mirrored_model,
     sensitive_model,
-    slow_dataset,
+    sleep_in_tensorflow,
     small_model,
 )
 from rich.console import Console
@@ -184,14 +183,26 @@ def test_of_a_trial_only_what_the_allocator_logs_is_dropped(capfd):
     assert capfd.readouterr().err == "why it broke\n"
 
 
+class SlowExamples(keras.utils.PyDataset):
+    """Each batch is one example, and takes 50 ms to make."""
+
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, index):
+        time.sleep(0.05)
+        return X[index : index + 1], Y[index : index + 1]
+
+
 @pytest.mark.parametrize("kind", ["dataset", "py_dataset"])
 def test_an_input_that_is_slower_is_the_limit(kind):
-    # 16 examples in 100 ms: 160 examples per second.
-    dataset = slow_dataset(16, 0.1) if kind == "dataset" else SlowPyDataset(16, 0.1)
+    # 20 examples per second, one by one.
+    slices = tf.data.Dataset.from_tensor_slices((X, Y)).batch(1)
+    dataset = slices.apply(sleep_in_tensorflow(0.05)) if kind == "dataset" else SlowExamples()
     search = gpukit.find_batch_size(
-        small_model(), dataset, seconds=4, max_batch_size=64, verbose=False
+        small_model(), dataset, seconds=4, max_batch_size=8, verbose=False
     )
-    assert 0.5 * 160 <= search.input_rate.median <= 1.3 * 160
+    assert 0.5 * 20 <= search.input_rate.median <= 1.3 * 20
     assert search.limited_by_input
     # A single example a step is faster than that.
     assert search.fastest == 1
