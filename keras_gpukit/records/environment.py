@@ -92,6 +92,12 @@ class Environment:
     trainable_bytes: int | None = None
 
     @property
+    def workers(self) -> int:
+        """Processes that train together in step; 1 outside a cluster."""
+        worker = self.worker
+        return 1 if worker is None or worker.index is None else worker.count or 1
+
+    @property
     def is_chief(self) -> bool:
         """Whether this process speaks for all, see the function `is_chief`."""
         return is_chief(self.worker)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from keras_gpukit.records.epoch_memory import EpochMemory
@@ -55,6 +56,11 @@ class MemoryRecord:
     not_predicted_because: str | None = None
     epochs: tuple[EpochMemory, ...] = ()
     fits: tuple[EpochMemory, ...] = ()
+
+    @property
+    def fullest(self) -> DeviceMemory | None:
+        """The device with the highest peak; None without any."""
+        return max(self.devices, key=lambda each: each.peak_bytes, default=None)
 
     def steps_bytes(self, device: DeviceMemory) -> int | None:
         """What the steps took at the peak: activations, gradients, workspace and batches."""
@@ -152,6 +158,12 @@ class GPUUtilization:
     throttled_fraction: float | None = None
     throttle_fractions: dict[str, float] | None = None
     lost_because: str | None = None
+
+
+def mean_busy_percent(gpus: Iterable[GPUUtilization]) -> float | None:
+    """How busy GPUs were on average, of those that say so; None where none does."""
+    busy = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
+    return sum(busy) / len(busy) if busy else None
 
 
 @dataclass(frozen=True)

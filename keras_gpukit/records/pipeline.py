@@ -49,6 +49,11 @@ class StageRecord:
     buffered_after: float | None = None
     share: float = 0.0
 
+    @property
+    def where(self) -> str:
+        """What sentences add to its name: " (train.py:12)"; "" where its place is not known."""
+        return f" ({self.location})" if self.location else ""
+
 
 @dataclass(frozen=True)
 class PipelineCosts:

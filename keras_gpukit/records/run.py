@@ -10,8 +10,16 @@ from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.host_buffers import HostBuffers
-from keras_gpukit.records.machine import HostSample, MemoryRecord, UtilizationRecord
+from keras_gpukit.records.machine import (
+    DeviceMemory,
+    GPUUtilization,
+    HostSample,
+    HostUtilization,
+    MemoryRecord,
+    UtilizationRecord,
+)
 from keras_gpukit.records.memory import OutOfMemory
+from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
@@ -115,10 +123,34 @@ class RunSummary(Displayed):
         return self.input.breakdown if self.input else None
 
     @property
+    def pipeline(self) -> PipelineRecord | None:
+        """The stages of the input pipeline."""
+        return self.input.pipeline if self.input else None
+
+    @property
+    def contention(self) -> ContentionRecord | None:
+        """How much threads were in each other's way."""
+        return self.input.contention if self.input else None
+
+    @property
+    def allocators(self) -> tuple[DeviceMemory, ...]:
+        """TensorFlow's allocators; empty where none was read."""
+        return self.memory.devices if self.memory else ()
+
+    @property
+    def gpus(self) -> tuple[GPUUtilization, ...]:
+        """Readings of the GPUs; empty where there are none."""
+        return self.utilization.gpus if self.utilization else ()
+
+    @property
+    def host(self) -> HostUtilization | None:
+        """Readings of the host."""
+        return self.utilization.host if self.utilization else None
+
+    @property
     def memory_peak_bytes(self) -> dict[str, int]:
         """Peak allocation by device, such as {"GPU:0": 1073741824}."""
-        devices = self.memory.devices if self.memory else ()
-        return {memory.device: memory.peak_bytes for memory in devices}
+        return {memory.device: memory.peak_bytes for memory in self.allocators}
 
     @property
     def placement(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from keras_gpukit.records.finding import Finding, Saving, Verdict
-from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
+from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord, mean_busy_percent
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import ThroughputRecord
@@ -218,11 +218,11 @@ def _input(summary: RunSummary) -> list[str]:
 
 
 def _gpus(record: UtilizationRecord) -> list[str]:
-    busy = [gpu.utilization_percent for gpu in record.gpus if gpu.utilization_percent is not None]
-    if not busy:
+    mean = mean_busy_percent(record.gpus)
+    if mean is None:
         return []
-    name = "GPU" if len(busy) == 1 else f"{len(busy)} GPUs"
-    return [f"{name} {units.number(sum(busy) / len(busy))} % busy"]
+    count = sum(gpu.utilization_percent is not None for gpu in record.gpus)
+    return [f"{'GPU' if count == 1 else f'{count} GPUs'} {units.number(mean)} % busy"]
 
 
 def _memory(record: MemoryRecord) -> list[str]:

@@ -77,11 +77,7 @@ def growths_between(summary: RunSummary, turn: Turn) -> Iterator[Growth]:
     line = steady_rise(process, LEAST_PROCESS_BYTES)
     if line is not None:
         yield _growth(THIS_PROCESS, turn, line, last, last.left_bytes)
-    limits = (
-        {each.device: each.limit_bytes for each in summary.memory.devices}
-        if (summary.memory)
-        else {}
-    )
+    limits = {each.device: each.limit_bytes for each in summary.allocators}
     for device, peak_bytes in last.peak_bytes.items():
         limit_bytes = limits.get(device)
         left_bytes = None if limit_bytes is None else max(limit_bytes - peak_bytes, 0)

@@ -34,8 +34,7 @@ class FirstStepMemory(Rule):
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Looks for the GPU on which the first step needed the most in addition."""
-        devices = summary.memory.devices if summary.memory else ()
-        gpus = [each for each in devices if each.device.startswith("GPU")]
+        gpus = [each for each in summary.allocators if each.device.startswith("GPU")]
         if not gpus:
             return self.abstain(NO_GPU)
         known = [each for each in gpus if _is_known(each)]

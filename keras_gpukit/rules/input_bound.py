@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from keras_gpukit.records.finding import Figure
-from keras_gpukit.records.pipeline import PythonSourceRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input_advice import GENERAL, advice_for, bottleneck
@@ -101,37 +102,27 @@ def is_input_bound(summary: RunSummary) -> bool | None:
     return None if isinstance(outcome, NotApplicable) else outcome is not None
 
 
-def _wait(record: InputRecord) -> tuple[Figure, ...]:
-    figures = []
+def _wait(record: InputRecord) -> Iterator[Figure]:
     if record.wait_s is not None:
-        figures.append(Figure("wait per step", 1000 * record.wait_s, "ms"))
+        yield Figure("wait per step", 1000 * record.wait_s, "ms")
     if record.distribution is not None and record.distribution.burst_period_steps is not None:
-        figures.append(Figure("a stall every", record.distribution.burst_period_steps, "steps"))
-    return tuple(figures)
+        yield Figure("a stall every", record.distribution.burst_period_steps, "steps")
 
 
-def _stage(record: InputRecord) -> tuple[Figure, ...]:
-    if record.python is not None and record.python.time_per_batch_s is not None:
-        return _python(record.python, record.python.time_per_batch_s)
-    stage = bottleneck(record)
-    if stage is None or stage.cost_per_batch_s is None:
-        return ()
-    figures = [Figure(f"{stage.name} per batch", 1000 * stage.cost_per_batch_s, "ms")]
-    if stage.parallelism > 1:
-        figures.append(Figure("in parallel", stage.parallelism))
-    return tuple(figures)
-
-
-def _python(source: PythonSourceRecord, time_s: float) -> tuple[Figure, ...]:
-    figures = [Figure(f"{source.name} per batch", 1000 * time_s, "ms")]
-    if source.busy_workers is not None and source.workers > 1:
-        figures.append(Figure(f"busy of {source.workers} workers", source.busy_workers))
-    return tuple(figures)
+def _stage(record: InputRecord) -> Iterator[Figure]:
+    source, stage = record.python, bottleneck(record)
+    if source is not None and source.time_per_batch_s is not None:
+        yield Figure(f"{source.name} per batch", 1000 * source.time_per_batch_s, "ms")
+        if source.busy_workers is not None and source.workers > 1:
+            yield Figure(f"busy of {source.workers} workers", source.busy_workers)
+    elif stage is not None and stage.cost_per_batch_s is not None:
+        yield Figure(f"{stage.name} per batch", 1000 * stage.cost_per_batch_s, "ms")
+        if stage.parallelism > 1:
+            yield Figure("in parallel", stage.parallelism)
 
 
 def _title(record: InputRecord, what: str) -> str:
     stage = bottleneck(record)
     if stage is None:
         return f"{what} for input"
-    where = f" ({stage.location})" if stage.location else ""
-    return f"{what} for input; the bottleneck is {stage.name}{where}"
+    return f"{what} for input; the bottleneck is {stage.name}{stage.where}"

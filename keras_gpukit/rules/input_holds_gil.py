@@ -33,7 +33,7 @@ class InputHoldsGIL(Rule):
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the wait for the GIL, and the Python code's time, with the thresholds."""
         record, throughput = summary.input, summary.throughput
-        gil_wait_s = record.contention.gil_wait_s if record and record.contention else None
+        gil_wait_s = summary.contention.gil_wait_s if summary.contention else None
         if record is None or gil_wait_s is None:
             return self.abstain()
         if throughput is None or throughput.step_time_s is None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from keras_gpukit.records.finding import Figure, Finding
-from keras_gpukit.records.pipeline import StageRecord
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.contention import CORES_BUSY_FRACTION
 from keras_gpukit.rules.input_advice import CACHE
 from keras_gpukit.rules.input_bound import MINIMUM_STEPS, is_input_bound
@@ -37,9 +36,8 @@ class InputTakesCores(Rule):
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares how busy the cores are, and how busy with input, with the thresholds."""
-        record, throughput = summary.input, summary.throughput
-        contention = record.contention if record else None
-        if record is None or contention is None or contention.input_cores_fraction is None:
+        contention, throughput = summary.contention, summary.throughput
+        if contention is None or contention.input_cores_fraction is None:
             return self.abstain()
         if summary.environment.gpus or contention.cores_busy_fraction is None:
             return self.abstain()
@@ -51,18 +49,15 @@ class InputTakesCores(Rule):
             return None
         if isinstance(InputHoldsGIL().judge(summary), Finding):
             return None  # the same code, and what it holds is scarcer
-        stage = _costliest(record)
+        stage = _costliest(summary.pipeline)
         figures = [
             percent("cores that this process keeps busy", contention.cores_busy_fraction),
             percent("of it making batches", contention.input_cores_fraction),
         ]
-        advice, title = (
-            [MEASURE, "Do less work per example, or give the run more cores"],
-            self.title,
-        )
+        advice = [MEASURE, "Do less work per example, or give the run more cores"]
+        title = self.title
         if stage is not None:
-            where = f" ({stage.location})" if stage.location else ""
-            title = f"{title}, most of all {stage.name}{where}"
+            title = f"{title}, most of all {stage.name}{stage.where}"
             figures.append(Figure(f"{stage.name} per batch", _cost_ms(stage), "ms"))
             advice.insert(0, CACHE.format(name=stage.name))
         return self.find(
@@ -74,9 +69,9 @@ class InputTakesCores(Rule):
         )
 
 
-def _costliest(record: InputRecord) -> StageRecord | None:
+def _costliest(pipeline: PipelineRecord | None) -> StageRecord | None:
     """The stage that takes longest by the clock, of those that do not only read."""
-    stages = record.pipeline.stages if record.pipeline else ()
+    stages = pipeline.stages if pipeline else ()
     known = [each for each in stages if each.cost_per_batch_s and each.work != "reading"]
     return max(known, key=_cost_ms, default=None)
 

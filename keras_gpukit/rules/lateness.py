@@ -246,9 +246,9 @@ def _by_waits(comparison: WorkerComparison) -> Late | None:
     if margin_s < LATE_FRACTION * of_s:
         return None
     member = comparison.members[place]
-    others_s = statistics.median(wait_s for at, wait_s in enumerate(known) if at != place)
+    wait_s, others_s = _apart(known, place)
     steps = member.steps or 0
-    return Late(member, "input", margin_s, margin_s, margin_s, known[place], others_s, of_s, steps)
+    return Late(member, "input", margin_s, margin_s, margin_s, wait_s, others_s, of_s, steps)
 
 
 def _margin_s(times_s: Sequence[float], place: int) -> float:

@@ -91,7 +91,7 @@ def busy_neighbours(summary: RunSummary, spans: Spans) -> Cause | None:
     if busy is None or own is None:
         return None
     before, after = busy[0] - own[0], busy[1] - own[1]
-    host = summary.utilization.host if summary.utilization else None
+    host = summary.host
     children = (host.children_cpu_percent if host else None) or 0.0
     if after - before < max(_OTHERS_PERCENT, children):
         return None

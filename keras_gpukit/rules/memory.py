@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
@@ -10,7 +12,24 @@ NEARLY_FULL_FRACTION = 0.9
 MOSTLY_UNUSED_FRACTION = 0.3
 
 
-class MemoryNearlyFull(Rule):
+class _OfFullestGPU(Rule):
+    """A rule on the GPU whose peak is nearest to what TensorFlow may take on it."""
+
+    requires = "the peak and the limit of TensorFlow's allocator on a GPU"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Judges the fullest GPU, if there is one."""
+        shares = _shares(summary)
+        if not shares:
+            return self.abstain(_unknown_because(summary))
+        return self.judge_fullest(max(shares, key=lambda share: share.value))
+
+    @abstractmethod
+    def judge_fullest(self, share: Figure) -> Outcome:
+        """Looks at the peak over the limit, in percent."""
+
+
+class MemoryNearlyFull(_OfFullestGPU):
     """A GPU whose peak came to 90 % of what TensorFlow may take on it.
 
     The margin is our choice: a batch size that passed several trial steps was seen to run out of
@@ -19,19 +38,14 @@ class MemoryNearlyFull(Rule):
 
     code = "memory-nearly-full"
     title = "GPU memory is nearly full"
-    requires = "the peak and the limit of TensorFlow's allocator on a GPU"
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        """Looks at the fullest GPU."""
-        shares = _shares(summary)
-        if not shares:
-            return self.abstain(_unknown_because(summary))
-        fullest = max(shares, key=lambda share: share.value)
-        if fullest.value < 100 * NEARLY_FULL_FRACTION:
+    def judge_fullest(self, share: Figure) -> Outcome:
+        """Compares it with the threshold."""
+        if share.value < 100 * NEARLY_FULL_FRACTION:
             return None
         return self.find(
             "warning",
-            fullest,
+            share,
             advice=(
                 "Leave a margin: a slightly smaller batch, or mixed precision",
                 "Keep other programs off this GPU while training",
@@ -39,7 +53,7 @@ class MemoryNearlyFull(Rule):
         )
 
 
-class MemoryMostlyUnused(Rule):
+class MemoryMostlyUnused(_OfFullestGPU):
     """GPUs whose peak stayed at or under 30 % of what TensorFlow may take.
 
     Our choice: at under a third, twice the batch still leaves room to spare. The fullest GPU
@@ -49,19 +63,14 @@ class MemoryMostlyUnused(Rule):
 
     code = "memory-mostly-unused"
     title = "GPU memory is mostly unused"
-    requires = MemoryNearlyFull.requires
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        """Looks at the fullest GPU."""
-        shares = _shares(summary)
-        if not shares:
-            return self.abstain(_unknown_because(summary))
-        fullest = max(shares, key=lambda share: share.value)
-        if fullest.value > 100 * MOSTLY_UNUSED_FRACTION:
+    def judge_fullest(self, share: Figure) -> Outcome:
+        """Compares it with the threshold."""
+        if share.value > 100 * MOSTLY_UNUSED_FRACTION:
             return None
         return self.find(
             "info",
-            fullest,
+            share,
             advice=("Try a batch twice as large, and scale the learning rate with it",),
         )
 
@@ -76,7 +85,7 @@ def _shares(summary: RunSummary) -> list[Figure]:
     """Peak over limit, in percent, of each GPU that reports both."""
     return [
         Figure(f"peak use of {memory.device}", 100 * memory.peak_bytes / memory.limit_bytes, "%")
-        for memory in (summary.memory.devices if summary.memory else ())
+        for memory in summary.allocators
         if memory.device.startswith("GPU") and memory.limit_bytes
     ]
 

@@ -113,8 +113,8 @@ def _without_first_step(series: Series) -> Series:
 def _tags(summary: RunSummary) -> Iterator[tuple[str, str]]:
     """The series of memory, and whose it is."""
     yield HOST_MEMORY, THIS_PROCESS
-    for device in summary.memory.devices if summary.memory else ():
-        yield memory_tag(device.device, MEMORY_FIGURES[0]), device.device
+    for each in summary.allocators:
+        yield memory_tag(each.device, MEMORY_FIGURES[0]), each.device
 
 
 def _is_long(summary: RunSummary, tag: str) -> bool:
@@ -139,10 +139,10 @@ def _end_s(summary: RunSummary, tag: str) -> float:
 
 def _left_bytes(summary: RunSummary, where: str) -> float | None:
     if where == THIS_PROCESS:
-        host = summary.utilization.host if summary.utilization else None
-        return host.memory_available_min_bytes if host else None
-    devices = summary.memory.devices if summary.memory else ()
-    limits = {
-        each.device: each.limit_bytes - each.current_bytes for each in devices if each.limit_bytes
-    }
-    return limits.get(where)
+        return summary.host.memory_available_min_bytes if summary.host else None
+    left = (
+        each.limit_bytes - each.current_bytes
+        for each in summary.allocators
+        if each.device == where and each.limit_bytes
+    )
+    return next(left, None)

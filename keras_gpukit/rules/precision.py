@@ -45,10 +45,9 @@ class Float32OnTensorCores(Rule):
         environment = summary.environment
         if not environment.gpus:
             return self.abstain(NO_GPU)
-        known = [gpu.compute_capability for gpu in environment.gpus if gpu.compute_capability]
-        if environment.precision is None or not known or len(known) < len(environment.gpus):
+        weakest = lowest_capability(environment.gpus)
+        if environment.precision is None or weakest is None:
             return self.abstain()
-        weakest = min(known)
         if environment.precision != "float32" or weakest < FLOAT16_FROM:
             return None
         major, minor = weakest
@@ -100,7 +99,7 @@ def choose_policy(gpus: tuple[GPUInfo, ...]) -> tuple[str, str]:
 def lowest_capability(gpus: tuple[GPUInfo, ...]) -> tuple[int, int] | None:
     """Returns the least compute capability among the GPUs; None where one is unknown."""
     known = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
-    return min(known) if known and len(known) == len(gpus) else None
+    return min(known, default=None) if len(known) == len(gpus) else None
 
 
 def misfit(policy: str, gpus: tuple[GPUInfo, ...]) -> str | None:

@@ -61,15 +61,7 @@ def of_run(
     basis: str,
     upper_bound: bool = False,
 ) -> Saving | None:
-    """Returns a saving within the run's wall time; None where that is unknown.
-
-    Args:
-        summary: The run.
-        low_s: As of `Saving`.
-        high_s: As of `Saving`.
-        basis: As of `Saving`.
-        upper_bound: As of `Saving`.
-    """
+    """Returns a saving, see there, within the run's wall time; None where that is unknown."""
     of_s = wall_s(summary)
     if of_s is None or of_s <= 0:
         return None
@@ -187,8 +179,7 @@ def time_of_steps_s(summary: RunSummary) -> float:
 
 def _waits_for_gil(summary: RunSummary) -> bool:
     """Whether threads wait long for the GIL, in steps whose time is known."""
-    record = summary.input.contention if summary.input else None
-    gil_wait_s = record.gil_wait_s if record else None
+    gil_wait_s = summary.contention.gil_wait_s if summary.contention else None
     return gil_wait_s is not None and gil_wait_s >= GIL_WAIT_S and time_of_steps_s(summary) > 0
 
 
@@ -197,7 +188,7 @@ def _freed_cores_s(summary: RunSummary) -> float | None:
     taken_s = _taken_cores_s(summary)
     if taken_s is not None:
         return taken_s
-    record = summary.input.contention if summary.input else None
+    record = summary.contention
     if record is None or record.cores_busy_fraction is None:
         return None
     steps_s = time_of_steps_s(summary)
@@ -213,12 +204,8 @@ def _taken_cores_s(summary: RunSummary) -> float | None:
     other: one that gets no core delays all. None where that time is unknown, or that of
     other processes which make the batches.
     """
-    record = summary.input
-    if (
-        record is None
-        or record.contention is None
-        or record.contention.input_cores_fraction is None
-    ):
+    record, contention = summary.input, summary.contention
+    if record is None or contention is None or contention.input_cores_fraction is None:
         return None
     if record.python is not None and record.python.in_processes:
         return None
@@ -226,4 +213,4 @@ def _taken_cores_s(summary: RunSummary) -> float | None:
     if not steps_s or not cores:
         return None
     compute_s = max(steps_s - (_waited_s(summary) or 0.0), 0.0)
-    return min(record.contention.input_cores_fraction * cores * steps_s, compute_s)
+    return min(contention.input_cores_fraction * cores * steps_s, compute_s)

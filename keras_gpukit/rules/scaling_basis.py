@@ -16,8 +16,6 @@ def basis_of(summary: RunSummary) -> ScalingBasis:
     """
     environment = summary.environment
     replicas = environment.replicas or 1
-    worker = environment.worker
-    workers = worker.count or 1 if worker is not None and worker.index is not None else 1
     exchanged_s = exchange_s(summary.workers) if summary.workers and replicas > 1 else None
     unknown: dict[str, str] = {}
     step_s = summary.step_time_s
@@ -40,7 +38,13 @@ def basis_of(summary: RunSummary) -> ScalingBasis:
     if batch is None:
         unknown["batch"] = "The record has no examples a step."
     return ScalingBasis(
-        step_s, environment.trainable_bytes, batch, exchanged_s, replicas, workers, unknown
+        step_s,
+        environment.trainable_bytes,
+        batch,
+        exchanged_s,
+        replicas,
+        environment.workers,
+        unknown,
     )
 
 

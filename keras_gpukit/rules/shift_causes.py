@@ -65,18 +65,18 @@ def _input(
     summary: RunSummary, spans: Spans, waits: tuple[float, float], captured: tuple[str, ...]
 ) -> Cause:
     evidence = [Figure("input wait before", waits[0], "ms"), Figure("after", waits[1], "ms")]
-    stage = slower_stage(summary, spans.before_s, spans.after_s)
+    slower = slower_stage(summary, spans.before_s, spans.after_s)
     python = summary.input.python if summary.input else None
-    name = stage.name if stage else python.name if python else "the input pipeline"
-    if stage is not None:
+    name, where = python.name if python else "the input pipeline", ""
+    if slower is not None:
+        name, where = slower.stage.name, slower.stage.where
         evidence += [
-            Figure(f"{stage.name} per batch before", 1e3 * stage.before_s, "ms"),
-            Figure("after", 1e3 * stage.after_s, "ms"),
+            Figure(f"{name} per batch before", 1e3 * slower.before_s, "ms"),
+            Figure("after", 1e3 * slower.after_s, "ms"),
         ]
     neighbours = busy_neighbours(summary, spans)
     if neighbours is not None:
         evidence += neighbours.evidence
-    where = f" ({stage.location})" if stage is not None and stage.location else ""
     return Cause(
         f"{name} slowed down{where}",
         SINCE_INPUT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from keras_gpukit.records.pipeline import PipelineRecord
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
 
 MOSTLY = 0.5
@@ -17,14 +17,12 @@ class SlowerStage:
     """A stage before and after a change.
 
     Attributes:
-        name: As of `StageRecord`.
-        location: As of `StageRecord`.
+        stage: What it is.
         before_s: Its own time for a batch before.
         after_s: The same after.
     """
 
-    name: str
-    location: str | None
+    stage: StageRecord
     before_s: float
     after_s: float
 
@@ -39,7 +37,7 @@ def slower_stage(
         before_s: From when to when the run went as before, in seconds since it began.
         after_s: From when to when it was slower.
     """
-    pipeline = summary.input.pipeline if summary.input else None
+    pipeline = summary.pipeline
     if pipeline is None:
         return None
     before, after = (_costs_s(pipeline, span) for span in (before_s, after_s))
@@ -49,8 +47,7 @@ def slower_stage(
     largest = max(range(len(rises)), key=rises.__getitem__)
     if rises[largest] <= MOSTLY * sum(rises):
         return None
-    stage = pipeline.stages[largest]
-    return SlowerStage(stage.name, stage.location, before[largest], after[largest])
+    return SlowerStage(pipeline.stages[largest], before[largest], after[largest])
 
 
 def _costs_s(pipeline: PipelineRecord, span_s: tuple[float, float]) -> list[float] | None:

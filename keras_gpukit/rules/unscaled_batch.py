@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.input_bound import is_input_bound
 from keras_gpukit.rules.memory import fullest_fraction
@@ -32,17 +32,12 @@ class BatchNotScaled(Rule):
         replicas = summary.environment.replicas or 1
         if replicas == 1:
             return self.abstain("there is one replica")
-        readings = [
-            gpu.utilization_percent
-            for gpu in gpu_readings(summary)
-            if gpu.utilization_percent is not None
-        ]
-        if not readings:
+        busy = mean_busy_percent(gpu_readings(summary))
+        if busy is None:
             return self.abstain(gpu_readings_unknown_because(summary))
         batch, used = replica_batch(summary), fullest_fraction(summary)
         if batch is None or used is None:
             return self.abstain()
-        busy = sum(readings) / len(readings)
         if busy >= LOW_PERCENT or used > ROOM_FRACTION:
             return None
         if is_input_bound(summary) is not False:
@@ -68,10 +63,5 @@ def replica_batch(summary: RunSummary) -> float | None:
     if throughput is None or throughput.examples_per_s is None or throughput.step_time_s is None:
         return None
     of_process = throughput.examples_per_s * throughput.step_time_s
-    return of_process / _local_replicas(summary.environment)
-
-
-def _local_replicas(environment: Environment) -> int:
-    worker = environment.worker
-    workers = worker.count or 1 if worker is not None and worker.index is not None else 1
-    return max((environment.replicas or 1) // workers, 1)
+    environment = summary.environment
+    return of_process / max((environment.replicas or 1) // environment.workers, 1)

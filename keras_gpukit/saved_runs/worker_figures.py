@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.finding import Verdict
+from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.worker_comparison import (
@@ -27,24 +28,19 @@ def figures_of(index: int, summary: RunSummary) -> WorkerFigures:
         index: Of the worker.
         summary: What its run came to.
     """
-    throughput, record = summary.throughput, summary.utilization
+    throughput = summary.throughput
     examples = None
     if throughput and throughput.examples_per_s is not None and throughput.step_time_s is not None:
         per_step = throughput.examples_per_s * throughput.step_time_s
         examples = round(per_step * throughput.steps)
-    busy = [
-        gpu.utilization_percent
-        for gpu in (record.gpus if record else ())
-        if gpu.utilization_percent is not None
-    ]
     return WorkerFigures(
         index,
         steps=summary.steps,
         step_time_s=summary.step_time_s,
         input_wait_s=summary.input_wait_s,
         examples=examples,
-        gpu_percent=sum(busy) / len(busy) if busy else None,
-        cpu_percent=record.host.process_cpu_percent if record and record.host else None,
+        gpu_percent=mean_busy_percent(summary.gpus),
+        cpu_percent=summary.host.process_cpu_percent if summary.host else None,
     )
 
 

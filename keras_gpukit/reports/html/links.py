@@ -85,7 +85,7 @@ def stage_names(run: RunReport) -> dict[str, str]:
     Returns:
         By the profile's name.
     """
-    pipeline = run.summary.input.pipeline if run.summary.input else None
+    pipeline = run.summary.pipeline
     if pipeline is None:
         return {}
     of_kind: dict[str, list[str]] = {}

@@ -24,7 +24,7 @@ def memory_causes(run: RunReport) -> Chart | Unknown:
         return Unknown(_TITLE, because or NO_READINGS)
     if record.weights_bytes is None and record.prediction is None:
         return Unknown(_TITLE, not_told(run, "the model was not read"))
-    fullest = max(record.devices, key=lambda each: each.peak_bytes, default=None)
+    fullest = record.fullest
     causes = Table(_COLUMNS, tuple(_rows(record, fullest)), _note(record))
     tensors = _largest(record.prediction) or causes
     return Chart(_TITLE, _words(record.prediction, fullest), None, tensors, shown=causes)

@@ -60,7 +60,7 @@ def _examples_per_step(summary: RunSummary) -> str | None:
 
 def _pipeline(summary: RunSummary) -> str | None:
     """The stages, from the sources to training."""
-    pipeline = summary.input.pipeline if summary.input else None
+    pipeline = summary.pipeline
     if pipeline is None or not pipeline.stages:
         return None
     return ", ".join(

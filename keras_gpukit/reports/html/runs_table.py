@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html import words
@@ -99,7 +100,7 @@ def runs_table(
             full_name=run.name,
             cells=(
                 *(figures[column] for column in kept),
-                *(_setting(each.get(column)) for column in differ),
+                *(Cell(each.get(column, _UNKNOWN)) for column in differ),
             ),
         )
         for name, run, figures, each in zip(ids, runs, cells, told, strict=True)
@@ -117,12 +118,8 @@ def runs_table(
 
 def _cells(run: RunReport) -> dict[str, Cell]:
     summary, verdict = run.summary, words.verdict(run)
-    busy = [
-        gpu.utilization_percent
-        for gpu in (summary.utilization.gpus if summary.utilization else ())
-        if gpu.utilization_percent is not None
-    ]
-    busy_fraction = sum(busy) / len(busy) / 100 if busy else None
+    busy = mean_busy_percent(summary.gpus)
+    busy_fraction = None if busy is None else busy / 100
     peak = max(summary.memory_peak_bytes.values(), default=None)
     lasted_s = (
         None if run.began_s is None or run.ended_s is None else max(run.ended_s - run.began_s, 0.0)
@@ -148,7 +145,3 @@ def _cell(value: float | None, text: Callable[[float], str], part: float | None 
     if value is None:
         return Cell(_UNKNOWN)
     return Cell(text(value), float(value), part=None if part is None else min(max(part, 0.0), 1.0))
-
-
-def _setting(value: str | None) -> Cell:
-    return Cell(_UNKNOWN if value is None else value)

@@ -24,7 +24,7 @@ _MOST_STAGES = 30
 
 def stages_chart(run: RunReport) -> Chart | Unknown:
     """The time of each stage per batch, starting with the one nearest to training."""
-    record = run.summary.input.pipeline if run.summary.input else None
+    record = run.summary.pipeline
     if record is None or not record.stages:
         because = record.unknown_because if record else None
         usual = not_told(run, "the time per stage is known only for tf.data pipelines")
@@ -77,7 +77,6 @@ def stages_chart(run: RunReport) -> Chart | Unknown:
 def _stage_words(record: PipelineRecord) -> str:
     words = "Time of each stage per batch, from the one nearest to training back to the sources. "
     if record.bottleneck is not None:
-        where = f" ({record.bottleneck.location})" if record.bottleneck.location else ""
-        return f"{words}{record.bottleneck.name}{where} is the bottleneck."
+        return f"{words}{record.bottleneck.name}{record.bottleneck.where} is the bottleneck."
     unnamed = record.balanced_because or record.unknown_because
     return f"{words}No single stage is the bottleneck: {unnamed}." if unnamed else words.strip()

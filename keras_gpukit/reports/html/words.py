@@ -110,17 +110,17 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
                 )
     figures += [
         (f"GPU {gpu.index} busy", f"{units.number(gpu.utilization_percent)} %")
-        for gpu in (summary.utilization.gpus if summary.utilization else ())
+        for gpu in summary.gpus
         if gpu.utilization_percent is not None
     ]
     figures += [
         (f"GPU {gpu.index}", f"not read to the end: {gpu.lost_because}")
-        for gpu in (summary.utilization.gpus if summary.utilization else ())
+        for gpu in summary.gpus
         if gpu.lost_because is not None
     ]
     figures += [
         (f"{memory.device} peak memory", units.size(memory.peak_bytes))
-        for memory in (summary.memory.devices if summary.memory else ())
+        for memory in summary.allocators
     ]
     figures += _memory_by_cause(summary)
     if throughput is not None:
@@ -135,15 +135,14 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
 def _memory_by_cause(summary: RunSummary) -> list[tuple[str, str]]:
     """What the peak memory was made of, as far as it is measured."""
     record = summary.memory
-    if record is None or not record.devices or record.weights_bytes is None:
+    if record is None or record.fullest is None or record.weights_bytes is None:
         return []
     predicted = predicted_peak(record.prediction)
     figures = [
         ("weights", record.weights_bytes),
         ("optimizer slots", record.slots_bytes),
     ]
-    fullest = max(record.devices, key=lambda memory: memory.peak_bytes)
-    figures.append(("activations, gradients and workspace", record.steps_bytes(fullest)))
+    figures.append(("activations, gradients and workspace", record.steps_bytes(record.fullest)))
     measured = [(name, units.size(size)) for name, size in figures if size is not None]
     return [*([("peak memory, predicted", predicted)] if predicted else []), *measured]
 
