@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from keras_gpukit.records.capture import MissedCapture
 from keras_gpukit.records.profile import Part
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
+from keras_gpukit.reports.html.bars import bar, draw_bars
 from keras_gpukit.reports.html.capture_tables import captures_table, detail_tables, missed_table
-from keras_gpukit.reports.html.chart import (
-    COLORS,
-    PATTERNS,
-    Chart,
-    Table,
-    Unknown,
-    axis,
-    draw,
-    known,
-    label,
-    names_axis,
-)
+from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, axis, draw, known, label
 
 _CAPTURES = "Captured steps"
 _EACH_STEP = "Each captured step"
@@ -83,9 +72,10 @@ def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
     names = [f"{place if number is None else number}" for place, number in enumerate(numbers, 1)]
     present = [part for part in _PARTS if any(step.parts_s.get(part) for step in profile.each_step)]
     traces = [
-        _bar(
+        bar(
             part,
             place,
+            _PARTS[part],
             x=list(range(len(names))),
             y=[_ms(step.parts_s.get(part)) for step in profile.each_step],
             hovertemplate="%{y:.3~f} ms",
@@ -119,9 +109,10 @@ def _bars(captures: Sequence[CaptureReport]) -> str:
     profiles = [each.profile for each in captures if each.profile]
     present = [part for part in _PARTS if any(profile.parts_s.get(part) for profile in profiles)]
     traces = [
-        _bar(
+        bar(
             part,
             place,
+            _PARTS[part],
             x=[_ms(profile.parts_s.get(part)) for profile in profiles],
             y=list(range(len(profiles))),
             orientation="h",
@@ -129,14 +120,9 @@ def _bars(captures: Sequence[CaptureReport]) -> str:
         )
         for place, part in enumerate(present)
     ]
-    return draw(
-        traces,
-        height=150 + 36 * len(profiles),
-        barmode="stack",
-        hovermode="y unified",
-        xaxis=axis("ms a step", rangemode="tozero"),
-        yaxis=names_axis([_short(each) for each in captures]),
-    )
+    names = [_short(each) for each in captures]
+    height = 150 + 36 * len(profiles)
+    return draw_bars(traces, names, "ms a step", height=height, hovermode="y unified")
 
 
 def _short(each: CaptureReport) -> str:
@@ -144,13 +130,6 @@ def _short(each: CaptureReport) -> str:
     if each.capture:
         return f"step {each.capture.first_step:,}"
     return label(each.name.split("/")[0], 26)
-
-
-def _bar(part: Part, place: int, **data: Any) -> Any:
-    from plotly import graph_objects as go
-
-    pattern = {"shape": PATTERNS[place % len(PATTERNS)], "solidity": 0.2}
-    return go.Bar(name=part, marker={"color": _PARTS[part], "pattern": pattern}, **data)
 
 
 def _words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> str:

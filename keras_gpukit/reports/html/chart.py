@@ -149,6 +149,11 @@ def step_time_unit(longest_s: float | None) -> tuple[float, str]:
     return (1e-3, "ms") if longest_s is None or longest_s < 1 else (1.0, "s")
 
 
+def scaled(values: Sequence[float | None], size: float) -> list[float | None]:
+    """Values in a unit of another size."""
+    return [None if value is None else round(value / size, 5) for value in values]
+
+
 def known(value: float | None, text: Callable[[float], str]) -> str:
     """A figure as text, or that it is unknown."""
     return "unknown" if value is None else text(value)
@@ -162,6 +167,34 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
         "automargin": True,
         "zeroline": False,
         **more,
+    }
+
+
+def marked_line(x: float, text: str, yref: str, *, on_right: bool, **line: Any) -> dict[str, Any]:
+    """A line from top to bottom with a label, as a shape of Plotly.
+
+    Args:
+        x: Where.
+        text: Of the label.
+        yref: What top and bottom are of.
+        on_right: Whether the label is on the right of the line, or on the left.
+        **line: How it is drawn.
+    """
+    return {
+        "type": "line",
+        "x0": x,
+        "x1": x,
+        "yref": yref,
+        "y0": 0,
+        "y1": 1,
+        "line": {"width": 1.5, **line},
+        "label": {
+            "text": text,
+            "textposition": "end",
+            "textangle": 0,
+            "xanchor": "left" if on_right else "right",
+            "yanchor": "top",
+        },
     }
 
 

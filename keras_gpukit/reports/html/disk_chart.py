@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import Chart, Flat, Unknown, axis, draw
-from keras_gpukit.reports.html.reading_lines import (
-    NO_READINGS,
-    Line,
-    are_enough,
-    table_of,
-    traces_of,
-    whereabouts,
-)
+from keras_gpukit.reports.html.chart import Chart, Flat, Unknown, axis
+from keras_gpukit.reports.html.reading_lines import NO_READINGS, Line, are_enough, lines_chart
 from keras_gpukit.reports.html.time_axis import TimeAxis
 
 _DISK = "Disk reads"
@@ -31,14 +24,6 @@ def disk_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
     mean, most = (f"{units.size(each or 0)}/s" for each in (line.band.overall, line.band.highest))
     if (line.band.highest or 0) < _LEAST_BYTES_PER_S:
         return Flat(_DISK, f"never more than {most}")
-    return Chart(
-        _DISK,
-        f"All disks of the machine, all processes: {mean} on average, {most} at most.",
-        draw(
-            [whereabouts([line], time, _MIB), *traces_of(line, 0, time, _MIB, "MiB/s")],
-            xaxis=time.layout(),
-            yaxis=axis("MiB/s", rangemode="tozero"),
-        ),
-        table_of([line], time, _MIB, "MiB/s"),
-        over_time=True,
-    )
+    told = f"All disks of the machine, all processes: {mean} on average, {most} at most."
+    yaxis = axis("MiB/s", rangemode="tozero")
+    return lines_chart(_DISK, told, [line], time, yaxis, size=_MIB, unit="MiB/s")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from keras_gpukit.records.report import Band, RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import COLORS, Chart, Flat, Unknown, axis, draw
+from keras_gpukit.reports.html.chart import COLORS, Chart, Flat, Unknown, axis, draw, scaled
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.timeline_chart import TOO_SHORT
 from keras_gpukit.reports.html.window_areas import WindowAreas
@@ -28,14 +26,14 @@ def input_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
     highest = 100 * (stall.highest or 0.0)
     if highest < _LEAST:
         return Flat(_STALL, f"the wait for input stayed below {_LEAST} % of the step time")
-    areas, values, hover = WindowAreas(series, time), _percent(stall.mean), "%{y:.1f} %"
+    areas, values, hover = WindowAreas(series, time), scaled(stall.mean, 1e-2), "%{y:.1f} %"
     traces = [
         time.whereabouts(series.time_s, series.step, highest),
         areas.area(values, "input stall", COLORS["input"]),
         areas.reading(values, "input stall", COLORS["input"], hover),
     ]
     if series.readings_per_point > 1:
-        high, low = _percent(stall.high), _percent(stall.low)
+        high, low = scaled(stall.high, 1e-2), scaled(stall.low, 1e-2)
         traces += areas.edges(("worst window", high), ("best window", low), hover)
     layout = {"xaxis": time.layout(), "yaxis": axis("input stall, %", range=[0, 101])}
     figures = [("stall (%)", "stall_fraction", 1e2)]
@@ -68,7 +66,3 @@ def _words(stall: Band, buffered: Band) -> str:
         return f"{words} The pipeline's last buffer was always empty."
     mean = units.number(buffered.overall)
     return f"{words} The pipeline's last buffer held {mean} batches on average."
-
-
-def _percent(values: Sequence[float | None]) -> list[float | None]:
-    return [None if value is None else round(value * 1e2, 3) for value in values]

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from keras_gpukit.records.report import RunReport, TimeSeries
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import Chart, Flat, Unknown, axis, draw
-from keras_gpukit.reports.html.reading_lines import (
-    NO_READINGS,
-    Line,
-    are_enough,
-    table_of,
-    tables_of_others,
-    traces_of,
-    whereabouts,
-)
+from keras_gpukit.reports.html.chart import Chart, Flat, Unknown, axis
+from keras_gpukit.reports.html.reading_lines import NO_READINGS, Line, are_enough, lines_chart
 from keras_gpukit.reports.html.time_axis import TimeAxis
 
 GIB = 2**30
@@ -57,18 +49,10 @@ def _memory(
         return Flat(title, f"hardly changed: {'; '.join(words)}")
     most = max(line.band.highest or 0 for line in lines)
     size, unit = (GIB, "GiB") if most >= GIB else (2**20, "MiB")
-    traces = [whereabouts(lines, time, size)]
-    for place, line in enumerate(lines):
-        traces += traces_of(line, place, time, size, unit)
     told = "; ".join(words)
-    return Chart(
-        title,
-        f"{told[:1].upper()}{told[1:]}.",
-        draw(traces, xaxis=time.layout(), yaxis=axis(unit, rangemode="tozero")),
-        table_of(lines, time, size, unit),
-        tables_of_others(lines, time, size, unit),
-        over_time=True,
-    )
+    told = f"{told[:1].upper()}{told[1:]}."
+    yaxis = axis(unit, rangemode="tozero")
+    return lines_chart(title, told, lines, time, yaxis, size=size, unit=unit)
 
 
 def _at_most(what: str, series: TimeSeries, used: str, limit: str) -> list[str]:

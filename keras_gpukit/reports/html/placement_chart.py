@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import (
-    PALETTE,
-    PATTERNS,
-    Chart,
-    Table,
-    Unknown,
-    axis,
-    draw,
-    label,
-    names_axis,
-)
+from keras_gpukit.reports.html.bars import bar, draw_bars
+from keras_gpukit.reports.html.chart import Chart, Table, Unknown, label
 from keras_gpukit.reports.placement import (
     COLUMNS,
     COPY_COLUMNS,
@@ -37,35 +30,24 @@ def placement_chart(run: RunReport) -> Chart | Unknown:
     if record is None or not record.operations:
         because = record.unknown_because if record else None
         return Unknown(_PLACEMENT, because or "placement is read from the first step of fit")
-    from plotly import graph_objects as go
-
-    totals: dict[str, int] = {}
+    totals: Counter[str] = Counter()
     for counts in record.operations.values():
-        for kind, count in counts.items():
-            totals[kind] = totals.get(kind, 0) + count
-    commonest = sorted(totals, key=lambda kind: -totals[kind])[:_MOST_TYPES]
+        totals.update(counts)
+    commonest = [kind for kind, _ in totals.most_common(_MOST_TYPES)]
     traces = [
-        go.Bar(
+        bar(
+            label(device),
+            place,
             y=list(range(len(commonest))),
             x=[counts.get(kind, 0) for kind in commonest],
-            name=label(device),
             orientation="h",
-            marker={
-                "color": PALETTE[place % len(PALETTE)],
-                "pattern": {"shape": PATTERNS[place % len(PATTERNS)], "solidity": 0.2},
-            },
             hovertemplate="%{x:,}",
         )
         for place, (device, counts) in enumerate(list(record.operations.items())[:_MOST_DEVICES])
     ]
-    figure = draw(
-        traces,
-        height=100 + 24 * len(commonest),
-        barmode="stack",
-        hovermode="y unified",
-        xaxis=axis("operations", rangemode="tozero"),
-        yaxis=names_axis([label(kind, 24) for kind in commonest]),
-    )
+    names = [label(kind, 24) for kind in commonest]
+    height = 100 + 24 * len(commonest)
+    figure = draw_bars(traces, names, "operations", height=height, hovermode="y unified")
     rows = tuple(
         (kind, *(f"{counts.get(kind, 0):,}" for counts in record.operations.values()))
         for kind in commonest

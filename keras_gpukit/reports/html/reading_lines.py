@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.records.report import Band, TimeSeries
-from keras_gpukit.reports.html.chart import DASHES, PALETTE, Table, label
+from keras_gpukit.reports.html.chart import DASHES, PALETTE, Chart, Table, draw, label, scaled
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.windows import unbroken
 
@@ -78,13 +78,43 @@ def traces_of(line: Line, place: int, time: TimeAxis, size: float, unit: str) ->
     )
 
 
-def whereabouts(lines: Sequence[Line], time: TimeAxis, size: float) -> Any:
-    """What adds step and epoch to the cursor over these lines."""
+def lines_chart(
+    title: str,
+    caption: str,
+    lines: Sequence[Line],
+    time: TimeAxis,
+    yaxis: dict[str, Any],
+    *,
+    size: float,
+    unit: str,
+) -> Chart:
+    """The chart of some lines, with their tables.
+
+    Args:
+        title: Its heading.
+        caption: What it shows, in words.
+        lines: At least one.
+        time: The axis.
+        yaxis: The other one.
+        size: Of the unit, in that of the figures.
+        unit: Its name.
+    """
     series = lines[0].series
-    return time.whereabouts(series.time_s, series.step, (lines[0].band.overall or 0.0) / size)
+    level = (lines[0].band.overall or 0.0) / size
+    traces = [time.whereabouts(series.time_s, series.step, level)]
+    for place, line in enumerate(lines):
+        traces += traces_of(line, place, time, size, unit)
+    return Chart(
+        title,
+        caption,
+        draw(traces, xaxis=time.layout(), yaxis=yaxis),
+        _table(lines, time, size, unit),
+        _tables_of_others(lines, time, size, unit),
+        over_time=True,
+    )
 
 
-def table_of(lines: Sequence[Line], time: TimeAxis, size: float, unit: str) -> Table:
+def _table(lines: Sequence[Line], time: TimeAxis, size: float, unit: str) -> Table:
     """The figures with the first line's times."""
     series = lines[0].series
     figures = [
@@ -93,20 +123,15 @@ def table_of(lines: Sequence[Line], time: TimeAxis, size: float, unit: str) -> T
     return time.table(series, figures)
 
 
-def tables_of_others(
+def _tables_of_others(
     lines: Sequence[Line], time: TimeAxis, size: float, unit: str
 ) -> tuple[tuple[str, Table], ...]:
     """The figures that were read at other times."""
     others = [line for line in lines if line.series is not lines[0].series]
     if not others:
         return ()
-    table = table_of(others, time, size, unit)
-    return ((others[0].name, table), *tables_of_others(others, time, size, unit))
-
-
-def scaled(values: Sequence[float | None], size: float) -> list[float | None]:
-    """Values in another unit."""
-    return [None if value is None else round(value / size, 4) for value in values]
+    table = _table(others, time, size, unit)
+    return ((others[0].name, table), *_tables_of_others(others, time, size, unit))
 
 
 def _joined(pieces: Iterable[Sequence[Any]]) -> list[Any]:

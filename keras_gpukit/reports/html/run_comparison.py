@@ -14,6 +14,7 @@ from keras_gpukit.reports.html.chart import (
     axis,
     draw,
     label,
+    scaled,
 )
 from keras_gpukit.reports.html.run_names import common_prefix
 from keras_gpukit.reports.html.time_axis import TimeAxis
@@ -51,7 +52,7 @@ def _overlaid(
     for place, (run, series) in enumerate(drawn):
         time = TimeAxis(run.began_s or series.time_s[0], longest_s)
         band = series.figures[figure]
-        values = [None if value is None else round(value * factor, 5) for value in band.mean]
+        values = scaled(band.mean, 1 / factor)
         line = tuple(corners(series))
         traces.append(
             go.Scatter(

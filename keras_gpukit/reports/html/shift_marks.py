@@ -10,6 +10,7 @@ from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.shift import Shift
 from keras_gpukit.reports import units
+from keras_gpukit.reports.html.chart import marked_line
 from keras_gpukit.reports.html.event_lanes import Lane, Mark
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.rules.shifts import shifts_of
@@ -47,22 +48,14 @@ def step_time_lines(run: RunReport, time: TimeAxis) -> list[dict[str, Any]]:
     largest = sorted(shifts, key=lambda shift: -abs(shift.after - shift.before))[:_MOST_LABELLED]
     began_s = run.began_s or 0.0
     return [
-        {
-            "type": "line",
-            "x0": time.place(began_s + shift.elapsed_s),
-            "x1": time.place(began_s + shift.elapsed_s),
-            "yref": "y domain",
-            "y0": 0,
-            "y1": 1,
-            "line": {"width": 1.5, "dash": "dash", "color": COLOR},
-            "label": {
-                "text": _factor(shift),
-                "textposition": "end",
-                "textangle": 0,
-                "xanchor": "left" if shift.elapsed_s < _LEFT * time.lasted_s else "right",
-                "yanchor": "top",
-            },
-        }
+        marked_line(
+            time.place(began_s + shift.elapsed_s),
+            _factor(shift),
+            "y domain",
+            on_right=shift.elapsed_s < _LEFT * time.lasted_s,
+            dash="dash",
+            color=COLOR,
+        )
         for shift in largest
         if shift.before > 0 and shift.after > 0
     ]

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import (
-    COLORS,
-    Chart,
-    Table,
-    Unknown,
-    axis,
-    draw,
-    known,
-    label,
-    names_axis,
-)
+from keras_gpukit.reports.html.bars import bar, draw_bars
+from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, known, label
 from keras_gpukit.reports.html.words import not_told
 
 _STAGES = "Stages of the input pipeline"
@@ -29,35 +22,28 @@ def stages_chart(run: RunReport) -> Chart | Unknown:
         because = record.unknown_because if record else None
         usual = not_told(run, "the time per stage is known only for tf.data pipelines")
         return Unknown(_STAGES, because or usual)
-    from plotly import graph_objects as go
-
     stages = record.stages[:_MOST_STAGES]
     is_to_blame = [stage == record.bottleneck for stage in stages]
 
-    def bars(name: str, blamed: bool, color: str, pattern: str) -> go.Bar:
+    def bars(name: str, blamed: bool, color: str) -> Any:
         places = [place for place, each in enumerate(is_to_blame) if each is blamed]
-        return go.Bar(
+        return bar(
+            name,
+            int(blamed),
+            color,
             # Two stages may have one name, and must not share a bar.
             y=places,
             x=[(stages[place].cost_per_batch_s or 0.0) * 1e3 for place in places],
-            name=name,
             orientation="h",
-            marker={"color": color, "pattern": {"shape": pattern, "solidity": 0.2}},
             hovertemplate="%{x:.3~f} ms per batch<extra></extra>",
         )
 
-    traces = [bars("keeps up", False, COLORS["compute"], "")]
+    traces = [bars("keeps up", False, COLORS["compute"])]
     if any(is_to_blame):
-        traces.append(bars("bottleneck", True, COLORS["input"], "/"))
+        traces.append(bars("bottleneck", True, COLORS["input"]))
     names = [label(stage.name, 24) for stage in stages]
-    figure = draw(
-        traces,
-        height=110 + 30 * len(stages),
-        barmode="overlay",
-        hovermode="closest",
-        xaxis=axis("ms per batch", rangemode="tozero"),
-        yaxis=names_axis(names),
-    )
+    height = 110 + 30 * len(stages)
+    figure = draw_bars(traces, names, "ms per batch", height=height, hovermode="closest")
     rows = tuple(
         (
             stage.name,

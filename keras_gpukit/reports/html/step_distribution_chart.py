@@ -15,6 +15,7 @@ from keras_gpukit.reports.html.chart import (
     axis,
     draw,
     known,
+    marked_line,
     step_time_unit,
 )
 from keras_gpukit.reports.html.time_axis import TimeAxis
@@ -52,7 +53,7 @@ def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
         "to %{customdata[1]}<extra></extra>",
         showlegend=False,
     )
-    marks = [("median", record.quantile_s(0.5)), ("99 %", record.quantile_s(0.99))]
+    marks = (("median", record.quantile_s(0.5), "solid"), ("99 %", record.quantile_s(0.99), "dot"))
     middle = math.sqrt(edges[0] * edges[-1])  # of the axis
     figure = draw(
         [trace],
@@ -61,23 +62,15 @@ def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
         xaxis=axis(f"{unit} per step", type="log", tickmode="array", tickvals=_ticks(edges)),
         yaxis=axis("steps, %", rangemode="tozero", nticks=5),
         shapes=[
-            {
-                "type": "line",
-                "x0": each_s / size_s,
-                "x1": each_s / size_s,
-                "yref": "paper",
-                "y0": 0,
-                "y1": 1,
-                "line": {"width": 1.5, "dash": dash, "color": COLORS["other"]},
-                "label": {
-                    "text": name,
-                    "textposition": "end",
-                    "textangle": 0,
-                    "xanchor": "left" if each_s / size_s < middle else "right",
-                    "yanchor": "top",
-                },
-            }
-            for (name, each_s), dash in zip(marks, ("solid", "dot"), strict=True)
+            marked_line(
+                each_s / size_s,
+                name,
+                "paper",
+                on_right=each_s / size_s < middle,
+                dash=dash,
+                color=COLORS["other"],
+            )
+            for name, each_s, dash in marks
         ],
     )
     rows = tuple(

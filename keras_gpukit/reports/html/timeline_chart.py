@@ -15,6 +15,7 @@ from keras_gpukit.reports.html.chart import (
     axis,
     draw,
     names_axis,
+    scaled,
     step_time_unit,
 )
 from keras_gpukit.reports.html.event_lanes import Lane, draw_lane, event_rows, lanes
@@ -77,10 +78,10 @@ def _areas(series: TimeSeries, time: TimeAxis, size_s: float, unit: str) -> Iter
     times, waits = series.figures["step_time_s"], series.figures["wait_s"]
     areas, hover = WindowAreas(series, time), f"%{{y:.4~g}} {unit}"
     is_split = [wait is not None for wait in waits.mean]
-    steps = _scaled(times.mean, size_s)
+    steps = scaled(times.mean, size_s)
     whole = [None if split else step for split, step in zip(is_split, steps, strict=True)]
     split = [step if split else None for split, step in zip(is_split, steps, strict=True)]
-    wait = _scaled(waits.mean, size_s)
+    wait = scaled(waits.mean, size_s)
     after_wait = _less(steps, wait)
     between = _between(series, size_s)
     work = _less(after_wait, between) if between else after_wait
@@ -100,13 +101,13 @@ def _areas(series: TimeSeries, time: TimeAxis, size_s: float, unit: str) -> Iter
             yield areas.reading(between, _BETWEEN, COLORS["callbacks"], hover)
         yield areas.reading(work, _COMPUTING, COLORS["compute"], hover)
     if series.readings_per_point > 1:
-        high, low = _scaled(times.high, size_s), _scaled(times.low, size_s)
+        high, low = scaled(times.high, size_s), scaled(times.low, size_s)
         yield from areas.edges(("slowest window", high), ("fastest window", low), hover)
 
 
 def _validation(series: TimeSeries, time: TimeAxis, size_s: float, unit: str) -> Iterator[Any]:
     areas, name, color = WindowAreas(series, time), "validation step", COLORS["validation"]
-    values = _scaled(series.figures["step_time_s"].mean, size_s)
+    values = scaled(series.figures["step_time_s"].mean, size_s)
     yield areas.area(values, name, color)
     yield areas.reading(values, name, color, f"%{{y:.4~g}} {unit}")
 
@@ -146,7 +147,7 @@ def _between(series: TimeSeries, size_s: float) -> list[float | None] | None:
         return None
     if between.overall < _LEAST_BETWEEN * times.overall:
         return None
-    return [value or 0.0 for value in _scaled(between.mean, size_s)]
+    return [value or 0.0 for value in scaled(between.mean, size_s)]
 
 
 def _less(whole: Sequence[float | None], part: Sequence[float | None]) -> list[float | None]:
@@ -155,7 +156,3 @@ def _less(whole: Sequence[float | None], part: Sequence[float | None]) -> list[f
         None if one is None or other is None else max(round(one - other, 5), 0.0)
         for one, other in zip(whole, part, strict=True)
     ]
-
-
-def _scaled(values: Sequence[float | None], size_s: float) -> list[float | None]:
-    return [None if value is None else round(value / size_s, 5) for value in values]

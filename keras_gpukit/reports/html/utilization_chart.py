@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import Chart, Flat, Unknown, axis, draw
-from keras_gpukit.reports.html.reading_lines import (
-    NO_READINGS,
-    Line,
-    are_enough,
-    table_of,
-    tables_of_others,
-    traces_of,
-    whereabouts,
-)
+from keras_gpukit.reports.html.chart import Chart, Flat, Unknown, axis
+from keras_gpukit.reports.html.reading_lines import NO_READINGS, Line, are_enough, lines_chart
 from keras_gpukit.reports.html.time_axis import TimeAxis
 
 _BUSY = "How busy GPUs and host were"
@@ -33,19 +25,9 @@ def utilization_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
     words = [f"{line.name} {units.number(line.band.overall or 0)} %" for line in lines]
     if all(line.is_flat for line in lines):
         return Flat(_BUSY, f"hardly changed: {', '.join(words)}")
-    traces = [whereabouts(lines, time, 1)]
-    traces += [
-        trace for place, line in enumerate(lines) for trace in traces_of(line, place, time, 1, "%")
-    ]
-    note = _gpus_unknown(run)
-    return Chart(
-        _BUSY,
-        f"Busy on average: {', '.join(words)}. {note}".strip(),
-        draw(traces, xaxis=time.layout(), yaxis=axis("busy, %", range=[0, 101])),
-        table_of(lines, time, 1, "%"),
-        tables_of_others(lines, time, 1, "%"),
-        over_time=True,
-    )
+    told = f"Busy on average: {', '.join(words)}. {_gpus_unknown(run)}".strip()
+    yaxis = axis("busy, %", range=[0, 101])
+    return lines_chart(_BUSY, told, lines, time, yaxis, size=1, unit="%")
 
 
 def _gpus_unknown(run: RunReport) -> str:

@@ -6,16 +6,8 @@ from typing import Any
 
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import (
-    COLORS,
-    PATTERNS,
-    Chart,
-    Table,
-    Unknown,
-    axis,
-    draw,
-    known,
-)
+from keras_gpukit.reports.html.bars import bar
+from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, axis, draw, known
 from keras_gpukit.reports.html.time_axis import time_unit
 from keras_gpukit.reports.html.words import not_told
 from keras_gpukit.reports.phrases import time_spent
@@ -48,7 +40,7 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
     present = [part for part in named if part[1]]
     size_s, unit = time_unit(parts.wall_s)
     traces = [
-        _segment(name, spent_s or 0.0, parts.wall_s, color, PATTERNS[place % len(PATTERNS)], size_s)
+        _segment(name, place, spent_s or 0.0, parts.wall_s, color, size_s)
         for place, (name, spent_s, color, _) in enumerate(present)
     ]
     rows = tuple(
@@ -74,22 +66,17 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
 
 
 def _segment(
-    name: str, spent_s: float, wall_s: float, color: str, pattern: str, size_s: float
+    name: str, place: int, spent_s: float, wall_s: float, color: str, size_s: float
 ) -> Any:
-    from plotly import graph_objects as go
-
     share = spent_s / wall_s
     is_labelled = share > _LEAST_LABELLED
-    return go.Bar(
+    return bar(
+        name,
+        0 if is_labelled else place,  # a labelled segment needs no pattern
+        color,
         x=[round(spent_s / size_s, 4)],
         y=[0],
-        name=name,
         orientation="h",
-        # A labelled segment needs no pattern.
-        marker={
-            "color": color,
-            "pattern": {"shape": "" if is_labelled else pattern, "solidity": 0.2},
-        },
         text=[f"{name} {units.percentage(share)}" if is_labelled else ""],
         textposition="inside",
         insidetextanchor="middle",

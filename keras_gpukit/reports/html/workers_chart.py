@@ -8,17 +8,8 @@ from typing import Any
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.worker_comparison import WorkerComparison, WorkerFigures
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import (
-    COLORS,
-    PATTERNS,
-    Chart,
-    Table,
-    Unknown,
-    axis,
-    draw,
-    known,
-    names_axis,
-)
+from keras_gpukit.reports.html.bars import bar, draw_bars
+from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, known
 from keras_gpukit.reports.phrases import compared
 from keras_gpukit.rules.lateness import late_member, slow_link
 from keras_gpukit.rules.step_parts import StepParts, step_parts
@@ -47,14 +38,8 @@ def workers_chart(run: RunReport) -> Chart | Unknown | None:
         f"{comparison.kind} {each.index}{', straggler' if each is culprit else ''}"
         for each in members
     ]
-    figure = draw(
-        _bars(parts),
-        height=130 + 30 * len(members),
-        barmode="stack",
-        hovermode="closest",
-        xaxis=axis("ms per step", rangemode="tozero"),
-        yaxis=names_axis(names),
-    )
+    height = 130 + 30 * len(members)
+    figure = draw_bars(_bars(parts), names, "ms per step", height=height, hovermode="closest")
     rows = tuple(_row(*each) for each in zip(names, members, parts, strict=True))
     heads = (
         *(comparison.kind, "step time", "compute", "input wait", "waiting for others", "exchange"),
@@ -66,7 +51,7 @@ def workers_chart(run: RunReport) -> Chart | Unknown | None:
     words = f"{words} the one that waits least for the others is the one they wait for."
     told = compared(run.summary)
     caption = f"{words} {told}." if told else words
-    return Chart(_WORKERS, caption, figure, Table(heads, rows), shown=None)
+    return Chart(_WORKERS, caption, figure, Table(heads, rows))
 
 
 def _culprit(comparison: WorkerComparison) -> WorkerFigures | None:
@@ -77,15 +62,14 @@ def _culprit(comparison: WorkerComparison) -> WorkerFigures | None:
 
 
 def _bars(parts: Sequence[StepParts]) -> list[Any]:
-    from plotly import graph_objects as go
-
     return [
-        go.Bar(
+        bar(
+            name,
+            place,
+            color,
             y=list(range(len(parts))),
             x=[round(1e3 * (getattr(each, part) or 0.0), 4) for each in parts],
-            name=name,
             orientation="h",
-            marker={"color": color, "pattern": {"shape": PATTERNS[place], "solidity": 0.2}},
             hovertemplate=f"{name}: %{{x:.3~f}} ms per step<extra></extra>",
         )
         for place, (name, part, color) in enumerate(_PARTS)
