@@ -151,7 +151,7 @@ def step_time_unit(longest_s: float | None) -> tuple[float, str]:
 
 def scaled(values: Sequence[float | None], size: float) -> list[float | None]:
     """Values in a unit of another size."""
-    return [None if value is None else round(value / size, 5) for value in values]
+    return [None if value is None else round(value / size, 4) for value in values]
 
 
 def known(value: float | None, text: Callable[[float], str]) -> str:
