@@ -8,10 +8,53 @@ import signal
 from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 # Programs may use these as they like; every other one ends or stops a process, or means something.
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
+
+
+def refuse(argument: str, accepted: str, value: Any, error: type[Exception]) -> NoReturn:
+    """Raises `error` in the words that every refusal uses."""
+    raise error(f"`{argument}` must be {accepted}. Received: {argument}={value!r}")
+
+
+def is_a(value: Any, kind: type) -> bool:
+    """Whether a value is a number of a kind. True and False are none: True does not mean GPU 1."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def check(
+    name: str,
+    value: Any,
+    kind: type,
+    accepted: str,
+    fits: Callable[[Any], bool],
+    *,
+    optional: bool = False,
+) -> None:
+    """A number of a kind that fits.
+
+    Args:
+        name: Of the argument.
+        value: What was given.
+        kind: `numbers.Integral` or `numbers.Real`.
+        accepted: What is, in words.
+        fits: Whether a value is, of those of the kind.
+        optional: Whether it may be None.
+
+    Raises:
+        TypeError: If it is of another kind.
+        ValueError: If it does not fit.
+    """
+    if optional and value is None:
+        return
+    if optional and not accepted.startswith("None"):
+        accepted += ", or None"
+    if not is_a(value, kind):
+        refuse(name, accepted, value, TypeError)
+    if not fits(value):
+        refuse(name, accepted, value, ValueError)
 
 
 def check_whole(
@@ -19,7 +62,8 @@ def check_whole(
 ) -> None:
     """A whole number from 1 on, or from `least`."""
     accepted = f"a whole number from {least} " + ("on" if most is None else f"to {most}")
-    _check(name, value, Integral, accepted, optional, lambda v: least <= v <= (most or math.inf))
+    fits = lambda v: least <= v <= (most or math.inf)  # noqa: E731
+    check(name, value, Integral, accepted, fits, optional=optional)
 
 
 def check_number(
@@ -33,31 +77,31 @@ def check_number(
         except OverflowError:  # a whole number that no float holds
             return False
 
-    _check(name, value, Real, accepted, optional, is_finite_and_fits)
+    check(name, value, Real, accepted, is_finite_and_fits, optional=optional)
 
 
 def check_steps(name: str, value: Any) -> None:
     """Steps of the run, the first one being 1."""
     accepted = "a list or tuple of whole numbers from 1 on"
     if not isinstance(value, (list, tuple, set, frozenset, range)):
-        raise TypeError(f"`{name}` must be {accepted}. Received: {name}={value!r}")
+        refuse(name, accepted, value, TypeError)
     for each in value:
-        if not _is(each, Integral):
-            raise TypeError(f"`{name}` must be {accepted}. Received: {name}={value!r}")
+        if not is_a(each, Integral):
+            refuse(name, accepted, value, TypeError)
         if each < 1:
-            raise ValueError(f"`{name}` must be {accepted}. Received: {name}={value!r}")
+            refuse(name, accepted, value, ValueError)
 
 
 def check_signal(name: str, value: Any) -> None:
     """A signal that is free to use."""
     accepted = " or ".join(["None", *(f"signal.{each.name}" for each in SIGNALS)])
-    _check(name, value, Integral, accepted, True, lambda v: v in SIGNALS)
+    check(name, value, Integral, accepted, lambda v: v in SIGNALS, optional=True)
 
 
 def check_flag(name: str, value: Any) -> None:
     """True or False."""
     if not isinstance(value, bool):
-        raise TypeError(f"`{name}` must be True or False. Received: {name}={value!r}")
+        refuse(name, "True or False", value, TypeError)
 
 
 def check_log_dir(log_dir: Any, *, optional: bool = True) -> Path | None:
@@ -75,12 +119,10 @@ def check_log_dir(log_dir: Any, *, optional: bool = True) -> Path | None:
         return None
     accepted = "a folder's path" + (", or None to write nothing" if optional else "")
     if not isinstance(log_dir, (str, os.PathLike)) or isinstance(os.fspath(log_dir), bytes):
-        raise TypeError(f"`log_dir` must be {accepted}. Received: log_dir={log_dir!r}")
+        refuse("log_dir", accepted, log_dir, TypeError)
     text = os.fspath(log_dir)
     if not text or "\0" in text or "://" in text:
-        raise ValueError(
-            f"`log_dir` must be {accepted}, on a file system. Received: log_dir={log_dir!r}"
-        )
+        refuse("log_dir", f"{accepted}, on a file system", log_dir, ValueError)
     try:
         path = Path(text).expanduser()
         standing = next(
@@ -91,29 +133,5 @@ def check_log_dir(log_dir: Any, *, optional: bool = True) -> Path | None:
             f"`log_dir` must be {accepted} ({error}). Received: log_dir={log_dir!r}"
         ) from error
     if not standing.is_dir():
-        raise ValueError(
-            f"`log_dir` must be {accepted}, and {standing} is a file. Received: log_dir={log_dir!r}"
-        )
+        refuse("log_dir", f"{accepted}, and {standing} is a file", log_dir, ValueError)
     return path
-
-
-def _check(
-    name: str,
-    value: Any,
-    kind: type,
-    accepted: str,
-    optional: bool,
-    fits: Callable[[Any], bool],
-) -> None:
-    if optional and value is None:
-        return
-    if optional and not accepted.startswith("None"):
-        accepted += ", or None"
-    if not _is(value, kind):
-        raise TypeError(f"`{name}` must be {accepted}. Received: {name}={value!r}")
-    if not fits(value):
-        raise ValueError(f"`{name}` must be {accepted}. Received: {name}={value!r}")
-
-
-def _is(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)

@@ -6,8 +6,9 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
-from typing import Any, NoReturn
+from typing import Any
 
+from keras_gpukit.arguments import check, check_flag, is_a, refuse
 from keras_gpukit.distribute.strategies import NAMES
 
 POLICIES = ("float32", "float64", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
@@ -30,11 +31,6 @@ _UNITS = {
 }
 
 
-def refuse(argument: str, accepted: str, value: Any, error: type[Exception]) -> NoReturn:
-    """Raises `error` in the words that every refusal uses."""
-    raise error(f"`{argument}` must be {accepted}. Received: {argument}={value!r}")
-
-
 def check_devices(value: Any) -> str | tuple[int | str, ...]:
     """Either "all", "none", or the chosen GPUs by index or UUID."""
     accepted = (
@@ -43,17 +39,17 @@ def check_devices(value: Any) -> str | tuple[int | str, ...]:
     )
     if isinstance(value, str) and value in ("all", "none"):
         return value
-    entries = [value] if _is_int(value) or isinstance(value, str) else value
+    entries = [value] if is_a(value, Integral) or isinstance(value, str) else value
     if not isinstance(entries, (list, tuple)):
         refuse("devices", accepted, value, TypeError)
     chosen: list[int | str] = []
     for entry in entries:
-        if _is_int(entry) and entry >= 0:
+        if is_a(entry, Integral) and entry >= 0:
             chosen.append(int(entry))
         elif isinstance(entry, str) and entry.startswith(("GPU-", "MIG-")) and len(entry) > 4:
             chosen.append(entry)
         else:
-            known_type = _is_int(entry) or isinstance(entry, str)
+            known_type = is_a(entry, Integral) or isinstance(entry, str)
             refuse("devices", accepted, value, ValueError if known_type else TypeError)
     if not chosen or len(set(chosen)) < len(chosen):
         refuse("devices", accepted, value, ValueError)
@@ -91,7 +87,7 @@ def check_logical_gpus(value: Any) -> Any:
         if not value:
             refuse("logical_gpus", accepted, value, ValueError)
         for index in value:
-            if not _is_int(index):
+            if not is_a(index, Integral):
                 refuse("logical_gpus", accepted, value, TypeError)
             if index < 0:
                 refuse("logical_gpus", accepted, value, ValueError)
@@ -100,16 +96,16 @@ def check_logical_gpus(value: Any) -> Any:
 
 
 def _split(split: Any, accepted: str, received: Any) -> int | tuple[int, ...]:
-    if _is_int(split) and split >= 1:
-        return int(split)
     if isinstance(split, (list, tuple)) and split:
         return tuple(_size(size, "logical_gpus", accepted, received) for size in split)
-    known_type = _is_int(split) or isinstance(split, (list, tuple))
-    refuse("logical_gpus", accepted, received, ValueError if known_type else TypeError)
+    if not is_a(split, Integral) or split < 1:
+        known_type = is_a(split, Integral) or isinstance(split, (list, tuple))
+        refuse("logical_gpus", accepted, received, ValueError if known_type else TypeError)
+    return int(split)
 
 
 def _size(entry: Any, argument: str, accepted: str, received: Any) -> int:
-    if not (_is_int(entry) or isinstance(entry, str)):
+    if not (is_a(entry, Integral) or isinstance(entry, str)):
         refuse(argument, accepted, received, TypeError)
     size_bytes = _parse_size(entry) if isinstance(entry, str) else int(entry)
     if size_bytes is None or size_bytes < MIB:
@@ -134,13 +130,13 @@ def check_gpu_threads(value: Any) -> tuple[str, int | None] | None:
     )
     if value is None:
         return None
-    if _is_int(value):
+    if is_a(value, Integral):
         mode, count = "gpu_private", value
     elif isinstance(value, str):
         mode, count = value, None
     elif isinstance(value, (list, tuple)) and len(value) == 2:
         mode, count = value
-        if not (isinstance(mode, str) and _is_int(count)):
+        if not (isinstance(mode, str) and is_a(count, Integral)):
             refuse("gpu_threads", accepted, value, TypeError)
     else:
         refuse("gpu_threads", accepted, value, TypeError)
@@ -168,23 +164,15 @@ def check_strategy(value: Any) -> Any:
 def check_worker_timeout_s(value: Any) -> float:
     """Seconds to wait for the other processes of a cluster."""
     accepted = "a number of seconds of more than 0"
-    if isinstance(value, bool) or not isinstance(value, Real):
-        refuse("worker_timeout_s", accepted, value, TypeError)
-    if not float(value) > 0:
-        refuse("worker_timeout_s", accepted, value, ValueError)
+    check("worker_timeout_s", value, Real, accepted, lambda v: float(v) > 0)
     return float(value)
 
 
 def check_seed(value: Any) -> int | None:
     """None, or a seed that NumPy takes as well."""
     accepted = "None or an integer from 0 to 2**32 - 1"
-    if value is None:
-        return None
-    if not _is_int(value):
-        refuse("seed", accepted, value, TypeError)
-    if not 0 <= value < 2**32:
-        refuse("seed", accepted, value, ValueError)
-    return int(value)
+    check("seed", value, Integral, accepted, lambda v: 0 <= v < 2**32, optional=True)
+    return None if value is None else int(value)
 
 
 def check_verbose(value: Any) -> bool:
@@ -198,34 +186,33 @@ def check_verbose(value: Any) -> bool:
 def flag(argument: str) -> Callable[[Any], bool]:
     """Makes the check of an argument that is True or False."""
 
-    def check(value: Any) -> bool:
-        if not isinstance(value, bool):
-            refuse(argument, "True or False", value, TypeError)
-        return value
+    def checked(value: Any) -> bool:
+        check_flag(argument, value)
+        return bool(value)
 
-    return check
+    return checked
 
 
 def optional_flag(argument: str, *names: str) -> Callable[[Any], Any]:
     """Makes the check of an argument that is None, True, False or one of `names`."""
     accepted = " or ".join(["None (leave as it is)", "True", "False", *map(_quoted, names)])
 
-    def check(value: Any) -> Any:
+    def checked(value: Any) -> Any:
         if value is None or isinstance(value, bool):
             return value
         return _named(argument, names, accepted, value)
 
-    return check
+    return checked
 
 
 def optional_name(argument: str, *names: str) -> Callable[[Any], Any]:
     """Makes the check of an argument that is None or one of `names`."""
     accepted = f"None (leave as it is) or one of {_listed(names)}"
 
-    def check(value: Any) -> Any:
+    def checked(value: Any) -> Any:
         return value if value is None else _named(argument, names, accepted, value)
 
-    return check
+    return checked
 
 
 def _named(argument: str, names: tuple[str, ...], accepted: str, value: Any) -> str:
@@ -234,11 +221,6 @@ def _named(argument: str, names: tuple[str, ...], accepted: str, value: Any) -> 
     if value not in names:
         refuse(argument, accepted, value, ValueError)
     return value
-
-
-def _is_int(value: Any) -> bool:
-    # True and False are integers to Python, but True does not mean GPU 1.
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _quoted(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
+from keras_gpukit.arguments import check
 from keras_gpukit.configure.plan import Plan
 from keras_gpukit.distribute.repairs.keras_private import is_chief, is_multi_worker
 from keras_gpukit.distribute.replica_input import replica_input, workers_of
@@ -90,11 +91,8 @@ class GPUSetup:
             TypeError: If it is no integer.
             ValueError: If it is less than 1.
         """
-        accepted = f"`per_replica` must be an integer of at least 1. Received: {per_replica=!r}"
-        if not isinstance(per_replica, Integral) or isinstance(per_replica, bool):
-            raise TypeError(accepted)
-        if per_replica < 1:
-            raise ValueError(accepted)
+        accepted = "an integer of at least 1"
+        check("per_replica", per_replica, Integral, accepted, lambda v: v >= 1)
         return int(per_replica) * self.replicas
 
     def scaled_learning_rate(self, base: float) -> float:
@@ -112,11 +110,7 @@ class GPUSetup:
             TypeError: If it is no number.
             ValueError: If it is not positive.
         """
-        accepted = f"`base` must be a positive number. Received: {base=!r}"
-        if not isinstance(base, Real) or isinstance(base, bool):
-            raise TypeError(accepted)
-        if not base > 0:
-            raise ValueError(accepted)
+        check("base", base, Real, "a positive number", lambda v: v > 0)
         return float(base) * self.replicas
 
     def input_advice(self, dataset: Any, model: Any = None) -> tuple[str, ...]:
