@@ -55,10 +55,19 @@ def end(command: str, failed_because: str | None) -> int:
         command: Its name.
         failed_because: Why; None if it did not.
     """
-    if failed_because is None:
-        return 0
-    print(f"keras-gpukit {command}: {failed_because}.", file=sys.stderr)
-    return 2
+    return 0 if failed_because is None else fail(command, f"{failed_because}.")
+
+
+def fail(command: str, why: object, *, code: int = 2) -> int:
+    """Prints why a command fails, and returns its exit code.
+
+    Args:
+        command: Its name.
+        why: A sentence, or the error that says it.
+        code: The exit code.
+    """
+    print(f"keras-gpukit {command}: {why}", file=sys.stderr)
+    return code
 
 
 def positive(text: str) -> int:
@@ -67,7 +76,7 @@ def positive(text: str) -> int:
     Raises:
         argparse.ArgumentTypeError: If the text is none.
     """
-    number = int(text) if text.isdigit() else 0
+    number = int(text) if text.isdecimal() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, and is {text!r}")
     return number

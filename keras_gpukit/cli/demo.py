@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import folder
+from keras_gpukit.cli.command_line import fail, folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +59,11 @@ def run(args: argparse.Namespace) -> int:
         The exit code.
     """
     if importlib.util.find_spec("sklearn") is None:
-        return _fail('the photographs come from scikit-learn: pip install "keras-gpukit[demo]"')
+        return fail(
+            "demo",
+            'the photographs come from scikit-learn: pip install "keras-gpukit[demo]"',
+            code=1,
+        )
     from keras_gpukit.cli.quiet import load_tensorflow_quietly
 
     load_tensorflow_quietly()
@@ -70,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         paths, labels = image_files(args.data_dir.expanduser())
     except OSError as error:
-        return _fail(f"the images cannot be written to --data-dir: {error}")
+        return fail("demo", f"the images cannot be written to --data-dir: {error}", code=1)
     _show(paths, labels, args.log_dir.expanduser())
     return 0
 
@@ -116,8 +119,3 @@ def _train(
     console.print(f"\nTraining for {EPOCHS} epochs ...")
     dataset = pipeline(files, setup.global_batch_size(BATCH_SIZE))
     return train(dataset, setup, logs / pipeline.__name__)
-
-
-def _fail(message: str) -> int:
-    print(f"keras-gpukit demo: {message}", file=sys.stderr)
-    return 1

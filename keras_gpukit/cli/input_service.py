@@ -7,6 +7,8 @@ import re
 import sys
 from typing import Any
 
+from keras_gpukit.cli.command_line import fail, positive
+
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")
 
 
@@ -20,7 +22,7 @@ def add_parser(subparsers: Any) -> None:
         "in a pipeline, such as numpy_function and generators, cannot be moved.",
     )
     parser.add_argument(
-        "--workers", type=_whole, default=2, metavar="N", help="that make elements; default 2"
+        "--workers", type=positive, default=2, metavar="N", help="that make elements; default 2"
     )
     parser.add_argument(
         "--port", type=_port, default=5050, help="of the dispatcher; 0 for any; default 5050"
@@ -49,14 +51,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
         return serve(args.workers, args.port)
     except (OSError, ValueError) as error:
-        print(f"keras-gpukit input-service: {error}", file=sys.stderr)
-        return 2
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, and is {text!r}")
-    return int(text)
+        return fail("input-service", error)
 
 
 def _port(text: str) -> int:

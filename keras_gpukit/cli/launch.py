@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.cli import launch_elsewhere
-from keras_gpukit.cli.command_line import folder
+from keras_gpukit.cli.command_line import fail, folder
 
 if TYPE_CHECKING:
     from keras_gpukit.launching.job import Job
@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:  # what reads the output, such as `head`, has ended
         return 141  # 128 and the number of SIGPIPE
     except OSError as error:
-        print(f"keras-gpukit launch: {error}", file=sys.stderr)
+        fail("launch", error)
     return 2
 
 

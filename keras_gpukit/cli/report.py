@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.cli.command_line import fail
 from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.reports.html.words import verdict_line
 from keras_gpukit.reports.printable import printable
@@ -63,8 +64,7 @@ def run(args: argparse.Namespace) -> int:
         out = args.out or Path("report.html")
         _write(out, _json(report) if args.json else _html(report))
     except OSError as error:
-        print(f"keras-gpukit report: {error}", file=sys.stderr)
-        return 2
+        return fail("report", error)
     headlined = _headlined(report)[:3]
     for each in headlined:
         print(printable(f"{each.name}: {verdict_line(each)}"))

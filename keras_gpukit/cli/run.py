@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import atexit
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from keras_gpukit.cli import gpu_flags
-from keras_gpukit.cli.command_line import add_script, folder
+from keras_gpukit.cli.command_line import add_script, check_script, fail, folder
 from keras_gpukit.cli.gpu_flags import add_gpu_flags, given_gpu_flags
 
 USAGE = "keras-gpukit run [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
@@ -55,18 +54,12 @@ def run(args: argparse.Namespace) -> int:
     """
     from keras_gpukit.configure.settings import check
     from keras_gpukit.running.conclusion import Conclusion
-    from keras_gpukit.running.main_module import (
-        CannotOpenError,
-        keep_interrupted,
-        run_module,
-        run_script,
-    )
+    from keras_gpukit.running.main_module import CannotOpenError, keep_interrupted, run_main
     from keras_gpukit.running.on_imports import OnImports
     from keras_gpukit.running.run_folder import SHARED, RunFolder
     from keras_gpukit.running.watched_fits import WatchedFits
 
-    if args.script is None and args.module is None:
-        args.error("give the SCRIPT to run, or -m MODULE")
+    check_script(args)
     gpu_settings = given_gpu_flags(args)
     try:
         check(**gpu_settings)
@@ -84,11 +77,7 @@ def run(args: argparse.Namespace) -> int:
         atexit.register(Conclusion(fits, run_folder, opens=args.open).tell)
     OnImports(fits, gpu_settings).install()
     try:
-        if args.module is None:
-            run_script(args.script, args.script_arguments)
-        else:
-            run_module(args.module, args.script_arguments)
+        run_main(args.script, args.module, args.script_arguments)
     except CannotOpenError as error:
-        print(f"keras-gpukit run: {error}", file=sys.stderr)
-        return 2
+        return fail("run", error)
     return 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from keras_gpukit.cli.command_line import fail, positive
 
 if TYPE_CHECKING:
     from keras_gpukit.records.run import RunSummary
@@ -31,9 +32,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--gpus", type=_counts, default=(8, 64, 1024), help="numbers of GPUs; default 8,64,1024"
     )
-    parser.add_argument("--gpus-per-node", type=_count, default=8, metavar="N", help="default 8")
+    parser.add_argument("--gpus-per-node", type=positive, default=8, metavar="N", help="default 8")
     parser.add_argument(
-        "--links-per-node", type=_count, default=1, metavar="N", help="to other nodes; default 1"
+        "--links-per-node", type=positive, default=1, metavar="N", help="to other nodes; default 1"
     )
     for place in ("inside", "between"):
         parser.add_argument(
@@ -52,7 +53,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--gradient-mb", type=_positive, metavar="MB", help="size of the trainable weights"
     )
-    parser.add_argument("--batch", type=_count, metavar="N", help="examples per GPU and step")
+    parser.add_argument("--batch", type=positive, metavar="N", help="examples per GPU and step")
     parser.add_argument("--json", action="store_true", help="write JSON instead of a table")
     parser.set_defaults(func=run)
 
@@ -66,16 +67,16 @@ def run(args: argparse.Namespace) -> int:
     try:
         made = _forecast(args)
     except (OSError, ValueError) as error:
-        print(f"keras-gpukit scaling: {error}", file=sys.stderr)
-        return 2
+        return fail("scaling", error)
     if args.json:
         import msgspec
 
         print(msgspec.json.format(msgspec.json.encode(made), indent=2).decode())
         return 0
-    from keras_gpukit.reports.scaling import print_scaling
+    from keras_gpukit.reports.console import print_anywhere
+    from keras_gpukit.reports.scaling import render
 
-    print_scaling(made)
+    print_anywhere(render(made))
     return 0
 
 
@@ -153,14 +154,8 @@ def _link(text: str) -> Link:
         ) from None
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, and is {text!r}")
-    return int(text)
-
-
 def _counts(text: str) -> tuple[int, ...]:
-    return tuple(_count(each.strip()) for each in text.split(","))
+    return tuple(positive(each.strip()) for each in text.split(","))
 
 
 def _positive(text: str) -> float:

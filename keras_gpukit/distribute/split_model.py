@@ -14,7 +14,8 @@ from keras_gpukit.distribute.splitting.steps import place_steps
 from keras_gpukit.distribute.splitting.units import Unit, units_of
 from keras_gpukit.distribute.splitting.updates import copy_optimizer_state
 from keras_gpukit.records.split import Crossing, SplitBy, SplitPlan, Stage
-from keras_gpukit.reports.split import print_split
+from keras_gpukit.reports.console import print_anywhere
+from keras_gpukit.reports.split import render
 
 
 def split_model(
@@ -114,7 +115,7 @@ def split_model(
         notes=_notes(activations, units),
     )
     if verbose:
-        print_split(split.split)
+        print_anywhere(render(split.split))
     return split
 
 

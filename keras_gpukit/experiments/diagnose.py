@@ -16,7 +16,8 @@ from keras_gpukit.measuring.inside_fit import within_fit
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.records.diagnosis import Diagnosis
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.reports.diagnosis import print_diagnosis
+from keras_gpukit.reports.console import print_anywhere
+from keras_gpukit.reports.diagnosis import render
 from keras_gpukit.rules.savings import of_rates
 
 
@@ -87,7 +88,7 @@ def diagnose(
         spent_s=time.perf_counter() - began,
     )
     if verbose:
-        print_diagnosis(diagnosis)
+        print_anywhere(render(diagnosis))
     return diagnosis
 
 

@@ -18,7 +18,8 @@ from keras_gpukit.memory.model_state import held_by_others
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.memory.tracing import build_by_tracing
 from keras_gpukit.records.memory import MemoryPrediction
-from keras_gpukit.reports.memory import print_prediction
+from keras_gpukit.reports.console import print_anywhere
+from keras_gpukit.reports.memory import render
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
 
@@ -75,7 +76,7 @@ def predict_memory(
         )
     prediction = predict_of_spec(model, spec, size, limit_bytes)
     if verbose:
-        print_prediction(prediction)
+        print_anywhere(render(prediction))
     return prediction
 
 

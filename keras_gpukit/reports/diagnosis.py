@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 
 from keras_gpukit.records.diagnosis import Contention, Diagnosis, Rate
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.reports import units
-from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.phrases import saved
 from keras_gpukit.reports.printable import plain
 from keras_gpukit.rules.contention import ADVICE
-
-
-def print_diagnosis(diagnosis: Diagnosis, console: Console | None = None) -> None:
-    """Prints the panel.
-
-    Args:
-        diagnosis: What was found.
-        console: Where to print; standard output by default.
-    """
-    print_anywhere(render(diagnosis), console)
 
 
 def render(diagnosis: Diagnosis) -> RenderableType:

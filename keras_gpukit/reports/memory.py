@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -10,23 +10,12 @@ from rich.text import Text
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.memory import MemoryByCause, MemoryPrediction
 from keras_gpukit.reports import units
-from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.phrases import MEMORY_CAUSES
 from keras_gpukit.rules.batch_size import PREDICTED_MARGIN
 
 _EXACT = ("weights", "optimizer slots")
 _STEPS = {"graph": "graph steps", "eager": "eager steps", "xla": "steps compiled by XLA"}
-
-
-def print_prediction(prediction: MemoryPrediction, console: Console | None = None) -> None:
-    """Prints a prediction.
-
-    Args:
-        prediction: What steps need.
-        console: Where to print; standard output by default.
-    """
-    print_anywhere(render(prediction), console)
 
 
 def render(prediction: MemoryPrediction) -> RenderableType:

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from keras_gpukit.records.scaling import Link, ScalingBasis, ScalingForecast, ScalingPoint
 from keras_gpukit.reports import units
-from keras_gpukit.reports.console import print_anywhere
 
 _UNKNOWN = "unknown"
-
-
-def print_scaling(forecast: ScalingForecast, console: Console | None = None) -> None:
-    """Prints a forecast.
-
-    Args:
-        forecast: What is expected.
-        console: Where to print; standard output by default.
-    """
-    print_anywhere(render(forecast), console)
 
 
 def render(forecast: ScalingForecast) -> RenderableType:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.split import SplitPlan, Stage
 from keras_gpukit.reports import units
-from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.notebook import as_html, card
 from keras_gpukit.reports.printable import plain
 
@@ -17,16 +16,6 @@ _CHOSEN_BY = {
     "boundaries": "cut at the given layers",
     "layers": "placed as given",
 }
-
-
-def print_split(plan: SplitPlan, console: Console | None = None) -> None:
-    """Prints the stages of a split model.
-
-    Args:
-        plan: How it is split.
-        console: Where to print; standard output by default.
-    """
-    print_anywhere(render(plan), console)
 
 
 def render(plan: SplitPlan) -> RenderableType:

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports import units
-from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.notebook import as_html, card
 from keras_gpukit.reports.printable import plain
-
-
-def print_tuning(record: TuningRecord, code: str = "", console: Console | None = None) -> None:
-    """Prints each change that was tried and its gain.
-
-    Args:
-        record: What was found.
-        code: The tuned pipeline's code.
-        console: Where to print; standard output by default.
-    """
-    print_anywhere(render(record, code), console)
 
 
 def render(record: TuningRecord, code: str = "") -> RenderableType:

@@ -8,7 +8,7 @@ from typing import Any
 
 from keras_gpukit.running import keras_private
 from keras_gpukit.running.import_hook import ImportHook
-from keras_gpukit.running.main_module import CannotOpenError, run_module, run_script
+from keras_gpukit.running.main_module import CannotOpenError, run_main
 
 Question = Callable[[Any], None]
 """Called within `fit`, when Keras has built the model and its optimizer, with the callback list;
@@ -31,10 +31,7 @@ def ask_first_fit(question: Question, args: argparse.Namespace) -> str | None:
     first_fit = _FirstFit(question)
     ImportHook({"keras": first_fit.watch_fits}).install()
     try:
-        if args.module is None:
-            run_script(args.script, args.script_arguments)
-        else:
-            run_module(args.module, args.script_arguments)
+        run_main(args.script, args.module, args.script_arguments)
     except CannotOpenError as error:
         return str(error)
     except SystemExit:
@@ -87,14 +84,15 @@ def predict(batch_size: int | None) -> Question:
 
     def question(callback_list: Any) -> None:
         from keras_gpukit.experiments.predict_memory import predict_of_spec
-        from keras_gpukit.reports.memory import print_prediction
+        from keras_gpukit.reports.console import print_anywhere
+        from keras_gpukit.reports.memory import render
         from keras_gpukit.watching.call_frame import batch_of_fit, first_batch_of_fit
 
         spec, own_size = batch_of_fit()
         size = batch_size or own_size or first_batch_of_fit()
         if spec is None or size is None:
             raise ValueError("the size of its batches is not known; give --batch-size")
-        print_prediction(predict_of_spec(callback_list.model, spec, size))
+        print_anywhere(render(predict_of_spec(callback_list.model, spec, size)))
 
     return question
 

@@ -29,16 +29,24 @@ class CannotOpenError(Exception):
     """There is no script to run; the message is the one that Python prints."""
 
 
-def run_script(path: str, arguments: Sequence[str]) -> None:
-    """Runs a file, or a folder or zip file with a `__main__.py`; what it raises passes through.
+def run_main(script: str | None, module: str | None, arguments: Sequence[str]) -> None:
+    """Runs one of the two; what it raises passes through.
 
     Args:
-        path: The script, as it was given: it becomes `sys.argv[0]`.
-        arguments: Become the rest of `sys.argv`.
+        script: A file, or a folder or zip file with a `__main__.py`.
+        module: A module or package, in place of a script.
+        arguments: Become `sys.argv[1:]`.
 
     Raises:
         CannotOpenError: If the file cannot be read.
     """
+    if module is not None:
+        _run_module(module, arguments)
+    elif script is not None:
+        _run_script(script, arguments)
+
+
+def _run_script(path: str, arguments: Sequence[str]) -> None:
     sys.argv = [path, *arguments]
     if pkgutil.get_importer(path) is not None:
         _replace_main()
@@ -54,13 +62,8 @@ def run_script(path: str, arguments: Sequence[str]) -> None:
     _leaving_no_frames(_execute, code or source, absolute, main.__dict__)
 
 
-def run_module(name: str, arguments: Sequence[str]) -> None:
-    """Runs a module or package as `python -m` does; what it raises passes through.
-
-    Args:
-        name: The module.
-        arguments: Become `sys.argv[1:]`.
-    """
+def _run_module(name: str, arguments: Sequence[str]) -> None:
+    """Runs a module or package as `python -m` does."""
     sys.argv = ["-m", *arguments]
     _replace_main()
     _first_on_path(os.getcwd())

@@ -39,7 +39,8 @@ from keras_gpukit.measuring.processor_time import own_cpu_s
 from keras_gpukit.measuring.rates import compute_rate
 from keras_gpukit.measuring.untouched import put_back, untouched
 from keras_gpukit.records.diagnosis import Rate, Round
-from keras_gpukit.reports.diagnosis import conclusions, print_diagnosis
+from keras_gpukit.reports.console import print_anywhere
+from keras_gpukit.reports.diagnosis import conclusions, render
 from keras_gpukit.rules import contention as contention_rules
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
@@ -566,7 +567,7 @@ def test_says_in_words_what_there_is_to_gain():
         "Without input, steps are not measurably faster"
     )
     console = Console(record=True, width=100)
-    print_diagnosis(diagnosis, console)
+    print_anywhere(render(diagnosis), console)
     assert "together" in console.export_text()
 
 

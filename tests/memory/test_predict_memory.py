@@ -19,8 +19,9 @@ from rich.console import Console
 
 import keras_gpukit as gpukit
 from keras_gpukit.reports import units
+from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.html.memory_causes import memory_causes
-from keras_gpukit.reports.memory import print_prediction, render
+from keras_gpukit.reports.memory import render
 from keras_gpukit.saved_runs import load_report
 
 CASES = Path(__file__).parent / "cases"
@@ -85,7 +86,7 @@ def test_what_is_held_in_a_loop_is_named_as_left_out():
     prediction = gpukit.predict_memory(model, batch, verbose=False)
     assert "loops and branches is left out (While)" in prediction.unknown_because
     console = Console(width=100, record=True, file=io.StringIO())
-    print_prediction(prediction, console)
+    print_anywhere(render(prediction), console)
     shown = console.export_text()
     assert f"peak at least {units.size(prediction.low.total_bytes)} " in shown
     assert "(9" not in shown

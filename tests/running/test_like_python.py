@@ -132,7 +132,7 @@ def test_the_verdict_leaves_an_interrupt_an_interrupt(tmp_path):
         from keras_gpukit.running import main_module
         atexit.register(main_module.keep_interrupted)
         atexit.register(lambda: exec("1"))  # as modules do that the report imports
-        main_module.run_script({str(tmp_path / "script.py")!r}, [])"""
+        main_module.run_main({str(tmp_path / "script.py")!r}, None, [])"""
     assert ended((sys.executable, "-c", command), tmp_path)[0] == -signal.SIGINT
 
 
