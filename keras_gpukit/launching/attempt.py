@@ -16,7 +16,7 @@ from keras_gpukit.launching.output.streams import Stream, streams_of
 from keras_gpukit.launching.output.tail import Tail
 from keras_gpukit.launching.plan import Limits, Output, Start
 from keras_gpukit.launching.processes.arrivals import Arrivals
-from keras_gpukit.launching.processes.ports import REUSE, ReservedPorts
+from keras_gpukit.launching.processes.ports import REUSE, address_of, reserved_ports
 from keras_gpukit.launching.processes.signals import ENDING, Signals
 from keras_gpukit.launching.processes.tasks import Task, cluster_variables
 from keras_gpukit.launching.processes.worker import WorkerProcess
@@ -78,13 +78,12 @@ class Attempt:
             OSError: If the system can start no more processes, or output cannot be written.
         """
         tasks = [start.task for start in self._starts]
-        with ReservedPorts(len(tasks)) as ports, self._selector:
-            self._variables = dict(
-                zip(tasks, cluster_variables(tasks, ports.addresses), strict=True)
-            )
+        with reserved_ports(len(tasks)) as ports, self._selector:
+            variables = cluster_variables(tasks, [address_of(port) for port in ports])
+            self._variables = dict(zip(tasks, variables, strict=True))
             # A coordinator connects to the servers, and waits for none to connect to it.
             expected = {
-                task: port for task, port in zip(tasks, ports.ports, strict=True) if task.has_server
+                task: port for task, port in zip(tasks, ports, strict=True) if task.has_server
             }
             self._arrivals = Arrivals(expected, self._limits.arrival_s)
             self._selector.register(self._signals.descriptor, selectors.EVENT_READ)

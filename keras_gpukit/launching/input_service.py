@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import ExitStack
 
-from keras_gpukit.launching.processes.ports import HOST, REUSE, ReservedPorts, is_listening
+from keras_gpukit.launching.processes.ports import REUSE, address_of, is_listening, reserved_ports
 from keras_gpukit.launching.processes.signals import ENDING, Signals
 from keras_gpukit.launching.processes.tasks import Task
 from keras_gpukit.launching.processes.worker import WorkerProcess
@@ -44,10 +44,10 @@ def serve(workers: int, port: int, *, start_s: float = 120.0) -> int:
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())
         if not port:
-            (port,) = stack.enter_context(ReservedPorts(1)).ports
+            (port,) = stack.enter_context(reserved_ports(1))
         running: list[WorkerProcess] = []
         stack.callback(_end, running)
-        address = f"{HOST}:{port}"
+        address = address_of(port)
         running.append(_start(Task("dispatcher", 0), ["dispatcher", str(port)]))
         code = _wait(running, signals, until_port=port, until_s=time.monotonic() + start_s)
         if code is not None:

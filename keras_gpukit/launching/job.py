@@ -34,6 +34,11 @@ class Job:
     restarts: int = 0
     log_dir: Path | None = None
 
+    @property
+    def processes(self) -> int:
+        """All of them: with parameter servers, the chief too."""
+        return self.workers + (self.parameter_servers + 1 if self.parameter_servers else 0)
+
     def __post_init__(self) -> None:
         """Checks each value.
 

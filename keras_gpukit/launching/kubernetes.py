@@ -64,16 +64,15 @@ def _manifest(template: str, job: Job, pods: Pods, host: str) -> str:
             "A pod gets only the GPUs that it asks for. Give --gpus-per-worker, 0 for none. "
             "Received: gpus_per_worker=None"
         )
-    size = job.workers + (job.parameter_servers + 1 if job.parameter_servers else 0)
     return render(
         template,
         name=name,
         job=job,
         pods=pods,
-        size=size,
+        size=job.processes,
         port=PORT,
         command=["python", *job.command],
-        environment=_environment(job, size, f"{name}{host}.{name}:{PORT}"),
+        environment=_environment(job, f"{name}{host}.{name}:{PORT}"),
         version=__version__,
     )
 
@@ -89,10 +88,10 @@ def _name(name: str) -> str:
     return plain
 
 
-def _environment(job: Job, size: int, address: str) -> list[dict[str, Any]]:
+def _environment(job: Job, address: str) -> list[dict[str, Any]]:
     """The variables of each pod, each with its reason."""
     variables = [
-        ("GPUKIT_WORKERS", str(size), "How many processes train together."),
+        ("GPUKIT_WORKERS", str(job.processes), "How many processes train together."),
         ("GPUKIT_ADDRESSES", address, "Where: Kubernetes gives each pod its index."),
     ]
     if job.parameter_servers:

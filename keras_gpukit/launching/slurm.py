@@ -29,7 +29,7 @@ def batch_script(job: Job, *, python: str = "python") -> str:
                 f"`{name}` must have no spaces, quotes, backslashes or % for Slurm. "
                 f"Received: {name}={value!r}"
             )
-    tasks = job.workers + (job.parameter_servers + 1 if job.parameter_servers else 0)
+    tasks = job.processes
     return render(
         "slurm.sh.j2",
         job=job,

@@ -8,7 +8,7 @@ from helpers.clusters import free_addresses
 
 from keras_gpukit.distribute.meeting import answers, wait_for_tasks
 from keras_gpukit.errors import WorkerError
-from keras_gpukit.launching.processes.ports import REUSE, ReservedPorts
+from keras_gpukit.launching.processes.ports import REUSE, address_of, reserved_ports
 
 
 def test_a_task_that_never_comes_is_named_after_the_given_time():
@@ -61,8 +61,8 @@ def test_a_port_that_another_process_uses_is_named():
 
 
 def test_a_port_that_the_launcher_keeps_is_listened_at(monkeypatch):
-    with ReservedPorts(1) as kept:
-        [own] = kept.addresses
+    with reserved_ports(1) as [port]:
+        own = address_of(port)
         with pytest.raises(WorkerError, match="cannot listen"):
             wait_for_tasks(own, {}, 1)
         for name, value in REUSE.items():

@@ -7,24 +7,24 @@ import socket
 
 import pytest
 
-from keras_gpukit.launching.processes.ports import REUSE, ReservedPorts, is_listening
+from keras_gpukit.launching.processes.ports import REUSE, is_listening, reserved_ports
 
 
 def test_no_other_process_can_take_a_reserved_port():
-    with ReservedPorts(3) as first, ReservedPorts(3) as second:
-        assert len({*first.ports, *second.ports}) == 6
-        for port in first.ports:
+    with reserved_ports(3) as first, reserved_ports(3) as second:
+        assert len({*first, *second}) == 6
+        for port in first:
             with socket.socket() as stranger, pytest.raises(OSError) as raised:
                 stranger.bind(("", port))
             assert raised.value.errno == errno.EADDRINUSE
             assert not is_listening(port)
     with socket.socket() as stranger:
-        stranger.bind(("", first.ports[0]))  # it is free once the job has ended
+        stranger.bind(("", first[0]))  # it is free once the job has ended
 
 
 def test_a_port_in_use_is_not_given():
-    with ReservedPorts(200) as others, ReservedPorts(200) as own:
-        assert not {*others.ports} & {*own.ports}
+    with reserved_ports(200) as others, reserved_ports(200) as own:
+        assert not {*others} & {*own}
 
 
 SERVER = """
@@ -42,6 +42,6 @@ print("connected")
 @pytest.mark.tensorflow
 def test_tensorflows_server_takes_a_reserved_port(run_script):
     """Fails when TensorFlow no longer reads the variable."""
-    with ReservedPorts(1) as reserved:
-        source = SERVER.replace("sys.argv[1]", str(reserved.ports[0]))
+    with reserved_ports(1) as reserved:
+        source = SERVER.replace("sys.argv[1]", str(reserved[0]))
         assert "connected" in run_script(source, **REUSE).stdout

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from types import TracebackType
+from collections.abc import Iterator
 
 REUSE = {"TF_GRPC_REUSE_PORT": "1"}
 """Environment variables of processes that are to use reserved ports."""
 HOST = "127.0.0.1"
 
 
-class ReservedPorts:
-    """Reserves ports until it is closed.
+@contextlib.contextmanager
+def reserved_ports(count: int) -> Iterator[tuple[int, ...]]:
+    """Yields free ports, which stay reserved until the block ends.
 
     Args:
         count: How many.
@@ -28,37 +29,17 @@ class ReservedPorts:
     Raises:
         OSError: If the system has no more free ports.
     """
+    with contextlib.ExitStack() as stack:
+        reserved = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in reserved:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            each.bind(("", 0))  # on all interfaces, as TensorFlow's server binds it
+        yield tuple(each.getsockname()[1] for each in reserved)
 
-    def __init__(self, count: int) -> None:
-        self._sockets: list[socket.socket] = []
-        try:
-            for _ in range(count):
-                self._sockets.append(_bound())
-        except OSError:
-            self.close()
-            raise
-        self.ports = tuple(each.getsockname()[1] for each in self._sockets)
 
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """Returns "host:port" of each."""
-        return tuple(f"{HOST}:{port}" for port in self.ports)
-
-    def close(self) -> None:
-        """Leaves the ports to others."""
-        for each in self._sockets:
-            each.close()
-
-    def __enter__(self) -> ReservedPorts:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+def address_of(port: int) -> str:
+    """Returns "host:port" of a port of this machine."""
+    return f"{HOST}:{port}"
 
 
 def is_listening(port: int) -> bool:
@@ -68,11 +49,3 @@ def is_listening(port: int) -> bool:
         probe.connect((HOST, port))
         return True
     return False
-
-
-def _bound() -> socket.socket:
-    # On all interfaces, as TensorFlow's server binds it.
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    reserved.bind(("", 0))
-    return reserved
