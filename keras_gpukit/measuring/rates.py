@@ -21,16 +21,15 @@ MINIMUM_CALLS = 3
 Call = Callable[[], Any]
 
 
-def compute_rate(model: Any, batches: Any, *, seconds: float, rounds: int = ROUNDS) -> Rate:
+def compute_rate(model: Any, held: Any, *, seconds: float) -> Rate:
     """Measures how fast a model trains on batches in memory, with its own compiled train step.
 
     This trains the model: call it within `untouched(model)`.
 
     Args:
         model: A compiled model.
-        batches: Some batches in memory, from `hold`; training repeats them.
+        held: Some batches in memory, from `hold`; training repeats them.
         seconds: How long to measure. Tracing takes additional time.
-        rounds: The number of stretches that this time is divided into.
     """
     rates: list[float] = []
 
@@ -38,11 +37,11 @@ def compute_rate(model: Any, batches: Any, *, seconds: float, rounds: int = ROUN
         def train() -> Any:
             return step(iterator)
 
-        run_for(train, seconds / rounds)
-        batches_each = model.steps_per_execution
-        rates.extend(rate_of(train, seconds / rounds, batches=batches_each) for _ in range(rounds))
+        each_s, batches = seconds / ROUNDS, model.steps_per_execution
+        run_for(train, each_s)
+        rates.extend(rate_of(train, each_s, batches=batches) for _ in range(ROUNDS))
 
-    within_fit(model, replay(batches), experiment)
+    within_fit(model, replay(held), experiment)
     return summarize(rates)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.structure import Dataset, functions, is_readable
+from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.pipeline import Work
 
 # Operations that read files, by the name that users know them by.
@@ -24,7 +25,7 @@ _READERS = {
 def work_of(operations: Iterable[str]) -> Work:
     """Returns what a function does, from the types of its operations."""
     kinds = set(operations)
-    if kinds & {"PyFunc", "EagerPyFunc", "PyFuncStateless"}:
+    if kinds & PYTHON_OPERATIONS:
         return "python"
     if any(kind.startswith(("Decode", "Parse")) for kind in kinds):
         return "decoding"

@@ -88,7 +88,7 @@ def _buffers(stage: Dataset, asked: _Asked) -> Iterator[tuple[HostBuffer, bool]]
         asked = replace(asked, is_cached=in_memory)
     elif kind in ("Shuffle", "ShuffleAndRepeat"):
         buffer = _shuffle(stage, below[0], asked)
-        yield buffer, not asked.is_cached and not _is_cached(below[0])
+        yield buffer, not asked.is_cached and not _hands_on_from(below[0], "Cache")
         held = buffer.elements or 0
         asked = replace(asked, elements=asked.elements + held, ahead=asked.ahead + held)
     elif kind in _BATCHES:
@@ -124,7 +124,7 @@ def _shuffle(stage: Dataset, below: Dataset, asked: _Asked) -> HostBuffer:
 
 
 def _buffer(holds: Dataset, name: str, kind: BufferKind, most: float, asked: _Asked) -> HostBuffer:
-    each_bytes = element_bytes(holds.element_spec, is_sliced=_is_sliced(holds))
+    each_bytes = element_bytes(holds.element_spec, is_sliced=_hands_on_from(holds, "TensorSlice"))
     elements = None if math.isinf(most) else int(most)
     because = None
     if elements is None or each_bytes is None:
@@ -157,22 +157,13 @@ def _after(stage: Dataset) -> str:
     return ""
 
 
-def _is_cached(stage: Dataset) -> bool:
-    """Whether a stage hands on the very tensors that a cache in memory keeps."""
+def _hands_on_from(stage: Dataset, source: str) -> bool:
+    """Whether a stage hands on the very tensors of stages of a kind that hold them in memory."""
     kind = kind_of(type(stage).__name__)
-    if kind == "Cache":
-        return not cache_file(stage)
+    if kind == source:
+        return kind != "Cache" or not cache_file(stage)
     below = inputs(stage)
-    return kind in _HANDS_ON and bool(below) and all(_is_cached(each) for each in below)
-
-
-def _is_sliced(stage: Dataset) -> bool:
-    """Whether a stage hands on slices of tensors that are in memory anyway."""
-    kind = kind_of(type(stage).__name__)
-    if kind == "TensorSlice":
-        return True
-    below = inputs(stage)
-    return kind in _HANDS_ON and bool(below) and all(_is_sliced(each) for each in below)
+    return kind in _HANDS_ON and bool(below) and all(_hands_on_from(each, source) for each in below)
 
 
 def element_bytes(spec: Any, *, is_sliced: bool = False) -> int | None:

@@ -12,6 +12,7 @@ from keras_gpukit.pipelines.functions import (
 )
 from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.structure import Dataset, functions, is_readable, stages
+from keras_gpukit.records.operations import PYTHON_OPERATIONS
 
 Impurity = Literal["random", "seeded", "python", "variable", "state"]
 """What a function depends on in addition to its arguments: random draws without a seed or
@@ -45,7 +46,6 @@ _PURE = {
     "FixedLengthRecordDataset",
     "FixedLengthRecordDatasetV2",
 }
-_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 _VARIABLE = {"ReadVariableOp", "VarHandleOp", "VarIsInitializedOp", "ResourceGather"}
 
 _STEADY_KINDS = {
@@ -98,7 +98,7 @@ def impurities(stage: Dataset) -> set[Impurity]:
 def _impurity(node: object) -> Impurity | None:
     operation: str = node.op  # type: ignore[attr-defined]
     attributes = node.attr  # type: ignore[attr-defined]
-    if operation in _PYTHON:
+    if operation in PYTHON_OPERATIONS:
         return "python"
     if operation in _VARIABLE:
         return "variable"

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 OWN_SCOPE = "gpukit_clock"
 """Name scope of operations that this package adds to a step; placement leaves them out."""
 
+PYTHON_OPERATIONS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+"""Operation types that call Python, which runs on the host."""
+
 
 @dataclass(frozen=True)
 class OperationKind:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 
-from keras_gpukit.records.operations import Kernel, Operation, OperationKernels, OperationKind
+from keras_gpukit.records.operations import (
+    PYTHON_OPERATIONS,
+    Kernel,
+    Operation,
+    OperationKernels,
+    OperationKind,
+)
 from keras_gpukit.records.placement import Fallback, FallbackCause
 from keras_gpukit.rules.requested_device import is_missing, no_such_device
 
@@ -13,8 +19,6 @@ Registry = Callable[[str], OperationKernels | None]
 Why = tuple[FallbackCause, str]
 
 _NAMES_SHOWN = 3
-# They call Python. EagerPyFunc has a kernel for any device, and still runs on the host.
-_HOST_FUNCTIONS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 # The end of the input pipeline, which belongs on the host.
 _INPUT_PREFIXES = ("Iterator", "MultiDeviceIterator", "AnonymousIterator", "Optional")
 _CASTS = ("float32", "float16", "int64", "int32")
@@ -66,7 +70,7 @@ def explain(
     """Returns cause and reason for operations of a kind to be on the CPU; None if unknown."""
     if is_input(kind.type):
         return None
-    if kind.type in _HOST_FUNCTIONS:
+    if kind.type in PYTHON_OPERATIONS:  # EagerPyFunc has a kernel for any device all the same
         return "host function", (
             f"{kind.type} calls Python, which runs on the CPU alone. Write it with TensorFlow "
             "operations, or do it in the input pipeline (dataset.map)."

@@ -66,7 +66,9 @@ def _lines(dataset: Dataset) -> list[str]:
         # Nothing in it or below it can have changed.
         return [f"# {name} as it is", "..."]
     if below:
-        return [*_lines(below[0]), f"    .{method}({_told(name, dataset)})"]
+        is_told = is_known(dataset) or name == "Cache"
+        arguments = ", ".join(_arguments(name, dataset)) if is_told else "..."
+        return [*_lines(below[0]), f"    .{method}({arguments})"]
     return [f"tf.data.Dataset.{method}(...)"]
 
 
@@ -92,21 +94,12 @@ _METHODS = {
 }
 
 
-def _told(name: str, stage: Dataset) -> str:
-    return ", ".join(_arguments(name, stage)) if _is_told(stage) else "..."
-
-
-def _is_told(stage: Dataset) -> bool:
-    return is_known(stage) or kind(stage) == "Cache"
-
-
 def _arguments(name: str, stage: Any) -> list[str]:
     told: list[str] = []
     if functions(stage):
         name_of_function = function_name(stage)
         is_name = all(part.isidentifier() for part in name_of_function.split("."))
-        is_known = is_name and not is_tensorflows(stage)
-        told.append(name_of_function if is_known else "...")
+        told.append(name_of_function if is_name and not is_tensorflows(stage) else "...")
     if name in {"Interleave", "ParallelInterleave"}:
         told.append(f"cycle_length={_in_code(number(stage, 'cycle_length'))}")
         if number(stage, "block_length") != 1:

@@ -73,7 +73,7 @@ def _uncached(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
     for number, stage in enumerate(moved, 1):
         left = [each for each in above if not any(each is gone for gone in moved[:number])]
         cuts.append(Cut(stack(cuts[-1].below, [stage]), left))
-    worth_it = [cut for cut in reversed(cuts) if _computes(cut.below)]
+    worth_it = [cut for cut in reversed(cuts) if any(map(functions, stages(cut.below)))]
     return worth_it, reason or "nothing is computed before its elements are shuffled"
 
 
@@ -100,7 +100,3 @@ def _maps_to_move(above: list[Dataset], allowed: Allowed) -> list[Dataset]:
         elif kind(stage) not in _COMMUTE_WITH_MAPS:
             break
     return moved
-
-
-def _computes(dataset: Dataset) -> bool:
-    return any(functions(stage) for stage in stages(dataset))

@@ -16,6 +16,7 @@ from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.rebuilding import stack
 from keras_gpukit.pipelines.structure import Dataset, functions, inputs, number
 from keras_gpukit.reports.units import size
+from keras_gpukit.sensors.memory_limit import left_bytes
 
 # The rest is for training, and for what grows until the first epoch has filled the cache.
 MEMORY_SHARE = 0.5
@@ -86,7 +87,7 @@ def propose(
                 continue
             name = "" if place == "memory" else permission.path
             changed = stack(cut.below.cache(name), cut.above)
-            what = function_name(cut.below) if _called(cut.below) else "the elements"
+            what = function_name(cut.below) if functions(cut.below) else "the elements"
             return Change(
                 f"cache-{place}",
                 f"cache what comes from {what} in {place} ({size(needed)})",
@@ -94,10 +95,6 @@ def propose(
                 note="the first epoch fills it",
             ), ""
     return None, reason
-
-
-def _called(stage: Dataset) -> bool:
-    return bool(functions(stage))
 
 
 def _extent(dataset: Dataset, readings: Readings, counts: dict[int, Sample]) -> _Extent | None:
@@ -148,18 +145,4 @@ def _count(dataset: Dataset, readings: Readings, counts: dict[int, Sample]) -> f
 def _free_bytes(place: Place, folder: str) -> float:
     if place == "disk":
         return DISK_SHARE * shutil.disk_usage(folder).free
-    import psutil
-
-    return MEMORY_SHARE * min(psutil.virtual_memory().available, _container_bytes())
-
-
-def _container_bytes() -> float:
-    """What a container's limit leaves, where there is one (Linux control groups, version 2)."""
-    try:
-        with (
-            open("/sys/fs/cgroup/memory.max") as limit,
-            open("/sys/fs/cgroup/memory.current") as current,
-        ):
-            return int(limit.read()) - int(current.read())
-    except (OSError, ValueError):
-        return float("inf")
+    return MEMORY_SHARE * left_bytes()

@@ -18,6 +18,7 @@ from typing import Any
 from keras_gpukit.experiments.sources import endless
 from keras_gpukit.measuring.held_batches import has_ended
 from keras_gpukit.measuring.rates import run_for
+from keras_gpukit.pipelines.host_buffers import TENSOR_BYTES
 from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.rebuilding import changeable, replace
 from keras_gpukit.pipelines.remaking import draws_orders, is_known, over, with_buffer
@@ -31,8 +32,8 @@ WARM_UP = 0.25
 # processor's own caches do not hold it.
 SAMPLE_READINGS = 4
 SAMPLE_BYTES = 256 * 2**20
-# What a tensor takes in addition to its values, and a string to its bytes. Our choice.
-TENSOR_BYTES, STRING_BYTES = 128, 24
+# What a string takes in addition to its bytes. Our choice.
+STRING_BYTES = 24
 
 
 @dataclass(frozen=True)
