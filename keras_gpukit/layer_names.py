@@ -12,7 +12,14 @@ _BACKWARD = "gradient_tape/"
 
 def layer_names(model: Any) -> frozenset[str]:
     """Returns the names of a model's layers, and of the layers and models within them."""
-    return frozenset(_names(model))
+    return frozenset(layer.name for layer in layers_in(model))
+
+
+def layers_in(model: Any) -> Iterator[Any]:
+    """Yields a model's layers, and the layers and models within them."""
+    for each in getattr(model, "layers", None) or getattr(model, "_layers", ()):
+        yield each
+        yield from layers_in(each)
 
 
 def layer_of(operation: str, layers: Collection[str], *, numbered: bool = True) -> str | None:
@@ -59,10 +66,3 @@ def _layer(scope: str, layers: Collection[str], numbered: bool) -> str | None:
     if match and match[1] in layers:
         return match[1]
     return scope if scope in layers else None
-
-
-def _names(layer: Any) -> Iterator[str]:
-    inner: Any = getattr(layer, "layers", None) or getattr(layer, "_layers", ())
-    for each in inner:
-        yield each.name
-        yield from _names(each)

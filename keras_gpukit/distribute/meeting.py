@@ -11,21 +11,17 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from keras_gpukit.errors import WorkerError, logger
 
 _RETRY_S = 0.2
+_ANSWER_WITHIN_S = 2.0
 _SAY_AFTER_S = 10.0
 
 
-def wait_for_tasks(
-    own_address: str | None,
-    others: Mapping[str, str],
-    timeout_s: float,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
+def wait_for_tasks(own_address: str | None, others: Mapping[str, str], timeout_s: float) -> None:
     """Returns when all tasks answer at their addresses.
 
     Args:
@@ -33,13 +29,12 @@ def wait_for_tasks(
             that the others do not look for.
         others: By name ("worker 1"), the "host:port" of each task to wait for.
         timeout_s: How long to wait.
-        clock: Returns the time in seconds.
 
     Raises:
         WorkerError: If a task does not come in time, which is named, or another process uses this
             one's port.
     """
-    started = clock()
+    started_s = time.monotonic()
     said = False
     missing = dict(others)
     with _listening(own_address) as listener:
@@ -48,7 +43,7 @@ def wait_for_tasks(
             missing = {name: at for name, at in missing.items() if not answers(at)}
             if not missing:
                 return
-            waited_s = clock() - started
+            waited_s = time.monotonic() - started_s
             if waited_s >= timeout_s:
                 raise WorkerError(
                     f"{_listed(missing)} did not come within {timeout_s:g} s. Look in its log for "
@@ -61,10 +56,10 @@ def wait_for_tasks(
             time.sleep(_RETRY_S)
 
 
-def answers(address: str, timeout_s: float = 2.0) -> bool:
+def answers(address: str) -> bool:
     """Whether a process accepts connections at an address."""
     try:
-        with socket.create_connection(_split(address), timeout=timeout_s):
+        with socket.create_connection(_split(address), timeout=_ANSWER_WITHIN_S):
             return True
     except OSError:
         return False

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
+from keras_gpukit.layer_names import layers_in
 from keras_gpukit.pipelines.functions import operations
 from keras_gpukit.pipelines.kinds import READERS, kind, kind_of
 from keras_gpukit.pipelines.structure import (
@@ -52,7 +52,7 @@ def replica_input(
         batch=batch,
         last_batch=last,
         drops_remainder=drops,
-        batch_norms=None if model is None else sum(map(_is_unsynchronized, _layers(model))),
+        batch_norms=None if model is None else sum(map(_is_unsynchronized, layers_in(model))),
     )
 
 
@@ -98,14 +98,6 @@ def _files(dataset: Any) -> int | None:
 def _opens_files(stage: Any) -> bool:
     nodes = (node for function in functions(stage) for node in operations(function))
     return any(kind_of(node.op) in READERS for node in nodes)
-
-
-def _layers(model: Any) -> Iterator[Any]:
-    """Yields the layers, those of nested models included."""
-    for layer in model.layers:
-        yield layer
-        if hasattr(layer, "layers"):
-            yield from _layers(layer)
 
 
 def _is_unsynchronized(layer: Any) -> bool:

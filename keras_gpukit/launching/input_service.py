@@ -17,11 +17,13 @@ from keras_gpukit.version import __version__
 
 PORT = 5050
 _GRACE_S = 5.0
+_START_WITHIN_S = 120.0
+"""The dispatcher, at most."""
 _TURN_S = 0.2
 _MODULE = "keras_gpukit.launching.servers"
 
 
-def serve(workers: int, port: int, *, start_s: float = 120.0) -> int:
+def serve(workers: int, port: int) -> int:
     """Runs a dispatcher and its workers until one of them dies or a signal comes.
 
     Whatever happens, no process is left: each has a keeper, which ends it with this one.
@@ -29,7 +31,6 @@ def serve(workers: int, port: int, *, start_s: float = 120.0) -> int:
     Args:
         workers: Processes that make elements.
         port: Of the dispatcher; 0 for any that is free.
-        start_s: How long the dispatcher may take to start.
 
     Returns:
         The exit code: 128 and the signal's number, or 1 if a process died.
@@ -49,7 +50,7 @@ def serve(workers: int, port: int, *, start_s: float = 120.0) -> int:
         stack.callback(_end, running)
         address = address_of(port)
         running.append(_start(Task("dispatcher", 0), ["dispatcher", str(port)]))
-        code = _wait(running, signals, until_port=port, until_s=time.monotonic() + start_s)
+        code = _wait(running, signals, until_port=port, until_s=time.monotonic() + _START_WITHIN_S)
         if code is not None:
             return code
         running += [_start(Task("worker", i), ["input-worker", address]) for i in range(workers)]

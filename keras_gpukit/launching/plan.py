@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -72,7 +72,6 @@ def plan_starts(
     cpus: Sequence[int],
     runner: tuple[str, ...] = (),
     variables: Mapping[str, str] = MappingProxyType({}),
-    count: Callable[[], int | None] = count_gpus,
 ) -> tuple[Start, ...]:
     """Plans the start of each of a job's tasks on this machine.
 
@@ -82,7 +81,6 @@ def plan_starts(
         cpus: The processors that the launcher may use.
         runner: Arguments of Python that come before the script and run it.
         variables: Environment variables for all.
-        count: Counts the machine's GPUs.
 
     Raises:
         ValueError: If the machine has too few GPUs or processors, or if this process is part of a
@@ -94,7 +92,7 @@ def plan_starts(
             "that it starts would leave that one. Start the script with `python` in each process "
             f"of the cluster, or unset TF_CONFIG. Received: TF_CONFIG={environ[CLUSTER]!r}"
         )
-    gpus = shared_gpus(job, environ, count)
+    gpus = shared_gpus(job, environ, count_gpus)
     each = job.cpus_per_worker or 0
     if each * job.workers > len(cpus):
         raise ValueError(
