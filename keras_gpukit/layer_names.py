@@ -45,13 +45,7 @@ def layer_of(operation: str, layers: Collection[str], *, numbered: bool = True) 
 
 
 def spelt_with_layers(operation: str, layers: Collection[str], *, numbered: bool = True) -> str:
-    """Returns an operation's name with its layers as they are called in the model.
-
-    Args:
-        operation: Its full name.
-        layers: Of the model.
-        numbered: As in `layer_of`.
-    """
+    """Returns an operation's name with its layers as they are called in the model."""
     *scopes, own = operation.split("/")
     return "/".join((*(_layer(scope, layers, numbered) or scope for scope in scopes), own))
 

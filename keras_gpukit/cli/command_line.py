@@ -49,23 +49,12 @@ def check_script(args: argparse.Namespace) -> None:
 
 
 def end(command: str, failed_because: str | None) -> int:
-    """Returns the exit code of a command, 0 or 2, and prints why it failed.
-
-    Args:
-        command: Its name.
-        failed_because: Why; None if it did not.
-    """
+    """Returns the exit code of a command, 0 or 2, and prints why it failed."""
     return 0 if failed_because is None else fail(command, f"{failed_because}.")
 
 
 def fail(command: str, why: object, *, code: int = 2) -> int:
-    """Prints why a command fails, and returns its exit code.
-
-    Args:
-        command: Its name.
-        why: A sentence, or the error that says it.
-        code: The exit code.
-    """
+    """Prints why a command fails, and returns its exit code."""
     print(f"keras-gpukit {command}: {why}", file=sys.stderr)
     return code
 

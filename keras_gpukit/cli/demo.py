@@ -26,11 +26,7 @@ cores, and needs no GPU."""
 
 
 def add_parser(subparsers: Any) -> None:
-    """Adds the command.
-
-    Args:
-        subparsers: Of the keras-gpukit command.
-    """
+    """Adds the command."""
     parser = subparsers.add_parser(
         "demo", help="find and fix a slow input pipeline, in a minute", description=DESCRIPTION
     )
@@ -51,9 +47,6 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the demo.
-
-    Args:
-        args: `log_dir` and `data_dir`.
 
     Returns:
         The exit code.

@@ -15,9 +15,6 @@ PHOTOGRAPHS = ("china", "flower")
 def image_files(data_dir: Path) -> tuple[list[str], list[int]]:
     """Returns the files, written if they are not there yet.
 
-    Args:
-        data_dir: Parent of the folder of images.
-
     Returns:
         Paths, and for each the index in `PHOTOGRAPHS` of the photograph it is cut from.
 

@@ -15,11 +15,6 @@ EPOCHS = 15
 def train(dataset: Any, setup: GPUSetup, log_dir: Path) -> RunSummary:
     """Trains a new network, and prints the verdict on the run.
 
-    Args:
-        dataset: Batches of images and labels.
-        setup: Its scope is where the network is built.
-        log_dir: Where the run is written.
-
     Returns:
         What was measured.
     """

@@ -67,11 +67,7 @@ _DESTINATION = "gpu_"
 
 
 def add_gpu_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds a flag for each argument of `configure_gpus` but `verbose`.
-
-    Args:
-        parser: Of the command.
-    """
+    """Adds a flag for each argument of `configure_gpus` but `verbose`."""
     group = parser.add_argument_group(
         "setting up GPUs",
         "With any of these, configure_gpus() is called with them as soon as the script has "

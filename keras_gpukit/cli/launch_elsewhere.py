@@ -128,10 +128,6 @@ def _kubernetes(job: Job, args: argparse.Namespace) -> str:
 def _submit(text: str, command: tuple[str, ...]) -> int:
     """Runs the cluster's own program, which reads the text from its standard input.
 
-    Args:
-        text: The script or the manifest.
-        command: `_SBATCH` or `_KUBECTL`.
-
     Returns:
         The program's exit code.
 

@@ -33,9 +33,6 @@ VALUE_FLAGS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command.
 
-    Args:
-        argv: Arguments; those of the process unless given.
-
     Returns:
         The exit code. Wrong arguments exit with 2, as argparse has it.
     """

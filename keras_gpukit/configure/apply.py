@@ -41,12 +41,7 @@ def apply(actions: tuple[Action, ...], machine: Machine) -> Any:
 
 
 def differences(planned: Plan, now: Machine) -> tuple[str, ...]:
-    """Returns a sentence for each thing that turned out other than planned.
-
-    Args:
-        planned: What was applied.
-        now: The machine as it was read afterwards.
-    """
+    """Returns a sentence for each thing that turned out other than planned."""
     state = now.state
     differing = [
         f"TensorFlow does not have {action}, though it took it."

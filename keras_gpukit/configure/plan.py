@@ -74,10 +74,6 @@ def plan(settings: Settings, machine: Machine) -> Plan:
     then which GPUs there are, since memory is set for each; the strategy last, since making one
     starts the devices.
 
-    Args:
-        settings: What was asked for.
-        machine: What there is.
-
     Returns:
         The plan, with the reason for each action.
 

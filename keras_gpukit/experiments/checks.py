@@ -9,12 +9,7 @@ from keras_gpukit.arguments import check_number
 
 
 def check_experiment(name: str, seconds: Any) -> None:
-    """Keras on TensorFlow, and a time to measure.
-
-    Args:
-        name: Of the function that was called.
-        seconds: How long to measure.
-    """
+    """Keras on TensorFlow, and a time to measure."""
     import keras
 
     if keras.backend.backend() != "tensorflow":
@@ -66,12 +61,7 @@ def check_verbose(verbose: Any) -> None:
 
 
 def wrong_kind(dataset: Any, accepted: str) -> TypeError:
-    """What to raise for something that is no dataset.
-
-    Args:
-        dataset: What was given.
-        accepted: What is, as a sentence.
-    """
+    """What to raise for something that is no dataset."""
     hint = ""
     if hasattr(dataset, "__next__"):
         hint = (
@@ -84,10 +74,6 @@ def wrong_kind(dataset: Any, accepted: str) -> TypeError:
 
 def check_arrays(arrays: list[Any], name: str = "dataset") -> int:
     """Dense arrays with as many rows each, one for each example.
-
-    Args:
-        arrays: What was given, flat.
-        name: Of the argument.
 
     Returns:
         How many rows.

@@ -40,12 +40,6 @@ class _Running:
 class Attempt:
     """Starts the processes, shows what they print, and ends all if one fails.
 
-    Args:
-        starts: Of all tasks.
-        output: Where their output goes.
-        signals: The launcher's.
-        limits: Times.
-
     Attributes:
         failures: The processes that failed, in the order in which this was seen.
         ended_by: The signal by which the launcher was ended.

@@ -83,12 +83,7 @@ def last_words(failure: Ending) -> tuple[bytes, ...]:
 
 
 def describe(failure: Ending, others: Sequence[Ending]) -> str:
-    """Says in a sentence what failed, and in another what followed from it.
-
-    Args:
-        failure: Of the process that failed first.
-        others: Of those that failed after it.
-    """
+    """Says in a sentence what failed, and in another what followed from it."""
     text = f"{failure.task.name} {_how(failure)}."
     for other in others:
         traceback = other.traceback

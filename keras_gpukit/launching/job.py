@@ -62,11 +62,7 @@ class Job:
 
 
 def job_name(command: Sequence[str]) -> str:
-    """Returns what a job is called unless given: "train" for `train.py` and for `-m my.train`.
-
-    Args:
-        command: As in `Job`.
-    """
+    """Returns what a job is called unless given: "train" for `train.py` and for `-m my.train`."""
     if command[:1] == ["-m"] or command[:1] == ("-m",):
         return command[1].rpartition(".")[2] if len(command) > 1 else ""
     return PurePath(command[0]).stem if command else ""

@@ -47,9 +47,6 @@ def replay(held: Any) -> Any:
     Autotuning is off: there is nothing to tune, and its thread may miss its cancellation and sleep
     on for as long as the iterator has lived.
 
-    Args:
-        held: The dataset that `hold` returned.
-
     Returns:
         An endless `tf.data.Dataset`.
     """

@@ -36,11 +36,7 @@ def read_log() -> str:
 
 
 def read_state(log: str) -> AllocatorState | None:
-    """Reads the last report of an allocator in a log; None without one.
-
-    Args:
-        log: What was logged.
-    """
+    """Reads the last report of an allocator in a log; None without one."""
     begins = list(_BEGIN.finditer(log))
     if not begins:
         return None

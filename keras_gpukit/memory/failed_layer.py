@@ -13,9 +13,6 @@ def failed_layer(error: BaseException) -> str | None:
 
     Keras raises an exception of its own in place of the first one, which stays its context. Nothing
     of either is kept.
-
-    Args:
-        error: As it was raised.
     """
     import keras
 

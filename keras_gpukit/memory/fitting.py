@@ -11,13 +11,7 @@ from keras_gpukit.rules.memory_options import memory_options
 
 
 def what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | None) -> OutOfMemory:
-    """Adds to a record what the step needs, and each way to need less.
-
-    Args:
-        record: With its batch size.
-        memory: Of the model.
-        precision: The model's dtype policy.
-    """
+    """Adds to a record what the step needs, and each way to need less."""
     batch_size = record.batch_size
     assert batch_size is not None
     if memory.execution == "xla" and record.shape is None and record.state.asked_bytes:

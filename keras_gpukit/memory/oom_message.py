@@ -56,11 +56,7 @@ class OOMMessage:
 
 
 def read_message(text: str) -> OOMMessage | None:
-    """Reads a message; None if it is not about memory.
-
-    Args:
-        text: The error's message.
-    """
+    """Reads a message; None if it is not about memory."""
     if not _MEMORY.search(text):
         return None
     shape, dtype, asked, device = None, None, None, None

@@ -53,10 +53,6 @@ def trace_step(model: Any, spec: Any, *, optimized: bool = True) -> StepGraph:
 def build_by_tracing(model: Any, spec: Any) -> None:
     """Builds a model, its optimizer and its metrics as its first training step would.
 
-    Args:
-        model: A compiled Keras model.
-        spec: What a batch is made of.
-
     Raises:
         Exception: Whatever tracing the step raises.
     """

@@ -55,11 +55,7 @@ WORK: dict[str, Work] = {
 
 
 def kind(stage: Any) -> str:
-    """Returns a stage's own kind: "Map", "ParallelMap", "Batch", "Cache", "TensorSlice" and so on.
-
-    Args:
-        stage: A `tf.data.Dataset`.
-    """
+    """Returns a stage's own kind, such as "ParallelMap", "Batch" or "TensorSlice"."""
     return type(stage).__name__.strip("_").removesuffix("V2").removesuffix("Dataset")
 
 

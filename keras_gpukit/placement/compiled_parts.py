@@ -13,11 +13,7 @@ Refuses = Callable[[str, str], bool | None]
 
 
 def compiled_parts(operations: Collection[Operation]) -> tuple[CompiledPart, ...]:
-    """Returns the parts of a step that XLA compiles, the largest first.
-
-    Args:
-        operations: Those of the step, before compilation.
-    """
+    """Returns the parts of a step that XLA compiles, the largest first."""
     parts = Counter((each.compiled_in, each.device) for each in operations if each.compiled_in)
     return tuple(CompiledPart(name, device, count) for (name, device), count in parts.most_common())
 

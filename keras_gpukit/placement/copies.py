@@ -79,12 +79,7 @@ def read_sent(
 
 
 def sum_copies(sent: Collection[SentTensor], layers: Collection[str]) -> tuple[DeviceCopies, ...]:
-    """Returns what is sent from each device to each other one, the most bytes first.
-
-    Args:
-        sent: The tensors sent in a step.
-        layers: Names of the model's layers.
-    """
+    """Returns what is sent from each device to each other one, the most bytes first."""
     by_ends: defaultdict[tuple[str, str], list[SentTensor]] = defaultdict(list)
     for each in sent:
         by_ends[each.source, each.target].append(each)

@@ -68,12 +68,7 @@ def _is_resource(argument: Any) -> bool:
 
 
 def xla_refuses(operation_type: str, device: str) -> bool | None:
-    """Whether XLA has no kernel for an operation; None before XLA has made its list of kernels.
-
-    Args:
-        operation_type: Its type.
-        device: Where it would run, such as "GPU:0".
-    """
+    """Whether XLA has no kernel for an operation; None before XLA has made its list of kernels."""
     wanted = f"XLA_{device.partition(':')[0]}_JIT"
 
     def has_kernel(type_: str) -> bool:

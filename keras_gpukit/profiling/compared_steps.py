@@ -11,11 +11,7 @@ from keras_gpukit.records.worker_comparison import (
 
 
 def compared_steps(profile: ProfileRecord) -> tuple[ComparedStep, ...]:
-    """Returns the steps that are numbered, so that others can have captured the same.
-
-    Args:
-        profile: What was read of it.
-    """
+    """Returns the steps that are numbered, so that others can have captured the same."""
     return tuple(
         ComparedStep(
             step=step.number,
@@ -29,11 +25,7 @@ def compared_steps(profile: ProfileRecord) -> tuple[ComparedStep, ...]:
 
 
 def compared_replicas(profile: ProfileRecord) -> WorkerComparison | None:
-    """Returns the GPUs of one process next to each other; None unless several exchanged data.
-
-    Args:
-        profile: What was read of it.
-    """
+    """Returns the GPUs of one process next to each other; None unless several exchanged data."""
     devices = [each for each in profile.devices if any(each.collectives_s)]
     if len(devices) < 2 or len(devices) < len(profile.devices):
         return None

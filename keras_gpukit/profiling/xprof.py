@@ -25,10 +25,6 @@ def ask_xprof(path: str | os.PathLike[str], *, timeout_s: float = 120.0) -> Xpro
     given some time and memory: its native code may end on a damaged file. That process sees the
     profile through a link in a temporary folder, since xprof writes to the folder it reads from.
 
-    Args:
-        path: An `.xplane.pb`.
-        timeout_s: Time that it is given.
-
     Raises:
         ProfileError: If there is no such file, or xprof does not read it.
     """

@@ -23,10 +23,5 @@ class Displayed:
 
 
 def show_by(record: type[R], view: Callable[[R], str]) -> None:
-    """Sets how notebooks show a record.
-
-    Args:
-        record: Its class.
-        view: Returns HTML.
-    """
+    """Sets how notebooks show a record."""
     _views[record] = view

@@ -43,11 +43,7 @@ class StepTimes:
     slowest: tuple[SlowStep, ...] = ()
 
     def quantile_s(self, share: float) -> float:
-        """The step time that a share of the steps does not exceed, to 5 %.
-
-        Args:
-            share: 0 to 1.
-        """
+        """The step time that a share of the steps does not exceed, to 5 %."""
         below = 0
         for place, count in enumerate(self.counts):
             below += count

@@ -20,12 +20,7 @@ _BAR = 12
 
 
 def print_search(search: BatchSizeSearch, console: Console | None = None) -> None:
-    """Prints what was found and each batch size that was tried.
-
-    Args:
-        search: What was found.
-        console: Where to print; standard output by default.
-    """
+    """Prints what was found and each batch size that was tried."""
     print_anywhere(render(search), console)
 
 
@@ -126,11 +121,7 @@ def _rate(rate: Rate) -> str:
 
 
 def as_notebook_html(search: BatchSizeSearch) -> str:
-    """What the terminal shows, and the chart.
-
-    Args:
-        search: What was found.
-    """
+    """What the terminal shows, and the chart."""
     return card(as_html(render(search, bars=False)) + chart(search))
 
 

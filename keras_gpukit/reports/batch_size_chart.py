@@ -20,11 +20,7 @@ Point = tuple[int, float]
 
 
 def chart(search: BatchSizeSearch) -> str:
-    """Returns two panels below each other; "" without two batch sizes that were measured.
-
-    Args:
-        search: What was found.
-    """
+    """Returns two panels below each other; "" without two batch sizes that were measured."""
     trials = search.by_size
     rates = [(each.batch_size, each.rate.median) for each in trials if each.rate is not None]
     peaks = [(each.batch_size, float(each.peak_bytes)) for each in trials if each.peak_bytes]

@@ -52,10 +52,6 @@ def render(summary: RunSummary, log_dir: Path | None = None) -> RenderableType:
 
     The worst finding has all of its advice, the others only the first line, and "info" findings
     no figures: users change one thing at a time, and the next run has its own verdict.
-
-    Args:
-        summary: The run, judged.
-        log_dir: Where the run was written; None if nowhere.
     """
     lines: list[RenderableType] = [plain(", ".join(headline(summary)) or "Nothing was measured.")]
     spent = time_spent(summary)

@@ -16,11 +16,7 @@ from keras_gpukit.rules.contention import ADVICE
 
 
 def render(diagnosis: Diagnosis) -> RenderableType:
-    """The panel: the three rates and what they mean.
-
-    Args:
-        diagnosis: What was found.
-    """
+    """The panel: the three rates and what they mean."""
     table = Table(box=None, pad_edge=False)
     for heading in ("", "batches/s", "interval", "examples/s"):
         table.add_column(heading, justify="right" if heading else "left")

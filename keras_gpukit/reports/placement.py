@@ -16,11 +16,7 @@ _PARTS_SHOWN = 3
 
 
 def placement_markdown(record: PlacementRecord) -> str:
-    """Where operations ran, for TensorBoard's text tab.
-
-    Args:
-        record: Placement of the training step.
-    """
+    """Where operations ran, for TensorBoard's text tab."""
     if not record.operations:
         return f"Placement is unknown: {record.unknown_because or 'it was not read'}."
     total = ", ".join(f"{count} on {device}" for device, count in record.by_device.items())
@@ -53,11 +49,7 @@ def placement_markdown(record: PlacementRecord) -> str:
 
 
 def cells(row: PlacedOperations) -> tuple[str, ...]:
-    """A row of the table of operations by layer, its cells as `COLUMNS` names them.
-
-    Args:
-        row: Operations of one type, layer, device and reason.
-    """
+    """A row of the table of operations by layer, its cells as `COLUMNS` names them."""
     return (
         row.operation,
         row.layer or "",
@@ -69,11 +61,7 @@ def cells(row: PlacedOperations) -> tuple[str, ...]:
 
 
 def copy_cells(copies: DeviceCopies) -> tuple[str, ...]:
-    """A row of the table of copies between devices, its cells as `COPY_COLUMNS` names them.
-
-    Args:
-        copies: What one device sends to another.
-    """
+    """A row of the table of copies between devices, its cells as `COPY_COLUMNS` names them."""
     return (
         copies.source,
         copies.target,
@@ -112,11 +100,7 @@ def beyond(record: PlacementRecord, shown: int) -> str:
 
 
 def compiled_note(record: PlacementRecord) -> str | None:
-    """Says what a device means for operations that XLA compiled; None where it compiled none.
-
-    Args:
-        record: Placement of the training step.
-    """
+    """Says what a device means for operations that XLA compiled; None where it compiled none."""
     if not record.compiled_parts:
         return None
     words = "; ".join(

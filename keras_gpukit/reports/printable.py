@@ -19,20 +19,12 @@ def printable(text: str) -> str:
     r"""Returns a text with its control characters written as Python writes them: "\x1b".
 
     Lines stay lines.
-
-    Args:
-        text: Any.
     """
     return _CONTROLS.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Returns the same for a panel, in which it is no markup either.
-
-    Args:
-        text: Any.
-        style: Of rich.
-    """
+    """Returns the same for a panel, in which it is no markup either."""
     from rich.text import Text  # a script that is run unchanged may look at what is loaded
 
     return Text(printable(text), style=style)

@@ -13,11 +13,7 @@ _UNKNOWN = "unknown"
 
 
 def render(forecast: ScalingForecast) -> RenderableType:
-    """The basis, the links, a row for each number of GPUs, and the assumptions.
-
-    Args:
-        forecast: What is expected.
-    """
+    """The basis, the links, a row for each number of GPUs, and the assumptions."""
     parts: list[RenderableType] = [Text(_basis(forecast.run, forecast.basis))]
     parts.append(Text(_link("Inside a node", forecast.inside)))
     count = forecast.links_per_node

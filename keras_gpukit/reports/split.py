@@ -19,11 +19,7 @@ _CHOSEN_BY = {
 
 
 def render(plan: SplitPlan) -> RenderableType:
-    """The stages with their memory, and what passes between them.
-
-    Args:
-        plan: How a model is split.
-    """
+    """The stages with their memory, and what passes between them."""
     heading = (
         f"Split over {len(plan.stages)} devices, {_CHOSEN_BY[plan.chosen_by]}; activations of "
         f"{plan.batch_size} examples, optimizer {plan.optimizer}."

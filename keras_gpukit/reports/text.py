@@ -20,11 +20,7 @@ from keras_gpukit.reports.phrases import (
 
 
 def markdown(summary: RunSummary) -> str:
-    """A run's figures and verdict.
-
-    Args:
-        summary: The run, judged.
-    """
+    """A run's figures and verdict."""
     parts = (
         ", ".join(headline(summary)) or "Nothing was measured.",
         time_spent(summary),
@@ -38,11 +34,7 @@ def markdown(summary: RunSummary) -> str:
 
 
 def findings_markdown(verdict: Verdict) -> str:
-    """Every finding with all of its advice, then the rules that could not judge.
-
-    Args:
-        verdict: What the rules conclude.
-    """
+    """Every finding with all of its advice, then the rules that could not judge."""
     blocks = []
     for finding in verdict.findings:
         blocks.append(f"### {finding.severity}: {finding.title} (`{finding.code}`)")
@@ -97,12 +89,7 @@ def _stagestable(pipeline: PipelineRecord) -> str:
 
 
 def table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
-    """A table in Markdown.
-
-    Args:
-        header: Headings.
-        rows: Cells.
-    """
+    """A table in Markdown."""
     lines = [header, ("---",) * len(header), *rows]
     # A bar within a cell would start another cell.
     return "\n".join(

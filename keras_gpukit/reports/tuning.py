@@ -14,12 +14,7 @@ from keras_gpukit.reports.printable import plain
 
 
 def render(record: TuningRecord, code: str = "") -> RenderableType:
-    """The rates, the trials, and what remains to be done by hand.
-
-    Args:
-        record: What was found.
-        code: The tuned pipeline's code.
-    """
+    """The rates, the trials, and what remains to be done by hand."""
     # Text throughout: function names must not be parsed as markup.
     parts: list[RenderableType] = [plain(line) for line in _headline(record)]
     if record.trials:

@@ -42,20 +42,12 @@ def below_failed(failed: int) -> int:
 
 
 def with_margin(passed: int) -> int:
-    """Returns the batch size to recommend: at least one example less, if there is more than one.
-
-    Args:
-        passed: The largest that passed its trial.
-    """
+    """Returns the batch size to recommend: at least one example less, if there is more than one."""
     return max(1, min(passed - 1, int(passed * (1 - MARGIN))))
 
 
 def without_margin(batch_size: int) -> int:
-    """Returns the smallest batch size which, if it passes, allows to recommend another.
-
-    Args:
-        batch_size: The one to recommend.
-    """
+    """Returns the smallest batch size which, if it passes, allows to recommend another."""
     passed = batch_size + 1
     while with_margin(passed) < batch_size:
         passed += 1

@@ -62,12 +62,7 @@ def least_noise(values: Sequence[float], least: float) -> float:
 
 @functools.lru_cache(maxsize=128)
 def segments(values: tuple[float, ...], least: float) -> tuple[Segment, ...]:
-    """Cuts a series into stretches of different levels.
-
-    Args:
-        values: The series.
-        least: The least change of level that matters.
-    """
+    """Cuts a series into stretches of different levels."""
     whole = (Segment(0, len(values), statistics.median(values)),) if values else ()
     if len(values) < FEWEST or not _moves(values, least):
         return whole

@@ -101,13 +101,7 @@ def not_for_gpu(kind: OperationKind, registry: Registry) -> Why | None:
 
 
 def kept_by_graph(kind: OperationKind, device: str, registry: Registry) -> Why | None:
-    """Returns what else of the graph keeps operations of a kind on a device.
-
-    Args:
-        kind: What they are.
-        device: Where they run.
-        registry: Returns the kernels of an operation type.
-    """
+    """Returns what else of the graph keeps operations of a kind on a device."""
     known = registry(original_type(kind.type, registry))
     if kind.compiled or known is None:
         return None

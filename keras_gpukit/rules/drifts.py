@@ -105,12 +105,7 @@ def _cost(values: Sequence[float], segment: Segment) -> float:
 
 
 def _line(values: Sequence[float], through_exponentials: bool) -> tuple[float, float, float]:
-    """The ends of a straight line through most points (Theil and Sen's), and its cost.
-
-    Args:
-        values: The points.
-        through_exponentials: Whether the line is straight through their exponentials.
-    """
+    """The ends of a straight line through most points (Theil and Sen's), and its cost."""
     points = [math.exp(value) for value in values] if through_exponentials else values
     slope = statistics.median(
         (later - one) / (place - start)

@@ -14,12 +14,7 @@ LEAST_FREE_BYTES = 2**30
 
 
 def gpu_problems(gpus: Sequence[DriverGPU], health: Sequence[GPUHealth]) -> tuple[Problem, ...]:
-    """Returns what blocks GPUs, those that block first.
-
-    Args:
-        gpus: What the driver lists.
-        health: Their states.
-    """
+    """Returns what blocks GPUs, those that block first."""
     by_index = {each.index: each for each in health}
     found = [
         problem

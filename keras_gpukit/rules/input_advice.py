@@ -69,11 +69,7 @@ PY_DATASET = ".__getitem__"
 
 
 def advice_for(record: InputRecord) -> tuple[str, ...]:
-    """Returns what to change, the most rewarding first.
-
-    Args:
-        record: The input of a run that waits for it.
-    """
+    """Returns what to change, the most rewarding first."""
     lines: tuple[str, ...]
     stage = bottleneck(record)
     if record.python is not None and record.python.name.endswith(PY_DATASET):

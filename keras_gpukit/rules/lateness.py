@@ -110,12 +110,7 @@ def late_member(comparison: WorkerComparison) -> Late | None:
 
 
 def margins_of(comparison: WorkerComparison, place: int) -> list[float]:
-    """How much later a member arrives than the last of the others, in each compared step; sorted.
-
-    Args:
-        comparison: The members.
-        place: Of the member among them.
-    """
+    """How much later a member arrives than the last other one, in each compared step; sorted."""
     steps = common_steps(comparison)
     return sorted(_margin_s([each.busy_s for each in step], place) for step in steps)
 

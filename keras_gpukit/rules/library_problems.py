@@ -13,12 +13,7 @@ INSTALL = 'pip install "tensorflow[and-cuda]"'
 def library_problems(
     libraries: Sequence[CUDALibrary], packages: Sequence[CUDAPackage]
 ) -> tuple[Problem, ...]:
-    """Returns what is wrong with the libraries that were found; the missing are another matter.
-
-    Args:
-        libraries: After `try_loading`.
-        packages: Those of TensorFlow's extra.
-    """
+    """Returns what is wrong with the libraries that were found; the missing are another matter."""
     return (
         *(_broken(each) for each in libraries if each.path is not None and each.error is not None),
         *_old_cudnn(libraries, packages),

@@ -61,11 +61,7 @@ def judge_placement(
 
 
 def by_likely_mistake(row: PlacedOperations) -> tuple[int, int]:
-    """Sorts rows: mistakes first, then what has no known reason, what is usual, and the rest.
-
-    Args:
-        row: Operations of one type, layer, device and reason.
-    """
+    """Sorts rows: mistakes first, then what has no known reason, what is usual, and the rest."""
     if row.cause in _USUAL:
         return len(_CAUSES) + 1 + _USUAL.index(row.cause), -row.count
     if row.cause is not None:

@@ -18,23 +18,13 @@ def is_missing(requested: str, devices: Collection[str]) -> bool:
 
 
 def is_met(requested: str, device: str) -> bool:
-    """Whether a device is what was asked for.
-
-    Args:
-        requested: As above.
-        device: Where the operation runs.
-    """
+    """Whether a device is what was asked for."""
     (kind, number), (real_kind, real_number) = _parts(requested), _parts(device)
     return kind == real_kind and number in (*_ANY, real_number)
 
 
 def nearest(requested: str, devices: Collection[str]) -> str | None:
-    """Returns the device most like one that does not exist; None where none is like it.
-
-    Args:
-        requested: As above.
-        devices: Those that there are.
-    """
+    """Returns the device most like one that does not exist; None where none is like it."""
     kind, number = _parts(requested)
     alike = [each for each in devices if _parts(each)[0] in kind]
     wanted = int(number) if number.isdecimal() else 0
@@ -42,13 +32,7 @@ def nearest(requested: str, devices: Collection[str]) -> str | None:
 
 
 def no_such_device(requested: str, device: str, devices: Collection[str]) -> str:
-    """Says that soft placement ran operations elsewhere because of a device's name.
-
-    Args:
-        requested: As above, of no device.
-        device: Where the operations ran.
-        devices: Those that there are.
-    """
+    """Says that soft placement ran operations elsewhere because of a device's name."""
     like = nearest(requested, devices)
     if like:
         advice = f"Ask for {like}."

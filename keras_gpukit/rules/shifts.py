@@ -82,9 +82,6 @@ def shifts_of(summary: RunSummary) -> tuple[Shift, ...]:
     that come gradually are drifts. What lasts fewer than three points is none. A series of fewer
     than ten points has no shifts.
 
-    Args:
-        summary: The run.
-
     Returns:
         The shifts of all series, in the order of time.
     """

@@ -86,12 +86,7 @@ class SlowerOverTime(Rule):
 
 
 def slowdowns(summary: RunSummary, series: Series) -> tuple[Slowdown, ...]:
-    """Returns the changes to slower steps after the warm-up, in order.
-
-    Args:
-        summary: The run.
-        series: Its step times.
-    """
+    """Returns the changes to slower steps after the warm-up, in order."""
     shifts = shifts_in(summary, STEP_TIME)
     warm_up_s = min(WARM_UP_S, WARM_UP_SHARE * series.elapsed_s[-1])
     found = []

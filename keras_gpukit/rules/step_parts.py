@@ -27,11 +27,7 @@ class StepParts:
 
 
 def step_parts(comparison: WorkerComparison) -> tuple[StepParts, ...]:
-    """Returns the parts for each member, in their order.
-
-    Args:
-        comparison: The members.
-    """
+    """Returns the parts for each member, in their order."""
     steps = common_steps(comparison)
     parts = []
     for place, member in enumerate(comparison.members):

@@ -19,11 +19,7 @@ PROCESSES = (
 
 
 def advise(stages: Iterable[StageTraits]) -> list[str]:
-    """Returns what to change by hand, one thing a line.
-
-    Args:
-        stages: Those of the tuned pipeline.
-    """
+    """Returns what to change by hand, one thing a line."""
     return list(dict.fromkeys(line for stage in stages for line in _about(stage)))
 
 

@@ -18,10 +18,6 @@ prints the answer, or raises why there can be none."""
 def ask_first_fit(question: Question, args: argparse.Namespace) -> str | None:
     """Runs a script up to its first `fit`, and ends it there.
 
-    Args:
-        question: What to ask.
-        args: The command's, with the script and its arguments.
-
     Returns:
         Why there is no answer; None if there is one.
 

@@ -13,9 +13,6 @@ class ImportHook(MetaPathFinder):
     """Calls an action for each of some modules as soon as its code has run.
 
     The modules are found and loaded by whatever does so without this; their loaders stay the same.
-
-    Args:
-        actions: By the module's full name.
     """
 
     def __init__(self, actions: dict[str, Callable[[], None]]) -> None:

@@ -16,11 +16,7 @@ ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None]
 
 
 def hide_own_frames(hook: ExceptHook) -> ExceptHook:
-    """Returns an exception hook that removes the frames and calls another one.
-
-    Args:
-        hook: What shows the exception.
-    """
+    """Returns an exception hook that removes the frames and calls another one."""
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         for each in _with_causes(error, set()):

@@ -22,10 +22,6 @@ class WatchedFits:
     same model, whose figures it would mix, and of one model only to the first 100: a script that
     calls `fit` for every few steps would have thousands of records.
 
-    Args:
-        folder: Where they write.
-        profile: Whether to add a `Profiler` too.
-
     Attributes:
         count: Fits that got a `Monitor`.
         own_log_dirs: Log folders of callbacks of this package that the script has itself.

@@ -19,11 +19,7 @@ class Captures:
         self._read: dict[tuple[Path, int, int], CaptureReport] = {}
 
     def under(self, root: Path) -> dict[Path, CaptureReport]:
-        """Returns what profiles say, by file, the oldest first.
-
-        Args:
-            root: The folder.
-        """
+        """Returns what profiles say, by file, the oldest first."""
         files = sorted((_stamp(path) for path in find_profiles(root)), key=lambda file: file[2])
         newest = set(files[-MOST_READ:])
         told = {

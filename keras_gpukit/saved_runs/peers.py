@@ -56,10 +56,6 @@ class Peers:
 
         Of one that has not, what it has written so far counts.
 
-        Args:
-            own: This worker's figures.
-            within_s: How long to wait.
-
         Raises:
             OSError: If the folder cannot be read.
         """

@@ -172,9 +172,6 @@ def without_time_series(run: RunReport) -> RunReport:
 def _whole_lines(file: BinaryIO) -> Iterator[tuple[bytes | None, int]]:
     """Reads on to the last line that is complete.
 
-    Args:
-        file: Open for reading.
-
     Yields:
         A line, or None for one that is too long to be one of ours; and its length in bytes.
     """

@@ -22,12 +22,7 @@ CLOCKS_DIFFER_S = 5.0
 
 
 def figures_of(index: int, summary: RunSummary) -> WorkerFigures:
-    """Returns a worker's figures over its whole run; those of single steps are to be added.
-
-    Args:
-        index: Of the worker.
-        summary: What its run came to.
-    """
+    """Returns a worker's figures over its whole run; those of single steps are to be added."""
     throughput = summary.throughput
     examples = None
     if throughput and throughput.examples_per_s is not None and throughput.step_time_s is not None:
@@ -94,9 +89,6 @@ def with_comparisons(runs: Sequence[RunReport]) -> list[RunReport]:
     """Adds the other workers to each chief's run whose folder has their records, and judges it.
 
     To a run on several GPUs of one process, these are added, as its last profile shows them.
-
-    Args:
-        runs: Runs of one log folder.
     """
     return [_compared(run, runs) if _is_chief(run) else _with_replicas(run) for run in runs]
 
@@ -137,11 +129,7 @@ def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:
 
 
 def missing_words(missing: Sequence[int]) -> str:
-    """Says which workers' records are not there.
-
-    Args:
-        missing: Their indices.
-    """
+    """Says which workers' records are not there."""
     named = ", ".join(map(str, missing[:8])) + (" and more" if len(missing) > 8 else "")
     workers = f"worker {named} is" if len(missing) == 1 else f"workers {named} are"
     return (

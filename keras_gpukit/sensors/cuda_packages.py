@@ -20,10 +20,6 @@ def read_packages(
 
     TensorFlow's own record of its build has only cuDNN's major version; the extra has the lowest
     version that it was built for.
-
-    Args:
-        requires: Returns a distribution's requirements.
-        version: Returns a distribution's version.
     """
     try:
         listed = requires("tensorflow") or ()

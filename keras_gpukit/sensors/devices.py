@@ -43,11 +43,7 @@ def visible_devices() -> list[Any]:
 
 
 def logical_gpus(visible: Sequence[Any]) -> list[tuple[int, ...] | None]:
-    """Returns the numbers of the logical GPUs on each physical one; None where unknown.
-
-    Args:
-        visible: What `visible_devices` returned.
-    """
+    """Returns the numbers of the logical GPUs on each physical one; None where unknown."""
     import tensorflow as tf
 
     numbers: list[tuple[int, ...] | None] = []
@@ -66,11 +62,7 @@ def logical_gpus(visible: Sequence[Any]) -> list[tuple[int, ...] | None]:
 
 
 def listed_gpus(driver: Driver) -> tuple[GPUInfo, ...]:
-    """Returns each GPU that TensorFlow lists, hidden ones included.
-
-    Args:
-        driver: What NVML reports.
-    """
+    """Returns each GPU that TensorFlow lists, hidden ones included."""
     import tensorflow as tf
 
     physical = tf.config.list_physical_devices("GPU")

@@ -35,13 +35,7 @@ _RECOVERY_ACTIONS = {
 def read_health(
     gpus: Sequence[DriverGPU], xids: Sequence[Xid] | None, nvml: Any = None
 ) -> tuple[GPUHealth, ...]:
-    """Reads each GPU's state; never raises.
-
-    Args:
-        gpus: What the driver lists.
-        xids: What `read_xids` returned.
-        nvml: The `pynvml` module, or a stand-in.
-    """
+    """Reads each GPU's state; never raises."""
     try:
         nvml = nvml or import_module("pynvml")
         nvml.nvmlInit()

@@ -78,12 +78,7 @@ class HostSensor:
 def summarize_host(
     gauges: Gauges, neighbours: NeighbourSensor | None = None
 ) -> HostUtilization | None:
-    """Sums readings up; None when there are none.
-
-    Args:
-        gauges: Of the readings.
-        neighbours: What looked at other processes.
-    """
+    """Sums readings up; None when there are none."""
     if not gauges.readings:
         return None
     return HostUtilization(

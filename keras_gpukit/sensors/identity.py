@@ -22,12 +22,6 @@ def identify(
     CUDA itself is the evidence: it reports UUID and PCI bus id of each GPU in TensorFlow's order.
     Where it does not answer, environment variables are, as far as they settle the order.
 
-    Args:
-        gpus: In TensorFlow's order.
-        driver: What NVML reports.
-        cuda: What `cuda_devices` returned.
-        environment: Of this process.
-
     Returns:
         The GPUs; with the reason where it is unknown which of the driver's each one is.
     """

@@ -21,9 +21,6 @@ def read_xids(path: str = LOG) -> tuple[Xid, ...] | None:
 
     NVML itself reports them only while a program waits for them. Most machines let only their
     administrator read the log, and containers have none.
-
-    Args:
-        path: The kernel's log.
     """
     try:
         return xids_in(_lines(path))

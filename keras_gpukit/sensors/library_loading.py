@@ -35,11 +35,7 @@ _AT_MOST_S = 60.0
 
 
 def try_loading(libraries: tuple[CUDALibrary, ...]) -> tuple[CUDALibrary, ...]:
-    """Loads each library that was found, in order, and adds its version or the loader's message.
-
-    Args:
-        libraries: What `find_libraries` returned.
-    """
+    """Loads each library that was found, in order, and adds its version or the loader's message."""
     present = [(each.name, each.path) for each in libraries if each.path is not None]
     if not present:
         return libraries

@@ -19,9 +19,6 @@ class NeighbourSensor:
     """Compares the processor times of all processes, from the first look to the latest.
 
     A look takes some ten milliseconds, so each time twice as much time passes until the next one.
-
-    Args:
-        now: The clock, in seconds.
     """
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:

@@ -12,11 +12,7 @@ DEEPEST = 50
 
 
 class PythonTimeSensor:
-    """Looks at all threads' stacks. Nothing is switched on or hooked into.
-
-    Args:
-        code: The function's code.
-    """
+    """Looks at all threads' stacks. Nothing is switched on or hooked into."""
 
     def __init__(self, code: CodeType) -> None:
         self._code = code

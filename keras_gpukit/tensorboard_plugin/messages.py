@@ -32,11 +32,7 @@ model.fit(dataset, callbacks=[gpukit.Monitor("{log_dir}")])</pre>
 
 
 def no_runs(roots: Mapping[str, Path]) -> str:
-    """There is nothing to report yet: how to begin.
-
-    Args:
-        roots: The log directories that were looked through.
-    """
+    """There is nothing to report yet: how to begin."""
     if not roots:
         where = "TensorBoard was not started on a local folder, and only those are read."
         return _page("No log directory to read", f"<p>{where}</p>")
@@ -57,11 +53,7 @@ def folder_is_gone() -> str:
 
 
 def failed(error: BaseException) -> str:
-    """A report could not be made.
-
-    Args:
-        error: Why.
-    """
+    """A report could not be made."""
     what = escape(readable(f"{type(error).__name__}: {error}"))
     return _page(
         "The report could not be made",

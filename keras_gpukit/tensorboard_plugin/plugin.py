@@ -43,9 +43,6 @@ class GPUKitPlugin(base_plugin.TBPlugin):
 
     What a page may ask for is given by the id of a folder that was found under the log directory;
     no part of a URL ever becomes part of a path.
-
-    Args:
-        context: TensorBoard's own.
     """
 
     plugin_name = "gpukit"

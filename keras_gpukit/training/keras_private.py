@@ -65,9 +65,6 @@ def graph_of(model: Any) -> Any:
 def nodes_of(graph: Any) -> list[Any]:
     """Returns the calls of operations in a functional model, in order.
 
-    Args:
-        graph: From `graph_of`.
-
     Returns:
         Keras' nodes, without those of inputs.
     """

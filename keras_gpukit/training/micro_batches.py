@@ -20,11 +20,6 @@ def examples_of(data: Any) -> Any:
 def part_of(data: Any, start: Any, size: Any) -> Any:
     """Returns some examples of a batch.
 
-    Args:
-        data: What `train_step` gets.
-        start: The first of them.
-        size: How many.
-
     Raises:
         TypeError: If an input is sparse, which has no parts.
     """

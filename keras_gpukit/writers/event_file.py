@@ -60,9 +60,6 @@ LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 class EventFile(Writer):
     """One TensorBoard event file: numbers as scalars, strings as Markdown texts.
 
-    Args:
-        folder: Where the file is made.
-
     Raises:
         OSError: If the folder cannot be written.
     """

@@ -18,9 +18,6 @@ class JsonLines(Writer):
     Each line is {"kind": …, "time_s": …, "step": …, "record": …}. Runs follow one another; a line
     of kind "run", with the layout's version as "schema", begins each.
 
-    Args:
-        path: The file.
-
     Raises:
         OSError: If it cannot be written.
     """

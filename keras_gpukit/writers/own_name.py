@@ -20,10 +20,6 @@ def own_name(folder: Path, worker: Worker | None) -> Iterator[str]:
     disk or a system without such locks it is the first name: lines stay whole, as each is appended
     by one write, but runs of several processes mix.
 
-    Args:
-        folder: The folder that the run is written to.
-        worker: Which worker this process is, where there are several.
-
     Raises:
         OSError: If the folder cannot be written.
     """

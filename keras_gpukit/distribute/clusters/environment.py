@@ -13,9 +13,6 @@ from keras_gpukit.records.cluster import Cluster
 class Variables:
     """Reads environment variables, and remembers which ones it read. An empty one is as unset.
 
-    Args:
-        environment: All variables.
-
     Attributes:
         environment: All variables.
         used: Those that were read and are set.
@@ -84,14 +81,7 @@ class Variables:
 
 
 def wrong(name: str, value: str, accepted: str, advice: str) -> ClusterError:
-    """Returns the error for a variable that has a wrong value.
-
-    Args:
-        name: The variable.
-        value: What was received.
-        accepted: "must be …".
-        advice: What to do, in a sentence.
-    """
+    """Returns the error for a variable that has a wrong value."""
     return ClusterError(f"`{name}` {accepted}. {advice} Received: {name}={value!r}")
 
 

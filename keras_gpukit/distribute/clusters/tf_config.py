@@ -41,11 +41,6 @@ class TFConfig(ClusterEnvironment):
 def read_tf_config(variables: Variables, kind: str, source: str) -> Cluster | None:
     """Returns the cluster that `TF_CONFIG` describes; None where it is of this process alone.
 
-    Args:
-        variables: Those of the process.
-        kind: Of the cluster.
-        source: Of the cluster.
-
     Raises:
         ClusterError: If it is not what TensorFlow takes.
     """

@@ -14,11 +14,7 @@ _GONE_AFTER_S = 10.0
 
 
 def serve(cluster: Cluster) -> None:
-    """Serves until the coordinator has ended.
-
-    Args:
-        cluster: The processes, and which of them this one is.
-    """
+    """Serves until the coordinator has ended."""
     import tensorflow as tf
 
     spec = tf.train.ClusterSpec({role: list(all_) for role, all_ in cluster.addresses.items()})
@@ -35,13 +31,7 @@ def wait_for_end(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Returns when something has not been there for ten seconds.
-
-    Args:
-        is_there: Whether it is.
-        clock: Returns the time in seconds.
-        sleep: Waits for seconds.
-    """
+    """Returns when something has not been there for ten seconds."""
     last_seen = clock()
     while clock() - last_seen < _GONE_AFTER_S:
         sleep(_LOOK_EVERY_S)

@@ -32,11 +32,7 @@ def is_coordinated(strategy: Any) -> bool:
 
 
 def train_by_coordinator(cluster: Cluster) -> None:
-    """Replaces what Keras does with a dataset and a step, for models of such a strategy only.
-
-    Args:
-        cluster: The processes.
-    """
+    """Replaces what Keras does with a dataset and a step, for models of such a strategy only."""
     import keras
 
     trainer = trainer_module()

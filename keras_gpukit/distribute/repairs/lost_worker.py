@@ -27,12 +27,7 @@ def name_lost_workers() -> None:
 
 
 def lost_tasks(message: str, own: tuple[str, int]) -> list[tuple[str, int]]:
-    """Returns the tasks that an error of TensorFlow's names as lost, but for this process.
-
-    Args:
-        message: The error's.
-        own: This process's task type and index.
-    """
+    """Returns the tasks that an error of TensorFlow's names as lost, but for this process."""
     if not any(sign in message for sign in _LOST):
         return []
     named = {(role, int(index)) for role, index in _TASK.findall(message)}

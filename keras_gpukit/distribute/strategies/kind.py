@@ -64,11 +64,7 @@ class StrategyKind(ABC):
 
     @abstractmethod
     def make(self, value: Any) -> Any:
-        """Returns the `tf.distribute` strategy.
-
-        Args:
-            value: As chosen.
-        """
+        """Returns the `tf.distribute` strategy."""
 
 
 def synchronous(replicas: int, kind: str) -> str:

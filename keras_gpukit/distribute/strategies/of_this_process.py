@@ -47,10 +47,6 @@ def mirrored(devices: tuple[str, ...]) -> Any:
 def over_cluster(name: str, new: Callable[[], Any]) -> Any:
     """Returns the process' strategy over its cluster, made at the first call.
 
-    Args:
-        name: Of its kind.
-        new: Makes it.
-
     Raises:
         ValueError: If this process has one of another kind.
     """

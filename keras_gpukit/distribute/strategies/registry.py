@@ -25,10 +25,6 @@ ACTIONS = {f"{name}_strategy": name for name in _KINDS}
 def choose(name: str, there: Resources) -> tuple[str, Choice]:
     """Returns the kind of strategy that a name stands for, and what it does here; pure.
 
-    Args:
-        name: One of `NAMES`.
-        there: What there is.
-
     Raises:
         ValueError: If it cannot be had here.
     """
@@ -40,12 +36,7 @@ def choose(name: str, there: Resources) -> tuple[str, Choice]:
 
 
 def make(name: str, value: Any) -> Any:
-    """Returns the `tf.distribute` strategy of a kind.
-
-    Args:
-        name: Of the kind.
-        value: As chosen.
-    """
+    """Returns the `tf.distribute` strategy of a kind."""
     return _KINDS[name].make(value)
 
 

@@ -12,11 +12,7 @@ from keras_gpukit.rules.gains import ceiling_gain
 
 
 def conclude(rounds: Sequence[Round]) -> Diagnosis:
-    """Returns the medians of the rounds with what follows from them.
-
-    Args:
-        rounds: What was measured.
-    """
+    """Returns the medians of the rounds with what follows from them."""
     ceiling = summarize([each.compute_only / each.actual for each in rounds], "times")
     shortfall = summarize(
         [1 - each.actual / min(each.data_only, each.compute_only) for each in rounds], "share"

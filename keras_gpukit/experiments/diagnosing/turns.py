@@ -80,12 +80,7 @@ class Turns:
         self._keeps_up = False
 
     def take(self, step: Step, iterator: Any) -> None:
-        """Measures; called at the point where `fit` would train.
-
-        Args:
-            step: The model's step function.
-            iterator: The one that Keras made over the source.
-        """
+        """Measures; called at the point where `fit` would train."""
         self._tell("first steps", 0)
         held = hold(iterator, getattr(self.source, "element_spec", None))
         self.examples_per_batch = _mean_examples(held)

@@ -39,10 +39,6 @@ def places(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
     draws places, whatever stands in them. A cache in memory that stands lower than it could is
     moved.
 
-    Args:
-        dataset: The pipeline.
-        allowed: What the user allows.
-
     Returns:
         The places, and, where there are none, why.
     """

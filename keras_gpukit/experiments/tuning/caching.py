@@ -48,13 +48,6 @@ def propose(
 ) -> tuple[Change | None, str]:
     """Proposes the highest cache that fits.
 
-    Args:
-        dataset: The pipeline.
-        allowed: What the user allows.
-        readings: Makes pipelines ready for reading.
-        permission: Where caches may be.
-        is_over: Whether the time for looking is.
-
     Returns:
         The change, or why there is no change.
     """

@@ -144,13 +144,7 @@ def rebuilt_stages(dataset: Dataset) -> Iterator[Dataset]:
 
 
 def rate(fetch: Callable[[], Any], read_s: float, consumer_s: float = 0.0) -> float:
-    """Batches a second of a pipeline that has just started.
-
-    Args:
-        fetch: Fetches a batch.
-        read_s: How long to read.
-        consumer_s: Time between two fetches.
-    """
+    """Batches a second of a pipeline that has just started."""
 
     def step() -> None:
         fetch()

@@ -45,11 +45,6 @@ def check_service(service: object) -> None:
 def propose(dataset: Dataset, allowed: Allowed, service: str) -> tuple[Change | None, str]:
     """Proposes to make elements in a service, up to the first stage that must stay here.
 
-    Args:
-        dataset: The pipeline.
-        allowed: What the user allows.
-        service: The address.
-
     Returns:
         The change, or why there is no change.
     """

@@ -30,11 +30,7 @@ class Lines:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Returns the lines that are complete, without their ends.
-
-        Args:
-            data: What was read.
-        """
+        """Returns the lines that are complete, without their ends."""
         *complete, rest = (self._rest + data).split(b"\n")
         # Of a bar that is drawn for hours, nothing is to be kept but the last state.
         self._rest = rest if len(rest) < _LONGEST else _last_state(rest)[-_LONGEST:]
@@ -56,9 +52,6 @@ def without_progress(line: bytes) -> bytes:
 
     Seen in Keras 3.12 to 3.15: "Epoch 1/3", and "7/10 ━━━━ 0s 5ms/step - loss: 0.1", which other
     output may follow.
-
-    Args:
-        line: Without its end.
 
     Returns:
         The line itself where it has no progress in it; nothing where it has nothing else.

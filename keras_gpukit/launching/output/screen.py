@@ -45,13 +45,7 @@ class Screen:
         return self._descriptor
 
     def write_line(self, line: bytes, prefix: str = "", colour: int = 0) -> None:
-        """Writes a line of a process, or of the launcher.
-
-        Args:
-            line: Without its end.
-            prefix: Says whose it is.
-            colour: Of the prefix: a number for each process.
-        """
+        """Writes a line of a process, or of the launcher."""
         whole = self._mark(prefix, colour) + line + b"\n"
         if self._drawn:
             whole = _ERASE + whole + self._drawn + (b"\r" if self._at_start else b"")
@@ -68,13 +62,7 @@ class Screen:
         return bool(lines) and shown == [(prefix, line) for line in lines]
 
     def draw(self, data: bytes, prefix: str, colour: int = 0) -> None:
-        """Writes what the process with the progress bar has written, at the place where it is.
-
-        Args:
-            data: Any part of its output.
-            prefix: Put before each line.
-            colour: Of the prefix.
-        """
+        """Writes what the process with the progress bar has written, at the place where it is."""
         mark = self._mark(prefix, colour)
         written = b""
         for part in _ENDS.split(data):

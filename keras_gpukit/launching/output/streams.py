@@ -20,14 +20,6 @@ _BAR_EVERY_S = 30.0
 class Stream:
     """Standard output or standard error of a process, or both where they are one terminal.
 
-    Args:
-        task: Whose it is.
-        colour: Of its prefix.
-        screen: Where it is shown.
-        tail: Keeps its last lines.
-        file: Gets all of its lines.
-        has_errors: Whether standard error leads here.
-
     Attributes:
         inner: File descriptor that the process writes to; closed here once it was started.
         outer: File descriptor to wait for, and to `read` from.

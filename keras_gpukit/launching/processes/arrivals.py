@@ -37,11 +37,7 @@ class Arrivals:
         self._looked_s: float | None = None
 
     def overdue(self, now_s: float) -> tuple[Task, ...]:
-        """Looks once a second, and returns those that have not come in time.
-
-        Args:
-            now_s: The time of a monotonic clock.
-        """
+        """Looks once a second, and returns those that have not come in time."""
         if not self._missing or (self._looked_s and now_s - self._looked_s < _LOOKS_APART_S):
             return ()
         self._looked_s = now_s

@@ -23,9 +23,6 @@ HOST = "127.0.0.1"
 def reserved_ports(count: int) -> Iterator[tuple[int, ...]]:
     """Yields free ports, which stay reserved until the block ends.
 
-    Args:
-        count: How many.
-
     Raises:
         OSError: If the system has no more free ports.
     """

@@ -136,21 +136,13 @@ class Recorder:
         return marked
 
     def pause(self, because: str) -> None:
-        """Ends a capture under way: what comes next is no step.
-
-        Args:
-            because: What comes.
-        """
+        """Ends a capture under way: what comes next is no step."""
         if self._steps_per_execution > 1:
             self._guarded(self._ask_for_step)
         self.interrupt(because)
 
     def interrupt(self, because: str) -> None:
-        """Ends a capture under way.
-
-        Args:
-            because: What for.
-        """
+        """Ends a capture under way."""
         if self._capture is not None:
             self._guarded(self._end, because)
 

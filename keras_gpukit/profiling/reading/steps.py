@@ -51,9 +51,6 @@ def find_steps(host: Events) -> Steps:
     function. A step that is marked twice, one mark within the other, is one step. A step
     lasts until the next one begins. Of more than two, the first is left out, since it was captured
     while the profiler got going; and of more than one the last, which nothing follows.
-
-    Args:
-        host: Events of the host.
     """
     marks, source = _marks(host)
     chosen = _one_for_each_step(host, np.flatnonzero(marks))
@@ -102,10 +99,6 @@ def _one_for_each_step(host: Events, marks: Numbers) -> Numbers:
     Several markers may be independent: a callback and the code around it, two callbacks. The
     outermost covers the whole step, and has the number that its user gave. But one that holds
     several others side by side marks no step: an epoch, say.
-
-    Args:
-        host: Events of the host.
-        marks: Indices of all marks.
     """
     if not len(marks):
         return marks

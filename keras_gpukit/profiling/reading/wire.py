@@ -73,12 +73,7 @@ class Wire:
             at = stop
 
     def afford(self, what: str, count: int) -> bool:
-        """Returns whether that many more may be read, and counts them.
-
-        Args:
-            what: "events", "entries" or "figures".
-            count: How many.
-        """
+        """Returns whether that many more may be read, and counts them."""
         if count > self._left[what]:
             self.miss(f"there are more {what} than are read of one file")
             return False
@@ -86,12 +81,7 @@ class Wire:
         return True
 
     def parse(self, name: str, pieces: bytes) -> Any:
-        """Returns the message; None where it is damaged.
-
-        Args:
-            name: Of the message, in `schema`.
-            pieces: Its fields, serialised.
-        """
+        """Returns the message; None where it is damaged."""
         if len(pieces) > LARGEST_FIELD_BYTES:
             self.miss("entries too long to be of use were left out")
             return None

@@ -107,13 +107,7 @@ def label(text: str, longest: int = _LONGEST) -> str:
 
 
 def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
-    """Returns a figure's JSON, without colours for text and lines: those are the page's.
-
-    Args:
-        traces: Plotly's own.
-        height: In pixels.
-        **layout: Beyond what all charts have.
-    """
+    """Returns a figure's JSON, without colours for text and lines: those are the page's."""
     from plotly import graph_objects as go
 
     common = {
@@ -139,11 +133,7 @@ def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
 
 
 def step_time_unit(longest_s: float | None) -> tuple[float, str]:
-    """The unit that fits step times: its size in seconds, and its name.
-
-    Args:
-        longest_s: The longest of them, or a usual one.
-    """
+    """The unit that fits step times: its size in seconds, and its name."""
     if longest_s is not None and longest_s < 1e-3:
         return 1e-6, "µs"
     return (1e-3, "ms") if longest_s is None or longest_s < 1 else (1.0, "s")

@@ -86,11 +86,7 @@ _PATTERNS = {
 
 
 def evidence_sentences(finding: Finding) -> tuple[str, ...]:
-    """Returns what was measured, in sentences: "A step waits 10 ms for its batch" and the like.
-
-    Args:
-        finding: The finding.
-    """
+    """Returns what was measured, in sentences: "A step waits 10 ms for its batch" and the like."""
     sentences: list[str] = []
     for figure in finding.evidence:
         value = units.measured(figure)

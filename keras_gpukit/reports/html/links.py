@@ -56,12 +56,7 @@ class Link:
 
 
 def chart_links(finding: Finding, titles: dict[str, Link]) -> tuple[Link, ...]:
-    """The charts that show what a finding says, the most telling first.
-
-    Args:
-        finding: The finding.
-        titles: The charts of the page by key.
-    """
+    """The charts that show what a finding says, the most telling first."""
     fitting = [code for code in _CHARTS if finding.code.startswith(code)]
     keys = _CHARTS[max(fitting, key=len)] if fitting else _OTHERS
     return tuple(titles[key] for key in keys if key in titles)

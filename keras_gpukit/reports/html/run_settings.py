@@ -28,11 +28,7 @@ def settings(run: RunReport) -> dict[str, str]:
 
 
 def differing(runs: Sequence[dict[str, str]]) -> tuple[str, ...]:
-    """Returns the names of settings that are not the same in all runs, in their order.
-
-    Args:
-        runs: The settings of each.
-    """
+    """Returns the names of settings that are not the same in all runs, in their order."""
     names = dict.fromkeys(name for each in runs for name in each)
     return tuple(name for name in names if len({each.get(name) for each in runs}) > 1)
 

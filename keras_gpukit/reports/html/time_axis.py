@@ -17,11 +17,7 @@ _MOST_ROWS = 20
 
 
 def time_unit(lasted_s: float) -> tuple[float, str]:
-    """The unit for times within a run: its size in seconds, and its name.
-
-    Args:
-        lasted_s: How long the run took.
-    """
+    """The unit for times within a run: its size in seconds, and its name."""
     fitting = ((size, name) for least, size, name in _UNITS if lasted_s >= least)
     return next(fitting, (1.0, "seconds"))
 

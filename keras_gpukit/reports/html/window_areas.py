@@ -45,14 +45,7 @@ class WindowAreas:
         )
 
     def reading(self, values: Sequence[float | None], name: str, color: str, hover: str) -> Any:
-        """What the cursor says of an area.
-
-        Args:
-            values: Of the windows.
-            name: Of the area.
-            color: Likewise.
-            hover: Plotly's template.
-        """
+        """What the cursor says of an area."""
         from plotly import graph_objects as go
 
         points = zip(self._points, values, strict=True)
@@ -72,13 +65,7 @@ class WindowAreas:
     def edges(
         self, highest: tuple[str, Sequence[float | None]], lowest: tuple[str, Any], hover: str
     ) -> Iterator[Any]:
-        """Lines along the highest and the lowest of windows that were merged.
-
-        Args:
-            highest: Name and values.
-            lowest: Likewise.
-            hover: Plotly's template.
-        """
+        """Lines along the highest and the lowest of windows that were merged."""
         from plotly import graph_objects as go
 
         for (name, values), dash in ((highest, "dot"), (lowest, "dash")):

@@ -32,9 +32,6 @@ def corners(series: TimeSeries) -> Iterator[Corner]:
     """Yields the corners of the area under the windows, which is zero in gaps.
 
     From corner to corner the line goes up or down first, then across.
-
-    Args:
-        series: Windows, whose points say when they ended.
     """
     ended_s: float | None = None
     for point, time_s in enumerate(series.time_s):
