@@ -11,6 +11,11 @@ from keras_gpukit.distribute.strategies.kind import Resources
 def plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:
     """Plans the strategy.
 
+    Args:
+        draft: The plan so far.
+        settings: What was asked for.
+        gpus: Logical GPUs that will be used.
+
     Returns:
         How many replicas will train in step.
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from keras_gpukit.distribute.strategies.central_storage import CentralStorage
 from keras_gpukit.distribute.strategies.kind import Choice, Resources, StrategyKind
-from keras_gpukit.distribute.strategies.mirrored import Mirrored
 from keras_gpukit.distribute.strategies.multi_worker import MultiWorker
-from keras_gpukit.distribute.strategies.one_device import OneDevice
+from keras_gpukit.distribute.strategies.one_process import CentralStorage, Mirrored, OneDevice
 from keras_gpukit.distribute.strategies.parameter_server import ParameterServer
 
 _KINDS: dict[str, StrategyKind] = {

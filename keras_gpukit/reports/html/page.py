@@ -16,10 +16,10 @@ from keras_gpukit.reports.html.capture_charts import captures_chart, each_step_c
 from keras_gpukit.reports.html.capture_memory_chart import capture_memory_chart
 from keras_gpukit.reports.html.chart import Chart, Flat, Unknown
 from keras_gpukit.reports.html.code_words import code_in
-from keras_gpukit.reports.html.disk_chart import disk_chart
 from keras_gpukit.reports.html.evidence import evidence_sentences
 from keras_gpukit.reports.html.input_chart import input_chart
 from keras_gpukit.reports.html.links import Link, captures_of, chart_links, stage_names
+from keras_gpukit.reports.html.machine_charts import disk_chart, utilization_chart
 from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.html.memory_charts import device_memory_chart, host_memory_chart
 from keras_gpukit.reports.html.placement_chart import placement_chart
@@ -31,7 +31,6 @@ from keras_gpukit.reports.html.state_notes import state_note
 from keras_gpukit.reports.html.step_distribution_chart import step_distribution_chart
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.timeline_chart import timeline_chart
-from keras_gpukit.reports.html.utilization_chart import utilization_chart
 from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
 from keras_gpukit.reports.html.workers_chart import workers_chart
 from keras_gpukit.reports.phrases import saved_parts

@@ -1,4 +1,4 @@
-"""Several devices of one process in step."""
+"""Strategies of one process: one of its devices, or several in step."""
 
 from __future__ import annotations
 
@@ -7,6 +7,32 @@ from typing import Any
 from keras_gpukit.distribute.repairs import install
 from keras_gpukit.distribute.strategies import of_this_process
 from keras_gpukit.distribute.strategies.kind import Choice, Resources, StrategyKind, synchronous
+
+
+class OneDevice(StrategyKind):
+    """Trains on the first GPU, else on the CPU."""
+
+    name = "one_device"
+
+    def choose(self, there: Resources) -> Choice:
+        """Names the device, and the GPUs that it leaves idle."""
+        device = "/GPU:0" if there.gpus else "/CPU:0"
+        idle = (
+            f'strategy="one_device" uses the first of {there.gpus} logical GPUs; the others take '
+            "memory and stay idle. Name one GPU in `devices` to leave the others free."
+        )
+        return Choice(
+            (device,),
+            "everything on one device",
+            meaning="Loss and batch are those of training without a strategy.",
+            warnings=(idle,) if there.gpus > 1 else (),
+        )
+
+    def make(self, value: Any) -> Any:
+        """Returns a `tf.distribute.OneDeviceStrategy`."""
+        import tensorflow as tf
+
+        return tf.distribute.OneDeviceStrategy(value[0])
 
 
 class Mirrored(StrategyKind):
@@ -47,3 +73,25 @@ class Mirrored(StrategyKind):
         """Returns the process' `tf.distribute.MirroredStrategy`."""
         install.repair_mirrored()
         return of_this_process.mirrored(value)
+
+
+class CentralStorage(StrategyKind):
+    """Refused, since Keras 3 reports wrong losses under it."""
+
+    name = "central_storage"
+
+    def choose(self, there: Resources) -> Choice:
+        """Refuses.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            "Under CentralStorageStrategy, Keras 3 trains the right weights but reports wrong "
+            "losses and metrics, so that callbacks which watch them act wrongly. "
+            "strategy='mirrored' trains on the same GPUs. Received: strategy='central_storage'"
+        )
+
+    def make(self, value: Any) -> Any:
+        """Is never reached."""
+        raise NotImplementedError(self.name)

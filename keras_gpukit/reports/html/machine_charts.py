@@ -1,4 +1,4 @@
-"""A chart of how busy GPUs and host were."""
+"""Charts of how busy the machine was: its GPUs, its processors and its disks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from keras_gpukit.reports.html.reading_lines import NO_READINGS, Line, are_enoug
 from keras_gpukit.reports.html.time_axis import TimeAxis
 
 _BUSY = "How busy GPUs and host were"
+_DISK = "Disk reads"
+_MIB = 2**20
+# Logs and libraries; no disk and no network disk is limited by so little.
+_LEAST_BYTES_PER_S = _MIB
 
 
 def utilization_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
@@ -35,3 +39,18 @@ def _gpus_unknown(run: RunReport) -> str:
     if run.gpus or record is None or record.gpus_unknown_because is None:
         return "" if run.gpus else "No GPU was read."
     return f"GPUs could not be read: {record.gpus_unknown_because}"
+
+
+def disk_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
+    """Bytes read each second, from all disks together and by all processes."""
+    if run.host is None:
+        return Unknown(_DISK, NO_READINGS)
+    line = Line("all disks", run.host, "disk_read_bytes_per_s")
+    if not line.is_known or not are_enough([line]):
+        return Unknown(_DISK, NO_READINGS)
+    mean, most = (f"{units.size(each or 0)}/s" for each in (line.band.overall, line.band.highest))
+    if (line.band.highest or 0) < _LEAST_BYTES_PER_S:
+        return Flat(_DISK, f"never more than {most}")
+    told = f"All disks of the machine, all processes: {mean} on average, {most} at most."
+    yaxis = axis("MiB/s", rangemode="tozero")
+    return lines_chart(_DISK, told, [line], time, yaxis, size=_MIB, unit="MiB/s")
