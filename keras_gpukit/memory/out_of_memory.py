@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,9 +50,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, kinds) and read_message(error.message) is not None
 
 
-def explain(
-    error: BaseException, call: Call, read_log: Callable[[], str] = allocator_log.read_log
-) -> OutOfMemory:
+def explain(error: BaseException, call: Call) -> OutOfMemory:
     """Returns why memory ran out.
 
     Tracing the step again, to predict what would fit, takes as long as the first time.
@@ -61,7 +58,6 @@ def explain(
     Args:
         error: The exception, of which nothing is kept.
         call: What failed.
-        read_log: Returns what was written to standard error.
     """
     message = read_message(str(getattr(error, "message", error))) or OOMMessage()
     device = message.device or ("GPU:0" if call.gpus else "CPU:0")
@@ -77,7 +73,7 @@ def explain(
         backward=bool(message.operation and is_backward(message.operation)),
         shape=message.shape,
         dtype=message.dtype,
-        state=_state(message, device, call, read_log()),
+        state=_state(message, device, call),
         execution=execution_of(call.model),
         step=call.step,
         batch_size=call.batch_size,
@@ -86,9 +82,9 @@ def explain(
     return _with_options(record, message, call)
 
 
-def _state(message: OOMMessage, device: str, call: Call, log: str) -> AllocatorState:
+def _state(message: OOMMessage, device: str, call: Call) -> AllocatorState:
     limit_bytes, peak = call.limit_bytes.get(device), call.peak_bytes.get(device)
-    logged = allocator_log.read_state(log)
+    logged = allocator_log.read_state(allocator_log.read_log())
     if logged is not None and _is_same(message.asked_bytes, logged.asked_bytes):
         return replace(logged, asked_bytes=message.asked_bytes or logged.asked_bytes)
     return AllocatorState(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from keras_gpukit.layer_names import is_backward
@@ -99,14 +99,7 @@ class Simulation:
         """
         for node in self._in_order():
             self._run(node)
-        peak = self._peak
-        return Peak(
-            peak.in_use_bytes,
-            peak.operation,
-            peak.held,
-            peak.workspace_bytes,
-            self._allocator.pool_bytes,
-        )
+        return replace(self._peak, pool_bytes=self._allocator.pool_bytes)
 
     def _in_order(self) -> Iterator[Node]:
         graph = self._graph

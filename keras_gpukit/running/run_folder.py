@@ -9,6 +9,8 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.writers.whole_files import new_folder
+
 SHARED = "GPUKIT_RUN_FOLDER"
 """Environment variable by which several processes of one job write to one folder."""
 _UNSUITABLE = re.compile(r"[^\w.+-]+")
@@ -44,7 +46,7 @@ class RunFolder:
         """
         if self._path is None:
             if not self.is_made:
-                name = _new_folder(self._log_dir, self._name).name.encode()
+                name = new_folder(self._log_dir, self._name, separator="-").name.encode()
                 self._made[: len(name)] = name
             self._path = self._log_dir / self._made[:].rstrip(b"\0").decode()
         return self._path
@@ -75,17 +77,3 @@ class RunFolder:
 def file_name(text: str) -> str:
     """A file name like a text, such as a model's name, that suits every file system."""
     return _UNSUITABLE.sub("-", text).strip(".-")[:_LONGEST] or "unnamed"
-
-
-def _new_folder(parent: Path, name: str) -> Path:
-    """Makes a folder that another run that started in the same second does not have."""
-    parent.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while True:
-        folder = parent / (name if number == 1 else f"{name}-{number}")
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return folder

@@ -1,4 +1,4 @@
-"""Files that are whole whenever they are read, also when the disk fills up."""
+"""Files that are whole whenever they are read, also when the disk fills up; and new folders."""
 
 from __future__ import annotations
 
@@ -19,6 +19,24 @@ def replace_file(path: Path, content: bytes) -> None:
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def new_folder(parent: Path, name: str, separator: str) -> Path:
+    """Makes a folder that no other process has; a number is added where there is one of that name.
+
+    Raises:
+        OSError: If it cannot be made.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    number, folder = 1, parent / name
+    while True:
+        try:
+            folder.mkdir()  # making it is the test: another process may do so at the same moment
+        except FileExistsError:
+            number += 1
+            folder = parent / f"{name}{separator}{number}"
+        else:
+            return folder
 
 
 class AppendFile:

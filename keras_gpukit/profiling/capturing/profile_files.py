@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from keras_gpukit.records.names import PROFILE_SUFFIX, PROFILES
-from keras_gpukit.writers.whole_files import replace_file
+from keras_gpukit.writers.whole_files import new_folder, replace_file
 
 
 def profile_name(step: int, time_s: float) -> str:
@@ -59,23 +59,10 @@ def write_profile(log_dir: Path, name: str, file_name: str, content: bytes) -> P
     Raises:
         OSError: If it cannot be written.
     """
-    path = _new_folder(log_dir / PROFILES, name) / file_name
+    path = new_folder(log_dir / PROFILES, name, separator="_") / file_name
     try:
         replace_file(path, content)
     except OSError:
         path.parent.rmdir()
         raise
     return path
-
-
-def _new_folder(folder: Path, name: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while True:
-        new = folder / (name if number == 1 else f"{name}_{number}")
-        try:
-            new.mkdir()  # making it is the test: another process may do so at the same moment
-        except FileExistsError:
-            number += 1
-        else:
-            return new

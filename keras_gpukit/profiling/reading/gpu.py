@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import reduce
-from operator import or_
+from operator import attrgetter, or_
 
 import numpy as np
 
@@ -67,13 +67,11 @@ class GPUs:
 def gpus_of(space: Space) -> GPUs:
     """Sorts out what ran on the GPUs; without one, all of it is empty."""
     each = tuple(_sort_out(plane) for plane in space.named(PLANE))
-    return GPUs(
-        each,
-        reduce(or_, (gpu.compute for gpu in each), NOTHING),
-        reduce(or_, (gpu.collectives for gpu in each), NOTHING),
-        reduce(or_, (gpu.from_host for gpu in each), NOTHING),
-        reduce(or_, (gpu.other_copies for gpu in each), NOTHING),
-    )
+    of_any = {
+        name: reduce(or_, map(attrgetter(name), each), NOTHING)
+        for name in ("compute", "collectives", "from_host", "other_copies")
+    }
+    return GPUs(each, **of_any)
 
 
 def profile_of(gpu: GPU, counted: Spans) -> DeviceProfile:
