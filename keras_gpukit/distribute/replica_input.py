@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.pipelines.functions import operations
-from keras_gpukit.pipelines.kinds import READERS, kind, kind_of
+from keras_gpukit.pipelines.kinds import BATCHES, READERS, kind, kind_of
 from keras_gpukit.pipelines.structure import (
     functions,
     inputs,
@@ -18,7 +18,6 @@ from keras_gpukit.pipelines.structure import (
 from keras_gpukit.records.cluster import ReplicaInput, ShardPolicy
 
 _OPEN_FILES = {"Interleave", "ParallelInterleave", "FlatMap"}
-_BATCHES = {"Batch", "ParallelBatch", "PaddedBatch"}
 # Between the last batching and the end, these leave the batches of an epoch as they are.
 _PASS_ON = {"Prefetch", "Options", "Map", "ParallelMap", "Cache", "Shuffle"}
 
@@ -75,7 +74,7 @@ def _batching(dataset: Any) -> tuple[int | None, int | None, bool]:
     stage = unwrapped(dataset)
     while kind(stage) in _PASS_ON and len(inputs(stage)) == 1:
         stage = unwrapped(inputs(stage)[0])
-    if kind(stage) not in _BATCHES:
+    if kind(stage) not in BATCHES:
         return None, None, False
     batch = number(stage, "batch_size")
     examples = int(inputs(stage)[0].cardinality())

@@ -34,6 +34,7 @@ SPOKEN = {
     "TextLine": "TextLineDataset",
     "FixedLengthRecord": "FixedLengthRecordDataset",
 }
+BATCHES = {"Batch", "ParallelBatch", "PaddedBatch"}
 READERS = {"TFRecord", "TextLine", "FixedLengthRecord", "CSV", "SqlDatabase", "LMDB", "Snapshot"}
 WORK: dict[str, Work] = {
     "Batch": "batching",

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from keras_gpukit.pipelines.functions import function_name, is_tensorflows, makes_a_generator
-from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.kinds import BATCHES, kind
 from keras_gpukit.pipelines.remaking import is_known
 from keras_gpukit.pipelines.served import MODE, served
 from keras_gpukit.pipelines.structure import (
@@ -104,7 +104,7 @@ def _arguments(name: str, stage: Any) -> list[str]:
         told.append(f"cycle_length={_in_code(number(stage, 'cycle_length'))}")
         if number(stage, "block_length") != 1:
             told.append(f"block_length={number(stage, 'block_length')}")
-    if name in {"Batch", "ParallelBatch", "PaddedBatch"}:
+    if name in BATCHES:
         told.append(_in_code(number(stage, "batch_size")))
         if name == "PaddedBatch":
             told.append("...")

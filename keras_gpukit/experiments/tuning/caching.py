@@ -12,7 +12,7 @@ from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission, Place
 from keras_gpukit.experiments.tuning.reading import Readings, Sample
 from keras_gpukit.pipelines.functions import function_name
-from keras_gpukit.pipelines.kinds import kind
+from keras_gpukit.pipelines.kinds import BATCHES, kind
 from keras_gpukit.pipelines.rebuilding import stack
 from keras_gpukit.pipelines.structure import Dataset, functions, inputs, number
 from keras_gpukit.reports.units import size
@@ -28,7 +28,6 @@ COUNTING_READINGS = 12
 MOST_ON_DISK = 10_000_000
 
 _SAME_COUNT = {"Map", "ParallelMap", "Prefetch", "Options"}
-_BATCHES = {"Batch", "ParallelBatch", "PaddedBatch"}
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def _shuffled_bytes(above: list[Dataset], cached: _Extent) -> float:
     each_bytes = cached.size_bytes / count if count else 0.0
     held_bytes = 0.0
     for stage in above:
-        if kind(stage) in _BATCHES:
+        if kind(stage) in BATCHES:
             size = number(stage, "batch_size")
             count, each_bytes = count / size, each_bytes * size
         elif kind(stage) == "Repeat":
@@ -123,7 +122,7 @@ def _count(dataset: Dataset, readings: Readings, counts: dict[int, Sample]) -> f
     divisor = 1
     stage = dataset
     while len(inputs(stage)) == 1:
-        if kind(stage) in _BATCHES:
+        if kind(stage) in BATCHES:
             divisor *= number(stage, "batch_size")
         elif kind(stage) not in _SAME_COUNT:
             break
