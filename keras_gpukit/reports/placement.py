@@ -75,7 +75,7 @@ def copy_cells(copies: DeviceCopies) -> tuple[str, ...]:
 
 
 def _bytes(copies: DeviceCopies) -> Iterator[str]:
-    yield "unknown" if copies.size_bytes is None else units.size(copies.size_bytes)
+    yield units.known(copies.size_bytes, units.size)
     if copies.unknown and copies.size_bytes is not None:
         yield f", and {copies.unknown:,} of unknown size"
     if copies.in_loops:

@@ -9,8 +9,6 @@ from rich.text import Text
 from keras_gpukit.records.scaling import Link, ScalingBasis, ScalingForecast, ScalingPoint
 from keras_gpukit.reports import units
 
-_UNKNOWN = "unknown"
-
 
 def render(forecast: ScalingForecast) -> RenderableType:
     """The basis, the links, a row for each number of GPUs, and the assumptions."""
@@ -31,20 +29,21 @@ def render(forecast: ScalingForecast) -> RenderableType:
 
 
 def _basis(run: str | None, basis: ScalingBasis) -> str:
-    gradients = _UNKNOWN if basis.gradient_bytes is None else units.size(basis.gradient_bytes)
-    batch = _UNKNOWN if basis.batch is None else f"{units.number(basis.batch)} examples"
+    gradients = units.known(basis.gradient_bytes, units.size)
+    batch = "unknown" if basis.batch is None else f"{units.number(basis.batch)} examples"
+    step = units.known(basis.step_s, units.duration)
     return (
-        f"{run or 'As given'}: step of one GPU without exchange {_time(basis.step_s)}, gradients "
-        f"{gradients}, batch per GPU {batch}."
+        f"{run or 'As given'}: step of one GPU without exchange {step}, gradients {gradients}, "
+        f"batch per GPU {batch}."
     )
 
 
 def _link(place: str, link: Link) -> str:
     if link.bandwidth_bytes_per_s is None:
-        return f"{place}: bandwidth {_UNKNOWN}."
+        return f"{place}: bandwidth unknown."
     bandwidth = f"{units.number(link.bandwidth_bytes_per_s / 1e9)} GB/s ({link.source})"
     if link.latency_s is None:
-        return f"{place}: {bandwidth}, latency {_UNKNOWN}."
+        return f"{place}: {bandwidth}, latency unknown."
     latency = f"{units.duration(link.latency_s)} ({link.latency_source})"
     return f"{place}: {bandwidth}, latency {latency}."
 
@@ -54,17 +53,12 @@ def _table(points: tuple[ScalingPoint, ...]) -> Table:
     for heading in ("GPUs", "nodes", "exchange", "step", "efficiency", "examples/s"):
         table.add_column(heading, justify="right", no_wrap=True)
     for point in points:
-        rate = point.examples_per_s
         table.add_row(
             f"{point.gpus:,}",
             f"{point.nodes:,}",
-            _time(point.exchange_s),
-            _time(point.step_s),
-            _UNKNOWN if point.efficiency is None else units.percentage(point.efficiency),
-            _UNKNOWN if rate is None else units.number(rate),
+            units.known(point.exchange_s, units.duration),
+            units.known(point.step_s, units.duration),
+            units.known(point.efficiency, units.percentage),
+            units.known(point.examples_per_s, units.number),
         )
     return table
-
-
-def _time(seconds: float | None) -> str:
-    return _UNKNOWN if seconds is None else units.duration(seconds)

@@ -100,7 +100,7 @@ def gpu_table(devices: tuple[GPUInfo, ...], state: TensorFlowState | None = None
             str(gpu.index),
             gpu.name or "unknown",
             "unknown" if capability is None else f"{capability[0]}.{capability[1]}",
-            "unknown" if gpu.memory_bytes is None else units.size(gpu.memory_bytes),
+            units.known(gpu.memory_bytes, units.size),
             gpu.uuid or f"unknown: {gpu.unidentified_because or 'not reported'}",
         ]
         table.add_row(*row, *([] if state is None else [_use(gpu.index, state)]))

@@ -80,9 +80,9 @@ def _stagestable(pipeline: PipelineRecord) -> str:
             (
                 name,
                 stage.location or "",
-                "unknown" if cost_s is None else units.duration(cost_s),
+                units.known(cost_s, units.duration),
                 stage.parallelism,
-                "" if stage.buffered_after is None else units.number(stage.buffered_after),
+                units.known(stage.buffered_after, units.number, ""),
             )
         )
     return table(("stage", "where", "time per batch", "parallel", "buffered after"), rows)

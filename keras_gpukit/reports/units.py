@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from keras_gpukit.records.finding import Figure
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -39,6 +41,11 @@ def percentage(fraction: float) -> str:
     """A share of 1 as a percentage, no finer than the measurement: "78 %", "0.9 %"."""
     percent = 100 * fraction
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
+
+
+def known(value: float | None, text: Callable[[float], str], otherwise: str = "unknown") -> str:
+    """A figure as text, or that it is unknown."""
+    return otherwise if value is None else text(value)
 
 
 def measured(figure: Figure) -> str:

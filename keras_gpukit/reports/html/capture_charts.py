@@ -11,7 +11,7 @@ from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.bars import bar, draw_bars
 from keras_gpukit.reports.html.capture_tables import captures_table, detail_tables, missed_table
-from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, axis, draw, known, label
+from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, axis, draw, label
 
 _CAPTURES = "Captured steps"
 _EACH_STEP = "Each captured step"
@@ -93,7 +93,7 @@ def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
         (
             number,
             units.duration(step.duration_s),
-            *(known(step.parts_s.get(part), units.duration) for part in present),
+            *(units.known(step.parts_s.get(part), units.duration) for part in present),
         )
         for number, step in zip(names, profile.each_step, strict=True)
     )

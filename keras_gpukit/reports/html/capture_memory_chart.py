@@ -52,9 +52,9 @@ def capture_memory_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
         (
             memory.allocator,
             units.size(memory.peak_bytes),
-            "" if memory.total_bytes is None else units.size(memory.total_bytes),
-            "" if memory.before_bytes is None else units.size(memory.before_bytes),
-            "" if memory.fragmentation is None else units.percentage(memory.fragmentation),
+            units.known(memory.total_bytes, units.size, ""),
+            units.known(memory.before_bytes, units.size, ""),
+            units.known(memory.fragmentation, units.percentage, ""),
         )
         for memory in memories[-1]
     )

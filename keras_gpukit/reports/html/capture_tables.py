@@ -8,7 +8,7 @@ from keras_gpukit.records.capture import MissedCapture
 from keras_gpukit.records.profile import MemoryProfile, ProfileRecord
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import Table, known, shortened
+from keras_gpukit.reports.html.chart import Table, shortened
 
 _MOST_ROWS = 10
 
@@ -61,8 +61,8 @@ def _capture_row(each: CaptureReport) -> tuple[str, ...]:
         shortened(each.name),
         capture.reason if capture else "not by a Profiler",
         f"{profile.steps:,}" if profile else "",
-        known(profile.step_time_s, units.duration) if profile else "",
-        known(profile.stall_fraction, units.percentage) if profile else "",
+        units.known(profile.step_time_s, units.duration) if profile else "",
+        units.known(profile.stall_fraction, units.percentage) if profile else "",
         units.duration(capture.held_up_s) if capture else "",
         "; ".join(_remarks(each)),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,11 +142,6 @@ def step_time_unit(longest_s: float | None) -> tuple[float, str]:
 def scaled(values: Sequence[float | None], size: float) -> list[float | None]:
     """Values in a unit of another size."""
     return [None if value is None else round(value / size, 4) for value in values]
-
-
-def known(value: float | None, text: Callable[[float], str]) -> str:
-    """A figure as text, or that it is unknown."""
-    return "unknown" if value is None else text(value)
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:

@@ -93,4 +93,4 @@ def _range(prediction: MemoryPrediction | None, field: str) -> str:
 
 
 def _size(size_bytes: int | None) -> str:
-    return "" if size_bytes is None else units.size(size_bytes)
+    return units.known(size_bytes, units.size, "")

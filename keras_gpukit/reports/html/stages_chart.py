@@ -8,7 +8,7 @@ from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.bars import bar, draw_bars
-from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, known, label
+from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, label
 from keras_gpukit.reports.html.words import not_told
 
 _STAGES = "Stages of the input pipeline"
@@ -49,9 +49,9 @@ def stages_chart(run: RunReport) -> Chart | Unknown:
             stage.name,
             stage.location or "",
             stage.work,
-            known(stage.cost_per_batch_s, units.duration),
+            units.known(stage.cost_per_batch_s, units.duration),
             f"{stage.parallelism:,}",
-            "" if stage.buffered_after is None else units.number(stage.buffered_after),
+            units.known(stage.buffered_after, units.number, ""),
             "bottleneck" if blamed else "",
         )
         for stage, blamed in zip(stages, is_to_blame, strict=True)

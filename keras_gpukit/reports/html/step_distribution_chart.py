@@ -14,7 +14,6 @@ from keras_gpukit.reports.html.chart import (
     Unknown,
     axis,
     draw,
-    known,
     marked_line,
     step_time_unit,
 )
@@ -124,7 +123,7 @@ def _slowest(record: StepTimes, time: TimeAxis) -> Table:
             units.number(time.place(slow.time_s)),
             units.duration(slow.duration_s),
             f"{units.number(slow.duration_s / median_s)}×",
-            known(slow.wait_s, units.duration),
+            units.known(slow.wait_s, units.duration),
         )
         for slow in record.slowest
     )

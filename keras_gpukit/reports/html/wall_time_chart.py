@@ -7,7 +7,7 @@ from typing import Any
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.bars import bar
-from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, axis, draw, known
+from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, axis, draw
 from keras_gpukit.reports.html.time_axis import time_unit
 from keras_gpukit.reports.html.words import not_told
 from keras_gpukit.reports.phrases import time_spent
@@ -47,7 +47,7 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
         (
             name,
             what,
-            known(spent_s, units.duration),
+            units.known(spent_s, units.duration),
             "" if spent_s is None else units.percentage(spent_s / parts.wall_s),
         )
         for name, spent_s, _, what in named

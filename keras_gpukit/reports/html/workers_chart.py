@@ -9,7 +9,7 @@ from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.worker_comparison import WorkerComparison, WorkerFigures
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.bars import bar, draw_bars
-from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, known
+from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown
 from keras_gpukit.reports.phrases import compared
 from keras_gpukit.rules.lateness import late_member, slow_link
 from keras_gpukit.rules.step_parts import StepParts, step_parts
@@ -82,11 +82,11 @@ def _row(name: str, member: WorkerFigures, parts: StepParts) -> tuple[str, ...]:
     times_s = (member.step_time_s, parts.compute_s, parts.input_s, parts.waiting_s)
     return (
         name,
-        *(known(time_s, units.duration) for time_s in (*times_s, parts.exchange_s)),
-        known(member.gpu_percent, _percent),
-        known(member.cpu_percent, _percent),
-        known(member.examples, units.number),
-        known(min(trips_s, default=None), units.duration),
+        *(units.known(time_s, units.duration) for time_s in (*times_s, parts.exchange_s)),
+        units.known(member.gpu_percent, _percent),
+        units.known(member.cpu_percent, _percent),
+        units.known(member.examples, units.number),
+        units.known(min(trips_s, default=None), units.duration),
     )
 
 
