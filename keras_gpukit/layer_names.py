@@ -17,7 +17,7 @@ def layer_names(model: Any) -> frozenset[str]:
 
 def layers_in(model: Any) -> Iterator[Any]:
     """Yields a model's layers, and the layers and models within them."""
-    for each in getattr(model, "layers", None) or getattr(model, "_layers", ()):
+    for each in getattr(model, "layers", None) or getattr(model, "_layers", None) or ():
         yield each
         yield from layers_in(each)
 

@@ -12,17 +12,8 @@ from math import prod
 
 ALIASES = frozenset(
     {
-        "Identity",
-        "IdentityN",
-        "Reshape",
-        "Squeeze",
-        "ExpandDims",
-        "StopGradient",
-        "PreventGradient",
-        "Snapshot",
-        "CheckNumerics",
-        "Bitcast",
-        "EnsureShape",
+        *("Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient"),
+        *("PreventGradient", "Snapshot", "CheckNumerics", "Bitcast", "EnsureShape"),
     }
 )
 """The output is the input's buffer."""
@@ -43,9 +34,6 @@ CACHE_BYTES = 30 * 2**20
 LEAST_PER_THREAD_BYTES = 256 * 2**10
 CUDNN_LIMIT_BYTES = 4 * 2**30
 """What TensorFlow lets cuDNN take, unless TF_CUDNN_WORKSPACE_LIMIT_IN_MB says otherwise."""
-_CONVOLUTIONS = frozenset(
-    {"Conv2DBackpropFilter", "Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropFilter"}
-)
 
 Shape = Sequence[int]
 
@@ -61,7 +49,7 @@ def cpu_workspace_bytes(
         inputs: Shapes; None for one that is not known.
         threads: Of TensorFlow's pool within operations.
     """
-    if operation not in _CONVOLUTIONS or len(inputs) < 3:
+    if len(inputs) < 3:
         return 0
     if operation == "Conv2DBackpropFilter":
         gradient = inputs[2]

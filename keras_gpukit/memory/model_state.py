@@ -18,10 +18,16 @@ def execution_of(model: Any) -> Execution:
 
 def held_between_steps(model: Any) -> tuple[int, int]:
     """Returns the bytes of a model's variables, and of its optimizer's."""
+    weights, slots = sizes_of_variables(model)
+    return sum(weights), sum(slots)
+
+
+def sizes_of_variables(model: Any) -> tuple[list[int], list[int]]:
+    """Returns the bytes of each of a model's variables, and of each of its optimizer's."""
     slots = getattr(getattr(model, "optimizer", None), "variables", ())
     of_optimizer = {id(each) for each in slots}
-    own = sum(size_of(each) for each in model.variables if id(each) not in of_optimizer)
-    return own, sum(size_of(each) for each in slots)
+    weights = [size_of(each) for each in model.variables if id(each) not in of_optimizer]
+    return weights, [size_of(each) for each in slots]
 
 
 def size_of(variable: Any) -> int:

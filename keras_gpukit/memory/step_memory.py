@@ -11,7 +11,7 @@ from typing import Any
 from keras_gpukit.layer_names import is_backward, layer_names, layer_of
 from keras_gpukit.memory.bfc import BFC
 from keras_gpukit.memory.kernels import cpu_workspace_bytes, gpu_workspace_bytes
-from keras_gpukit.memory.model_state import execution_of, size_of
+from keras_gpukit.memory.model_state import execution_of, size_of, sizes_of_variables
 from keras_gpukit.memory.simulation import Order, Peak, Simulation
 from keras_gpukit.memory.step_graph import TRACED_BATCH, Node, StepGraph
 from keras_gpukit.memory.tracing import trace_step
@@ -76,10 +76,7 @@ class StepMemory:
         self._graph = trace_step(model, spec, optimized=self.execution == "graph")
         self._model = model.name
         self._layers = layer_names(model) | {model.name}
-        own, slots = model.variables, getattr(model.optimizer, "variables", ())
-        of_optimizer = {id(each) for each in slots}
-        self._weights = [size_of(each) for each in own if id(each) not in of_optimizer]
-        self._slots = [size_of(each) for each in slots]
+        self._weights, self._slots = sizes_of_variables(model)
         self.trainable_bytes = sum(size_of(each) for each in model.trainable_variables)
         self.other_bytes = other_bytes
         self._block_factor = 1.0

@@ -29,52 +29,20 @@ _WORDS: dict[Impurity, str] = {
 # Operations registered as stateful whose output depends only on their inputs, as long as the files
 # and tables that they read stay the same.
 _PURE = {
-    "Assert",
-    "Case",
-    "If",
-    "While",
-    "StatefulPartitionedCall",
-    "LookupTableFindV2",
-    "LookupTableSizeV2",
-    "TensorDataset",
-    "TensorSliceDataset",
-    "RangeDataset",
+    *("Assert", "Case", "If", "While", "StatefulPartitionedCall"),
+    *("LookupTableFindV2", "LookupTableSizeV2"),
+    *("TensorDataset", "TensorSliceDataset", "RangeDataset"),
     "GeneratorDataset",  # over functions that are looked at themselves
-    "TFRecordDataset",
-    "TFRecordDatasetV2",
-    "TextLineDataset",
-    "FixedLengthRecordDataset",
-    "FixedLengthRecordDatasetV2",
+    *("TFRecordDataset", "TFRecordDatasetV2", "TextLineDataset"),
+    *("FixedLengthRecordDataset", "FixedLengthRecordDatasetV2"),
 }
 _VARIABLE = {"ReadVariableOp", "VarHandleOp", "VarIsInitializedOp", "ResourceGather"}
 
 _STEADY_KINDS = {
-    "TensorSlice",
-    "Tensor",
-    "Range",
-    "TFRecord",
-    "TextLine",
-    "FixedLengthRecord",
-    "Map",
-    "ParallelMap",
-    "FlatMap",
-    "Interleave",
-    "ParallelInterleave",
-    "Filter",
-    "Batch",
-    "ParallelBatch",
-    "PaddedBatch",
-    "Unbatch",
-    "Restructured",
-    "Prefetch",
-    "Take",
-    "Skip",
-    "Shard",
-    "Repeat",
-    "Zip",
-    "Concatenate",
-    "Options",
-    "Cache",
+    *("TensorSlice", "Tensor", "Range", "TFRecord", "TextLine", "FixedLengthRecord"),
+    *("Map", "ParallelMap", "FlatMap", "Interleave", "ParallelInterleave", "Filter"),
+    *("Batch", "ParallelBatch", "PaddedBatch", "Unbatch", "Restructured", "Prefetch"),
+    *("Take", "Skip", "Shard", "Repeat", "Zip", "Concatenate", "Options", "Cache"),
 }
 
 
