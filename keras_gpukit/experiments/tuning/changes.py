@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 from keras_gpukit.experiments.tuning.as_code import TUNING_OPTIONS
 from keras_gpukit.pipelines.functions import function_name
@@ -127,51 +128,41 @@ def prefetch(dataset: Dataset, allowed: Allowed) -> Change | None:
 
 def any_order(dataset: Dataset, allowed: Allowed) -> Change | None:
     """No waiting for an element that takes longer than those after it."""
-    import tensorflow as tf
-
     if not allowed.reorder or dataset.options().deterministic is False:
         return None
     if not any(kind(stage).startswith("Parallel") for stage in _unique(dataset)):
         return None
-    options = tf.data.Options()
-    options.deterministic = False
-    changed, lines = _with_options(dataset, options, "deterministic = False")
+    changed, lines = _with_option(dataset, "deterministic", False)
     return Change("any-order", "do not wait for slow elements", changed, lines)
 
 
 def more_threads(dataset: Dataset, allowed: Allowed) -> Change | None:
     """Threads beyond the cores, for functions that wait for files or the network."""
-    import tensorflow as tf
-
     if dataset.options().threading.private_threadpool_size:
         return None
     if not any(kind(stage).startswith("Parallel") for stage in _unique(dataset)):
         return None
     size = 4 * (os.cpu_count() or 1)
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = size
-    setting = f"threading.private_threadpool_size = {size}"
-    changed, lines = _with_options(dataset, options, setting)
+    changed, lines = _with_option(dataset, "threading.private_threadpool_size", size)
     return Change("more-threads", f"{size} threads of its own", changed, lines)
 
 
 def autotuning(dataset: Dataset, allowed: Allowed) -> Change | None:
     """TensorFlow's own choice of parallelism, where it was switched off."""
-    import tensorflow as tf
-
     if dataset.options().autotune.enabled is not False:
         return None
-    options = tf.data.Options()
-    options.autotune.enabled = True
-    changed, lines = _with_options(dataset, options, "autotune.enabled = True")
+    changed, lines = _with_option(dataset, "autotune.enabled", True)
     return Change("autotune", "switch autotuning on", changed, lines)
 
 
-def _with_options(
-    dataset: Dataset, options: object, setting: str
-) -> tuple[Dataset, tuple[str, ...]]:
-    """A pipeline with options, and the lines of code that make them."""
-    lines = (f"{TUNING_OPTIONS} = tf.data.Options()", f"{TUNING_OPTIONS}.{setting}")
+def _with_option(dataset: Dataset, name: str, value: object) -> tuple[Dataset, tuple[str, ...]]:
+    """A pipeline with an option, such as "autotune.enabled", and the lines of code that set it."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    *groups, last = name.split(".")
+    setattr(reduce(getattr, groups, options), last, value)
+    lines = (f"{TUNING_OPTIONS} = tf.data.Options()", f"{TUNING_OPTIONS}.{name} = {value}")
     return dataset.with_options(options, name=TUNING_OPTIONS), lines
 
 
