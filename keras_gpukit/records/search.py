@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX, RUN_FILE_OF_ANY
@@ -30,9 +30,10 @@ def find_run_files(
     Returns:
         The files, and whether every folder was looked into.
     """
-    search = _Search(root, most_folders=most_folders, within_s=within_s)
-    records = search.files(lambda name: RUN_FILE_OF_ANY.fullmatch(name) is not None)
-    return [file for file in records if file.parent.absolute().name == FOLDER], search.complete
+    records, complete = _files_below(
+        root, lambda name: RUN_FILE_OF_ANY.fullmatch(name) is not None, most_folders, within_s
+    )
+    return [file for file in records if file.parent.absolute().name == FOLDER], complete
 
 
 def find_profiles(log_dir: str | os.PathLike[str]) -> list[Path]:
@@ -44,43 +45,30 @@ def find_profiles(log_dir: str | os.PathLike[str]) -> list[Path]:
     Args:
         log_dir: A folder; one that does not exist, yet, has none.
     """
-    search = _Search(Path(log_dir), most_folders=MOST_FOLDERS)
-    return sorted(search.files(lambda name: name.endswith(PROFILE_SUFFIX)))
+    files, _ = _files_below(Path(log_dir), lambda name: name.endswith(PROFILE_SUFFIX), MOST_FOLDERS)
+    return sorted(files)
 
 
-class _Search:
-    """Looks through a folder and those below it, at any depth, near the top first.
+def _files_below(
+    root: Path, named: Callable[[str], bool], most_folders: int, within_s: float = math.inf
+) -> tuple[list[Path], bool]:
+    """Returns the files with a name of that sort, and whether every folder was looked into.
 
-    Links are not followed: what they lead to may lie elsewhere. Pipes and devices are no files.
-
-    Args:
-        root: The folder; one that is not there holds nothing.
-        most_folders: How many folders are looked into.
-        within_s: For how long.
-
-    Attributes:
-        complete: Whether every folder was looked into; known only after the search.
+    Those near the top come first. A root that is not there holds nothing. Links are not followed:
+    what they lead to may lie elsewhere. Pipes and devices are no files.
     """
-
-    def __init__(self, root: Path, *, most_folders: int, within_s: float = math.inf) -> None:
-        self.root = root
-        self.most_folders = most_folders
-        self.within_s = within_s
-        self.complete = True
-
-    def files(self, named: Callable[[str], bool]) -> Iterator[Path]:
-        """Yields the files with a name of that sort."""
-        deadline_s = time.monotonic() + self.within_s
-        waiting = deque([self.root])
-        looked_into = 0
-        while waiting:
-            if looked_into == self.most_folders or time.monotonic() > deadline_s:
-                self.complete = False
-                return
-            looked_into += 1
-            folders, files = _look_into(waiting.popleft(), named)
-            yield from files
-            waiting.extend(sorted(folders))
+    deadline_s = time.monotonic() + within_s
+    waiting = deque([root])
+    found: list[Path] = []
+    looked_into = 0
+    while waiting:
+        if looked_into == most_folders or time.monotonic() > deadline_s:
+            return found, False
+        looked_into += 1
+        folders, files = _look_into(waiting.popleft(), named)
+        found += files
+        waiting.extend(sorted(folders))
+    return found, True
 
 
 def _look_into(folder: Path, named: Callable[[str], bool]) -> tuple[list[Path], list[Path]]:
