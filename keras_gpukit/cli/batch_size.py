@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from keras_gpukit.cli.command_line import add_script, check_script, end, positive
+from keras_gpukit.cli.command_line import add_command, check_script, end, positive
 
 USAGE = "keras-gpukit batch-size [--max N] [--seconds N] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
@@ -18,19 +18,18 @@ VALUE_FLAGS = frozenset({"--max", "--seconds"})
 
 def add_parser(subparsers: Any) -> None:
     """Adds the command to the `keras-gpukit` parser."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "batch-size",
+        run,
         help="find the largest batch size that fits, and the fastest, for an unchanged script",
         usage=USAGE,
         description=DESCRIPTION,
-        allow_abbrev=False,
     )
-    add_script(parser)
     parser.add_argument("--max", type=positive, metavar="N", help="the largest batch size to find")
     parser.add_argument(
         "--seconds", type=positive, default=90, metavar="N", help="how long to search, 90"
     )
-    parser.set_defaults(func=run, error=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 
 def split(
@@ -34,12 +35,20 @@ def split(
     return list(argv), []
 
 
-def add_script(parser: argparse.ArgumentParser) -> None:
-    """Adds the script that a command runs, or its module."""
-    parser.add_argument(
-        "script", metavar="SCRIPT", nargs="?", help="a Python file, or a folder with __main__.py"
-    )
+def add_command(
+    subparsers: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    script: str = "a Python file, or a folder with __main__.py",
+    **options: str,
+) -> argparse.ArgumentParser:
+    """Adds a command that runs a script, or a module, and returns its parser."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(name, allow_abbrev=False, **options)
+    parser.add_argument("script", metavar="SCRIPT", nargs="?", help=script)
     parser.add_argument("-m", dest="module", metavar="MODULE", help="a module, as in python -m")
+    parser.set_defaults(func=run, error=parser.error)
+    return parser
 
 
 def check_script(args: argparse.Namespace) -> None:

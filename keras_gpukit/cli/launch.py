@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.cli import launch_elsewhere
-from keras_gpukit.cli.command_line import fail, folder
+from keras_gpukit.cli.command_line import add_command, fail, folder
 
 if TYPE_CHECKING:
     from keras_gpukit.launching.job import Job
@@ -38,15 +38,15 @@ VALUE_FLAGS = frozenset(
 
 def add_parser(subparsers: Any) -> None:
     """Adds the command to the `keras-gpukit` parser."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "launch",
+        run,
+        script="a Python file",
         help="start a training script as several processes that train together",
         usage=USAGE,
         description=DESCRIPTION,
-        allow_abbrev=False,
     )
-    parser.add_argument("script", metavar="SCRIPT", nargs="?", help="a Python file")
-    parser.add_argument("-m", dest="module", metavar="MODULE", help="a module, as in python -m")
     parser.add_argument(
         "--workers", type=int, required=True, metavar="N", help="processes that train"
     )
@@ -96,7 +96,6 @@ def add_parser(subparsers: Any) -> None:
         help="from SIGTERM to SIGKILL, where processes are stopped (default: 5)",
     )
     launch_elsewhere.add_flags(parser)
-    parser.set_defaults(func=run, error=parser.error)
 
 
 def _seconds(text: str) -> float:

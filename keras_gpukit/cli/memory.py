@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from keras_gpukit.cli.command_line import add_script, check_script, end, positive
+from keras_gpukit.cli.command_line import add_command, check_script, end, positive
 
 USAGE = "keras-gpukit memory [--batch-size N] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
@@ -18,21 +18,20 @@ VALUE_FLAGS = frozenset({"--batch-size"})
 
 def add_parser(subparsers: Any) -> None:
     """Adds the command to the `keras-gpukit` parser."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "memory",
+        run,
         help="predict the memory that an unchanged script's training needs",
         usage=USAGE,
         description=DESCRIPTION,
-        allow_abbrev=False,
     )
-    add_script(parser)
     parser.add_argument(
         "--batch-size",
         type=positive,
         metavar="N",
         help="predict for this batch size instead of the script's own",
     )
-    parser.set_defaults(func=run, error=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.cli import gpu_flags
-from keras_gpukit.cli.command_line import add_script, check_script, fail, folder
+from keras_gpukit.cli.command_line import add_command, check_script, fail, folder
 from keras_gpukit.cli.gpu_flags import add_gpu_flags, given_gpu_flags
 
 USAGE = "keras-gpukit run [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
@@ -24,14 +24,14 @@ VALUE_FLAGS = gpu_flags.VALUE_FLAGS | {"--log-dir"}
 
 def add_parser(subparsers: Any) -> None:
     """Adds the command to the `keras-gpukit` parser."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "run",
+        run,
         help="run an unchanged training script, and say what limits its speed",
         usage=USAGE,
         description=DESCRIPTION,
-        allow_abbrev=False,
     )
-    add_script(parser)
     parser.add_argument(
         "--log-dir",
         type=folder,
@@ -43,7 +43,6 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--open", action="store_true", help="open the report in a browser")
     add_gpu_flags(parser)
-    parser.set_defaults(func=run, error=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
