@@ -1,4 +1,4 @@
-"""Bars side by side, told apart by colour and pattern."""
+"""Bars side by side, distinguished by colour and pattern."""
 
 from __future__ import annotations
 
