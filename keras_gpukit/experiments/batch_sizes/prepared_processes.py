@@ -38,7 +38,7 @@ class PreparedProcesses:
             _stop_server()
 
 
-# Private names of Python, seen in 3.10 to 3.13. Without them the server stays until this process
+# Private names of Python, seen in 3.11. Without them the server stays until this process
 # ends.
 
 
