@@ -52,7 +52,7 @@ class ReplacedAttribute:
             self.original = self.current
         # Noted before it is put in place: should an interrupt come, it is found and removed.
         self._wrappers.append(wrapper)
-        setattr(self._owner, self._name, wrapper)
+        self._set(wrapper)
 
     def restore(self) -> Outcome:
         """Puts the original back, unless other code has wrapped or replaced the attribute since."""
@@ -63,9 +63,9 @@ class ReplacedAttribute:
             while hasattr(original, LEFT):
                 original = getattr(original, LEFT)
             if self._was_own:
-                setattr(self._owner, self._name, original)
+                self._set(original)
             else:
-                delattr(self._owner, self._name)  # the class's
+                object.__delattr__(self._owner, self._name)  # the class's
         elif self._wrappers and current is not original:
             # Its owner keeps it.
             setattr(self._wrappers[-1], LEFT, original)
@@ -73,6 +73,10 @@ class ReplacedAttribute:
         # Only now: should an interrupt come, this is repeated.
         self.original, self._wrappers = None, []
         return outcome
+
+    def _set(self, function: Any) -> None:
+        # A model's own way looks for layers and variables in what it is given.
+        object.__setattr__(self._owner, self._name, function)
 
 
 def _is_within(function: Any, wrapping: Any) -> bool:

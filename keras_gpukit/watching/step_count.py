@@ -23,7 +23,8 @@ class FitCount:
     def __init__(self, model: Any, first_step: int) -> None:
         self._model = model
         self._first_step = first_step
-        self._first_update = updates_so_far(model)
+        # Reading a counter takes a tenth of a millisecond, which short fits would notice.
+        self._first_update = updates_so_far(model) if _accumulated(model) else first_step
 
     def steps(self, calls: int, steps_per_execution: int, pipelines: int) -> int:
         """Returns the steps of the calls of the step function.
@@ -49,12 +50,14 @@ class FitCount:
         optimizer = _optimizer(self._model)
         if optimizer is None:
             return None
-        counted = updates_so_far(self._model) - self._first_update
-        spare = steps_so_far(self._model) - self._first_step - steps
+        counted = updates_so_far(self._model)
+        accumulates = _accumulated(self._model)
+        spare = steps_so_far(self._model) if accumulates else counted
+        spare -= self._first_step + steps
         if not 0 < spare <= pipelines:
-            return counted
+            return counted - self._first_update
         # Whether weights would have been updated in the spare ones is not known.
-        return None if getattr(optimizer, "gradient_accumulation_steps", None) else steps
+        return None if accumulates else steps
 
 
 def updates_so_far(model: Any) -> int:
@@ -64,12 +67,16 @@ def updates_so_far(model: Any) -> int:
 
 def steps_so_far(model: Any) -> int:
     """Returns the training steps of a model."""
-    optimizer = _optimizer(model)
-    accumulated = getattr(optimizer, "gradient_accumulation_steps", None)
+    accumulated = _accumulated(model)
     if not accumulated:
         return updates_so_far(model)
-    counter = getattr(optimizer, "_iterations", None)
-    return updates_so_far(model) * int(accumulated) if counter is None else _as_int(counter)
+    counter = getattr(_optimizer(model), "_iterations", None)
+    return updates_so_far(model) * accumulated if counter is None else _as_int(counter)
+
+
+def _accumulated(model: Any) -> int:
+    """The steps of whose gradients an update is made; 0 where each step is an update."""
+    return int(getattr(_optimizer(model), "gradient_accumulation_steps", None) or 0)
 
 
 def _optimizer(model: Any) -> Any:

@@ -28,11 +28,28 @@ def _best(written: Stage, running: MeasuredNode, known: dict[tuple[int, int], Na
     """The most names that can be given from here on towards the sources."""
     key = id(written), id(running)
     if key not in known:
-        ways = [_here(written, running, known)]
-        ways += [_best(written, source, known) for source in running.inputs]
-        ways += [_best(source, running, known) for source in written.inputs]
-        known[key] = max(ways, key=len)
+        most, best = _count(written), Names()
+        for names in _ways(written, running, known):
+            best = max(best, names, key=len)
+            if len(best) == most:
+                break
+        known[key] = best
     return known[key]
+
+
+def _ways(
+    written: Stage, running: MeasuredNode, known: dict[tuple[int, int], Names]
+) -> Iterator[Names]:
+    yield _here(written, running, known)
+    for source in running.inputs:
+        yield _best(written, source, known)
+    for stage in written.inputs:
+        yield _best(stage, running, known)
+
+
+def _count(written: Stage) -> int:
+    """How many stages can be named at most."""
+    return 1 + sum(map(_count, (*written.inputs, *written.nested)))
 
 
 def _here(written: Stage, running: MeasuredNode, known: dict[tuple[int, int], Names]) -> Names:

@@ -12,6 +12,8 @@ from keras_gpukit.records.pipeline import PipelineCosts
 
 MOST_PARTS = 32
 """Parts of a run that costs are kept of."""
+SHORTEST_S = 1.0
+"""A shorter run has one window of steps at most, and nothing that could have become slower."""
 # What tf.data puts on top by itself, and does no work of its own.
 _SILENT = {"Root"}
 
@@ -25,7 +27,13 @@ def costs_over_time(
         passes: Readings, each with the time since the run began; those of each pass over the
             pipeline in order.
         output: The pipeline over the whole run.
+
+    Returns:
+        The parts in order; none of a short run, whose stages are not worth measuring twice.
     """
+    times_s = [when for readings in passes for when, _ in readings]
+    if not times_s or times_s[-1] - times_s[0] < SHORTEST_S:
+        return ()
     kinds = [member.stage.kind for _, member in in_order(output, cut(output))]
     most = max(1, MOST_PARTS // max(len(passes), 1))
     parts = []
