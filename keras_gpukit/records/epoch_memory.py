@@ -42,11 +42,12 @@ class EpochMemory:
         epoch: Epochs that had ended, from 1; after a fit, fits that had.
         step: Global step.
         process_bytes: Resident memory of this process.
-        left_bytes: What the machine, or the container's limit, could still give.
+        left_bytes: What the machine, or the container's limit, could still give; None where memory
+            has not grown since that was read.
         current_bytes: Held by tensors, by device.
         peak_bytes: The most so far, by device.
         kept: Collections of tensors that callbacks, the model and the script's modules hold, those
-            that grew most first.
+            that grew most first; likewise empty where memory has not grown.
         tracings: How many times the step had been traced again after its first time.
     """
 

@@ -76,7 +76,8 @@ def growths_between(summary: RunSummary, turn: Turn) -> Iterator[Growth]:
     process = [(each.epoch, each.process_bytes) for each in readings]
     line = steady_rise(process, LEAST_PROCESS_BYTES)
     if line is not None:
-        yield _growth(THIS_PROCESS, turn, line, last, last.left_bytes)
+        known = [each.left_bytes for each in readings if each.left_bytes is not None]
+        yield _growth(THIS_PROCESS, turn, line, last, known[-1] if known else None)
     limits = {each.device: each.limit_bytes for each in summary.allocators}
     for device, peak_bytes in last.peak_bytes.items():
         limit_bytes = limits.get(device)

@@ -60,12 +60,12 @@ def is_filling(summary: RunSummary, growth: Growth) -> bool:
 
 def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
     """A collection of a callback, the model or the script that grows as fast."""
-    last = readings[-1]
-    for each in last.kept:
+    later = [each for each in readings[len(readings) // 2 :] if each.kept]
+    for each in later[-1].kept if later else ():
         is_there = growth.where.startswith(each.where) or (
             growth.where == THIS_PROCESS and not each.where.startswith("GPU")
         )
-        per_turn = _per_turn_bytes(readings[len(readings) // 2 :], each)
+        per_turn = _per_turn_bytes(later, each)
         if not is_there or per_turn is None:
             continue
         # One that grows much faster than memory holds what takes none, such as untouched pages.
@@ -79,7 +79,7 @@ def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
     return None
 
 
-def _per_turn_bytes(readings: tuple[EpochMemory, ...], kept: Kept) -> float | None:
+def _per_turn_bytes(readings: list[EpochMemory], kept: Kept) -> float | None:
     """How much a collection grew by in an epoch or a fit; None where it was read once only.
 
     A reading names a few collections: what an earlier one leaves out may have been there.

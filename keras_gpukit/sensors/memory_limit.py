@@ -5,7 +5,6 @@ Containers and jobs set it by Linux' control groups, `ulimit -v` by the process'
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 _UNLIMITED_BYTES = 2**60
@@ -48,7 +47,7 @@ def read_limit(root: Path = _ROOT) -> tuple[int | None, int | None]:
     Args:
         root: Where the control groups are mounted.
     """
-    for limit, used, statistics, cached in _files(root):
+    for limit, used, statistics, cached in _FILES:
         limit_bytes, used_bytes = _number(root / limit), _number(root / used)
         if limit_bytes is None or used_bytes is None or limit_bytes >= _UNLIMITED_BYTES:
             continue
@@ -63,12 +62,6 @@ def _address_space_limit() -> int | None:
         return None
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if limit == resource.RLIM_INFINITY else limit
-
-
-@functools.cache
-def _files(root: Path) -> tuple[tuple[str, ...], ...]:
-    """Those that are there: which ones does not change, and each look costs a short run."""
-    return tuple(names for names in _FILES if (root / names[0]).exists())
 
 
 def _number(path: Path) -> int | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.records.epoch_memory import EpochMemory
+from keras_gpukit.records.epoch_memory import HOST, EpochMemory, Kept
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.memory_limit import left_bytes
 from keras_gpukit.sensors.series import EpochMemoryCollector
@@ -38,6 +39,8 @@ class EpochMemoryWatch:
         self._process = psutil.Process()
         self._readings = EpochMemoryCollector()
         self._owners: tuple[Any, ...] = (*callbacks_of_fit(), session.model)
+        # What is left and what is kept, by the latest reading at which memory had grown.
+        self._at_growth: tuple[int | None, tuple[Kept, ...]] = (None, ())
         self._epochs = 0
         self._next_s = 0.0
         self._guard = Guard("Reading memory between epochs", "Its growth per epoch is unknown.")
@@ -51,7 +54,8 @@ class EpochMemoryWatch:
         """Reads once more for the series over several fits, and lets go of the model."""
         if self._session.ending == "completed" and self._guard.failed_because is None:
             with self._guard:
-                self._fits.add(self._read())
+                left, kept = self._at_growth
+                self._fits.add(replace(self._read(), left_bytes=left, kept=kept))
         self._owners = ()
 
     def _epoch_ended(self) -> None:
@@ -70,13 +74,19 @@ class EpochMemoryWatch:
 
     def _read(self) -> EpochMemory:
         devices = self._sensor.read()
+        process_bytes = self._process.memory_info().rss
+        current_bytes = {each.device: each.current_bytes for each in devices}
+        has_grown = self._fits.has_grown({HOST: process_bytes, **current_bytes})
+        if has_grown:
+            self._at_growth = left_bytes(), self._fits.kept.read(self._owners)
+        left, kept = self._at_growth if has_grown else (None, ())
         return EpochMemory(
             epoch=self._epochs,
             step=self._session.step,
-            process_bytes=self._process.memory_info().rss,
-            left_bytes=left_bytes(),
-            current_bytes={each.device: each.current_bytes for each in devices},
+            process_bytes=process_bytes,
+            left_bytes=left,
+            current_bytes=current_bytes,
             peak_bytes={each.device: each.peak_bytes for each in devices},
-            kept=self._fits.kept.read(self._owners),
+            kept=kept,
             tracings=self._session.wall.tracings,
         )

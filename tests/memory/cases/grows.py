@@ -26,6 +26,7 @@ NAMES = (
 
 
 def known_of(name: str, folder: str) -> dict:
+    gc.collect()  # what the run before kept must not be given back in the midst of this one
     monitor = gpukit.Monitor(f"{folder}/{NAMES.index(name)}", verbose=0)
     fit(name, EPOCHS, [monitor], folder, EXAMPLES)
     memory = monitor.summary.memory
