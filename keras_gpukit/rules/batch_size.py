@@ -9,8 +9,8 @@ from keras_gpukit.rules import gains
 MARGIN = 0.03
 """Share by which a recommended batch size is below the largest that passed its trial: the order of
 operations and the pieces that memory is divided into differ from run to run. Our choice. It makes a
-failure rarer, not impossible: near a CPU allocator's limit, `benchmarks/batch_size.py` saw the same
-batch size train in one run and run out in the next."""
+failure rarer, not impossible: where one tensor takes a tenth of the memory, as in "wide dense" of
+`benchmarks/batch_size.py`, a size trains in one run and runs out in the next."""
 RESOLUTION = 0.02
 """Share of a batch size within which the search for the largest one ends. With `MARGIN`, less than
 5 % is given away."""
