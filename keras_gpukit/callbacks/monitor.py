@@ -20,7 +20,6 @@ from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
 from keras_gpukit.watching import worker_watch
-from keras_gpukit.watching.fit_memory import FitMemory
 from keras_gpukit.watching.session import Session
 
 
@@ -61,10 +60,10 @@ class Monitor(WatchingCallback[RunSummary]):
         if not (isinstance(verbose, (int, str)) and verbose in ("auto", 0, 1)):
             raise ValueError(f'`verbose` must be "auto", 0 or 1. Received: verbose={verbose!r}')
         self.verbose = verbose
-        # They write through the session of this callback.
-        self._throughput = Throughput(None)
+        self._throughput = Throughput(None)  # they write through the session of this callback
         self._input_stall = InputStall(None)
         self._memory = GPUMemory(None, predict=predict_memory)
+        self.continue_with = self._memory.continue_with
         self._utilization = Utilization(None)
         self._placement = DevicePlacement(None)
         self._parts: list[WatchingCallback[Any]] = [self._throughput, self._input_stall]
@@ -77,10 +76,6 @@ class Monitor(WatchingCallback[RunSummary]):
             )
             self._parts.append(self._profiler)
         self.lifecycle.parts = tuple(part.lifecycle for part in self._parts)
-
-    def continue_with(self, fits: FitMemory) -> None:
-        """See `GPUMemory.continue_with`."""
-        self._memory.continue_with(fits)
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts every measurement."""
@@ -108,11 +103,10 @@ class Monitor(WatchingCallback[RunSummary]):
             print_summary(summary, log_dir=self._log_dir)
 
     def _sum_up(self, session: Session) -> RunSummary:
-        throughput = self._throughput.summary
-        steps = throughput.steps if throughput else 0
+        steps = session.own_steps.steps
         return RunSummary(
             environment=session.environment,
-            throughput=throughput,
+            throughput=self._throughput.summary,
             input=self._input_stall.summary,
             memory=self._memory.summary,
             operations=self._placement.summary,
