@@ -11,6 +11,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from keras_gpukit.pipelines.structure import once_per_dataset
+
 
 def host_iterator(iterator: Any) -> Any:
     """Returns the `tf.data.Iterator` that feeds the first replica, or None.
@@ -31,15 +33,10 @@ def host_iterator(iterator: Any) -> Any:
     return None
 
 
-# Gathering a dataset's options takes half a millisecond, and each epoch asks about the same one.
-_is_tuned: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
-
-
+@once_per_dataset  # gathering its options takes half a millisecond
 def is_autotuned(dataset: Any) -> bool:
     """Whether a dataset's autotuning is on, for which tf.data keeps a model of the pipeline."""
-    if dataset not in _is_tuned:
-        _is_tuned[dataset] = dataset.options().autotune.enabled is not False
-    return _is_tuned[dataset]
+    return dataset.options().autotune.enabled is not False
 
 
 def has_model(iterator: Any) -> bool:

@@ -15,7 +15,13 @@ from keras_gpukit.pipelines.functions import (
 from keras_gpukit.pipelines.generators import generator_behind, generator_in_graphs
 from keras_gpukit.pipelines.kinds import kind_of
 from keras_gpukit.pipelines.places import name_and_location, name_and_location_in_graph
-from keras_gpukit.pipelines.structure import functions_of, given_name, inputs, unwrapped
+from keras_gpukit.pipelines.structure import (
+    functions_of,
+    given_name,
+    inputs,
+    once_per_dataset,
+    unwrapped,
+)
 from keras_gpukit.records.pipeline import Work
 
 PYTHON_GENERATOR = "Generator"
@@ -55,6 +61,7 @@ class Stage:
     nested: tuple[Stage, ...] = ()
 
 
+@once_per_dataset
 def read_stages(dataset: Any) -> Stage:
     """Returns the stages of a dataset, from the one nearest to training back to the sources."""
     dataset = unwrapped(dataset)

@@ -9,11 +9,31 @@ is gone, the stage is known only by its kind, and tuning leaves it unchanged.
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 Dataset = Any
 """A `tf.data.Dataset`."""
+
+
+def once_per_dataset(read: Callable[[Dataset], T]) -> Callable[[Dataset], T]:
+    """Remembers what a function says of a dataset, as each epoch and fit asks about the same one.
+
+    Args:
+        read: Its result must not hold the dataset.
+    """
+    known: weakref.WeakKeyDictionary[Dataset, T] = weakref.WeakKeyDictionary()
+
+    @functools.wraps(read)
+    def remembered(dataset: Dataset) -> T:
+        if dataset not in known:
+            known[dataset] = read(dataset)
+        return known[dataset]
+
+    return remembered
 
 
 def dataset_of(iterator: Any) -> Any:
@@ -27,6 +47,7 @@ def unwrapped(stage: Dataset) -> Dataset:
     return stage if inner is None else inner
 
 
+@once_per_dataset
 def is_fed_by_another(dataset: Any) -> bool:
     """Whether a dataset only fetches for one of several replicas what another one makes."""
     return "PerDeviceGenerator" in type(dataset).__name__ or any(

@@ -18,11 +18,13 @@ from contextlib import suppress
 from typing import Any
 
 from keras_gpukit.pipelines.kinds import kind
-from keras_gpukit.pipelines.structure import cache_file, dataset_of, stages
+from keras_gpukit.pipelines.structure import cache_file, dataset_of, once_per_dataset, stages
 
 # Keras lets go of an iterator soon after it is done with it; should it not, it frees it itself.
 HOLD_S = 1.0
 LOOK_EVERY_S = 0.02
+# Handing one over takes a twentieth of a millisecond; the iterators of short epochs go together.
+FREE_EVERY_S = 0.05
 THREAD_NAME = "gpukit-free-iterators"
 # The list that holds it, and the argument of `sys.getrefcount`.
 OWN_REFERENCES = 2
@@ -33,12 +35,10 @@ class FinishedIterators:
 
     def __init__(self) -> None:
         self._kept: list[Any] = []
+        self._due_s = 0.0
         # Short epochs share a thread, since starting one takes a tenth of a millisecond. Python
         # waits for it at exit, as it would for an iterator freed then.
         self._threads = ThreadPoolExecutor(thread_name_prefix=THREAD_NAME)
-        # Of the dataset that comes again each epoch.
-        self._dataset: Any = None
-        self._locks_files = False
 
     def keep(self, iterator: Any, epoch_iterator: Any) -> None:
         """Keeps an iterator whose epoch is over, if it may be freed later than by Keras.
@@ -55,24 +55,25 @@ class FinishedIterators:
         if epoch_iterator is None or epoch_iterator.steps_per_epoch is not None:
             return
         dataset = dataset_of(iterator)
-        if dataset is not self._dataset:
-            self._dataset, self._locks_files = dataset, _locks_files(dataset)
-        if not self._locks_files:
+        if dataset is not None and not _locks_files(dataset):
             self._kept.append(iterator)
 
     def free(self) -> None:
-        """Frees on a thread what was kept, which Keras lets go of by now."""
+        """Frees on a thread what was kept, which Keras lets go of by now; not after each epoch."""
+        if self._kept and (now_s := time.monotonic()) >= self._due_s:
+            self._due_s = now_s + FREE_EVERY_S
+            self._hand_over()
+
+    def _hand_over(self) -> None:
         kept, self._kept = self._kept, []
-        if not kept:
-            return
         with suppress(RuntimeError):  # where no thread starts any more they are freed here
             self._threads.submit(_free, kept)
 
     def release(self) -> None:
         """Frees everything; the call is over."""
-        self.free()
+        if self._kept:
+            self._hand_over()
         self._threads.shutdown(wait=False)
-        self._dataset = None
 
 
 def _free(kept: list[Any]) -> None:
@@ -83,9 +84,10 @@ def _free(kept: list[Any]) -> None:
         kept.pop()  # TensorFlow lets other threads run meanwhile
 
 
+@once_per_dataset
 def _locks_files(dataset: Any) -> bool:
     """Whether a pipeline writes files that its next iterator needs as this one leaves them."""
-    return dataset is None or any(
+    return any(
         (kind(stage) == "Cache" and cache_file(stage) != "") or kind(stage) in ("Snapshot", "Save")
         for stage in stages(dataset)
     )

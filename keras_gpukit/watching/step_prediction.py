@@ -64,14 +64,18 @@ class PredictionWatch:
 
     def _epoch_ended(self) -> None:
         known = self._causes
-        if self._guard.failed_because is not None or (known and known.prediction):
+        # By default only what a measured device holds is predicted.
+        is_settled = known and (known.prediction or (self._when == "auto" and not self._held_bytes))
+        if is_settled or self._guard.failed_because is not None:
             return
         began_s = time.perf_counter()
         with self._guard:
             because = self._because() or (_EAGER if self._session.model.run_eagerly else None)
-            if known is None or because is None:
-                held = replace(self._held(), not_predicted_because=because)
-                self._causes = self._predicted() if because is None else held
+            if because is None:
+                self._causes = self._predicted()
+            elif known is None:
+                self._causes = replace(self._held(), not_predicted_because=because)
+            if self._causes is not known:
                 self._session.output.record("memory_by_cause", self._causes, self._session.step)
         self._session.add_cost(time.perf_counter() - began_s, once=True)
 
@@ -80,7 +84,8 @@ class PredictionWatch:
         predicted = None
         if because is None:
             predicted, because = _predict(self._session, self._held_bytes)
-        return replace(self._held(), prediction=predicted, not_predicted_because=because)
+        held = self._causes or self._held()
+        return replace(held, prediction=predicted, not_predicted_because=because)
 
     def _held(self) -> MemoryRecord:
         weights_bytes, slots_bytes = held_between_steps(self._session.model)
