@@ -23,6 +23,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
+        optional: Whether it may be None.
 
     Raises:
         TypeError: If `log_dir` is no path.
@@ -32,9 +33,11 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     # On backends that run callbacks in a thread pool, this one must not delay them.
     async_safe = True
 
-    def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
+    def __init__(
+        self, log_dir: str | os.PathLike[str] | None = "logs", *, optional: bool = True
+    ) -> None:
         super().__init__()
-        self._log_dir = check_log_dir(log_dir)
+        self._log_dir = check_log_dir(log_dir, optional=optional)
         self.lifecycle = Lifecycle(type(self).__name__, self._log_dir, self.begin, self.end)
         self._summary: R | None = None
 

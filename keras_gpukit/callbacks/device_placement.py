@@ -47,10 +47,21 @@ class DevicePlacement(WatchingCallback[PlacementRecord]):
 
         def read() -> None:
             self._summary = probe.stop(lambda: counter.between(before[0], counter.take()))
-            session.output.values(session.step, {PLACEMENT: placement_markdown(self._summary)})
+            session.output.values(session.step, {PLACEMENT: _text(self._summary)})
             session.output.record("placement", self._summary, session.step)
 
         session.on_first_step(start, read)
 
     def end(self, session: Session, phase: Phase) -> None:
         """Nothing is left to do."""
+
+
+_latest = NO_STEP, placement_markdown(NO_STEP)
+
+
+def _text(record: PlacementRecord) -> str:
+    """Made once of a record, which later fits of the model have again."""
+    global _latest
+    if _latest[0] is not record:
+        _latest = record, placement_markdown(record)
+    return _latest[1]

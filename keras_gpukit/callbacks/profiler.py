@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Collection
 
-from keras_gpukit.arguments import check_log_dir
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import put_signals_back
@@ -70,7 +69,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         max_bytes: int = 500 * 2**20,
         cooldown_s: float = 60.0,
     ) -> None:
-        super().__init__(check_log_dir(log_dir, optional=False))
+        super().__init__(log_dir, optional=False)
         self._settings = CaptureSettings(
             steps=steps,
             at_steps=at_steps,

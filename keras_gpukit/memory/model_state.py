@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from math import prod
 from typing import Any
 
@@ -32,14 +33,15 @@ def sizes_of_variables(model: Any) -> tuple[list[int], list[int]]:
 
 def size_of(variable: Any) -> int:
     """Bytes of a Keras variable."""
+    return int(prod(variable.shape)) * _item_bytes(variable.dtype)
+
+
+@functools.cache
+def _item_bytes(dtype: Any) -> int:
     import keras
-
-    return int(prod(variable.shape)) * _item_bytes(keras.backend.standardize_dtype(variable.dtype))
-
-
-def _item_bytes(dtype: str) -> int:
     import tensorflow as tf
 
+    dtype = keras.backend.standardize_dtype(dtype)
     return 0 if dtype == "string" else int(tf.dtypes.as_dtype(dtype).size)
 
 

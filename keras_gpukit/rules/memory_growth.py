@@ -95,8 +95,10 @@ def growths_over_time(summary: RunSummary) -> Iterator[Growth]:
 
 
 def _after_first_step(summary: RunSummary) -> RunSummary:
-    """Leaves out the readings of the first step, which takes memory as long as it traces."""
-    return replace(summary, series=tuple(map(_without_first_step, summary.series)))
+    """The series of memory without the first step, which takes memory as long as it traces."""
+    tags = {tag for tag, _ in _tags(summary)}
+    of_memory = (each for each in summary.series if each.tag in tags)
+    return replace(summary, series=tuple(map(_without_first_step, of_memory)))
 
 
 def _without_first_step(series: Series) -> Series:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import time
+from typing import Any
 
 from keras_gpukit.records.machine import HostSample, HostUtilization
 from keras_gpukit.sensors.memory_limit import read_limit
@@ -20,25 +23,26 @@ class HostSensor:
         import psutil
 
         self._psutil = psutil
-        self._process = psutil.Process()
         self._cores = psutil.cpu_count() or 1
         self._read_bytes: int | None = None
-        self._read_at = time.perf_counter()
+        self._read_s = self._disks_read_s = time.perf_counter()
+        # By the clock in nanoseconds: psutil reads hundredths of a second from a file.
+        self._process_s = time.process_time()
         self._cpu_s = self._cpu_times()
-        # psutil's percentage is since the call before: the first one only starts the clock.
-        self._process.cpu_percent()
 
     def read(self) -> HostSample:
         """Reads once."""
+        now_s = time.perf_counter()
+        process_cpu_percent = self._process_cpu_percent(now_s)
         memory = self._psutil.virtual_memory()
         limit_bytes, limit_used_bytes = read_limit()
         return HostSample(
             cpu_percent=self._cpu_percent(),
-            process_cpu_percent=self._process.cpu_percent() / self._cores,
-            memory_bytes=self._process.memory_info().rss,
+            process_cpu_percent=process_cpu_percent,
+            memory_bytes=process_bytes(),
             memory_available_bytes=memory.available,
             memory_total_bytes=memory.total,
-            disk_read_bytes_per_s=self._disk_rate(),
+            disk_read_bytes_per_s=self._disk_rate(now_s),
             memory_limit_bytes=limit_bytes,
             memory_limit_used_bytes=limit_used_bytes,
         )
@@ -50,6 +54,12 @@ class HostSensor:
         self._cpu_s = busy, total
         return 100 * (busy - busy_before) / (total - all_before) if total > all_before else None
 
+    def _process_cpu_percent(self, now_s: float) -> float:
+        passed_s, spent_s = now_s - self._read_s, time.process_time() - self._process_s
+        self._read_s += passed_s
+        self._process_s += spent_s
+        return 100 * spent_s / (passed_s * self._cores)
+
     def _cpu_times(self) -> tuple[float, float]:
         """Time of all cores since the machine started: busy, and in all."""
         times = self._psutil.cpu_times()
@@ -57,14 +67,14 @@ class HostSensor:
         total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
         return total - times.idle - getattr(times, "iowait", 0.0), total
 
-    def _disk_rate(self) -> float | None:
-        before, then, now = self._read_bytes, self._read_at, time.perf_counter()
-        if now - then < DISKS_EVERY_S:
+    def _disk_rate(self, now_s: float) -> float | None:
+        before, since_s = self._read_bytes, self._disks_read_s
+        if now_s - since_s < DISKS_EVERY_S:
             return None
-        self._read_bytes, self._read_at = self._disk_read_bytes(), now
+        self._read_bytes, self._disks_read_s = self._disk_read_bytes(), now_s
         if before is None or self._read_bytes is None:
             return None
-        return (self._read_bytes - before) / (now - then)
+        return (self._read_bytes - before) / (now_s - since_s)
 
     def _disk_read_bytes(self) -> int | None:
         # Some containers show no disks, or hide even the file that lists them.
@@ -73,6 +83,19 @@ class HostSensor:
         except (OSError, NotImplementedError, self._psutil.Error):
             return None
         return counters.read_bytes if counters else None
+
+
+def process_bytes() -> int:
+    """Returns the memory that this process holds."""
+    return int(_process(os.getpid()).memory_info().rss)
+
+
+@functools.lru_cache(maxsize=1)
+def _process(pid: int) -> Any:
+    """Made once, for which psutil reads when it began; a fork is another one."""
+    import psutil
+
+    return psutil.Process(pid)
 
 
 def summarize_host(

@@ -48,10 +48,11 @@ def read_limit(root: Path = _ROOT) -> tuple[int | None, int | None]:
         root: Where the control groups are mounted.
     """
     for limit, used, statistics, cached in _FILES:
-        limit_bytes, used_bytes = _number(root / limit), _number(root / used)
-        if limit_bytes is None or used_bytes is None or limit_bytes >= _UNLIMITED_BYTES:
+        limit_bytes = _number(root / limit)
+        if limit_bytes is None or limit_bytes >= _UNLIMITED_BYTES:
             continue
-        return limit_bytes, max(used_bytes - _entry(root / statistics, cached), 0)
+        if (used_bytes := _number(root / used)) is not None:
+            return limit_bytes, max(used_bytes - _entry(root / statistics, cached), 0)
     return None, None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -70,9 +71,7 @@ class NeighbourSensor:
         passed_s = (self._looked_s - self._began_s) * self._cores
         if self._first is None or passed_s <= 0:
             return ()
-        import psutil
-
-        own = psutil.Process().pid
+        own = os.getpid()
         uses = [
             ProcessUse(name, pid, 100 * (spent_s - self._first.get((pid, name), 0.0)) / passed_s)
             for (pid, name), spent_s in self._latest.items()

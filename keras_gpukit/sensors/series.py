@@ -97,18 +97,21 @@ class EpochMemoryCollector:
 
     Args:
         most: Readings that are kept, in addition to the latest one; even.
+
+    Attributes:
+        latest: The latest one; None before the first.
     """
 
     def __init__(self, most: int = MOST_READINGS) -> None:
         self._most = most
         self._kept: list[EpochMemory] = []
-        self._latest: EpochMemory | None = None
+        self.latest: EpochMemory | None = None
         self._taken = 0
         self._every = 1
 
     def add(self, reading: EpochMemory) -> None:
         """Takes one reading in."""
-        self._latest = reading
+        self.latest = reading
         if self._taken % self._every == 0:
             if len(self._kept) == self._most:
                 del self._kept[1::2]
@@ -119,7 +122,7 @@ class EpochMemoryCollector:
 
     def record(self) -> tuple[EpochMemory, ...]:
         """The readings that were kept, and the latest one."""
-        latest = self._latest
+        latest = self.latest
         if latest is None or self._kept[-1] is latest:
             return tuple(self._kept)
         return (*self._kept, latest)

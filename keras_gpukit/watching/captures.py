@@ -6,7 +6,6 @@ import threading
 import time
 from pathlib import Path
 
-from keras_gpukit.distribute.clusters.tf_config import this_worker
 from keras_gpukit.errors import GPUKitError, Guard, logger
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.profiling.capturing.recorder import Recorder
@@ -139,7 +138,7 @@ class CaptureWatch:
 
     def _watch_clock_and_file(self, session: Session, recorder: Recorder) -> None:
         if self._settings.on_demand:
-            worker = this_worker(session.model)
+            worker = session.environment.worker
             shared = worker is not None and (worker.count or 1) > 1
             stays_s = ANSWERED_WITHIN_S if shared else 0.0
             self._request = request = RequestFile(self._folder / REQUEST_FILE, stays_s)

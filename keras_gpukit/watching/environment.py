@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from typing import Any
 
 from keras_gpukit.distribute.clusters.tf_config import this_worker
+from keras_gpukit.memory.model_state import size_of
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores
@@ -61,13 +61,7 @@ def environment_markdown(environment: Environment) -> str:
 
 def _trainable_bytes(model: Any) -> int | None:
     """The size of the trainable weights; unknown before the model has them."""
-    import tensorflow as tf
-
-    weights = model.trainable_variables
-    if not weights:
-        return None
-    sizes = (math.prod(each.shape) * tf.as_dtype(each.dtype).size for each in weights)
-    return int(sum(sizes))
+    return sum(map(size_of, model.trainable_variables)) or None
 
 
 def _strategy_name(strategy: Any) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 from keras_gpukit.errors import Guard
 from keras_gpukit.records.epoch_memory import HOST, EpochMemory, Kept
 from keras_gpukit.sensors.allocator import AllocatorSensor
+from keras_gpukit.sensors.host import process_bytes
 from keras_gpukit.sensors.memory_limit import left_bytes
 from keras_gpukit.sensors.series import EpochMemoryCollector
 from keras_gpukit.watching.call_frame import callbacks_of_fit
@@ -17,7 +18,7 @@ from keras_gpukit.watching.session import Session
 
 ALWAYS_READ = 16
 """Epochs that are read however short they are: as many as it takes to judge, and more."""
-PAUSE_TO_COST = 200
+PAUSE_TO_COST = 1000
 """Of short epochs after them some are left out: readings take one part in so many of the time."""
 
 
@@ -31,12 +32,9 @@ class EpochMemoryWatch:
     """
 
     def __init__(self, session: Session, sensor: AllocatorSensor, fits: FitMemory) -> None:
-        import psutil
-
         self._session = session
         self._sensor = sensor
         self._fits = fits
-        self._process = psutil.Process()
         self._readings = EpochMemoryCollector()
         self._owners: tuple[Any, ...] = (*callbacks_of_fit(), session.model)
         # What is left and what is kept, by the latest reading at which memory had grown.
@@ -51,11 +49,14 @@ class EpochMemoryWatch:
         return self._readings.record()
 
     def end(self) -> None:
-        """Reads once more for the series over several fits, and lets go of the model."""
+        """Takes the last epoch's reading for the series over several fits; forgets the model."""
         if self._session.ending == "completed" and self._guard.failed_because is None:
             with self._guard:
                 left, kept = self._at_growth
-                self._fits.add(replace(self._read(), left_bytes=left, kept=kept))
+                latest = self._readings.latest
+                if latest is None or latest.epoch < self._epochs:
+                    latest = self._read()
+                self._fits.add(replace(latest, left_bytes=left, kept=kept))
         self._owners = ()
 
     def _epoch_ended(self) -> None:
@@ -74,16 +75,16 @@ class EpochMemoryWatch:
 
     def _read(self) -> EpochMemory:
         devices = self._sensor.read()
-        process_bytes = self._process.memory_info().rss
+        host_bytes = process_bytes()
         current_bytes = {each.device: each.current_bytes for each in devices}
-        has_grown = self._fits.has_grown({HOST: process_bytes, **current_bytes})
+        has_grown = self._fits.has_grown({HOST: host_bytes, **current_bytes})
         if has_grown:
             self._at_growth = left_bytes(), self._fits.kept.read(self._owners)
         left, kept = self._at_growth if has_grown else (None, ())
         return EpochMemory(
             epoch=self._epochs,
             step=self._session.step,
-            process_bytes=process_bytes,
+            process_bytes=host_bytes,
             left_bytes=left,
             current_bytes=current_bytes,
             peak_bytes={each.device: each.peak_bytes for each in devices},

@@ -189,11 +189,12 @@ class PhaseSteps:
             make_measurable(epoch_iterator(self._phase), has_short_epochs=True)
 
     def restore(self) -> None:
-        """The phase is over: its step function is restored."""
-        self.pause()
-        self._clock.work_out()
+        """The phase is over: its step function is restored; may be called again."""
+        if self._function.is_replaced:
+            self.pause()
+            self._clock.work_out()
+            self.watched.restore()
         self._watchers.clear()
-        self.watched.restore()
 
     def release(self) -> None:
         """Forgets the data and the callbacks of a call that is over."""

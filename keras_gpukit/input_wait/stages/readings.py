@@ -9,7 +9,7 @@ tensorflow/core/data/captured_function.cc.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 # Stages that make an iterator for each element of their first input, or again and again.
 NESTING = {
@@ -24,8 +24,7 @@ REPEATING = {"Repeat", "ForeverRepeat", "FiniteRepeat"}
 SHUFFLING = {"Shuffle", "ShuffleAndRepeat"}
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """An iterator in one reading.
 
     Attributes:
@@ -49,8 +48,7 @@ class Node:
     inputs: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class ModelReading:
+class ModelReading(NamedTuple):
     """All iterators of a pipeline at one moment.
 
     Attributes:
@@ -97,14 +95,15 @@ def without_version(kind: str) -> str:
 
 def read_nodes(model: Any) -> ModelReading:
     """Returns a `ModelProto` as a reading."""
+    classes = model.DESCRIPTOR.file.enum_types_by_name["NodeClass"].values_by_name
+    asynchronous = {each.number for name, each in classes.items() if name.startswith("ASYNC")}
     nodes = {}
     for number, node in model.nodes.items():
         settings = {setting.name: setting for setting in node.parameters}
         # The older parallel interleave has a thread for each iterator of its cycle.
         cycle = settings.get("cycle_length")
         threads = settings.get("parallelism") or cycle
-        node_class = node.DESCRIPTOR.fields_by_name["node_class"].enum_type
-        is_asynchronous = node_class.values_by_number[node.node_class].name.startswith("ASYNC")
+        is_asynchronous = node.node_class in asynchronous
         nodes[number] = Node(
             id=number,
             kind=without_version(node.name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from math import inf
@@ -22,9 +23,6 @@ class Limits:
         log_dir: Where profiles of earlier runs may lie.
         settings: The limits.
         now: The clock, in seconds.
-
-    Attributes:
-        room_bytes: Disk space that is left for profiles.
     """
 
     def __init__(
@@ -33,11 +31,16 @@ class Limits:
         settings: CaptureSettings,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
+        self._log_dir = log_dir
         self._settings = settings
         self._now = now
         self._taken = 0
         self._cool_from_s = -inf
-        self.room_bytes = settings.max_bytes - profiles_bytes(log_dir)
+
+    @functools.cached_property
+    def room_bytes(self) -> int:
+        """Disk space that is left for profiles; first asked when a capture is due."""
+        return self._settings.max_bytes - profiles_bytes(self._log_dir)
 
     def note_end(self, trigger: Trigger) -> None:
         """A capture has ended."""

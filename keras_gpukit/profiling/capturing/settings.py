@@ -70,6 +70,6 @@ class CaptureSettings:
                 for are taken.
         """
         if not in_cluster:
-            return replace(self, at_steps=(20,) if self.at_steps is None else self.at_steps)
+            return replace(self, at_steps=(20,)) if self.at_steps is None else self
         steps = self.at_steps or ()
         return replace(self, at_steps=steps, slower=None, stall_rise=None, utilization_drop=None)
