@@ -12,15 +12,8 @@ from rich.panel import Panel
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import Ending, RunSummary
+from keras_gpukit.reports import phrases
 from keras_gpukit.reports.notebook import as_html
-from keras_gpukit.reports.phrases import (
-    captured,
-    compared,
-    conclusion,
-    evidence,
-    headline,
-    time_spent,
-)
 from keras_gpukit.reports.printable import plain
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
@@ -53,10 +46,12 @@ def render(summary: RunSummary, log_dir: Path | None = None) -> RenderableType:
     The worst finding has all of its advice, the others only the first line, and "info" findings
     no figures: users change one thing at a time, and the next run has its own verdict.
     """
-    lines: list[RenderableType] = [plain(", ".join(headline(summary)) or "Nothing was measured.")]
-    spent = time_spent(summary)
+    lines: list[RenderableType] = [
+        plain(", ".join(phrases.headline(summary)) or "Nothing was measured.")
+    ]
+    spent = phrases.time_spent(summary)
     lines += [plain(spent, style="dim")] if spent else []
-    verdict = conclusion(summary)
+    verdict = phrases.conclusion(summary)
     if verdict:
         lines += ["", plain(verdict, style="green")]
     for position, finding in enumerate(summary.findings):
@@ -64,7 +59,7 @@ def render(summary: RunSummary, log_dir: Path | None = None) -> RenderableType:
         lines += ["", *_tell(finding, advice)]
     report = f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
     more = [
-        *filter(None, [compared(summary), captured(summary)]),
+        *filter(None, [phrases.compared(summary), phrases.captured(summary)]),
         *([report] if log_dir is not None else []),
     ]
     lines += ["", *(plain(each, style="dim") for each in more)] if more else []
@@ -75,7 +70,7 @@ def _tell(finding: Finding, advice: tuple[str, ...]) -> list[RenderableType]:
     # Plain text throughout: names from a model must not be parsed as markup.
     heading = plain(f"{finding.severity}: {finding.title}", style=_STYLES[finding.severity])
     heading.append(f" ({finding.code})", style="dim")
-    figures = evidence(finding) if finding.severity != "info" else ""
+    figures = phrases.evidence(finding) if finding.severity != "info" else ""
     details = [figures, *(f"- {line}" for line in advice)]
     return [heading, *(Padding(plain(line), (0, 0, 0, _INDENT)) for line in details if line)]
 

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 
-from keras_gpukit.records.diagnosis import Contention, Diagnosis, Rate
+from keras_gpukit.records.diagnosis import Contention, Diagnosis
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.reports import units
 from keras_gpukit.reports.notebook import as_html
@@ -17,11 +17,16 @@ from keras_gpukit.rules.contention import ADVICE
 
 def render(diagnosis: Diagnosis) -> RenderableType:
     """The panel: the three rates and what they mean."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("", "batches/s", "interval", "examples/s"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for name, rate in _rates(diagnosis):
-        examples = diagnosis.examples_per_batch
+    table = Table("", box=None, pad_edge=False)
+    for heading in ("batches/s", "interval", "examples/s"):
+        table.add_column(heading, justify="right")
+    examples = diagnosis.examples_per_batch
+    rates = (
+        ("data alone", diagnosis.data_only),
+        ("compute alone", diagnosis.compute_only),
+        ("together", diagnosis.actual),
+    )
+    for name, rate in rates:
         table.add_row(
             name,
             units.number(rate.median),
@@ -42,14 +47,6 @@ def conclusions(diagnosis: Diagnosis) -> tuple[str, ...]:
     if diagnosis.contention is not None:
         lines.append(_contention(diagnosis.contention))
     return tuple(lines)
-
-
-def _rates(diagnosis: Diagnosis) -> tuple[tuple[str, Rate], ...]:
-    return (
-        ("data alone", diagnosis.data_only),
-        ("compute alone", diagnosis.compute_only),
-        ("together", diagnosis.actual),
-    )
 
 
 def _ceiling(diagnosis: Diagnosis) -> str:

@@ -110,11 +110,8 @@ def package_lines(packages: Sequence[CUDAPackage]) -> Iterator[Line]:
     """NVIDIA's pip packages of another version than TensorFlow asks for."""
     for package in packages:
         if package.fits is False:
-            yield (
-                "broken",
-                package.name,
-                f"{package.installed}; TensorFlow asks for {package.needs}",
-            )
+            found = f"{package.installed}; TensorFlow asks for {package.needs}"
+            yield "broken", package.name, found
 
 
 def health_lines(machine: Machine, health: Sequence[GPUHealth]) -> Iterator[Line]:

@@ -12,7 +12,6 @@ from html import escape
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
-from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -69,7 +68,7 @@ def code_as_html(code: str) -> str:
 def _paragraph(text: Text) -> str:
     if not text.plain.strip():
         return '<div style="height:.7em"></div>'
-    color = _style(text.style).color
+    color = _CONSOLE.get_style(text.style).color
     bar = _BARS.get(color.name, "") if color else ""
     edge = f";border-left:4px solid {bar};padding-left:.5em" if bar else ""
     return f'<div style="white-space:pre-wrap{edge}">{_line(text)}</div>'
@@ -107,7 +106,3 @@ def _row(tag: str, cells: Iterable[RenderableType], alignments: list[str]) -> st
         for text, css in zip(texts, alignments, strict=True)
     )
     return f"<tr>{''.join(row)}</tr>"
-
-
-def _style(style: str | Style) -> Style:
-    return Style.parse(style) if isinstance(style, str) else style

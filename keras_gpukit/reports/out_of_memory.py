@@ -54,9 +54,8 @@ def figures(record: OutOfMemory) -> tuple[str, ...]:
     lines = [*_state(record)]
     prediction = record.prediction
     if prediction is not None and prediction.low and prediction.high:
-        span = _span(prediction.low.total_bytes, prediction.high.total_bytes)
-        if prediction.is_lower_bound:
-            span = f"at least {units.size(prediction.low.total_bytes)}"
+        low, high = map(units.size, (prediction.low.total_bytes, prediction.high.total_bytes))
+        span = f"at least {low}" if prediction.is_lower_bound else units.span(low, high)
         lines.append(f"A step with a batch of {prediction.batch_size} is predicted to need {span}.")
         named = [
             f"{each.layer or each.name} {units.size(each.size_bytes)}"
@@ -121,8 +120,3 @@ def _change(option: MemoryOption) -> str:
         if option.fits and option.kind in _SIZED:
             text += f", {units.percentage(PREDICTED_MARGIN)} of the memory left free"
     return f"{text}; {option.note}" if option.note else text
-
-
-def _span(low: int, high: int) -> str:
-    low_text, high_text = units.size(low), units.size(high)
-    return low_text if low_text == high_text else f"{low_text} to {high_text}"

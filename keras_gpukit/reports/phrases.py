@@ -8,11 +8,10 @@ from keras_gpukit.records.finding import Finding, Saving, Verdict
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord, mean_busy_percent
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import ThroughputRecord
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
 from keras_gpukit.rules.lateness import common_steps
 
-_HEDGES = {"sampled": "about ", "upper bound": "at most "}
 LEAST_SHARE = 0.005
 _REASONS = 2
 NOTHING_FOUND = "Nothing found."
@@ -35,7 +34,7 @@ def headline(summary: RunSummary) -> tuple[str, ...]:
     """The run's main figures; only those that are known."""
     parts = [
         *(_speed(summary.throughput) if summary.throughput else ()),
-        *(_input(summary) if summary.input else ()),
+        *([input_share(summary) or "input stall unknown"] if summary.input else ()),
         *(_gpus(summary.utilization) if summary.utilization else ()),
         *(_memory(summary.memory) if summary.memory else ()),
     ]
@@ -159,7 +158,7 @@ def _span(low: str | None, high: str | None, most: str) -> str:
         return f"{most} {high}" if high else "an unknown part"
     if high is None:
         return f"{low} or more"
-    return low if low == high else f"{low} to {high}"
+    return units.span(low, high)
 
 
 def _factor(speed_up: float | None) -> str | None:
@@ -191,6 +190,11 @@ def input_fractions(summary: RunSummary) -> tuple[float, float] | None:
     return parts.input_s / parts.wall_s, waited_s / parts.wall_s
 
 
+def hedge(record: InputRecord) -> str:
+    """What to say before a stall that is not known exactly."""
+    return {"sampled": "about ", "upper bound": "at most "}.get(record.confidence or "", "")
+
+
 def input_share(summary: RunSummary) -> str | None:
     """The share of the run that went to waiting for input, also for epochs' first batches.
 
@@ -199,22 +203,17 @@ def input_share(summary: RunSummary) -> str | None:
     record = summary.input
     if record is None or record.stall_fraction is None:
         return None
-    hedge = _HEDGES.get(record.confidence or "", "")
     fractions = input_fractions(summary)
     if fractions is None:
-        return f"input stall {hedge}{units.percentage(record.stall_fraction)}"
+        return f"input stall {hedge(record)}{units.percentage(record.stall_fraction)}"
     within, starts = fractions
-    whole = f"input {hedge}{units.percentage(within + starts)} of the run"
+    whole = f"input {hedge(record)}{units.percentage(within + starts)} of the run"
     if starts <= LEAST_SHARE:
         return whole
     return (
         f"{whole}: {units.percentage(within)} within steps, {units.percentage(starts)} until each "
         "epoch's first batch"
     )
-
-
-def _input(summary: RunSummary) -> list[str]:
-    return [input_share(summary) or "input stall unknown"]
 
 
 def _gpus(record: UtilizationRecord) -> list[str]:

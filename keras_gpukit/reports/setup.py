@@ -89,9 +89,8 @@ def worker_lines(
 
 def gpu_table(devices: tuple[GPUInfo, ...], state: TensorFlowState | None = None) -> Table:
     """One row for each GPU; with a state, how its memory is used."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("GPU", "Name", "Capability", "Memory", "UUID"):
-        table.add_column(heading)
+    headings = ("GPU", "Name", "Capability", "Memory", "UUID")
+    table = Table(*headings, box=None, pad_edge=False)
     if state is not None:
         table.add_column("Use")
     for gpu in devices:

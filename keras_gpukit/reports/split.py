@@ -30,9 +30,7 @@ def render(plan: SplitPlan) -> RenderableType:
 
 
 def _table(stages: tuple[Stage, ...]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("device", "layers"):
-        table.add_column(heading)
+    table = Table("device", "layers", box=None, pad_edge=False)
     for heading in ("weights", "slots", "activations", "together"):
         table.add_column(heading, justify="right", no_wrap=True)
     for stage in stages:

@@ -8,25 +8,17 @@ from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.reports import units
-from keras_gpukit.reports.phrases import (
-    captured,
-    compared,
-    conclusion,
-    evidence,
-    headline,
-    time_spent,
-)
+from keras_gpukit.reports import phrases, units
 
 
 def markdown(summary: RunSummary) -> str:
     """A run's figures and verdict."""
     parts = (
-        ", ".join(headline(summary)) or "Nothing was measured.",
-        time_spent(summary),
-        compared(summary),
-        captured(summary),
-        conclusion(summary),
+        ", ".join(phrases.headline(summary)) or "Nothing was measured.",
+        phrases.time_spent(summary),
+        phrases.compared(summary),
+        phrases.captured(summary),
+        phrases.conclusion(summary),
         findings_markdown(summary.verdict),
         _input_markdown(summary.input) if summary.input else None,
     )
@@ -39,7 +31,7 @@ def findings_markdown(verdict: Verdict) -> str:
     for finding in verdict.findings:
         blocks.append(f"### {finding.severity}: {finding.title} (`{finding.code}`)")
         if finding.evidence or finding.saving is not None:
-            blocks.append(evidence(finding))
+            blocks.append(phrases.evidence(finding))
         blocks.append("\n".join(f"- {line}" for line in finding.advice))
     if verdict.not_applicable:
         blocks.append("### Not judged")

@@ -26,8 +26,7 @@ def render(record: TuningRecord, code: str = "") -> RenderableType:
 
 
 def _headline(record: TuningRecord) -> list[str]:
-    kept = any(trial.kept for trial in record.trials)
-    if kept:
+    if any(trial.kept for trial in record.trials):
         interval = f"{record.low:.2f} to {record.high:.2f}"
         lines = [
             f"Input: {_rate(record.rate)} before, {_rate(record.tuned_rate)} tuned, "

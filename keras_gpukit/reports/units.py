@@ -43,6 +43,11 @@ def percentage(fraction: float) -> str:
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
 
 
+def span(low: str, high: str) -> str:
+    """A range of two figures, or the one that both are."""
+    return low if low == high else f"{low} to {high}"
+
+
 def known(value: float | None, text: Callable[[float], str], otherwise: str = "unknown") -> str:
     """A figure as text, or that it is unknown."""
     return otherwise if value is None else text(value)

@@ -24,6 +24,26 @@ def bar(name: str, place: int, color: str | None = None, **data: Any) -> Any:
     return go.Bar(name=name, marker=marker, **data)
 
 
+def row_bars(
+    name: str,
+    place: int,
+    values: Sequence[float | None],
+    hover: str,
+    color: str | None = None,
+) -> Any:
+    """The bars of one trace in rows at 0, 1, 2 and so on.
+
+    Args:
+        name: In the legend.
+        place: Among the chart's traces.
+        values: Of the rows, from the first on.
+        hover: What the cursor says of a bar, as Plotly's template.
+        color: Of the palette, by place, unless given.
+    """
+    rows = list(range(len(values)))
+    return bar(name, place, color, x=values, y=rows, orientation="h", hovertemplate=hover)
+
+
 def draw_bars(
     traces: Sequence[Any], names: Sequence[str], heading: str, *, height: int, hovermode: str
 ) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from keras_gpukit.records.capture import MissedCapture
-from keras_gpukit.records.profile import Part
+from keras_gpukit.records.profile import Part, ProfileRecord, StepProfile
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.bars import bar, draw_bars
+from keras_gpukit.reports.html.bars import bar, draw_bars, row_bars
 from keras_gpukit.reports.html.capture_tables import captures_table, detail_tables, missed_table
 from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, axis, draw, label
 
@@ -50,16 +50,11 @@ def captures_chart(
     drawn = [each for each in captures if each.profile and each.profile.parts_s][-_MOST_DRAWN:]
     figure = _bars(drawn) if drawn else None
     newest = drawn[-1] if drawn else None
-    return Chart(
-        _CAPTURES,
-        _words(captures, newest),
-        figure,
-        captures_table(captures),
-        (
-            *((("Captures that were not started", missed_table(missed)),) if missed else ()),
-            *(detail_tables(newest.profile, stage_names) if newest and newest.profile else ()),
-        ),
-    )
+    more = [("Captures that were not started", missed_table(missed))] if missed else []
+    if newest and newest.profile:
+        more += detail_tables(newest.profile, stage_names)
+    words, table = _words(captures, newest), captures_table(captures)
+    return Chart(_CAPTURES, words, figure, table, tuple(more))
 
 
 def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
@@ -70,19 +65,13 @@ def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
     name, profile = several[-1].name, several[-1].profile
     numbers = [step.number for step in profile.each_step]
     names = [f"{place if number is None else number}" for place, number in enumerate(numbers, 1)]
-    present = [part for part in _PARTS if any(step.parts_s.get(part) for step in profile.each_step)]
+    parts_ms = _parts_ms(profile.each_step)
+    places = list(range(len(names)))
     traces = [
-        bar(
-            part,
-            place,
-            _PARTS[part],
-            x=list(range(len(names))),
-            y=[_ms(step.parts_s.get(part)) for step in profile.each_step],
-            hovertemplate="%{y:.3~f} ms",
-        )
-        for place, part in enumerate(present)
+        bar(part, place, _PARTS[part], x=places, y=spent_ms, hovertemplate="%{y:.3~f} ms")
+        for place, (part, spent_ms) in enumerate(parts_ms.items())
     ]
-    ticks = {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": names}
+    ticks = {"tickmode": "array", "tickvals": places, "ticktext": names}
     figure = draw(
         traces,
         barmode="stack",
@@ -93,7 +82,7 @@ def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
         (
             number,
             units.duration(step.duration_s),
-            *(units.known(step.parts_s.get(part), units.duration) for part in present),
+            *(units.known(step.parts_s.get(part), units.duration) for part in parts_ms),
         )
         for number, step in zip(names, profile.each_step, strict=True)
     )
@@ -102,23 +91,14 @@ def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
     newest = several[-1].capture
     told = newest.reason if newest else name
     words = f"From {units.duration(fastest)} to {units.duration(slowest)} a step ({told})."
-    return Chart(_EACH_STEP, words, figure, Table(("step", "time", *present), rows))
+    return Chart(_EACH_STEP, words, figure, Table(("step", "time", *parts_ms), rows))
 
 
 def _bars(captures: Sequence[CaptureReport]) -> str:
     profiles = [each.profile for each in captures if each.profile]
-    present = [part for part in _PARTS if any(profile.parts_s.get(part) for profile in profiles)]
     traces = [
-        bar(
-            part,
-            place,
-            _PARTS[part],
-            x=[_ms(profile.parts_s.get(part)) for profile in profiles],
-            y=list(range(len(profiles))),
-            orientation="h",
-            hovertemplate="%{x:.3~f} ms",
-        )
-        for place, part in enumerate(present)
+        row_bars(part, place, spent_ms, "%{x:.3~f} ms", _PARTS[part])
+        for place, (part, spent_ms) in enumerate(_parts_ms(profiles).items())
     ]
     names = [_short(each) for each in captures]
     height = 150 + 36 * len(profiles)
@@ -154,7 +134,16 @@ def _words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> s
         f"{each.device} was busy {units.percentage(each.busy_fraction)} of the time"
         for each in profile.devices
     ]
-    return " ".join([words, *(f"{', '.join(busy)}." for _ in busy[:1])])
+    return f"{words} {', '.join(busy)}." if busy else words
+
+
+def _parts_ms(of: Sequence[ProfileRecord | StepProfile]) -> dict[Part, list[float | None]]:
+    """The time of each part in each step or capture; only of parts that any of them has."""
+    return {
+        part: [_ms(each.parts_s.get(part)) for each in of]
+        for part in _PARTS
+        if any(each.parts_s.get(part) for each in of)
+    }
 
 
 def _ms(spent_s: float | None) -> float | None:

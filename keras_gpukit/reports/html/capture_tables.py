@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from keras_gpukit.records.capture import MissedCapture
-from keras_gpukit.records.profile import MemoryProfile, ProfileRecord
+from keras_gpukit.records.profile import (
+    KernelProfile,
+    MemoryProfile,
+    OperationProfile,
+    ProfileRecord,
+)
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import Table, shortened
 
 _MOST_ROWS = 10
+_TENSOR_CORES = {True: "yes", False: "no", None: "unknown"}
 
 
 def captures_table(captures: Sequence[CaptureReport]) -> Table:
@@ -34,12 +40,15 @@ def detail_tables(
         profile: The capture's.
         stage_names: What the page calls its stages, by the profile's names.
     """
+    steps = max(profile.steps, 1)
     if profile.kinds_s:
         yield "Newest capture: computation by kind", _kinds(profile)
     if profile.operations:
-        yield "Newest capture: longest operations", _operations(profile)
+        kinds = [(each, each.kind) for each in profile.operations]
+        yield "Newest capture: longest operations", _longest("operation", "kind", kinds, steps)
     if profile.kernels:
-        yield "Newest capture: longest kernels", _kernels(profile)
+        uses = [(each, _TENSOR_CORES[each.tensor_core]) for each in profile.kernels]
+        yield "Newest capture: longest kernels", _longest("kernel", "Tensor Cores", uses, steps)
     if profile.stages:
         yield "Newest capture: stages that training waited for", _stages(profile, stage_names)
 
@@ -86,35 +95,23 @@ def _kinds(profile: ProfileRecord) -> Table:
     return Table(("kind", "time per step"), rows)
 
 
-def _operations(profile: ProfileRecord) -> Table:
+def _longest(
+    what: str,
+    remark: str,
+    found: Sequence[tuple[OperationProfile | KernelProfile, str]],
+    steps: int,
+) -> Table:
     rows = tuple(
         (
             shortened(each.name),
-            each.kind,
-            units.duration(each.time_s / max(profile.steps, 1)),
-            units.number(each.count / max(profile.steps, 1)),
+            remarked,
+            units.duration(each.time_s / steps),
+            units.number(each.count / steps),
             units.percentage(each.share),
         )
-        for each in profile.operations[:_MOST_ROWS]
+        for each, remarked in found[:_MOST_ROWS]
     )
-    return Table(("operation", "kind", "time per step", "count per step", "share"), rows)
-
-
-_TENSOR_CORES = {True: "yes", False: "no", None: "unknown"}
-
-
-def _kernels(profile: ProfileRecord) -> Table:
-    rows = tuple(
-        (
-            shortened(each.name),
-            _TENSOR_CORES[each.tensor_core],
-            units.duration(each.time_s / max(profile.steps, 1)),
-            units.number(each.count / max(profile.steps, 1)),
-            units.percentage(each.share),
-        )
-        for each in profile.kernels[:_MOST_ROWS]
-    )
-    return Table(("kernel", "Tensor Cores", "time per step", "count per step", "share"), rows)
+    return Table((what, remark, "time per step", "count per step", "share"), rows)
 
 
 def _stages(profile: ProfileRecord, names: Mapping[str, str]) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from keras_gpukit.records.event import EventKind, RunEvent
@@ -160,22 +161,13 @@ def _mark(event: RunEvent) -> Mark:
 
 def _throttled(series: TimeSeries) -> Iterator[Mark]:
     """Readings in a row that were throttled, each since the one before."""
-    began_s: float | None = None
-    before_s = series.time_s[0]
-    for time_s, throttled in zip(series.time_s, series.figures["throttled"].mean, strict=True):
-        if throttled and began_s is None:
-            began_s = before_s
-        elif not throttled and began_s is not None:
-            yield _throttled_for(began_s, before_s)
-            began_s = None
-        before_s = time_s
-    if began_s is not None:
-        yield _throttled_for(began_s, before_s)
-
-
-def _throttled_for(began_s: float, ended_s: float) -> Mark:
-    duration_s = ended_s - began_s
-    return Mark(began_s, duration_s, f"clock throttled, {units.duration(duration_s)}")
+    throttled = series.figures["throttled"].mean
+    for is_throttled, those in groupby(range(len(throttled)), lambda each: bool(throttled[each])):
+        if is_throttled:
+            points = list(those)
+            began_s = series.time_s[max(points[0] - 1, 0)]
+            duration_s = series.time_s[points[-1]] - began_s
+            yield Mark(began_s, duration_s, f"clock throttled, {units.duration(duration_s)}")
 
 
 def _moments(mark: Mark, time: TimeAxis) -> Iterator[float]:

@@ -29,16 +29,13 @@ def utilization_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
     words = [f"{line.name} {units.number(line.band.overall or 0)} %" for line in lines]
     if all(line.is_flat for line in lines):
         return Flat(_BUSY, f"hardly changed: {', '.join(words)}")
-    told = f"Busy on average: {', '.join(words)}. {_gpus_unknown(run)}".strip()
+    told = f"Busy on average: {', '.join(words)}."
+    if not run.gpus:
+        record = run.summary.utilization
+        because = record.gpus_unknown_because if record else None
+        told += f" GPUs could not be read: {because}" if because else " No GPU was read."
     yaxis = axis("busy, %", range=[0, 101])
     return lines_chart(_BUSY, told, lines, time, yaxis, size=1, unit="%")
-
-
-def _gpus_unknown(run: RunReport) -> str:
-    record = run.summary.utilization
-    if run.gpus or record is None or record.gpus_unknown_because is None:
-        return "" if run.gpus else "No GPU was read."
-    return f"GPUs could not be read: {record.gpus_unknown_because}"
 
 
 def disk_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:

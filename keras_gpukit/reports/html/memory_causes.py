@@ -89,7 +89,7 @@ def _range(prediction: MemoryPrediction | None, field: str) -> str:
     low, high = map(units.size, sizes)
     if prediction.is_lower_bound:
         return f"at least {low}"
-    return low if low == high else f"{low} to {high}"
+    return units.span(low, high)
 
 
 def _size(size_bytes: int | None) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.bars import bar, draw_bars
+from keras_gpukit.reports.html.bars import draw_bars, row_bars
 from keras_gpukit.reports.html.chart import Chart, Table, Unknown, label
 from keras_gpukit.reports.placement import (
     COLUMNS,
@@ -35,14 +36,7 @@ def placement_chart(run: RunReport) -> Chart | Unknown:
         totals.update(counts)
     commonest = [kind for kind, _ in totals.most_common(_MOST_TYPES)]
     traces = [
-        bar(
-            label(device),
-            place,
-            y=list(range(len(commonest))),
-            x=[counts.get(kind, 0) for kind in commonest],
-            orientation="h",
-            hovertemplate="%{x:,}",
-        )
+        row_bars(label(device), place, [counts.get(kind, 0) for kind in commonest], "%{x:,}")
         for place, (device, counts) in enumerate(list(record.operations.items())[:_MOST_DEVICES])
     ]
     names = [label(kind, 24) for kind in commonest]
@@ -55,8 +49,7 @@ def placement_chart(run: RunReport) -> Chart | Unknown:
     others = len(totals) - len(commonest)
     note = f"And {others:,} rarer types." if others else ""
     table = Table(("operation", *record.operations), rows, note)
-    more = (*_fallbacks(record), *_copies(record), *_by_layer(record))
-    return Chart(_PLACEMENT, _placement_words(record), figure, table, more)
+    return Chart(_PLACEMENT, _placement_words(record), figure, table, tuple(_more_tables(record)))
 
 
 def _placement_words(record: PlacementRecord) -> str:
@@ -67,47 +60,33 @@ def _placement_words(record: PlacementRecord) -> str:
     if record.transfers is not None:
         number = f"{record.transfers:,}" if record.transfers else "No"
         copies = "copy" if record.transfers == 1 else "copies"
-        words += f" {number} {copies} between devices in each step{_sizes(record)}."
+        words += f" {number} {copies} between devices in each step"
+        if record.copies and record.copied_bytes is not None:
+            words += f", {units.size(record.copied_bytes)} in all"
+        words += "."
     if record.fallbacks:
         count = sum(fallback.count for fallback in record.fallbacks)
-        would = (
-            "would be on the CPU even with a GPU" if record.predicted else "fell back to the CPU"
-        )
         operations = "operation" if count == 1 else "operations"
-        words += f" {count:,} {operations} {would}."
+        fell = "would be on the CPU even with a GPU" if record.predicted else "fell back to the CPU"
+        words += f" {count:,} {operations} {fell}."
     return " ".join(filter(None, (words, compiled_note(record))))
 
 
-def _sizes(record: PlacementRecord) -> str:
-    if not record.copies or record.copied_bytes is None:
-        return ""
-    return f", {units.size(record.copied_bytes)} in all"
-
-
-def _copies(record: PlacementRecord) -> tuple[tuple[str, Table], ...]:
-    if not record.copies:
-        return ()
-    table = Table(COPY_COLUMNS, tuple(map(copy_cells, record.copies)))
-    return (("Copied between devices in each step", table),)
-
-
-def _fallbacks(record: PlacementRecord) -> tuple[tuple[str, Table], ...]:
-    if not record.fallbacks:
-        return ()
-    rows = tuple(
-        (each.operation, f"{each.count:,}", each.reason, ", ".join(each.names))
-        for each in record.fallbacks[:_MOST_FALLBACKS]
-    )
-    others = len(record.fallbacks) - len(rows)
-    title = "Would be on the CPU" if record.predicted else "Not on the GPU, and why"
-    note = f"And {others:,} other types." if others else ""
-    return ((title, Table(("operation", "count", "reason", "such as"), rows, note)),)
-
-
-def _by_layer(record: PlacementRecord) -> tuple[tuple[str, Table], ...]:
-    if not record.rows:
-        return ()
-    rows = tuple(map(cells, record.rows))
-    note = beyond(record, len(rows))
-    table = Table(COLUMNS, rows, note, filtered_by="layer, operation, device")
-    return (("Operations by layer, with requested and actual device", table),)
+def _more_tables(record: PlacementRecord) -> Iterator[tuple[str, Table]]:
+    if record.fallbacks:
+        rows = tuple(
+            (each.operation, f"{each.count:,}", each.reason, ", ".join(each.names))
+            for each in record.fallbacks[:_MOST_FALLBACKS]
+        )
+        others = len(record.fallbacks) - len(rows)
+        title = "Would be on the CPU" if record.predicted else "Not on the GPU, and why"
+        note = f"And {others:,} other types." if others else ""
+        yield title, Table(("operation", "count", "reason", "such as"), rows, note)
+    if record.copies:
+        table = Table(COPY_COLUMNS, tuple(map(copy_cells, record.copies)))
+        yield "Copied between devices in each step", table
+    if record.rows:
+        by_layer = tuple(map(cells, record.rows))
+        note = beyond(record, len(by_layer))
+        table = Table(COLUMNS, by_layer, note, filtered_by="layer, operation, device")
+        yield "Operations by layer, with requested and actual device", table

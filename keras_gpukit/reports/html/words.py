@@ -9,17 +9,7 @@ from keras_gpukit.records.environment import Worker
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.reports import units
-from keras_gpukit.reports.phrases import (
-    ACCOUNT_OF_TIME,
-    LEAST_SHARE,
-    NOTHING_FOUND,
-    conclusion,
-    input_fractions,
-    not_judged,
-    predicted_peak,
-    saved,
-)
+from keras_gpukit.reports import phrases, units
 
 STATES: dict[State, str] = {
     "completed": "completed",
@@ -51,28 +41,25 @@ def verdict(run: RunReport) -> Verdict:
     """The worst finding; without one, "good" or "unknown"."""
     told = run.summary.verdict
     worst = told.findings[0] if told.findings else None
-    if worst is not None and (worst.severity != "info" or conclusion(run.summary) is None):
+    if worst is not None and (worst.severity != "info" or phrases.conclusion(run.summary) is None):
         return Verdict(worst.severity, worst.title, worst)
     if not (told.findings or told.passed or told.not_applicable):
         return Verdict("unknown", "Not judged: the run has no figures to judge by.")
     # Of a run whose time is not accounted for, that nothing was found is no good news.
-    is_known = ACCOUNT_OF_TIME not in told.not_applicable
-    return Verdict("good" if is_known else "unknown", NOTHING_FOUND, note=not_judged(told))
+    severity = "unknown" if phrases.ACCOUNT_OF_TIME in told.not_applicable else "good"
+    return Verdict(severity, phrases.NOTHING_FOUND, note=phrases.not_judged(told))
 
 
 def verdict_line(run: RunReport) -> str:
     """The verdict in one line, without how much was judged."""
     told = verdict(run)
-    return (
-        f"{told.severity}: {told.headline}"
-        if told.severity in ("critical", "warning")
-        else told.headline
-    )
+    is_bad = told.severity in ("critical", "warning")
+    return f"{told.severity}: {told.headline}" if is_bad else told.headline
 
 
 def saving(finding: Finding) -> str | None:
     """What fixing a finding saves."""
-    return None if finding.saving is None else f"saves {saved(finding.saving)}"
+    return None if finding.saving is None else f"saves {phrases.saved(finding.saving)}"
 
 
 def sentence(text: str) -> str:
@@ -98,16 +85,15 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
         if throughput.examples_per_s is not None:
             figures.append(("examples per second", units.number(throughput.examples_per_s)))
     if record is not None and record.stall_fraction is not None:
-        hedge = {"upper bound": "at most ", "sampled": "about "}.get(record.confidence or "", "")
-        fractions = input_fractions(summary)
+        hedge = phrases.hedge(record)
+        fractions = phrases.input_fractions(summary)
         if fractions is None:
             figures.append(("input stall", f"{hedge}{units.percentage(record.stall_fraction)}"))
         else:
             figures.append(("input, of the run", f"{hedge}{units.percentage(sum(fractions))}"))
-            if fractions[1] > LEAST_SHARE:
-                figures.append(
-                    ("of it until epochs' first batches", units.percentage(fractions[1]))
-                )
+            if fractions[1] > phrases.LEAST_SHARE:
+                starts = units.percentage(fractions[1])
+                figures.append(("of it until epochs' first batches", starts))
     figures += [
         (f"GPU {gpu.index} busy", f"{units.number(gpu.utilization_percent)} %")
         for gpu in summary.gpus
@@ -137,12 +123,12 @@ def _memory_by_cause(summary: RunSummary) -> list[tuple[str, str]]:
     record = summary.memory
     if record is None or record.fullest is None or record.weights_bytes is None:
         return []
-    predicted = predicted_peak(record.prediction)
-    figures = [
+    predicted = phrases.predicted_peak(record.prediction)
+    figures = (
         ("weights", record.weights_bytes),
         ("optimizer slots", record.slots_bytes),
-    ]
-    figures.append(("activations, gradients and workspace", record.steps_bytes(record.fullest)))
+        ("activations, gradients and workspace", record.steps_bytes(record.fullest)),
+    )
     measured = [(name, units.size(size)) for name, size in figures if size is not None]
     return [*([("peak memory, predicted", predicted)] if predicted else []), *measured]
 
@@ -150,7 +136,7 @@ def _memory_by_cause(summary: RunSummary) -> list[tuple[str, str]]:
 def setup(summary: RunSummary) -> tuple[tuple[str, str], ...]:
     """The run's set-up, name and value."""
     environment = summary.environment
-    facts = [(name, version) for name, version in environment.versions.items()]
+    facts = [*environment.versions.items()]
     for gpu in environment.gpus:
         memory = "" if gpu.memory_bytes is None else f", {units.size(gpu.memory_bytes)}"
         facts.append((f"GPU {gpu.index}", f"{gpu.name or 'of unknown name'}{memory}"))

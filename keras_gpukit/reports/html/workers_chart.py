@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_gpukit.records.report import RunReport
-from keras_gpukit.records.worker_comparison import WorkerComparison, WorkerFigures
+from keras_gpukit.records.worker_comparison import WorkerFigures
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.bars import bar, draw_bars
+from keras_gpukit.reports.html.bars import draw_bars, row_bars
 from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown
 from keras_gpukit.reports.phrases import compared
 from keras_gpukit.rules.lateness import late_member, slow_link
@@ -33,9 +33,9 @@ def workers_chart(run: RunReport) -> Chart | Unknown | None:
         return Unknown(_WORKERS, comparison.unknown_because or "only one of them is known")
     members = comparison.members[:_MOST_WORKERS]
     parts = step_parts(comparison)[:_MOST_WORKERS]
-    culprit = _culprit(comparison)
+    late = late_member(comparison) or slow_link(comparison) if comparison.is_complete else None
     names = [
-        f"{comparison.kind} {each.index}{', straggler' if each is culprit else ''}"
+        f"{comparison.kind} {each.index}{', straggler' if late and each is late.member else ''}"
         for each in members
     ]
     height = 130 + 30 * len(members)
@@ -46,31 +46,22 @@ def workers_chart(run: RunReport) -> Chart | Unknown | None:
         *("GPU busy", "process CPU", "examples", "fastest round trip"),
     )
     words = (
-        "Where a step's time goes on each worker, on average. All take the same time for a step;"
+        "Where a step's time goes on each worker, on average. All take the same time for a step; "
+        "the one that waits least for the others is the one they wait for."
     )
-    words = f"{words} the one that waits least for the others is the one they wait for."
     told = compared(run.summary)
     caption = f"{words} {told}." if told else words
     return Chart(_WORKERS, caption, figure, Table(heads, rows))
 
 
-def _culprit(comparison: WorkerComparison) -> WorkerFigures | None:
-    if not comparison.is_complete:
-        return None
-    found = late_member(comparison) or slow_link(comparison)
-    return found.member if found else None
-
-
 def _bars(parts: Sequence[StepParts]) -> list[Any]:
     return [
-        bar(
+        row_bars(
             name,
             place,
+            [round(1e3 * (getattr(each, part) or 0.0), 4) for each in parts],
+            f"{name}: %{{x:.3~f}} ms per step<extra></extra>",
             color,
-            y=list(range(len(parts))),
-            x=[round(1e3 * (getattr(each, part) or 0.0), 4) for each in parts],
-            orientation="h",
-            hovertemplate=f"{name}: %{{x:.3~f}} ms per step<extra></extra>",
         )
         for place, (name, part, color) in enumerate(_PARTS)
         if any(getattr(each, part) is not None for each in parts)
