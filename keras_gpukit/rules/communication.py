@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.lateness import (
-    exchange_s,
-    late_member,
-    slow_link,
-    step_s,
-    unknown_because,
-)
+from keras_gpukit.rules import lateness
 from keras_gpukit.rules.rule import Outcome, Rule, percent
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_run
 
@@ -30,16 +24,19 @@ class CommunicationBound(Rule):
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the exchange with the step time."""
         comparison = summary.workers
-        because = unknown_because(comparison)
+        because = lateness.unknown_because(comparison)
         if comparison is None or because is not None:
             return self.abstain(because)
-        exchanged_s, of_s = exchange_s(comparison), step_s(comparison)
+        exchanged_s, of_s = lateness.exchange_s(comparison), lateness.step_s(comparison)
         if exchanged_s is None or not of_s:
             return self.abstain()
         if exchanged_s < WARNING_FRACTION * of_s:
             return None
-        if late_member(comparison) is None and (link := slow_link(comparison)) is not None:
+        link = lateness.slow_link(comparison)
+        if lateness.late_member(comparison) is None and link is not None:
             return self.abstain(f"the slow network of worker {link.member.index} explains it")
+        all_s = exchanged_s * (summary.steps or 0)
+        saving = of_run(summary, 0.0, all_s, basis="collectives", upper_bound=True)
         return self.find(
             "warning",
             percent("exchange in a step", exchanged_s / of_s),
@@ -51,11 +48,5 @@ class CommunicationBound(Rule):
                 "micro_batches=4), which exchanges gradients once for all parts of a batch",
                 "A faster network between the machines; on GPUs, NCCL over it",
             ),
-            saving=of_run(
-                summary,
-                0.0,
-                exchanged_s * (summary.steps or 0),
-                basis="collectives",
-                upper_bound=True,
-            ),
+            saving=saving,
         )

@@ -73,21 +73,37 @@ def growths_between(summary: RunSummary, turn: Turn) -> Iterator[Growth]:
     """
     readings = _counted(summary, turn)
     last = readings[-1]
+
+    def growth(
+        where: str, values: list[tuple[int, int | None]], least: float, left_bytes: int | None
+    ) -> Growth | None:
+        line = steady_rise(values, least)
+        if line is None:
+            return None
+        return Growth(
+            where,
+            line.begin,
+            line.end,
+            left_bytes=left_bytes,
+            per_turn_bytes=line.per_epoch,
+            turns=last.epoch,
+            turn=turn,
+        )
+
     process = [(each.epoch, each.process_bytes) for each in readings]
-    line = steady_rise(process, LEAST_PROCESS_BYTES)
-    if line is not None:
-        known = [each.left_bytes for each in readings if each.left_bytes is not None]
-        yield _growth(THIS_PROCESS, turn, line, last, known[-1] if known else None)
+    known = [each.left_bytes for each in readings if each.left_bytes is not None]
+    found = [growth(THIS_PROCESS, process, LEAST_PROCESS_BYTES, known[-1] if known else None)]
     limits = {each.device: each.limit_bytes for each in summary.allocators}
     for device, peak_bytes in last.peak_bytes.items():
         limit_bytes = limits.get(device)
         left_bytes = None if limit_bytes is None else max(limit_bytes - peak_bytes, 0)
         held = [(each.epoch, each.current_bytes.get(device)) for each in readings]
         peaks = [(each.epoch, each.peak_bytes.get(device)) for each in readings]
-        if (line := steady_rise(held, LEAST_DEVICE_BYTES)) is not None:
-            yield _growth(device, turn, line, last, left_bytes)
-        elif (line := steady_rise(peaks, LEAST_DEVICE_BYTES)) is not None:
-            yield _growth(f"{device} at its peak", turn, line, last, left_bytes)
+        found.append(
+            growth(device, held, LEAST_DEVICE_BYTES, left_bytes)
+            or growth(f"{device} at its peak", peaks, LEAST_DEVICE_BYTES, left_bytes)
+        )
+    yield from filter(None, found)
 
 
 def steady_rise(values: Sequence[tuple[int, int | None]], least: float) -> _Line | None:
@@ -138,20 +154,6 @@ def _goes_on(points: Sequence[tuple[float, float]], slope: float) -> bool:
     since, value = points[-max(len(points) // 5, 2) - 1]
     until, last = points[-1]
     return last - value >= _STILL * slope * (until - since)
-
-
-def _growth(
-    where: str, turn: Turn, line: _Line, last: EpochMemory, left_bytes: int | None
-) -> Growth:
-    return Growth(
-        where,
-        line.begin,
-        line.end,
-        left_bytes=left_bytes,
-        per_turn_bytes=line.per_epoch,
-        turns=last.epoch,
-        turn=turn,
-    )
 
 
 def _counted(summary: RunSummary, turn: Turn) -> tuple[EpochMemory, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from keras_gpukit.records.gpu_health import GPUHealth, Problem
 from keras_gpukit.records.installation import DriverGPU
@@ -19,7 +19,7 @@ def gpu_problems(gpus: Sequence[DriverGPU], health: Sequence[GPUHealth]) -> tupl
     found = [
         problem
         for gpu in gpus
-        for check in _CHECKS
+        for check in (_state, _held, _memory_errors, _xid)
         for problem in check(gpu, by_index.get(gpu.index, GPUHealth(gpu.index)))
     ]
     return tuple(sorted(found, key=lambda each: not each.blocks))
@@ -29,69 +29,53 @@ def _reset(gpu: DriverGPU) -> str:
     return f"End its processes, then `sudo nvidia-smi --gpu-reset -i {gpu.index}`"
 
 
-def _lost(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
-    if gpu.error is None:
-        return
-    yield Problem(
-        "gpu_lost",
-        f"GPU {gpu.index} does not answer (NVML says {gpu.error}).",
-        "Restart the machine. If it happens again, check its power and seating, and look for its "
-        "errors with `sudo dmesg | grep -i xid`.",
-        gpu.index,
-        blocks=True,
-    )
-
-
-def _recovery(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
-    action = health.recovery_action
-    if action in (None, "none"):
-        return
-    yield Problem(
-        "recovery_needed",
-        f"After an error of GPU {gpu.index} the driver asks to {action}.",
-        f"{_reset(gpu)}; if that fails, restart the machine."
-        if "reset the GPU" in str(action)
-        else "The administrator of the machine has to: training there would fail.",
-        gpu.index,
-        blocks=True,
-    )
-
-
-def _prohibited(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
-    if health.compute_mode != "prohibited":
-        return
-    yield Problem(
-        "compute_prohibited",
-        f"GPU {gpu.index} is in compute mode PROHIBITED: no program may compute there.",
-        f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`.",
-        gpu.index,
-        blocks=True,
-    )
-
-
-def _exclusive(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
-    if "exclusive" not in (health.compute_mode or "") or not health.processes:
-        return
-    yield Problem(
-        "exclusive_process",
-        f"GPU {gpu.index} is in an exclusive compute mode, and {_names(health)} has it.",
-        f"End that process, use another GPU, or `sudo nvidia-smi -i {gpu.index} -c DEFAULT`.",
-        gpu.index,
-        blocks=True,
-    )
-
-
-def _no_instance(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
-    if gpu.mig != ():
-        return
-    yield Problem(
-        "mig_without_instance",
-        f"GPU {gpu.index} is in MIG mode without an instance, so CUDA does not list it.",
-        f"Create instances, such as `sudo nvidia-smi mig -i {gpu.index} -cgi 0 -C`, or leave MIG "
-        f"mode: `sudo nvidia-smi -i {gpu.index} -mig 0`.",
-        gpu.index,
-        blocks=True,
-    )
+def _state(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
+    """States in which no program can compute there."""
+    index, action, mode = gpu.index, health.recovery_action, health.compute_mode or ""
+    if gpu.error is not None:
+        yield Problem(
+            "gpu_lost",
+            f"GPU {index} does not answer (NVML says {gpu.error}).",
+            "Restart the machine. If it happens again, check its power and seating, and look for "
+            "its errors with `sudo dmesg | grep -i xid`.",
+            index,
+            blocks=True,
+        )
+    if action not in (None, "none"):
+        yield Problem(
+            "recovery_needed",
+            f"After an error of GPU {index} the driver asks to {action}.",
+            f"{_reset(gpu)}; if that fails, restart the machine."
+            if "reset the GPU" in str(action)
+            else "The administrator of the machine has to: training there would fail.",
+            index,
+            blocks=True,
+        )
+    if mode == "prohibited":
+        yield Problem(
+            "compute_prohibited",
+            f"GPU {index} is in compute mode PROHIBITED: no program may compute there.",
+            f"`sudo nvidia-smi -i {index} -c DEFAULT`.",
+            index,
+            blocks=True,
+        )
+    if "exclusive" in mode and health.processes:
+        yield Problem(
+            "exclusive_process",
+            f"GPU {index} is in an exclusive compute mode, and {_names(health)} has it.",
+            f"End that process, use another GPU, or `sudo nvidia-smi -i {index} -c DEFAULT`.",
+            index,
+            blocks=True,
+        )
+    if gpu.mig == ():
+        yield Problem(
+            "mig_without_instance",
+            f"GPU {index} is in MIG mode without an instance, so CUDA does not list it.",
+            f"Create instances, such as `sudo nvidia-smi mig -i {index} -cgi 0 -C`, or leave MIG "
+            f"mode: `sudo nvidia-smi -i {index} -mig 0`.",
+            index,
+            blocks=True,
+        )
 
 
 def _held(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
@@ -162,15 +146,3 @@ def _names(health: GPUHealth) -> str:
         f"{each.name or 'a process'} (pid {each.pid}, {each.used_bytes / 2**30:.1f} GiB)"
         for each in (health.processes or ())[:4]
     )
-
-
-_CHECKS: tuple[Callable[[DriverGPU, GPUHealth], Iterator[Problem]], ...] = (
-    _lost,
-    _recovery,
-    _prohibited,
-    _exclusive,
-    _no_instance,
-    _held,
-    _memory_errors,
-    _xid,
-)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from keras_gpukit.records.gpu_health import CUDAPackage, Problem
 from keras_gpukit.records.installation import CUDALibrary
@@ -32,29 +32,26 @@ def _broken(library: CUDALibrary) -> Problem:
 
 def _old_cudnn(
     libraries: Sequence[CUDALibrary], packages: Sequence[CUDAPackage]
-) -> tuple[Problem, ...]:
+) -> Iterator[Problem]:
     """TensorFlow wants cuDNN's own major version, and at least its own minor version.
 
     `IsSourceCompatibleWithCudnnLibrary` in XLA's stream_executor/cuda/cuda_dnn.cc.
     """
     library = next((each for each in libraries if each.name.startswith("libcudnn.")), None)
     package = next((each for each in packages if each.name.startswith("nvidia-cudnn-")), None)
-    if library is None or package is None or library.version is None:
-        return ()
-    lowest = package.lowest
-    if lowest is None or _parts(library.version)[:2] >= _parts(lowest)[:2]:
-        return ()
-    return (
-        Problem(
+    if library is None or package is None or library.version is None or package.lowest is None:
+        return
+    if _parts(library.version)[:2] < _parts(package.lowest)[:2]:
+        yield Problem(
             "old_cudnn",
-            f"The loader finds cuDNN {library.version} ({library.path}); this TensorFlow was built "
-            f"for {lowest} or newer, and its convolutions fail with an older minor version.",
+            f"The loader finds cuDNN {library.version} ({library.path}); this TensorFlow was "
+            f"built for {package.lowest} or newer, and its convolutions fail with an older minor "
+            "version.",
             f'pip install "{package.name}{package.needs}".'
             if library.source == "pip"
             else _replace(library),
             blocks=True,
-        ),
-    )
+        )
 
 
 def _clash(package: CUDAPackage) -> Problem:

@@ -62,6 +62,12 @@ def levels(series: Series | None, spans: Spans) -> tuple[float, float] | None:
     return found[0], found[1]
 
 
+def changed(name: str, levels: tuple[float, float], unit: str) -> tuple[Figure, ...]:
+    """The figures of a level before a change and after it."""
+    before, after = levels
+    return Figure(f"{name} before", before, unit), Figure("after", after, unit)
+
+
 def slower_clock(summary: RunSummary, spans: Spans) -> Cause | None:
     """The GPU whose clock fell; None where none did, or it is unknown."""
     for series in summary.series:
@@ -73,10 +79,7 @@ def slower_clock(summary: RunSummary, spans: Spans) -> Cause | None:
         return Cause(
             f"the clock of {gpu} fell",
             SINCE_STEPS,
-            (
-                Figure(f"clock of {gpu} before", clocks[0], "MHz"),
-                Figure("after", clocks[1], "MHz"),
-            ),
+            changed(f"clock of {gpu}", clocks, "MHz"),
             (
                 "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER: shows what lowers the clock",
                 "cool the GPU, or compare its power limit with that of others",
@@ -90,20 +93,16 @@ def busy_neighbours(summary: RunSummary, spans: Spans) -> Cause | None:
     busy, own = (levels(series_of(summary, tag), spans) for tag in (HOST_CPU, HOST_PROCESS_CPU))
     if busy is None or own is None:
         return None
-    before, after = busy[0] - own[0], busy[1] - own[1]
+    percents = busy[0] - own[0], busy[1] - own[1]
     host = summary.host
     children = (host.children_cpu_percent if host else None) or 0.0
-    if after - before < max(_OTHERS_PERCENT, children):
+    if percents[1] - percents[0] < max(_OTHERS_PERCENT, children):
         return None
     first = host.others[:1] if host else ()
     named = (Figure(f"{use.name} (pid {use.pid})", use.cpu_percent, "%") for use in first)
     return Cause(
         "other processes began to use the CPU",
         SINCE_STEPS,
-        (
-            Figure("CPU used by other processes before", before, "%"),
-            Figure("after", after, "%"),
-            *named,
-        ),
+        (*changed("CPU used by other processes", percents, "%"), *named),
         ("stop the other processes, or give the run its own cores",),
     )

@@ -7,12 +7,7 @@ from collections.abc import Iterator
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.change_points import FEWEST
-from keras_gpukit.rules.epoch_growth import (
-    FEWEST_EPOCHS,
-    WARM_UP,
-    growths_between,
-    has_enough,
-)
+from keras_gpukit.rules.epoch_growth import FEWEST_EPOCHS, WARM_UP, growths_between, has_enough
 from keras_gpukit.rules.growth_causes import cause_of, is_filling
 from keras_gpukit.rules.memory_growth import (
     THIS_PROCESS,
@@ -62,16 +57,12 @@ class MemoryGrows(Rule):
             return None
         worst = max(found, key=lambda growth: growth.urgency)
         cause = cause_of(summary, worst)
-        causes = (
-            [cause.advice]
-            if cause
-            else [_LOOK_FOR, *([_CACHE] if worst.per_turn_bytes is None else [])]
-        )
+        unknown = [_LOOK_FOR, *([_CACHE] if worst.per_turn_bytes is None else []), _NEW_EACH_TIME]
         return self.find(
             "warning" if worst.urgency >= 1 else "info",
             *_figures(worst),
             *(cause.figures if cause else ()),
-            advice=(*causes, *([] if cause else [_NEW_EACH_TIME])),
+            advice=(cause.advice,) if cause else tuple(unknown),
             title=_title(worst),
         )
 

@@ -69,17 +69,13 @@ class Growth:
 
 def has_enough_readings(summary: RunSummary) -> bool:
     """Whether memory was read often enough over time."""
-    summary = _after_first_step(summary)
-    return any(_is_long(summary, tag) for tag, _ in _tags(summary))
+    return any(True for _ in _long_series(summary))
 
 
 def growths_over_time(summary: RunSummary) -> Iterator[Growth]:
     """Yields the memory that grew gradually until the end, by readings of each second."""
-    summary = _after_first_step(summary)
-    for tag, where in _tags(summary):
-        if not _is_long(summary, tag):
-            continue
-        for shift in shifts_in(summary, tag)[-1:]:
+    for series, where in _long_series(summary):
+        for shift in shifts_in(replace(summary, series=(series,)), series.tag)[-1:]:
             grown = Growth(
                 where,
                 shift.before,
@@ -89,19 +85,13 @@ def growths_over_time(summary: RunSummary) -> Iterator[Growth]:
             )
             is_large = grown.grown_bytes >= LEAST_BYTES
             is_large = is_large and shift.after >= LEAST_RATIO * shift.before
-            goes_on = shift.kind == "drift" and shift.end_s >= _end_s(summary, tag)
-            if goes_on and is_large and _is_no_walk(summary, tag, shift):
+            goes_on = shift.kind == "drift" and shift.end_s >= series.elapsed_s[-1]
+            if goes_on and is_large and _is_no_walk(series, shift):
                 yield grown
 
 
-def _after_first_step(summary: RunSummary) -> RunSummary:
-    """The series of memory without the first step, which takes memory as long as it traces."""
-    tags = {tag for tag, _ in _tags(summary)}
-    of_memory = (each for each in summary.series if each.tag in tags)
-    return replace(summary, series=tuple(map(_without_first_step, of_memory)))
-
-
 def _without_first_step(series: Series) -> Series:
+    """The first step takes memory as long as it traces."""
     begin = sum(step == series.step[0] for step in series.step)
     return Series(
         series.tag,
@@ -112,31 +102,26 @@ def _without_first_step(series: Series) -> Series:
     )
 
 
-def _tags(summary: RunSummary) -> Iterator[tuple[str, str]]:
-    """The series of memory, and whose it is."""
-    yield HOST_MEMORY, THIS_PROCESS
-    for each in summary.allocators:
-        yield memory_tag(each.device, MEMORY_FIGURES[0]), each.device
+def _long_series(summary: RunSummary) -> Iterator[tuple[Series, str]]:
+    """The series of memory that are long enough after the first step, and whose it is."""
+    tags = [(HOST_MEMORY, THIS_PROCESS)]
+    tags += [
+        (memory_tag(each.device, MEMORY_FIGURES[0]), each.device) for each in summary.allocators
+    ]
+    for tag, where in tags:
+        series = series_of(summary, tag)
+        if series is None:
+            continue
+        series = _without_first_step(series)
+        if len(series.mean) >= FEWEST:
+            yield series, where
 
 
-def _is_long(summary: RunSummary, tag: str) -> bool:
-    series = series_of(summary, tag)
-    return series is not None and len(series.mean) >= FEWEST
-
-
-def _is_no_walk(summary: RunSummary, tag: str, drift: Shift) -> bool:
+def _is_no_walk(series: Series, drift: Shift) -> bool:
     """Whether its drift, which leads to the series' end, rises as no random walk does."""
-    series = series_of(summary, tag)
-    if series is None:
-        return False
     readings = zip(series.elapsed_s, series.mean, strict=True)
     since = [value for elapsed_s, value in readings if elapsed_s > drift.elapsed_s]
     return chance_of_rise(since) <= MOST_CHANCE
-
-
-def _end_s(summary: RunSummary, tag: str) -> float:
-    series = series_of(summary, tag)
-    return series.elapsed_s[-1] if series is not None else 0.0
 
 
 def _left_bytes(summary: RunSummary, where: str) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.machine import GPUUtilization
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import (
     Outcome,
@@ -29,7 +28,9 @@ class OtherProcessesOnGPU(Rule):
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares each GPU's share with the threshold."""
         shares = {
-            gpu.index: share for gpu in gpu_readings(summary) if (share := _share(gpu)) is not None
+            gpu.index: gpu.memory_others_max_bytes / gpu.memory_total_bytes
+            for gpu in gpu_readings(summary)
+            if gpu.memory_others_max_bytes is not None and gpu.memory_total_bytes
         }
         if not shares:
             record = summary.utilization
@@ -49,9 +50,3 @@ class OtherProcessesOnGPU(Rule):
                 "Or train on another GPU: configure_gpus(devices=...)",
             ),
         )
-
-
-def _share(gpu: GPUUtilization) -> float | None:
-    if gpu.memory_others_max_bytes is None or not gpu.memory_total_bytes:
-        return None
-    return gpu.memory_others_max_bytes / gpu.memory_total_bytes

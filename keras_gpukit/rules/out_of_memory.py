@@ -44,7 +44,8 @@ class DeviceOutOfMemory(Rule):
             held = sum(each.used_bytes for each in record.holders)
             evidence.append(Figure("held by other processes", held, "B"))
         fragmented = ": what is free is in pieces" if record.is_fragmented else ""
-        title = f"{_who(record)} ran out of memory{fragmented}"
+        who = f"Layer {record.layer!r} on {record.device}" if record.layer else record.device
+        title = f"{who} ran out of memory{fragmented}"
         return self.find("critical", *evidence, advice=_advice(record), title=title)
 
 
@@ -90,10 +91,6 @@ class HostOutOfMemory(Rule):
                 "Ask for more memory: --mem in Slurm, resources.limits.memory in Kubernetes",
             ),
         )
-
-
-def _who(record: OutOfMemory) -> str:
-    return f"Layer {record.layer!r} on {record.device}" if record.layer else record.device
 
 
 def _advice(record: OutOfMemory) -> tuple[str, ...]:

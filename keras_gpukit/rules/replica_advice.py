@@ -6,6 +6,8 @@ https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from keras_gpukit.records.cluster import ReplicaInput
 
 # Batch normalization's error on ImageNet is the same with 16 examples a replica as with 32, and
@@ -25,63 +27,59 @@ def advise(given: ReplicaInput) -> tuple[str, ...]:
     return (*_shards(given), *_batches(given), *_statistics(given))
 
 
-def _shards(given: ReplicaInput) -> list[str]:
+def _shards(given: ReplicaInput) -> Iterator[str]:
     workers, files = given.workers, given.files
+    by_file = given.policy == "FILE" or (given.policy == "AUTO" and files is not None)
     if workers == 1:
-        return []
+        return
     if given.policy == "OFF":
-        return [
+        yield (
             f"AutoShardPolicy.OFF gives every worker all of the data: an epoch is {workers} passes "
             "over it, with the same examples on all unless they shuffle differently. Use DATA or "
             "FILE, or shard the dataset yourself by worker."
-        ]
-    by_file = given.policy == "FILE" or (given.policy == "AUTO" and files is not None)
-    if by_file and files is not None and files < workers:
-        return [
+        )
+    elif by_file and files is not None and files < workers:
+        yield (
             f"{files} files cannot be shared among {workers} workers, so that TensorFlow fails or "
             "workers get no data. Write the data to more files, at least one for each worker, or "
             "set AutoShardPolicy.DATA."
-        ]
-    if by_file and files is not None and files % workers:
-        return [
+        )
+    elif by_file and files is not None and files % workers:
+        yield (
             f"{files} files among {workers} workers: some get {files // workers + 1} and others "
             f"{files // workers}, so that the epoch of some ends early. Use a multiple of "
             f"{workers} files, or repeat() with steps_per_epoch."
-        ]
-    if given.policy in ("DATA", "AUTO") and not by_file:
-        return [
+        )
+    elif given.policy in ("DATA", "AUTO") and not by_file:
+        yield (
             f"Each of {workers} workers reads all of the data and uses 1/{workers} of it, as it is "
             "shared out by elements. If reading is slow, read from files and set "
             "AutoShardPolicy.FILE."
-        ]
-    return []
+        )
 
 
-def _batches(given: ReplicaInput) -> list[str]:
+def _batches(given: ReplicaInput) -> Iterator[str]:
     replicas, batch, last = given.replicas, given.batch, given.last_batch
-    advice = []
     if batch is not None and batch % replicas:
-        advice.append(
+        yield (
             f"A batch of {batch} is not a multiple of {replicas} replicas, which get unequal "
             f"shares. Use {batch + replicas - batch % replicas}."
         )
     if batch is not None and last is not None and last != batch and not given.drops_remainder:
         share = "some replicas get none of them" if last < replicas else "its replicas' are small"
-        advice.append(
+        yield (
             f"The last batch of an epoch has {last} of {batch} examples, and {share}: its "
             "gradients weigh too much, and shapes change. Use batch(..., drop_remainder=True)."
         )
-    return advice
 
 
-def _statistics(given: ReplicaInput) -> list[str]:
+def _statistics(given: ReplicaInput) -> Iterator[str]:
     if not given.batch_norms or given.batch is None:
-        return []
+        return
     share = given.batch // given.replicas
-    if share >= FEWEST_FOR_STATISTICS:
-        return []
-    return [
-        f"{given.batch_norms} BatchNormalization layers compute their statistics on the {share} "
-        f"examples of each replica; below {FEWEST_FOR_STATISTICS} the accuracy suffers (Wu and He "
-        "2018). Use BatchNormalization(synchronized=True), or a larger batch."
-    ]
+    if share < FEWEST_FOR_STATISTICS:
+        yield (
+            f"{given.batch_norms} BatchNormalization layers compute their statistics on the "
+            f"{share} examples of each replica; below {FEWEST_FOR_STATISTICS} the accuracy suffers "
+            "(Wu and He 2018). Use BatchNormalization(synchronized=True), or a larger batch."
+        )

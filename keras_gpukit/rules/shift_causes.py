@@ -16,6 +16,7 @@ from keras_gpukit.rules.machine_causes import (
     Cause,
     Spans,
     busy_neighbours,
+    changed,
     levels,
     slower_clock,
 )
@@ -24,6 +25,10 @@ from keras_gpukit.rules.slower_stages import slower_stage
 
 # Of a drift, the parts at its ends that are compared.
 _END_OF_DRIFT = 0.2
+_LOOK_INTO_STEPS = (
+    "look for what grows: longer examples, lists kept between steps, memory that runs out",
+    "profile a step before and one after: keras_gpukit.Profiler(log_dir, at_steps=...)",
+)
 
 
 def _spans(shift: Shift, begin_s: float) -> Spans:
@@ -49,38 +54,39 @@ def cause_of(summary: RunSummary, shift: Shift, begin_s: float = 0.0) -> Cause:
     waits = levels(series_of(summary, INPUT_WAIT), spans)
     is_known = summary.input is not None and summary.input.confidence != "upper bound"
     captured = tuple(_captures(summary, shift))
-    found = (
-        _callbacks(summary, shift, spans)
-        or slower_clock(summary, spans)
-        or busy_neighbours(summary, spans)
-    )
+    words = ""
+    evidence: tuple[Figure, ...] = ()
     if waits is not None and is_known:
         if waits[1] - waits[0] >= MOSTLY * (shift.after - shift.before):
             return _input(summary, spans, waits, captured)
-        return found or _own_work(waits, captured)
-    return found or Cause("", SINCE_STEPS, advice=(*captured, *_look_into_steps(captured)))
+        words, evidence = "the steps' own work slowed down", changed("input wait", waits, "ms")
+    look = _LOOK_INTO_STEPS[:1] if captured else _LOOK_INTO_STEPS
+    return (
+        _callbacks(summary, shift, spans)
+        or slower_clock(summary, spans)
+        or busy_neighbours(summary, spans)
+        or Cause(words, SINCE_STEPS, evidence, (*captured, *look))
+    )
 
 
 def _input(
     summary: RunSummary, spans: Spans, waits: tuple[float, float], captured: tuple[str, ...]
 ) -> Cause:
-    evidence = [Figure("input wait before", waits[0], "ms"), Figure("after", waits[1], "ms")]
+    evidence = changed("input wait", waits, "ms")
     slower = slower_stage(summary, spans.before_s, spans.after_s)
     python = summary.input.python if summary.input else None
     name, where = python.name if python else "the input pipeline", ""
     if slower is not None:
         name, where = slower.stage.name, slower.stage.where
-        evidence += [
-            Figure(f"{name} per batch before", 1e3 * slower.before_s, "ms"),
-            Figure("after", 1e3 * slower.after_s, "ms"),
-        ]
+        costs_ms = 1e3 * slower.before_s, 1e3 * slower.after_s
+        evidence += changed(f"{name} per batch", costs_ms, "ms")
     neighbours = busy_neighbours(summary, spans)
     if neighbours is not None:
         evidence += neighbours.evidence
     return Cause(
         f"{name} slowed down{where}",
         SINCE_INPUT,
-        tuple(evidence),
+        evidence,
         (
             *captured,
             *(neighbours.advice if neighbours else ()),
@@ -101,29 +107,12 @@ def _callbacks(summary: RunSummary, shift: Shift, spans: Spans) -> Cause | None:
     return Cause(
         f"the callback {name} slowed down" if is_named else "callbacks slowed down",
         SINCE_CALLBACKS,
-        (Figure("between steps before", between[0], "ms"), Figure("after", between[1], "ms")),
+        changed("between steps", between, "ms"),
         (
             "look for what grows in callbacks: lists of losses, files that they rewrite",
             "do less at each batch: every tenth or hundredth, or at the end of epochs",
         ),
     )
-
-
-def _own_work(waits: tuple[float, float], captured: tuple[str, ...]) -> Cause:
-    return Cause(
-        "the steps' own work slowed down",
-        SINCE_STEPS,
-        (Figure("input wait before", waits[0], "ms"), Figure("after", waits[1], "ms")),
-        (*captured, *_look_into_steps(captured)),
-    )
-
-
-def _look_into_steps(captured: tuple[str, ...]) -> tuple[str, ...]:
-    advice = (
-        "look for what grows: longer examples, lists kept between steps, memory that runs out",
-        "profile a step before and one after: keras_gpukit.Profiler(log_dir, at_steps=...)",
-    )
-    return advice[:1] if captured else advice
 
 
 def _captures(summary: RunSummary, shift: Shift) -> Iterator[str]:

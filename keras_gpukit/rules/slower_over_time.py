@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from keras_gpukit.records.finding import Figure, Saving, Severity
+from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series, Shift
@@ -68,13 +68,15 @@ class SlowerOverTime(Rule):
         if not found:
             return None
         worst = max(found, key=lambda each: each.lost_s)
-        share = worst.lost_s / _steps_s(series)
+        steps_ms = (mean * steps for mean, steps in zip(series.mean, series.weight, strict=True))
+        share = worst.lost_s / (sum(steps_ms) / 1e3)
         if share < LEAST_SHARE:
             return None
         shift, cause = worst.shift, cause_of(summary, worst.shift, worst.begin_s)
         saving = of_run(summary, worst.low_s, worst.high_s, basis=cause.basis)
         return self.find(
-            _severity(saving, summary),
+            # A slowdown that lasts costs more in a longer run, so it is no remark.
+            "critical" if severity(saving, summary) == "critical" else "warning",
             Figure("step time before", shift.before, "ms"),
             Figure("after", shift.after, "ms"),
             *cause.evidence,
@@ -114,15 +116,6 @@ def _slowdown(series: Series, shift: Shift, back: Shift | None, begin_s: float) 
         return sum((mean - level) * steps for _, mean, steps in slow) / 1e3
 
     return Slowdown(shift, begin_s, back, lost_s(shift.before), lost_s(slow_ms), lost_s(fast_ms))
-
-
-def _severity(saving: Saving | None, summary: RunSummary) -> Severity:
-    """A slowdown that lasts costs more in a longer run, so it is no remark."""
-    return "critical" if severity(saving, summary) == "critical" else "warning"
-
-
-def _steps_s(series: Series) -> float:
-    return sum(mean * steps for mean, steps in zip(series.mean, series.weight, strict=True)) / 1e3
 
 
 def _title(slowdown: Slowdown, cause: Cause) -> str:

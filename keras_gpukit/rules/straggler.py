@@ -5,15 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.worker_comparison import WorkerComparison
-from keras_gpukit.rules.lateness import (
-    Late,
-    SlowLink,
-    exchange_s,
-    late_member,
-    slow_link,
-    step_s,
-    unknown_because,
-)
+from keras_gpukit.rules import lateness
 from keras_gpukit.rules.rule import Outcome, Rule
 from keras_gpukit.rules.savings import of_run, severity
 
@@ -60,17 +52,19 @@ class Straggler(Rule):
         """Looks for the one that waits least for the others, then for slow links."""
         comparison = summary.workers
         if comparison is None or not comparison.is_complete:
-            return self.abstain(unknown_because(comparison))
-        late = late_member(comparison)
+            return self.abstain(lateness.unknown_because(comparison))
+        late = lateness.late_member(comparison)
         if late is not None:
             return self._late(summary, comparison, late)
-        link = slow_link(comparison)
+        link = lateness.slow_link(comparison)
         if link is not None:
             return self._slow_link(summary, comparison, link)
-        because = unknown_because(comparison)
+        because = lateness.unknown_because(comparison)
         return None if because is None else self.abstain(because)
 
-    def _late(self, summary: RunSummary, comparison: WorkerComparison, late: Late) -> Outcome:
+    def _late(
+        self, summary: RunSummary, comparison: WorkerComparison, late: lateness.Late
+    ) -> Outcome:
         name = f"{comparison.kind} {late.member.index}"
         steps = summary.steps or late.steps
         saving = of_run(
@@ -93,11 +87,11 @@ class Straggler(Rule):
         )
 
     def _slow_link(
-        self, summary: RunSummary, comparison: WorkerComparison, link: SlowLink
+        self, summary: RunSummary, comparison: WorkerComparison, link: lateness.SlowLink
     ) -> Outcome:
         name = f"{comparison.kind} {link.member.index}"
         steps = summary.steps or 0
-        exchanged_s = exchange_s(comparison)
+        exchanged_s = lateness.exchange_s(comparison)
         saving = of_run(
             summary,
             min(link.ring_s, link.ring_s if exchanged_s is None else exchanged_s) * steps,
@@ -110,7 +104,7 @@ class Straggler(Rule):
         ]
         if exchanged_s is not None:
             figures.append(Figure("exchange in a step", 1e3 * exchanged_s, "ms"))
-            figures.append(Figure("of a step of", 1e3 * (step_s(comparison) or 0.0), "ms"))
+            figures.append(Figure("of a step of", 1e3 * (lateness.step_s(comparison) or 0.0), "ms"))
         return self.find(
             severity(saving, summary),
             *figures,
