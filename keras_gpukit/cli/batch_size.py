@@ -12,9 +12,6 @@ DESCRIPTION = """\
 Runs a training script up to its first fit(), and finds the largest batch size that fits and the
 fastest one, by training with them. Then it ends the script. Exits with 2 if none could be found."""
 
-VALUE_FLAGS = frozenset({"--max", "--seconds"})
-"""Those that are followed by a value."""
-
 
 def add_parser(subparsers: Any) -> None:
     """Adds the command to the `keras-gpukit` parser."""

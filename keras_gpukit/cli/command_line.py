@@ -29,10 +29,16 @@ def split(
     at = 1
     while at < len(argv):
         word = argv[at]
-        at += 2 if word == "-m" or word in flags else 1
+        at += 2 if word in flags else 1
         if word.startswith("-m") or not word.startswith("-"):
             return list(argv[:at]), list(argv[at:])
     return list(argv), []
+
+
+def value_flags(parser: argparse.ArgumentParser) -> frozenset[str]:
+    """Returns the flags that are followed by a value; argparse has no public list of its flags."""
+    actions = [each for each in parser._actions if each.nargs is None]
+    return frozenset(flag for each in actions for flag in each.option_strings)
 
 
 def add_command(

@@ -46,14 +46,11 @@ def comparison(written: RunSummary, advised: RunSummary) -> RenderableType:
 
 def _figures(summary: RunSummary) -> tuple[str, ...]:
     wall_s = summary.throughput.wall_s if summary.throughput else None
-    return tuple(
-        "unknown" if value is None else in_words(value)
-        for in_words, value in (
-            (units.number, summary.examples_per_s),
-            (units.duration, summary.step_time_s),
-            (units.percentage, summary.input_stall_fraction),
-            (units.duration, wall_s),
-        )
+    return (
+        units.known(summary.examples_per_s, units.number),
+        units.known(summary.step_time_s, units.duration),
+        units.known(summary.input_stall_fraction, units.percentage),
+        units.known(wall_s, units.duration),
     )
 
 

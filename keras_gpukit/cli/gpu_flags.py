@@ -61,8 +61,6 @@ _SWITCHES = (
     ("--deterministic", "whether the same run gives the same numbers; needs --seed"),
     ("--require-gpu", "whether to end if no GPU can be used"),
 )
-VALUE_FLAGS = frozenset(flag for flag, *_ in _VALUES)
-"""Those that are followed by a value."""
 _DESTINATION = "gpu_"
 
 

@@ -20,20 +20,6 @@ Starts a training script as several processes, each of which gets its place in t
 TF_CONFIG and its share of the GPUs. Their output is shown with a prefix, and one progress bar, the
 chief's. If one fails, all are stopped; its traceback is shown last, and this command ends with its
 exit code. On a cluster of Slurm or Kubernetes, the same job is a batch script or a manifest."""
-VALUE_FLAGS = frozenset(
-    {
-        "--workers",
-        "--ps",
-        "--gpus-per-worker",
-        "--cpus-per-worker",
-        "--restarts",
-        "--log-dir",
-        "--timeout",
-        "--grace",
-        *launch_elsewhere.VALUE_FLAGS,
-    }
-)
-"""Those that are followed by a value."""
 
 
 def add_parser(subparsers: Any) -> None:

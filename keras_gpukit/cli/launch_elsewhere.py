@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 _SBATCH = ("sbatch",)
 _KUBECTL = ("kubectl", "apply", "-f", "-")
-VALUE_FLAGS = frozenset({"--name", "--image", "--volume", "--shared-memory"})
-"""Those that are followed by a value. That of `--kubernetes` is attached: `--kubernetes=job`."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +26,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     target.add_argument("--slurm", action="store_true", help="a script for sbatch")
     target.add_argument(
         "--kubernetes",
+        nargs="?",  # its value is attached: --kubernetes=job
         choices=("trainjob", "job"),
         metavar="{trainjob,job}",
         help="a manifest for kubectl: a TrainJob of Kubeflow Trainer 2, or a plain Indexed Job "

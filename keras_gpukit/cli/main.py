@@ -17,17 +17,9 @@ from keras_gpukit.cli import (
     run,
     scaling,
 )
-from keras_gpukit.cli.command_line import split
+from keras_gpukit.cli.command_line import split, value_flags
 from keras_gpukit.cli.launch_elsewhere import attach_values
 from keras_gpukit.version import __version__
-
-# Commands that run a script, whose arguments follow it.
-VALUE_FLAGS = {
-    "run": run.VALUE_FLAGS,
-    "launch": launch.VALUE_FLAGS,
-    "memory": memory.VALUE_FLAGS,
-    "batch-size": batch_size.VALUE_FLAGS,
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,8 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code. Wrong arguments exit with 2, as argparse has it.
     """
-    ours, theirs = split(sys.argv[1:] if argv is None else argv, VALUE_FLAGS)
-    args = _parser().parse_args(attach_values(ours))
+    parser, with_values = parsers()
+    ours, theirs = split(sys.argv[1:] if argv is None else argv, with_values)
+    args = parser.parse_args(attach_values(ours))
     args.script_arguments = theirs
     try:
         code: int = args.func(args)
@@ -48,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def parsers() -> tuple[argparse.ArgumentParser, dict[str, frozenset[str]]]:
+    """Returns the parser and, by command that runs a script, its flags followed by a value."""
     parser = argparse.ArgumentParser(
         prog="keras-gpukit",
         description="Set up GPUs for Keras, and explain why a training run is slow.",
@@ -58,4 +52,5 @@ def _parser() -> argparse.ArgumentParser:
     # Each loads what it needs when it runs, so that --help is quick.
     for command in (run, launch, input_service, memory, batch_size, demo, doctor, report, scaling):
         command.add_parser(subparsers)
-    return parser
+    run_a_script = ("run", "launch", "memory", "batch-size")
+    return parser, {name: value_flags(subparsers.choices[name]) for name in run_a_script}

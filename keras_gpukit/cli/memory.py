@@ -12,9 +12,6 @@ DESCRIPTION = """\
 Runs a training script up to its first fit(), and predicts the memory of its training steps by
 cause, without running one. Then it ends the script. Exits with 2 if nothing could be predicted."""
 
-VALUE_FLAGS = frozenset({"--batch-size"})
-"""Those that are followed by a value."""
-
 
 def add_parser(subparsers: Any) -> None:
     """Adds the command to the `keras-gpukit` parser."""

@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.cli import gpu_flags
 from keras_gpukit.cli.command_line import add_command, check_script, fail, folder
 from keras_gpukit.cli.gpu_flags import add_gpu_flags, given_gpu_flags
 
@@ -17,9 +16,6 @@ DESCRIPTION = """\
 Runs a training script as Python does, with a Monitor in every fit(). All that follows SCRIPT or
 MODULE is passed on to it. Its results, its output and its exit code stay as they are. When it ends,
 the verdict is printed on standard error, and a report is written next to the records."""
-
-VALUE_FLAGS = gpu_flags.VALUE_FLAGS | {"--log-dir"}
-"""Those that are followed by a value."""
 
 
 def add_parser(subparsers: Any) -> None:

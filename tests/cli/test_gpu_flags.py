@@ -11,7 +11,7 @@ import pytest
 from keras_gpukit import configure_gpus
 from keras_gpukit.cli.command_line import split
 from keras_gpukit.cli.gpu_flags import add_gpu_flags, given_gpu_flags
-from keras_gpukit.cli.main import VALUE_FLAGS
+from keras_gpukit.cli.main import parsers
 from keras_gpukit.configure.settings import check
 
 
@@ -70,4 +70,5 @@ def test_values_are_those_that_configure_gpus_takes(words, arguments):
 )
 def test_what_follows_the_script_is_its_own(ours, theirs):
     words = [*ours.split(), *theirs.split()]
-    assert split(words, VALUE_FLAGS) == (ours.split(), theirs.split())
+    _, with_values = parsers()
+    assert split(words, with_values) == (ours.split(), theirs.split())
