@@ -11,6 +11,7 @@ from keras_gpukit.configure.plan_execution import plan_execution, plan_jit, plan
 from keras_gpukit.configure.plan_memory import plan_memory
 from keras_gpukit.configure.plan_strategy import plan_strategy
 from keras_gpukit.configure.settings import Settings
+from keras_gpukit.distribute.strategies.registry import ACTIONS
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.records.setup import Action, Cause
@@ -123,10 +124,7 @@ _ORDER = (
     "tf32",
     "jit",
     "dtype_policy",
-    "one_device_strategy",
-    "mirrored_strategy",
-    "multi_worker_strategy",
-    "parameter_server_strategy",
+    *ACTIONS,
 )
 
 

@@ -96,6 +96,7 @@ def split_model(
         sizes = [sum(each) for each in zip(weights, slots, activations.kept_bytes, strict=True)]
         starts = cut(sizes, len(names), _bytes_at_cuts(activations.edges, len(units)))
         stage_of = [sum(start <= place for start in starts) for place in range(len(units))]
+    uncounted = ", ".join(units[place].name for place in sorted(activations.incomplete))
     split = _place(model, stage_of, names)
     split.split = SplitPlan(
         stages=tuple(
@@ -112,7 +113,9 @@ def split_model(
         chosen_by=chosen_by,
         batch_size=batch_size,
         optimizer=optimizer_name,
-        notes=_notes(activations, units),
+        notes=(f"What loops and dynamic shapes keep is not counted: {uncounted}",)
+        if uncounted
+        else (),
     )
     if verbose:
         print_anywhere(render(split.split))
@@ -168,10 +171,3 @@ def _crossings(
                 units[edge.source].name, devices[source], devices[target], edge.size_bytes
             )
     return tuple(crossings.values())
-
-
-def _notes(activations: costs.Activations, units: Sequence[Unit]) -> tuple[str, ...]:
-    names = ", ".join(units[place].name for place in sorted(activations.incomplete))
-    if not names:
-        return ()
-    return (f"What loops and dynamic shapes keep is not counted: {names}",)

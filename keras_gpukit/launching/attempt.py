@@ -14,7 +14,7 @@ from typing import IO
 from keras_gpukit.launching.failures import Ending, describe
 from keras_gpukit.launching.output.streams import Stream, streams_of
 from keras_gpukit.launching.output.tail import Tail
-from keras_gpukit.launching.plan import Limits, Output, Start
+from keras_gpukit.launching.plan import Output, Start
 from keras_gpukit.launching.processes.arrivals import Arrivals
 from keras_gpukit.launching.processes.ports import REUSE, address_of, reserved_ports
 from keras_gpukit.launching.processes.signals import ENDING, Signals
@@ -40,6 +40,13 @@ class _Running:
 class Attempt:
     """Starts the processes, shows what they print, and ends all if one fails.
 
+    Args:
+        starts: What to start.
+        output: Where what they print goes.
+        signals: Those that the launcher gets.
+        arrival_s: From when the first process has joined the cluster until the last one has.
+        grace_s: From SIGTERM to SIGKILL.
+
     Attributes:
         failures: The processes that failed, in the order in which this was seen.
         ended_by: The signal by which the launcher was ended.
@@ -50,14 +57,16 @@ class Attempt:
         starts: Sequence[Start],
         output: Output,
         signals: Signals,
-        limits: Limits,
+        *,
+        arrival_s: float,
+        grace_s: float,
     ) -> None:
         self.failures: list[Ending] = []
         self.ended_by: signal.Signals | None = None
         self._starts = starts
         self._output = output
         self._signals = signals
-        self._limits = limits
+        self._arrival_s, self._grace_s = arrival_s, grace_s
         self._running: dict[Task, _Running] = {}
         self._deaths: Counter[Task] = Counter()
         self._codes: list[int] = []  # of those that run the script
@@ -79,7 +88,7 @@ class Attempt:
             expected = {
                 task: port for task, port in zip(tasks, ports, strict=True) if task.has_server
             }
-            self._arrivals = Arrivals(expected, self._limits.arrival_s)
+            self._arrivals = Arrivals(expected, self._arrival_s)
             self._selector.register(self._signals.descriptor, selectors.EVENT_READ)
             try:
                 for start in self._starts:
@@ -102,7 +111,7 @@ class Attempt:
             {**os.environ, **start.variables, **REUSE, **self._variables[start.task]},
             streams[0].inner,
             streams[-1].inner,
-            grace_s=self._limits.grace_s,
+            grace_s=self._grace_s,
             cpus=start.cpus,
         )
         for stream in streams:
@@ -122,7 +131,7 @@ class Attempt:
             running = self._running.get(task)
             tail = running.tail if running else Tail()
             code = None if running else 0
-            self.failures.append(Ending(task, code, now_s, tail, self._limits.arrival_s))
+            self.failures.append(Ending(task, code, now_s, tail, self._arrival_s))
         return any(each.missing_s is not None for each in self.failures)
 
     def _look_for_the_cause(self, now_s: float) -> None:
@@ -197,10 +206,10 @@ class Attempt:
             self._deadline_s = now_s
             if number is signal.SIGINT:
                 self._output.tell(
-                    f"Interrupted: all processes are stopped in {self._limits.grace_s:g} s. Press "
+                    f"Interrupted: all processes are stopped in {self._grace_s:g} s. Press "
                     "Ctrl-C again to kill them."
                 )
-                self._deadline_s += self._limits.grace_s
+                self._deadline_s += self._grace_s
                 for task, running in self._running.items():
                     if task.runs_script:
                         running.process.interrupt()

@@ -11,7 +11,7 @@ from keras_gpukit.launching.failures import Ending, describe, first_failure, las
 from keras_gpukit.launching.job import Job
 from keras_gpukit.launching.output.log_files import LogFiles
 from keras_gpukit.launching.output.screen import Screen
-from keras_gpukit.launching.plan import Limits, Output, Start, plan_starts, usable_cpus
+from keras_gpukit.launching.plan import Output, Start, plan_starts, usable_cpus
 from keras_gpukit.launching.processes.signals import Signals
 from keras_gpukit.rules.visible_devices import VISIBLE
 
@@ -49,7 +49,7 @@ def launch(
     _tell_gpus(starts, output)
     with Signals() as signals:
         while True:
-            attempt = Attempt(starts, output, signals, Limits(timeout_s, grace_s))
+            attempt = Attempt(starts, output, signals, arrival_s=timeout_s, grace_s=grace_s)
             attempt.run()
             if attempt.ended_by is not None:
                 return 128 + attempt.ended_by

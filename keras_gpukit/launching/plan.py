@@ -1,4 +1,4 @@
-"""What is started on this machine, for how long it may take, and where its output goes."""
+"""What is started on this machine, and where its output goes."""
 
 from __future__ import annotations
 
@@ -33,19 +33,6 @@ class Start:
     command: tuple[str, ...]
     variables: dict[str, str] = field(default_factory=dict)
     cpus: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Times.
-
-    Attributes:
-        arrival_s: From when the first process has joined the cluster until the last one has.
-        grace_s: From SIGTERM to SIGKILL.
-    """
-
-    arrival_s: float
-    grace_s: float
 
 
 @dataclass(frozen=True)

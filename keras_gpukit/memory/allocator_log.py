@@ -11,6 +11,7 @@ import os
 import re
 import stat
 
+from keras_gpukit.memory.oom_message import size_in_bytes
 from keras_gpukit.records.memory import AllocatorState
 
 _READ_BYTES = 4 * 2**20
@@ -20,7 +21,6 @@ _ASKED = re.compile(r"\(rounded to (\d+)\)")
 _CHUNK = re.compile(r"(InUse|Free)\s+at \w+ of size (\d+)")
 _POOL = re.compile(r"Total size in pool: \S+ memory_limit_: (\S+) available size: (\S+)")
 _SIZE = re.compile(r"([\d.]+)([KMGT]?i?B)")
-_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def read_log() -> str:
@@ -64,4 +64,4 @@ def read_state(log: str) -> AllocatorState | None:
 
 def _bytes(text: str) -> int:
     found = _SIZE.match(text)
-    return int(float(found[1]) * _UNITS.get(found[2], 1)) if found else 0
+    return size_in_bytes(found[1], found[2]) if found else 0

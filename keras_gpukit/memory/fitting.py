@@ -16,31 +16,21 @@ def what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | Non
     assert batch_size is not None
     if memory.execution == "xla" and record.shape is None and record.state.asked_bytes:
         memory.asked_in_one_block(record.state.asked_bytes, batch_size)
-    limit_bytes = _limit_bytes(record)
     prediction = memory.predict(batch_size)
     needs = prediction.high
     assert needs is not None
-    if limit_bytes is None:
-        options = memory_options(
-            needs,
-            batch_size=batch_size,
-            fitting=None,
-            accumulating=None,
-            trainable_bytes=memory.trainable_bytes,
-            precision=precision,
-            allowed_bytes=None,
+    limit_bytes, fitting, accumulating = _limit_bytes(record), None, None
+    because: str | None = "the device's limit is not known"
+    if limit_bytes is not None:
+        fitting = _fitting(memory, limit_bytes, batch_size)
+        accumulating = _fitting(memory, limit_bytes - memory.trainable_bytes, batch_size)
+        prediction = replace(
+            prediction, limit_bytes=limit_bytes, fits_batch_size=fitting and fitting[0]
         )
-        because = "the device's limit is not known"
-        return replace(
-            record, prediction=prediction, options=options, options_unknown_because=because
-        )
-    fitting = _fitting(memory, limit_bytes, batch_size)
-    accumulating = _fitting(memory, limit_bytes - memory.trainable_bytes, batch_size)
+        because = None if fitting else "not even one example is predicted to fit"
     return replace(
         record,
-        prediction=replace(
-            prediction, limit_bytes=limit_bytes, fits_batch_size=fitting and fitting[0]
-        ),
+        prediction=prediction,
         options=memory_options(
             needs,
             batch_size=batch_size,
@@ -48,9 +38,9 @@ def what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | Non
             accumulating=accumulating,
             trainable_bytes=memory.trainable_bytes,
             precision=precision,
-            allowed_bytes=predicted_limit_bytes(limit_bytes),
+            allowed_bytes=None if limit_bytes is None else predicted_limit_bytes(limit_bytes),
         ),
-        options_unknown_because=None if fitting else "not even one example is predicted to fit",
+        options_unknown_because=because,
     )
 
 

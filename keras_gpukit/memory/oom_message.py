@@ -63,16 +63,21 @@ def read_message(text: str) -> OOMMessage | None:
     if tensor := _TENSOR.search(text):
         shape = tuple(int(each) for each in tensor[1].split(",") if each)
         dtype = tensor[2]
-        asked = prod(shape) * _ITEM_BYTES[dtype] if dtype in _ITEM_BYTES else None
         device = tensor[3].rpartition("device:")[2] if tensor[3] else None
     elif constant := _CONSTANT.search(text):
         shape = tuple(int(each) for each in _DIMENSION.findall(constant[2]))
         dtype = constant[1].lower()
-        asked = prod(shape) * _ITEM_BYTES[dtype] if dtype in _ITEM_BYTES else None
     elif block := _BLOCK.search(text):
-        asked = int(float(block[1]) * _UNITS.get(block[2], 1))
+        asked = size_in_bytes(block[1], block[2])
+    if shape is not None and dtype in _ITEM_BYTES:
+        asked = prod(shape) * _ITEM_BYTES[dtype]
     operation, is_type = _operation(text)
     return OOMMessage(shape, dtype, asked, device or None, operation, is_type)
+
+
+def size_in_bytes(number: str, unit: str) -> int:
+    """Returns a size as TensorFlow writes it, such as "1.50" and "GiB", in bytes."""
+    return int(float(number) * _UNITS.get(unit, 1))
 
 
 def _operation(text: str) -> tuple[str | None, bool]:

@@ -13,7 +13,7 @@ from keras_gpukit.memory.bfc import BFC
 from keras_gpukit.memory.kernels import cpu_workspace_bytes, gpu_workspace_bytes
 from keras_gpukit.memory.model_state import execution_of, size_of, sizes_of_variables
 from keras_gpukit.memory.simulation import Order, Peak, Simulation
-from keras_gpukit.memory.step_graph import TRACED_BATCH, Node, StepGraph
+from keras_gpukit.memory.step_graph import TRACED_BATCH, Node
 from keras_gpukit.memory.tracing import trace_step
 from keras_gpukit.records.memory import Execution, HeldTensor, MemoryByCause, MemoryPrediction
 from keras_gpukit.rules.batch_size import predicted_limit_bytes
@@ -63,6 +63,7 @@ class StepMemory:
         other_bytes: What the device holds in addition to the model and the optimizer.
 
     Attributes:
+        graph: The step.
         other_bytes: The same; what is asked next counts with it.
 
     Raises:
@@ -73,7 +74,7 @@ class StepMemory:
         import tensorflow as tf
 
         self.execution = execution_of(model)
-        self._graph = trace_step(model, spec, optimized=self.execution == "graph")
+        self.graph = trace_step(model, spec, optimized=self.execution == "graph")
         self._model = model.name
         self._layers = layer_names(model) | {model.name}
         self._weights, self._slots = sizes_of_variables(model)
@@ -89,16 +90,10 @@ class StepMemory:
         self._on_gpu = bool(tf.config.list_logical_devices("GPU"))
         self._threads = tf.config.threading.get_intra_op_parallelism_threads() or _cores()
 
-    @property
-    def graph(self) -> StepGraph:
-        """The step."""
-        return self._graph
-
     def layer_of(self, operation: str) -> str | None:
         """The layer of an operation; None for one of no layer, as those of the model itself."""
-        return (layer_of(operation, self._layers) or "").removeprefix(self._model).lstrip(
-            "/"
-        ) or None
+        layer = layer_of(operation, self._layers) or ""
+        return layer.removeprefix(self._model).lstrip("/") or None
 
     def predict(self, batch_size: int) -> MemoryPrediction:
         """Returns what steps with a batch size need."""
@@ -121,8 +116,8 @@ class StepMemory:
             operation: Its name in the graph.
             shape: Of its first output.
         """
-        node = self._graph.by_name.get(operation or "")
-        if node is None or not shape or not node.shapes or not self._graph.scales:
+        node = self.graph.by_name.get(operation or "")
+        if node is None or not shape or not node.shapes or not self.graph.scales:
             return None
         for traced, seen in zip(node.shapes[0] or (), shape, strict=False):
             if traced and not traced % TRACED_BATCH:
@@ -141,10 +136,10 @@ class StepMemory:
         """
         found = {
             layer
-            for node in self._graph.nodes
+            for node in self.graph.nodes
             if operation in (None, node.operation)
             and (operation or not is_backward(node.name))
-            and self._graph.shape((node.name, 0), batch_size) == shape
+            and self.graph.shape((node.name, 0), batch_size) == shape
             and (layer := self.layer_of(node.name))
         }
         return " or ".join(sorted(found)) if 0 < len(found) <= MOST_LAYERS_NAMED else None
@@ -184,7 +179,7 @@ class StepMemory:
         Args:
             limit_bytes: What the device gives.
         """
-        if not self._graph.scales or not self.fits(1, limit_bytes):
+        if not self.graph.scales or not self.fits(1, limit_bytes):
             return None
         fits, fails = 1, _FIRST_LOOKED_AT
         while self.fits(fails, limit_bytes):
@@ -204,7 +199,7 @@ class StepMemory:
     ) -> tuple[MemoryByCause, Peak]:
         allocator = self._allocator(batch_size, way.batches, limit_bytes)
         peak = Simulation(
-            self._graph,
+            self.graph,
             batch_size,
             allocator,
             order=way.order,
@@ -253,16 +248,13 @@ class StepMemory:
         held = sorted(peak.held, key=lambda each: -each[1])[:LARGEST_LISTED]
         return tuple(
             HeldTensor(
-                source[0],
-                self._graph.shape(source, batch_size) or (),
-                size,
-                self.layer_of(source[0]),
+                name, self.graph.shape((name, index), batch_size) or (), size, self.layer_of(name)
             )
-            for source, size in held
+            for (name, index), size in held
         )
 
     def _workspace(self, batch_size: int, *, upper: bool) -> Callable[[Node], int]:
-        graph = self._graph
+        graph = self.graph
         exact = not self._on_gpu and not _uses_onednn()
 
         def needs(node: Node) -> int:
@@ -277,12 +269,10 @@ class StepMemory:
         return needs
 
     def _left_out(self) -> str | None:
-        if self._graph.loops:
-            return (
-                "what is held within loops and branches is left out "
-                f"({', '.join(sorted(self._graph.loops))})"
-            )
-        return None
+        if not self.graph.loops:
+            return None
+        loops = ", ".join(sorted(self.graph.loops))
+        return f"what is held within loops and branches is left out ({loops})"
 
 
 def _uses_onednn() -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from keras_gpukit.layer_names import layer_of, spelt_with_layers
 from keras_gpukit.placement.compiled_parts import Refuses, compiled_parts, not_compilable
 from keras_gpukit.placement.copies import sum_copies
-from keras_gpukit.records.operations import Operation, OperationKind, StepOperations
+from keras_gpukit.records.operations import Operation, StepOperations
 from keras_gpukit.records.placement import Fallback, PlacedOperations, PlacementRecord
 from keras_gpukit.rules.cpu_causes import Registry, Why, find_fallbacks, original_type
 from keras_gpukit.rules.placement_causes import by_likely_mistake, judge_placement
@@ -74,8 +74,8 @@ def make_record(
     )
     numbered = ran.mechanism != "eager"
 
-    def judge(kind: OperationKind, device: str) -> tuple[bool, Why | None]:
-        return judge_placement(
+    judged = {
+        (kind, device): judge_placement(
             kind,
             device,
             registry,
@@ -83,9 +83,7 @@ def make_record(
             predicted=predicted,
             trust_requests=trust_requests,
         )
-
-    judged = {
-        place: judge(*place) for place in {(each.kind, each.device) for each in ran.operations}
+        for kind, device in {(each.kind, each.device) for each in ran.operations}
     }
     rows = Counter(
         _row(each, *judged[each.kind, each.device], registry, around.layers, numbered)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 import msgspec
 
@@ -89,21 +89,18 @@ class RunFile:
 
     def _read(self) -> None:
         with self._path.open("rb") as file:
-            self._read_on(file)
-
-    def _read_on(self, file: Any) -> None:
-        head = file.read(_HEAD_BYTES)
-        if not head.startswith(self._head) or os.fstat(file.fileno()).st_size < self._offset:
-            self._restart(self._detail)  # another record took its place
-        self._head = head
-        file.seek(self._offset)
-        for line, length in _whole_lines(file):
-            self._offset += length
-            self._lines += 1
-            if self._detail == "summary" and line is not None and line.startswith(_READINGS):
-                self._skipped_too_much |= self._current is None
-                continue
-            self._take(line)
+            head = file.read(_HEAD_BYTES)
+            if not head.startswith(self._head) or os.fstat(file.fileno()).st_size < self._offset:
+                self._restart(self._detail)  # another record took its place
+            self._head = head
+            file.seek(self._offset)
+            for line, length in _whole_lines(file):
+                self._offset += length
+                self._lines += 1
+                if self._detail == "summary" and line is not None and line.startswith(_READINGS):
+                    self._skipped_too_much |= self._current is None
+                else:
+                    self._take(line)
 
     def _take(self, data: bytes | None) -> None:
         # Whatever stands in a file, at most its line is lost.

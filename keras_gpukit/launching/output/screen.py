@@ -28,21 +28,17 @@ class Screen:
         environ: `NO_COLOR` in it leaves the colours out: https://no-color.org
 
     Attributes:
+        descriptor: The stream's file descriptor.
         is_terminal: Whether it is one.
     """
 
     def __init__(self, stream: IO[str], environ: Mapping[str, str]) -> None:
-        self._descriptor = stream.fileno()
+        self.descriptor = stream.fileno()
         self.is_terminal = stream.isatty()
         self._coloured = self.is_terminal and not environ.get("NO_COLOR")
         self._drawn = b""  # what stands in the line that is being drawn, with its prefix
         self._at_start = True  # of that line: what comes next overwrites it
         self._shown: deque[tuple[str, bytes]] = deque(maxlen=_REMEMBERED)
-
-    @property
-    def descriptor(self) -> int:
-        """The stream's file descriptor."""
-        return self._descriptor
 
     def write_line(self, line: bytes, prefix: str = "", colour: int = 0) -> None:
         """Writes a line of a process, or of the launcher."""
@@ -105,4 +101,4 @@ class Screen:
 
     def _write(self, data: bytes) -> None:
         while data:
-            data = data[os.write(self._descriptor, data) :]
+            data = data[os.write(self.descriptor, data) :]

@@ -146,7 +146,8 @@ class Keeper:
     def _signal_all(self, number: signal.Signals) -> None:
         self._signal_group(number)
         for pid in self._descendants():
-            _send(pid, number)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
 
     def _descendants(self) -> set[int]:
         """Those of this process; empty where the system has no /proc."""
@@ -167,11 +168,6 @@ def _parents() -> Iterator[tuple[int, int]]:
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 # A process's name stands in parentheses and may contain any others.
                 yield int(name), int(file.read().rpartition(b")")[2].split()[1])
-
-
-def _send(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
 
 
 def _end_as(status: int) -> NoReturn:

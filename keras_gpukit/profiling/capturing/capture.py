@@ -145,9 +145,6 @@ class Capture:
 
         self._ended.wait()
         tf.profiler.experimental.stop()
-        return self._written(folder)
-
-    def _written(self, folder: Path) -> CaptureRecord:
         record = self._record
         recorded = next(folder.rglob(f"*{PROFILE_SUFFIX}"), None)
         if recorded is None:

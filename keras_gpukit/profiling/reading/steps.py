@@ -61,7 +61,8 @@ def find_steps(host: Events) -> Steps:
         return Steps(None, None, begin_ps, end_ps, NOTHING, NOTHING)
     numbers = None
     if source == "marker":
-        numbers = [_number(host.stats[index].get("step_num")) for index in chosen]
+        said = [host.stats[index].get("step_num") for index in chosen]
+        numbers = [number if isinstance(number, int) else 0 for number in said]
     per_execution = _stride(numbers or [])
     if len(chosen) > 1:
         kept = _in_one_epoch(end_ps[:-1], begin_ps[1:], host)
@@ -128,7 +129,3 @@ def _stride(numbers: list[int]) -> int | None:
     """How far apart the numbers of steps are; this is unknown if executions are counted."""
     strides = np.diff(numbers)
     return int(strides[0]) if len(strides) and strides[0] > 1 and np.ptp(strides) == 0 else None
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
