@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from types import TracebackType
 
 
 class GPUKitError(Exception):
@@ -89,12 +88,7 @@ class Guard:
     def __enter__(self) -> Guard:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         if not isinstance(error, Exception):
             return False
         if self.failed_because is None:

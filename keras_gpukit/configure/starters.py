@@ -29,7 +29,8 @@ def likely_starter() -> str:
     # Of the type, not of the object: a proxy's __class__ would run foreign code.
     types = {type(candidate) for candidate in gc.get_objects()}
     for kind, description in kinds:
-        found = [t for t in types if issubclass(t, kind) and _starts_devices(t)]
+        # TensorFlow itself holds its default strategy, which starts nothing.
+        found = [t for t in types if issubclass(t, kind) and not t.__name__.startswith("_Default")]
         if found:
             names = ", ".join(sorted(t.__name__ for t in found)[:3])
             return f"What started them is probably {description}: this process holds {names}."
@@ -37,8 +38,3 @@ def likely_starter() -> str:
         "What started them is unknown. Anything that computes starts them, such as "
         "tf.constant(…), and so does tf.config.list_logical_devices()."
     )
-
-
-def _starts_devices(candidate: type) -> bool:
-    # TensorFlow itself holds its default strategy, which starts nothing.
-    return not candidate.__name__.startswith("_Default")

@@ -134,17 +134,14 @@ class RunFile:
     def _start(self, note: str | None = None) -> None:
         if self._current is not None:
             self._skipped_too_much |= not self._current.is_over
-            self._end(self._current.report(None))
+            self._ended.append(self._current.report(None))
+            if len(self._ended) > MOST_DETAILED:
+                older = -1 - MOST_DETAILED
+                self._ended[older] = without_time_series(self._ended[older])
         self._begun += 1
         name = self._name if self._begun == 1 else f"{self._name} #{self._begun}"
         points = MOST_POINTS if self._detail == "full" else FEWEST_POINTS
         self._current = RunLines(name, note, folder=self._folder, most_points=points)
-
-    def _end(self, run: RunReport) -> None:
-        self._ended.append(run)
-        if len(self._ended) > MOST_DETAILED:
-            older = -1 - MOST_DETAILED
-            self._ended[older] = without_time_series(self._ended[older])
 
 
 class _Head(msgspec.Struct):

@@ -7,14 +7,20 @@ from typing import Any
 
 from keras_gpukit.distribute.strategies.kind import Choice, Resources, StrategyKind
 from keras_gpukit.distribute.strategies.multi_worker import MultiWorker
-from keras_gpukit.distribute.strategies.one_process import CentralStorage, Mirrored, OneDevice
+from keras_gpukit.distribute.strategies.one_process import Mirrored, OneDevice
 from keras_gpukit.distribute.strategies.parameter_server import ParameterServer
 
 _KINDS: dict[str, StrategyKind] = {
-    kind.name: kind
-    for kind in (OneDevice(), Mirrored(), MultiWorker(), ParameterServer(), CentralStorage())
+    kind.name: kind for kind in (OneDevice(), Mirrored(), MultiWorker(), ParameterServer())
 }
-NAMES = ("auto", "none", *_KINDS)
+_REFUSED = {
+    "central_storage": (
+        "Under CentralStorageStrategy, Keras 3 trains the right weights but reports wrong losses "
+        "and metrics, so that callbacks which watch them act wrongly. strategy='mirrored' trains "
+        "on the same GPUs. Received: strategy='central_storage'"
+    )
+}
+NAMES = ("auto", "none", *_KINDS, *_REFUSED)
 """What `configure_gpus(strategy=…)` accepts by name."""
 ACTIONS = {f"{name}_strategy": name for name in _KINDS}
 """The name of the kind, by the action of a plan that makes it."""
@@ -30,6 +36,8 @@ def choose(name: str, there: Resources) -> tuple[str, Choice]:
         return _choose_auto(there)
     if name == "none":
         return name, Choice(None, "as asked")
+    if name in _REFUSED:
+        raise ValueError(_REFUSED[name])
     return name, _KINDS[name].choose(there)
 
 
