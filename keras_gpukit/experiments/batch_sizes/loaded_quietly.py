@@ -9,20 +9,9 @@ import os
 from contextlib import suppress
 from importlib import import_module
 
-_STANDARD_ERROR = 2
+from keras_gpukit.experiments.batch_sizes.standard_error import standard_error_to
 
-
-def _load() -> None:
-    shown, nowhere = os.dup(_STANDARD_ERROR), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, _STANDARD_ERROR)
-    try:
-        for name in ("tensorflow", "keras"):
-            with suppress(Exception):
-                import_module(name)
-    finally:
-        os.dup2(shown, _STANDARD_ERROR)
-        os.close(shown)
-        os.close(nowhere)
-
-
-_load()
+with open(os.devnull, "wb") as nowhere, standard_error_to(nowhere.fileno()):
+    for name in ("tensorflow", "keras"):
+        with suppress(Exception):
+            import_module(name)
