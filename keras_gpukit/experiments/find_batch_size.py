@@ -58,7 +58,8 @@ def find_batch_size(
 
     Without `isolated`, trials run in this process, next to all that it holds. The model is
     restored bit for bit, as by `diagnose`. TensorFlow keeps the memory that it took. With it, each
-    trial of memory starts in a new process, which finds what an own program would find.
+    trial of memory starts in a new process, which finds what an own program would find. Where
+    tracing the step takes long, several sizes share one, the smallest first.
 
     Args:
         model: A compiled model, on one device. With `isolated`, it must be one that Keras can save

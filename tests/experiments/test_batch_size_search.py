@@ -27,6 +27,10 @@ class MadeUp:
         self.fails_when_long = more.get("fails_when_long", lambda size: False)
         # Seconds that a trial takes to start, an example to train, and a failure to show.
         self.start_s, self.example_s = more.get("start_s", 0.0), more.get("example_s", 0.0)
+        # Where the first step in a process takes all of that, and the share of memory that steps
+        # before the largest one leave unusable.
+        self.traces_slowly = more.get("traces_slowly", False)
+        self.wasted = more.get("wasted", 0.0)
         self.now = 0.0
         self.fresh = True
         self.renewed = 0
@@ -35,11 +39,13 @@ class MadeUp:
         predicted = ((32, self.base + 32 * self.predicted), (256, self.base + 256 * self.predicted))
         self._peak(1)
         self._takes(1, 1)
-        return Survey("graph", self.limit, predicted)
+        first_step_s = self.traces_slowly * self.start_s
+        return Survey("graph", self.limit, predicted, first_step_s=first_step_s)
 
     def _peak(self, size):
         peak = int(self.base + size * self.example)
-        if self.limit is not None and peak > self.limit:
+        wasted = 0.0 if self.fresh else self.wasted
+        if self.limit is not None and peak > (1 - wasted) * self.limit:
             raise DoesNotFit("OOM when allocating")
         return peak
 
@@ -50,7 +56,7 @@ class MadeUp:
     def train(self, batch_size, *, steps, epochs=1, partial=False):
         executions = epochs * (steps + partial / 2)
         try:
-            self._peak(batch_size)
+            peak = self._peak(batch_size)
         except DoesNotFit:
             self._takes(batch_size, 1, failed_s=0.5 * self.start_s)
             raise
@@ -58,14 +64,15 @@ class MadeUp:
         if epochs > 1 and self.fails_when_long(batch_size):
             raise DoesNotFit("later")
         step_s = batch_size * self.example_s if executions > 1 else None
-        return Trained(self._peak(batch_size), step_s)
+        return Trained(peak, step_s)
 
     def rate(self, batch_size, seconds):
+        peak = int(self.base + batch_size * self.example)
         self._takes(batch_size, 5 if self.example_s else 0)
         rate = 1000.0 * min(batch_size, self.knee) + batch_size
         if self.example_s:
             rate = 1 / self.example_s
-        return Rate(rate, rate, rate, "examples/s"), self._peak(batch_size)
+        return Rate(rate, rate, rate, "examples/s"), peak
 
     def renew(self, *, again=False):
         self.fresh = True
@@ -169,6 +176,27 @@ def test_the_search_ends_near_its_time(monkeypatch, predicted, start_s, step_s):
     # With the slowest steps, there is time for three trials of memory.
     assert found.largest > (0.92 if step_s < 5 else 0.2) * 333
     assert found.rates
+
+
+@pytest.mark.parametrize("predicted", [0.5, 0.9, 1.1])
+@pytest.mark.parametrize("start_s", [8.0, 12.0])
+def test_where_tracing_is_slow_several_sizes_share_a_process(monkeypatch, predicted, start_s):
+    trials = MadeUp(
+        20 + 60.5,
+        predicted_mib=predicted,
+        start_s=start_s,
+        example_s=0.5 / 60,
+        traces_slowly=True,
+        wasted=0.03,
+    )
+    monkeypatch.setattr(time, "perf_counter", lambda: trials.now)
+    found = find(trials, seconds=90)
+    memory = [each for each in found.done if each.rate is None]
+    assert trials.renewed < len(memory) - 3
+    assert found.largest >= 0.93 * 60
+    assert trials.now < 110
+    # The one that is recommended trained as a program's first.
+    assert memory[-1].batch_size == found.largest
 
 
 def test_slow_steps_are_tried_by_fewer_of_them(monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from keras_gpukit.rules.batch_size import is_near_enough
 
 STEP = 1.06
@@ -9,6 +11,9 @@ STEP = 1.06
 one in the same direction goes as much further."""
 NARROW = 1.1
 """Ratio of the ends of a bracket that may be left as it is where time is short."""
+CAUTIOUS_EXPECTED, CAUTIOUS_BRACKET = 2 / 3, 1 / 3
+"""Share of the way up that one step goes where a failure takes several times as long as a pass: to
+a batch size that was expected to be the largest, and to one that failed."""
 
 
 class Bisection:
@@ -16,17 +21,23 @@ class Bisection:
 
     Args:
         most: The largest batch size to try.
+        cautious: Whether a failure takes several times as long as a pass.
 
-    Attributes:
-        failed: The smallest that does not fit; None if none failed yet.
     """
 
-    def __init__(self, most: int) -> None:
-        self.failed: int | None = None
+    def __init__(self, most: int, *, cautious: bool = False) -> None:
+        self._cautious = cautious
         self._passes: list[int] = []
+        # Whether each failure is in doubt, by batch size.
+        self._failures: dict[int, bool] = {}
         self._most = most
         self._in_a_row = 0
         self._expected: int | None = None
+
+    @property
+    def failed(self) -> int | None:
+        """The smallest that does not fit; None if none failed yet."""
+        return min(self._failures, default=None)
 
     @property
     def passed(self) -> int:
@@ -49,27 +60,38 @@ class Bisection:
             further = self._expected or 0
             if further <= passed:
                 further = max(passed + 1, int(passed * STEP**self._in_a_row))
+            elif self._cautious and further > passed * STEP:
+                further = passed + ceil(CAUTIOUS_EXPECTED * (further - passed))
             return min(further, self._most)
         if is_near_enough(passed, failed):
-            return None
+            return failed if self._failures[failed] else None
+        if self._cautious:
+            return passed + max(1, int(CAUTIOUS_BRACKET * (failed - passed)))
         middle = (passed + failed) // 2
         nearer = int(failed / STEP**self._in_a_row) if self._in_a_row else middle
         return max(middle, min(nearer, failed - 1))
 
-    def note(self, batch_size: int, fits: bool, expected: int | None = None) -> None:
+    def note(
+        self, batch_size: int, fits: bool, expected: int | None = None, *, in_doubt: bool = False
+    ) -> None:
         """Takes in the outcome of a trial.
 
         Args:
             batch_size: Which was tried.
             fits: Whether it fits.
             expected: Where the largest is now expected, if that is known.
+            in_doubt: Whether a failure may have had another reason. It is tried once more before
+                the search ends by it.
         """
         self._expected = expected
         if fits:
+            self._failures.pop(batch_size, None)
             goes_on = self.failed is None and (expected or 0) <= batch_size
             self._in_a_row = self._in_a_row + 1 if goes_on else 0
             self._passes.append(batch_size)
-        elif self.failed is None:
-            self._in_a_row, self.failed = 1, batch_size
+            return
+        if self.failed is None:
+            self._in_a_row = 1
         elif batch_size < self.failed:
-            self._in_a_row, self.failed = self._in_a_row + 1, batch_size
+            self._in_a_row += 1
+        self._failures[batch_size] = in_doubt

@@ -66,6 +66,8 @@ class Finding:
         self._plan = TimePlan(seconds)
         self._input_rate = input_rate
         self._tell = tell
+        # Whether the process of the current trials has trained.
+        self._trained = False
 
     @property
     def rates(self) -> dict[int, float]:
@@ -78,7 +80,9 @@ class Finding:
         began = time.perf_counter()
         try:
             survey = self._trials.survey()
-            self._plan.note_start(time.perf_counter() - began)
+            took_s = time.perf_counter() - began - survey.predicting_s
+            self._plan.note_start(took_s, survey.first_step_s)
+            self._trained = True
             return survey
         except DoesNotFit as error:
             self.done.append(BatchSizeTrial(1, False, note=str(error)))
@@ -93,13 +97,16 @@ class Finding:
         """
         estimate = Estimate(survey)
         self.predicted = estimate.largest(1.0)
-        bisection = Bisection(rules.without_margin(self._most))
+        plan = self._plan
+        bisection = Bisection(rules.without_margin(self._most), cautious=plan.starts_slowly)
         self._try_small(bisection, estimate)
         while (size := bisection.next) is not None:
-            needed_s = self._plan.trial_s(size) + self._needed_after_s(size, bisection.is_narrow)
-            if not self._is_time_for(needed_s):
+            goes_on = self._goes_on(size)
+            trial_s = plan.trial_s(size, goes_on=goes_on)
+            if not self._is_time_for(trial_s + self._needed_after_s(size, bisection.is_narrow)):
                 break
-            self._trials.renew(again=True)
+            if not goes_on:
+                self._renew()
             self._note(bisection, estimate, size, self._plan.steps(size))
         self.largest = self._confirmed(max(bisection.passed, 1))
 
@@ -135,6 +142,20 @@ class Finding:
             best = max(best, rate)
             if without == NO_GAIN:
                 return
+
+    def _goes_on(self, size: int) -> bool:
+        """Whether a batch size is tried where a smaller one has just passed.
+
+        Memory that smaller steps divided into pieces makes it no easier to pass, so a size that
+        passes would pass in a new process too. One that fails might pass there; it counts as failed
+        where starting a process takes much of the time.
+        """
+        last = self.done[-1]
+        return self._plan.starts_slowly and self._trained and last.fits and size > last.batch_size
+
+    def _renew(self, *, again: bool = True) -> None:
+        self._trials.renew(again=again)
+        self._trained = False
 
     def _needed_after_s(self, size: int, is_narrow: bool) -> float:
         """Seconds to keep for the last trials and the first rates.
@@ -172,7 +193,7 @@ class Finding:
                     break
             elif number > 1 and not self._is_time_for(plan.last_s(size)):
                 break
-            self._trials.renew(again=number < MOST_CONFIRMATIONS)
+            self._renew(again=number < MOST_CONFIRMATIONS)
             what = f"batches of {size:,}, for longer ({number})"
             self._train(size, what, plan.last_steps(size), LAST_EPOCHS, partial=True)
             if not self.done[-1].fits:
@@ -190,7 +211,7 @@ class Finding:
             size = max(1, min(size, self._most))
             self._note(bisection, estimate, size, 1)
             if not self.done[-1].fits:
-                self._trials.renew(again=True)
+                self._renew()
                 if size == 1 or bisection.passed:
                     return
                 size //= 4
@@ -201,6 +222,7 @@ class Finding:
             size = min(4 * size, int(SMALL_SHARE * expected) + 1)
 
     def _note(self, bisection: Bisection, estimate: Estimate, size: int, steps: int) -> None:
+        goes_on = self._trained
         peak = self._train(size, f"batches of {size:,}", steps)
         estimate.note(size, peak)
         expected = estimate.largest()
@@ -208,7 +230,11 @@ class Finding:
             # Near the limit: the smallest that should not fit in any case.
             filling = estimate.largest(1.0)
             expected = None if filling is None else int(filling * (1 + rules.RESOLUTION)) + 1
-        bisection.note(size, self.done[-1].fits, expected)
+        fits = self.done[-1].fits
+        if fits:
+            # It failed only where smaller ones had trained before.
+            self.done = [each for each in self.done if each.fits or each.batch_size != size]
+        bisection.note(size, fits, expected, in_doubt=goes_on)
 
     def _train(
         self, size: int, what: str, steps: int, epochs: int = 1, partial: bool = False
@@ -218,11 +244,13 @@ class Finding:
         try:
             found = self._trials.train(size, steps=steps, epochs=epochs, partial=partial)
         except DoesNotFit as error:
-            self._plan.note_failed(time.perf_counter() - began)
+            self._plan.note_failed(time.perf_counter() - began, goes_on=self._trained)
             self.done.append(BatchSizeTrial(size, False, note=str(error)))
             return None
         took_s = time.perf_counter() - began
-        self._plan.note(size, epochs * (steps + partial), took_s, found.step_s)
+        executions = epochs * (steps + partial)
+        self._plan.note(size, executions, took_s, found.step_s, goes_on=self._trained)
+        self._trained = True
         self.done.append(BatchSizeTrial(size, True, found.peak_bytes))
         return found.peak_bytes
 
@@ -235,7 +263,7 @@ class Finding:
             rate, peak = self._trials.rate(size, self._plan.rate_s)
         except DoesNotFit as error:
             self.done.append(BatchSizeTrial(size, False, note=str(error)))
-            self._trials.renew()
+            self._renew(again=False)
         else:
             self._plan.note_rate(rate.median)
             self.done.append(BatchSizeTrial(size, True, peak, rate))

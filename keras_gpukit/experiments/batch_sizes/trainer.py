@@ -53,11 +53,15 @@ class Survey:
         limit_bytes: What the device gives; None where that is unknown.
         predicted: Batch sizes with their predicted peaks in bytes; empty where a prediction would
             leave something out.
+        first_step_s: Seconds of the first step, most of which tracing it takes.
+        predicting_s: Seconds of the prediction.
     """
 
     execution: Execution
     limit_bytes: int | None
     predicted: tuple[tuple[int, int], ...] = ()
+    first_step_s: float = 0.0
+    predicting_s: float = 0.0
 
 
 class Trainer:
@@ -80,10 +84,19 @@ class Trainer:
         Raises:
             DoesNotFit: If not even that fits.
         """
+        began = time.perf_counter()
         self.train(1, steps=1)
+        trained = time.perf_counter()
         sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
         limit = sensor.limit_bytes(sensor.devices[0]) if sensor.devices else None
-        return Survey(execution_of(self._model), limit, self._predict(sensor, limit))
+        predicted = self._predict(sensor, limit)
+        return Survey(
+            execution_of(self._model),
+            limit,
+            predicted,
+            first_step_s=trained - began,
+            predicting_s=time.perf_counter() - trained,
+        )
 
     def train(
         self, batch_size: int, *, steps: int, epochs: int = 1, partial: bool = False
