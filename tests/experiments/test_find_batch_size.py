@@ -28,6 +28,8 @@ from rich.console import Console
 
 import keras_gpukit as gpukit
 from keras_gpukit.experiments.batch_sizes.allocator_silence import without_allocator_log
+from keras_gpukit.experiments.batch_sizes.examples import examples_of
+from keras_gpukit.experiments.batch_sizes.job import Job
 from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit
 from keras_gpukit.records.batch_size import BatchSizeSearch
 from keras_gpukit.records.codec import from_dict
@@ -208,6 +210,35 @@ def test_an_input_that_is_slower_is_the_limit(kind):
     assert search.fastest == 1
 
 
+@keras.saving.register_keras_serializable()
+class CompilesItself(keras.Sequential):
+    """Has its own way of compiling when it is loaded."""
+
+    def compile_from_config(self, config):
+        self.compile("sgd", "mse", jit_compile=False)
+
+
+def test_a_saved_model_starts_as_in_the_program_that_made_it(tmp_path):
+    def loaded(model):
+        (folder := tmp_path / model.name).mkdir()
+        job = Job.of(folder, model)
+        job.save(model, examples_of((X, Y)))
+        return job.model()
+
+    model = small_model()
+    model.fit(X[:16], Y[:16], verbose=0)
+    started = loaded(model)
+    # What it takes for the slots comes after what the input takes, as in the first fit.
+    assert not started.optimizer.built
+    assert started.optimizer.get_config() == model.optimizer.get_config()
+    started.fit(X[:16], Y[:16], verbose=0)
+    assert started.optimizer.built
+
+    own = CompilesItself([keras.Input((8,)), keras.layers.Dense(1)])
+    own.compile("adam", "mae")
+    assert isinstance(loaded(own).optimizer, keras.optimizers.SGD)
+
+
 def test_in_a_process_of_its_own_a_function_makes_the_model():
     search = gpukit.find_batch_size(
         small_model, (X, Y), isolated=True, seconds=3, max_batch_size=4, verbose=False
@@ -346,8 +377,6 @@ def test_a_smaller_last_batch_counts_as_what_it_is(rows, expected):
 def test_sequences_of_different_lengths_are_tried_by_the_longest():
     lengths = tf.data.Dataset.from_tensor_slices([3, 9, 5])
     padded = lengths.map(lambda n: (tf.zeros((n, 8)), tf.zeros((1,)))).padded_batch(1)
-    from keras_gpukit.experiments.batch_sizes.examples import examples_of
-
     examples = examples_of(padded)
     assert examples.parts[0].shape == (1, 9, 8)
     assert examples.batch_size == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from keras_gpukit.experiments.batch_sizes.device_settings import DeviceSettings,
 from keras_gpukit.experiments.batch_sizes.examples import Examples
 from keras_gpukit.experiments.checks import check_one_device
 
-_MODEL, _EXAMPLES = "model.keras", "examples.pickle"
+_MODEL, _COMPILATION, _EXAMPLES = "model.keras", "compilation.json", "examples.pickle"
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class Job:
             return
         try:
             model.save(self.folder / _MODEL)
+            if _is_compiled_by_keras(model):
+                (self.folder / _COMPILATION).write_text(json.dumps(model.get_compile_config()))
         except Exception as error:
             raise ValueError(
                 "`model` must be one that Keras can save, as trials in processes of their own "
@@ -99,11 +102,38 @@ class Job:
                 )
             check_one_device(model, "find the batch size of a replica")
             return model
-        # It was saved a moment ago by the caller itself, so code in it is the caller's own.
-        model = keras.saving.load_model(self.folder / _MODEL, safe_mode=False)
+        model = self._load()
         if not model.compiled:
             raise ValueError(
                 "`model` must be one whose compilation Keras saves with it; give a function that "
                 f"makes it instead. Received: a model named {model.name!r}"
             )
         return model
+
+    def _load(self) -> Any:
+        """Loads the model, with an optimizer that has no slots yet, as in a program that makes it.
+
+        Keras makes them when it loads one: then they take memory before the input does, and larger
+        batches fit.
+        """
+        import keras
+
+        # It was saved a moment ago by the caller itself, so code in it is the caller's own.
+        compilation = self.folder / _COMPILATION
+        model = keras.saving.load_model(
+            self.folder / _MODEL, compile=not compilation.exists(), safe_mode=False
+        )
+        if compilation.exists():
+            config = json.loads(compilation.read_text())
+            model.compile(**keras.saving.deserialize_keras_object(config, safe_mode=False))
+        return model
+
+
+def _is_compiled_by_keras(model: Any) -> bool:
+    """Whether its class leaves to Keras how it is compiled, also when it is loaded."""
+    import keras
+
+    return bool(model.get_compile_config()) and all(
+        getattr(type(model), name) is getattr(keras.Model, name)
+        for name in ("compile", "get_compile_config", "compile_from_config")
+    )
