@@ -27,6 +27,10 @@ LIMITS_MIB = {
     "convolutional": 192,
     "residual": 192,
     "attention": 160,
+    "U-Net": 192,
+    "text": 128,
+    "recommender": 128,
+    "autoencoder": 128,
     "LSTM": 128,
     "wide dense": 128,
     "MobileNetV2": 256,
@@ -82,10 +86,86 @@ def build(name: str) -> Any:
         inputs = keras.Input((60, 16))
         outputs = layers.LSTM(96)(layers.LSTM(96, return_sequences=True)(inputs))
         model = keras.Model(inputs, layers.Dense(10)(outputs))
+    elif name == "text":
+        # Convolutions over three, four and five words.
+        inputs = keras.Input((64,), dtype="int32")
+        words = layers.Embedding(5000, 64)(inputs)
+        maxima = [
+            layers.GlobalMaxPooling1D()(layers.Conv1D(64, width, activation="relu")(words))
+            for width in (3, 4, 5)
+        ]
+        outputs = layers.Dropout(0.5)(layers.Concatenate()(maxima))
+        model = keras.Model(inputs, layers.Dense(10)(outputs))
+    elif name == "U-Net":
+        model = u_net()
+    elif name == "recommender":
+        return recommender()
+    elif name == "autoencoder":
+        return autoencoder()
     else:
         return attention()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=name != "MobileNetV2")
     model.compile("adam", loss, jit_compile=False)
+    return model
+
+
+def u_net() -> Any:
+    """An encoder, and a decoder that gets what each stage of the encoder found; labels pixels."""
+    import keras
+
+    layers = keras.layers
+
+    def twice(outputs: Any, filters: int) -> Any:
+        for _ in range(2):
+            outputs = layers.Conv2D(filters, 3, padding="same", use_bias=False)(outputs)
+            outputs = layers.ReLU()(layers.BatchNormalization()(outputs))
+        return outputs
+
+    outputs = inputs = keras.Input((32, 32, 3))
+    skips = []
+    for filters in (16, 32):
+        skips.append(twice(outputs, filters))
+        outputs = layers.MaxPooling2D()(skips[-1])
+    outputs = twice(outputs, 64)
+    for filters in (32, 16):
+        outputs = layers.Conv2DTranspose(filters, 2, strides=2)(outputs)
+        outputs = twice(layers.Concatenate()([skips.pop(), outputs]), filters)
+    return keras.Model(inputs, layers.Conv2D(10, 1)(outputs))
+
+
+def recommender() -> Any:
+    """Whether a user takes an item: a table for each, and dense layers."""
+    import keras
+
+    layers = keras.layers
+    user, item = (keras.Input((), dtype="int32", name=name) for name in ("user", "item"))
+    outputs = layers.Concatenate()(
+        [layers.Embedding(20_000, 32)(user), layers.Embedding(5_000, 32)(item)]
+    )
+    for units in (128, 128, 64, 64, 32):
+        outputs = layers.Dropout(0.2)(layers.Dense(units, "relu")(outputs))
+    model = keras.Model({"user": user, "item": item}, layers.Dense(1)(outputs))
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    model.compile("adam", loss, jit_compile=False)
+    return model
+
+
+def autoencoder() -> Any:
+    """Images through 32 numbers."""
+    import keras
+
+    layers = keras.layers
+    outputs = inputs = keras.Input((28, 28, 1))
+    for filters in (32, 64):
+        outputs = layers.Conv2D(filters, 3, strides=2, padding="same", activation="relu")(outputs)
+    outputs = layers.Dense(32)(layers.Flatten()(outputs))
+    outputs = layers.Reshape((7, 7, 64))(layers.Dense(7 * 7 * 64, "relu")(outputs))
+    for filters in (64, 32):
+        outputs = layers.Conv2DTranspose(filters, 3, strides=2, padding="same", activation="relu")(
+            outputs
+        )
+    model = keras.Model(inputs, layers.Conv2D(1, 3, padding="same")(outputs))
+    model.compile("adam", "mse", jit_compile=False)
     return model
 
 
@@ -127,20 +207,31 @@ def pipeline(name: str, batch_size: int, rows: int) -> Any:
     import tensorflow as tf
 
     rng = np.random.default_rng(0)
+    labels = rng.integers(0, 10, 50)
     if name == "attention":
         tokens = rng.integers(0, 1000, (50, 64)).astype("int32")
-        inputs: Any = {"tokens": tokens, "table": rng.normal(size=(50, 16)).astype("float32")}
+        table = rng.normal(size=(50, 16)).astype("float32")
+        examples: Any = {"tokens": tokens, "table": table}, labels
+    elif name == "text":
+        examples = rng.integers(0, 5000, (50, 64)).astype("int32"), labels
+    elif name == "recommender":
+        user = rng.integers(0, 20_000, 50).astype("int32")
+        item = rng.integers(0, 5_000, 50).astype("int32")
+        examples = {"user": user, "item": item}, rng.integers(0, 2, (50, 1)).astype("float32")
     else:
         shapes = {
             "deep dense": (784,),
             "wide dense": (784,),
             "convolutional": (32, 32, 3),
             "residual": (32, 32, 3),
+            "U-Net": (32, 32, 3),
+            "autoencoder": (28, 28, 1),
             "MobileNetV2": (64, 64, 3),
             "LSTM": (60, 16),
         }
         inputs = rng.normal(size=(50, *shapes[name])).astype("float32")
-    examples = inputs, rng.integers(0, 10, 50)
+        targets = {"U-Net": rng.integers(0, 10, (50, 32, 32)), "autoencoder": inputs}
+        examples = inputs, targets.get(name, labels)
     dataset = tf.data.Dataset.from_tensor_slices(examples).repeat().take(rows)
     # Without autotuning the batches that are ready, which lie in the same memory on a CPU, are two.
     options = tf.data.Options()
