@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil
 
 from keras_gpukit.rules.batch_size import is_near_enough
@@ -95,3 +96,12 @@ class Bisection:
         elif batch_size < self.failed:
             self._in_a_row += 1
         self._failures[batch_size] = in_doubt
+
+
+def halves(largest: int) -> Iterator[int]:
+    """Returns the largest, then each power of two below it."""
+    yield largest
+    size = 2 ** ((largest - 1).bit_length() - 1) if largest > 1 else 0
+    while size:
+        yield size
+        size //= 2

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count, islice
 
-from keras_gpukit.experiments.batch_sizes.bisection import Bisection
+from keras_gpukit.experiments.batch_sizes.bisection import Bisection, halves
 from keras_gpukit.experiments.batch_sizes.estimate import Estimate
 from keras_gpukit.experiments.batch_sizes.time_plan import LAST_EPOCHS, TimePlan
 from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit, Survey
@@ -17,6 +17,9 @@ from keras_gpukit.rules import batch_size as rules
 # The last trials of the recommended size: memory is never divided the same way, so one may pass by
 # chance. There are as many as there is time for.
 LEAST_CONFIRMATIONS, MOST_CONFIRMATIONS = 2, 4
+# Their epochs end with a smaller batch, of another share of the size in each trial: which of them
+# is the hardest differs from model to model.
+LAST_BATCHES = (1 / 3, 1 / 2, 1 / 8, 7 / 8)
 # Small trials, which fit in any case, show what an example takes. The first is with this share of
 # the predicted batch size, or with so many examples; they end with this share of the expected one.
 FIRST_SHARE, FIRST = 1 / 8, 16
@@ -107,7 +110,7 @@ class Finding:
                 break
             if not goes_on:
                 self._renew()
-            self._note(bisection, estimate, size, self._plan.steps(size))
+            self._note(bisection, estimate, size)
         self.largest = self._confirmed(max(bisection.passed, 1))
 
     def measure_below(self, largest: int) -> None:
@@ -116,7 +119,7 @@ class Finding:
         Args:
             largest: One that fits.
         """
-        for size in _halves(largest):
+        for size in halves(largest):
             if not self._rate(size):
                 return
             if size in self.rates and self._is_slow(size):
@@ -147,11 +150,12 @@ class Finding:
         """Whether a batch size is tried where a smaller one has just passed.
 
         Memory that smaller steps divided into pieces makes it no easier to pass, so a size that
-        passes would pass in a new process too. One that fails might pass there; it counts as failed
-        where starting a process takes much of the time.
+        passes would pass in a new process too. One that fails may pass there.
         """
         last = self.done[-1]
-        return self._plan.starts_slowly and self._trained and last.fits and size > last.batch_size
+        again = any(each.batch_size == size for each in self.done)
+        goes_up = last.fits and size > last.batch_size and not again
+        return self._plan.starts_slowly and self._trained and goes_up
 
     def _renew(self, *, again: bool = True) -> None:
         self._trials.renew(again=again)
@@ -195,21 +199,21 @@ class Finding:
                 break
             self._renew(again=number < MOST_CONFIRMATIONS)
             what = f"batches of {size:,}, for longer ({number})"
-            self._train(size, what, plan.last_steps(size), LAST_EPOCHS, partial=True)
+            self._train_for_longer(size, what, number)
             if not self.done[-1].fits:
                 return False
         return True
 
     def _rates_s(self, size: int) -> float:
         """How long the rates take that are worth more than a further trial of the same size."""
-        return sum(self._plan.measuring_s(each) for each in islice(_halves(size), RATES_KEPT))
+        return sum(self._plan.measuring_s(each) for each in islice(halves(size), RATES_KEPT))
 
     def _try_small(self, bisection: Bisection, estimate: Estimate) -> None:
         """Corrects the prediction by trials that are expected to fit."""
         size = int(FIRST_SHARE * self.predicted) if self.predicted else FIRST
         while True:
             size = max(1, min(size, self._most))
-            self._note(bisection, estimate, size, 1)
+            self._note(bisection, estimate, size, small=True)
             if not self.done[-1].fits:
                 self._renew()
                 if size == 1 or bisection.passed:
@@ -221,9 +225,17 @@ class Finding:
                 return
             size = min(4 * size, int(SMALL_SHARE * expected) + 1)
 
-    def _note(self, bisection: Bisection, estimate: Estimate, size: int, steps: int) -> None:
-        goes_on = self._trained
-        peak = self._train(size, f"batches of {size:,}", steps)
+    def _note(
+        self, bisection: Bisection, estimate: Estimate, size: int, *, small: bool = False
+    ) -> None:
+        goes_on, what = self._trained, f"batches of {size:,}"
+        if small:
+            peak = self._train(size, what, 1)
+        elif self._plan.starts_slowly:
+            # If it fails later, another process must start.
+            peak = self._train_for_longer(size, what)
+        else:
+            peak = self._train(size, what, self._plan.steps(size))
         estimate.note(size, peak)
         expected = estimate.largest()
         if expected is not None and expected <= size * (1 + rules.RESOLUTION):
@@ -236,19 +248,23 @@ class Finding:
             self.done = [each for each in self.done if each.fits or each.batch_size != size]
         bisection.note(size, fits, expected, in_doubt=goes_on)
 
+    def _train_for_longer(self, size: int, what: str, number: int = 1) -> int | None:
+        last = LAST_BATCHES[number - 1]
+        return self._train(size, what, self._plan.last_steps(size), LAST_EPOCHS, last)
+
     def _train(
-        self, size: int, what: str, steps: int, epochs: int = 1, partial: bool = False
+        self, size: int, what: str, steps: int, epochs: int = 1, last: float = 0.0
     ) -> int | None:
         self._tell(what)
         began = time.perf_counter()
         try:
-            found = self._trials.train(size, steps=steps, epochs=epochs, partial=partial)
+            found = self._trials.train(size, steps=steps, epochs=epochs, last=last)
         except DoesNotFit as error:
             self._plan.note_failed(time.perf_counter() - began, goes_on=self._trained)
             self.done.append(BatchSizeTrial(size, False, note=str(error)))
             return None
         took_s = time.perf_counter() - began
-        executions = epochs * (steps + partial)
+        executions = epochs * (steps + (last > 0))
         self._plan.note(size, executions, took_s, found.step_s, goes_on=self._trained)
         self._trained = True
         self.done.append(BatchSizeTrial(size, True, found.peak_bytes))
@@ -278,12 +294,3 @@ class Finding:
         if not is_time:
             self.ending = "time ran out"
         return is_time
-
-
-def _halves(largest: int) -> Iterator[int]:
-    """The largest, then each power of two below it."""
-    yield largest
-    size = 2 ** ((largest - 1).bit_length() - 1) if largest > 1 else 0
-    while size:
-        yield size
-        size //= 2

@@ -106,6 +106,8 @@ class TimePlan:
             goes_on: Whether its process has trained before.
         """
         start_s = 0.0 if goes_on else self._fixed_s
+        if self.starts_slowly:  # it is as long as the last ones
+            return self.last_s(size) - self._fixed_s + start_s + self._wait_s
         return start_s + max(self.steps(size) * self._step_s(size), self._wait_s)
 
     def last_s(self, size: int) -> float:

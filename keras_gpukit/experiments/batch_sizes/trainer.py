@@ -98,16 +98,14 @@ class Trainer:
             predicting_s=time.perf_counter() - trained,
         )
 
-    def train(
-        self, batch_size: int, *, steps: int, epochs: int = 1, partial: bool = False
-    ) -> Trained:
+    def train(self, batch_size: int, *, steps: int, epochs: int = 1, last: float = 0.0) -> Trained:
         """Trains by `fit`.
 
         Args:
             batch_size: Examples in a batch.
             steps: Executions in an epoch.
             epochs: How many.
-            partial: Whether each epoch ends with a batch of half the size.
+            last: Size of a smaller batch that each epoch ends with, as a share; 0 for none.
 
         Returns:
             What it took.
@@ -116,7 +114,7 @@ class Trainer:
             DoesNotFit: If memory ran out.
         """
         rows = batch_size * steps * self._model.steps_per_execution
-        rows += max(batch_size // 2, 1) if partial else 0
+        rows += max(int(last * batch_size), 1) if last else 0
         step_s, peak_bytes = _measured(lambda: self._fit(batch_size, rows, epochs))
         return Trained(peak_bytes, step_s)
 

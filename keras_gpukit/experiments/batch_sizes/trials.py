@@ -18,9 +18,7 @@ class Trials(Protocol):
     def survey(self) -> Survey:
         """As `Trainer.survey`."""
 
-    def train(
-        self, batch_size: int, *, steps: int, epochs: int = 1, partial: bool = False
-    ) -> Trained:
+    def train(self, batch_size: int, *, steps: int, epochs: int = 1, last: float = 0.0) -> Trained:
         """As `Trainer.train`."""
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
