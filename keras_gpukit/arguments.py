@@ -6,6 +6,7 @@ import math
 import os
 import signal
 from collections.abc import Callable
+from itertools import chain
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NoReturn
@@ -125,9 +126,8 @@ def check_log_dir(log_dir: Any, *, optional: bool = True) -> Path | None:
         refuse("log_dir", f"{accepted}, on a file system", log_dir, ValueError)
     try:
         path = Path(text).expanduser()
-        standing = next(
-            each for each in (path.absolute(), *path.absolute().parents) if each.exists()
-        )
+        absolute = path.absolute()
+        standing = next(each for each in chain([absolute], absolute.parents) if each.exists())
     except (OSError, RuntimeError) as error:
         raise ValueError(
             f"`log_dir` must be {accepted} ({error}). Received: log_dir={log_dir!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,11 @@ class Stage:
     function: Function | None = None
     inputs: tuple[Stage, ...] = ()
     nested: tuple[Stage, ...] = ()
+
+    @functools.cached_property
+    def size(self) -> int:
+        """How many stages there are from here on."""
+        return 1 + sum(each.size for each in (*self.inputs, *self.nested))
 
 
 @once_per_dataset

@@ -28,10 +28,10 @@ def _best(written: Stage, running: MeasuredNode, known: dict[tuple[int, int], Na
     """The most names that can be given from here on towards the sources."""
     key = id(written), id(running)
     if key not in known:
-        most, best = _count(written), Names()
+        best = Names()
         for names in _ways(written, running, known):
             best = max(best, names, key=len)
-            if len(best) == most:
+            if len(best) == written.size:
                 break
         known[key] = best
     return known[key]
@@ -45,11 +45,6 @@ def _ways(
         yield _best(written, source, known)
     for stage in written.inputs:
         yield _best(stage, running, known)
-
-
-def _count(written: Stage) -> int:
-    """How many stages can be named at most."""
-    return 1 + sum(map(_count, (*written.inputs, *written.nested)))
 
 
 def _here(written: Stage, running: MeasuredNode, known: dict[tuple[int, int], Names]) -> Names:

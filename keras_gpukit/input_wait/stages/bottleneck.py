@@ -8,6 +8,7 @@ stage is the bottleneck.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 
 from keras_gpukit.input_wait.stages.readings import MeasuredNode
@@ -47,9 +48,9 @@ class Segment:
     buffered_before: float | None = None
     members: list[Member] = field(default_factory=list)
 
-    @property
+    @functools.cached_property
     def time_s(self) -> float:
-        """Time that it takes to work for one batch."""
+        """Time that it takes to work for one batch; asked once all members are there."""
         return sum(member.time_s for member in self.members)
 
 
