@@ -38,7 +38,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     ) -> None:
         super().__init__()
         self._log_dir = check_log_dir(log_dir, optional=optional)
-        self.lifecycle = Lifecycle(type(self).__name__, self._log_dir, self.begin, self.end)
+        self.lifecycle = Lifecycle(type(self).__name__, self._log_dir)
         self._summary: R | None = None
 
     @property
@@ -62,7 +62,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Joins the session."""
-        self.lifecycle.enter(self.model, "fit")
+        self.lifecycle.enter(self, self.model, "fit")
 
     def on_train_end(self, logs: Any = None) -> None:
         """Makes the summary."""
@@ -91,7 +91,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session, or notes a validation inside it."""
-        self.lifecycle.enter(self.model, "evaluate")
+        self.lifecycle.enter(self, self.model, "evaluate")
 
     def on_test_end(self, logs: Any = None) -> None:
         """Makes the summary."""
@@ -99,7 +99,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
     def on_predict_begin(self, logs: Any = None) -> None:
         """Joins the session."""
-        self.lifecycle.enter(self.model, "predict")
+        self.lifecycle.enter(self, self.model, "predict")
 
     def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Notes that a batch is asked for: `predict` fetches it outside its step function."""

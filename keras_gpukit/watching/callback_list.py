@@ -33,13 +33,13 @@ _HOOKS = (
 Hook = Callable[..., None]
 
 
+def _nothing(*args: Any) -> None:
+    pass
+
+
 def hooks_alone(step_function: StepFunction) -> StepFunction:
     """Has the hooks of a batch watched around a step function, so that they can be timed."""
-
-    def nothing(*args: Any) -> None:
-        pass
-
-    watch = CallbackListWatch(None, nothing, nothing, nothing, nothing)
+    watch = CallbackListWatch(None, _nothing, _nothing, _nothing, _nothing)
     hook = watch._watched("on_train_batch_end", lambda batch, logs: None)
 
     def with_hooks(source: Any) -> Any:
@@ -96,9 +96,11 @@ class CallbackListWatch:
             hook.replace(self._watched(name, hook.current))
 
     def close(self) -> None:
-        """Restores the hooks."""
+        """Restores the hooks, and forgets whom to tell; may be called again."""
         for hook in self._hooks.values():
             hook.restore()
+        self._on_error = _nothing
+        self._on_epoch_began = self._on_epoch_ends = self._on_epoch_ended = _nothing
 
     def _watched(self, name: str, hook: Hook) -> Hook:
         now = time.perf_counter

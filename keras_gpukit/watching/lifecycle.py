@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.watching.open_session import OpenSession, open_session
 from keras_gpukit.watching.session import Session
 
-OnPhase = Callable[[Session, Phase], None]
+
+class Watching(Protocol):
+    """A callback that takes part in watched calls."""
+
+    def begin(self, session: Session, phase: Phase) -> None:
+        """A phase begins; the first one is the call itself, others are inside it."""
+
+    def end(self, session: Session, phase: Phase) -> None:
+        """A phase ends."""
 
 
 class Lifecycle:
@@ -23,20 +31,19 @@ class Lifecycle:
     Args:
         name: The callback's name, for the warning.
         log_dir: Where the call is written, or None.
-        begin: Called when a phase begins; the first one is the call itself, others are inside it.
-        end: Called when a phase ends.
 
     Attributes:
         parts: Lifecycles that this one begins and ends, and that join no session on their own.
         follows_device: Whether the session is to know of each step's end.
     """
 
-    def __init__(self, name: str, log_dir: Path | None, begin: OnPhase, end: OnPhase) -> None:
+    def __init__(self, name: str, log_dir: Path | None) -> None:
         self.parts: tuple[Lifecycle, ...] = ()
         self.follows_device = False
         self._name = name
         self._log_dir = log_dir
-        self._begin, self._end = begin, end
+        # Only while it watches: else the two would hold each other, and the model with them.
+        self._callback: Watching | None = None
         self._open: OpenSession | None = None
         self._outer: Phase = "fit"
         self._begun = False
@@ -71,8 +78,14 @@ class Lifecycle:
         if self._open is not None:
             self._open.end_if_over()
 
-    def enter(self, model: Any, phase: Phase) -> None:
-        """A phase begins: joins the call's session, or notes a validation inside it."""
+    def enter(self, callback: Watching, model: Any, phase: Phase) -> None:
+        """A phase begins: joins the call's session, or notes a validation inside it.
+
+        Args:
+            callback: Takes part.
+            model: The model that is run.
+            phase: What begins.
+        """
         self.end_if_over()
         if self._open is not None and (phase == self._outer or not self._open.is_open):
             # The call before ended without notice, or an interrupt came while this one left it.
@@ -81,25 +94,25 @@ class Lifecycle:
         if self._open is None:
             for each in (self, *self.parts):
                 each._guard = each._new_guard()
-            self._outer = phase
+            self._outer, self._callback = phase, callback
             self.guard(self._join, model, phase)
         session = self.session
         if session is not None:
             if phase != session.phase:
                 session.validation_begins()
             self._begun = False
-            self.guard(self._begin, session, phase, once=phase == session.phase)
+            self.guard(callback.begin, session, phase, once=phase == session.phase)
             self._begun = True
 
     def exit(self, phase: Phase) -> None:
         """A phase ends."""
-        session = self.session
-        if session is None:
+        session, callback = self.session, self._callback
+        if session is None or callback is None:
             return
         if phase == self._outer:
             self._leave()
         else:
-            self.guard(self._end, session, phase, once=False)
+            self.guard(callback.end, session, phase, once=False)
             session.validation_ends()
 
     def epoch_begins(self, epoch: int) -> None:
@@ -128,8 +141,8 @@ class Lifecycle:
         self.follows_device = self._open.session.follows_device
 
     def _leave(self) -> None:
-        opened = self._open
-        if opened is None:
+        opened, callback = self._open, self._callback
+        if opened is None or callback is None:
             return
         # An interrupt may have come while the call began or ended. What fails afterwards for that
         # reason is not logged: the interrupt is seen.
@@ -139,6 +152,6 @@ class Lifecycle:
         session = opened.session
         session.leaves(self._outer)
         self.guard(session.end_phase, self._outer)
-        self.guard(self._end, session, self._outer)
-        self._open = None
+        self.guard(callback.end, session, self._outer)
+        self._open = self._callback = None
         opened.leave(self._leave)

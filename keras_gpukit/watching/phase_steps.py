@@ -28,7 +28,7 @@ from keras_gpukit.records.steps import (
     TimeBreakdown,
 )
 from keras_gpukit.rules.bottleneck import name_bottleneck
-from keras_gpukit.watching.call_frame import epoch_iterator, has_one_epoch
+from keras_gpukit.watching.call_frame import CallFrame, epoch_iterator, has_one_epoch
 from keras_gpukit.watching.finished_iterators import FinishedIterators
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
@@ -51,7 +51,7 @@ class PhaseSteps:
         on_window: Called with each finished window of steps, before those that `watch` was given.
         on_error: Called with an exception by which a step fails; the end of the data is none.
         stood_still_since: Whether the process stood still since a moment.
-        is_over: Whether the call has ended.
+        frame: That of the call.
         wall: Where the call's wall time goes; None for a phase inside the call.
         finished: Takes the iterators that the phase is done with.
         first_call: Entered around the first step; None for a phase inside the call.
@@ -70,7 +70,7 @@ class PhaseSteps:
         on_window: OnWindow,
         on_error: Callable[[BaseException], None],
         stood_still_since: Callable[[float], bool],
-        is_over: Callable[[], bool],
+        frame: CallFrame,
         wall: WallTime | None,
         finished: FinishedIterators,
         first_call: FirstStepHooks | None,
@@ -78,7 +78,7 @@ class PhaseSteps:
         self._model = model
         self._phase = phase
         self._counted = FitCount(model, first_step) if phase == "fit" else None
-        self._is_over = is_over
+        self._frame = frame
         self._wall = wall
         self._finished = finished
         self._on_window: list[OnWindow] = [on_window]
@@ -180,8 +180,7 @@ class PhaseSteps:
         """The steps are interrupted, by an epoch's end or a validation."""
         for on_pause in self._on_pause:
             on_pause()
-        # Before the clock forgets it.
-        with Guard("Keeping an epoch's iterator", "Keras frees it."):
+        with Guard("Keeping an epoch's iterator", "Keras frees it."):  # the clock forgets it
             self._finished.keep(self._clock.source, epoch_iterator(self._phase))
         self._clock.pause()
         if self._clock.windows.had_short_epoch and not self._times_fetches:
@@ -298,4 +297,4 @@ class PhaseSteps:
         # `train_on_batch` in a callback calls the step function too, from a plain iterator; and
         # after a run that failed, another call may come before the step function is restored.
         fed_by_fit = source is self._requests or isinstance(source, BatchesAhead)
-        return (fed_by_fit or host_iterator(source) is not None) and not self._is_over()
+        return (fed_by_fit or host_iterator(source) is not None) and not self._frame.over

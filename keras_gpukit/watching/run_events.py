@@ -53,9 +53,10 @@ class RunEventNotes:
             save.replace(self._watched(save.current))
 
     def close(self) -> None:
-        """Restores the model; may be called again."""
+        """Restores the model, and forgets the call; may be called again."""
         for save in self._saves:
             save.restore()
+        self._step = int  # 0: there are no more events
 
     def part(self, part: Part, began_s: float, ended_s: float) -> None:
         """A part of the call's wall time ended."""

@@ -271,7 +271,7 @@ class Session:
             on_window=lambda window: self.output.record("steps", window, window.step),
             on_error=self._tell_error,
             stood_still_since=self._heartbeat.stopped_since,
-            is_over=lambda: self._frame.over,
+            frame=self._frame,
             wall=self.wall if own else None,
             finished=self._finished_iterators,
             first_call=self._first_step_hooks if own else None,

@@ -57,6 +57,26 @@ def test_the_data_of_a_fit_is_freed_with_it_and_waits_for_no_garbage_collector(c
         gc.enable()
 
 
+def test_a_monitor_and_its_session_are_freed_with_it_and_wait_for_no_garbage_collector(tmp_path):
+    model, data = small_model(), (np.zeros((8, 4)), np.zeros((8, 1)))
+    model.fit(*data, verbose=0, callbacks=[gpukit.Monitor(tmp_path, verbose=0)])
+    gc.collect()
+    gc.disable()
+    try:
+        watching = [gpukit.Monitor(tmp_path, verbose=0)]
+        kept = [weakref.ref(watching[0])]
+
+        def note(epoch, logs):
+            kept.append(weakref.ref(watching[0].lifecycle.session))
+
+        noting = keras.callbacks.LambdaCallback(on_epoch_end=note)
+        model.fit(*data, verbose=0, callbacks=[*watching, noting])
+        watching.clear()
+        assert [each() for each in kept] == [None, None]
+    finally:
+        gc.enable()
+
+
 def test_steps_are_counted_apart_from_updates_over_several_fits(tmp_path):
     model = small_model(gradient_accumulation_steps=5)
     data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(12)

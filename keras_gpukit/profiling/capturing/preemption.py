@@ -16,23 +16,22 @@ from typing import Any
 
 
 class StartReplacement:
-    """Stands in for TensorFlow's function that starts its profiler.
+    """Stands in for TensorFlow's function that starts its profiler."""
 
-    Args:
-        preempted: Called when other code starts one, before TensorFlow does; on any thread.
-    """
-
-    def __init__(self, preempted: Callable[[], None]) -> None:
-        self._preempted = preempted
+    def __init__(self) -> None:
         self._instead: Any = None
 
-    def put_in_place(self) -> None:
-        """From now on, other code that starts a profile ends our capture first."""
+    def put_in_place(self, preempted: Callable[[], None]) -> None:
+        """From now on, other code that starts a profile ends our capture first.
+
+        Args:
+            preempted: Called when it does, before TensorFlow is; on any thread.
+        """
         original = start_function()
 
         @functools.wraps(original)
         def start(*args: Any, **kwargs: Any) -> Any:
-            self._preempted()
+            preempted()
             return original(*args, **kwargs)
 
         start.gpukit_original = original  # type: ignore[attr-defined]
@@ -41,8 +40,9 @@ class StartReplacement:
 
     def put_back(self) -> None:
         """Puts TensorFlow's function back, unless other code has replaced ours."""
-        if self._instead is not None:
-            _replace(self._instead, self._instead.gpukit_original)
+        instead, self._instead = self._instead, None
+        if instead is not None:
+            _replace(instead, instead.gpukit_original)
 
 
 def start_function() -> Any:

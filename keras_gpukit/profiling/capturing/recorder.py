@@ -80,7 +80,7 @@ class Recorder:
         self._said: set[str] = set()
         self._guard = Guard("Capturing profiles", "No more are captured in this run.")
         self._closed = False
-        self._start_replacement = StartReplacement(self._preempted)
+        self._start_replacement = StartReplacement()
 
     @property
     def is_capturing(self) -> bool:
@@ -210,7 +210,7 @@ class Recorder:
             self._capture = None
             self._fail_to_begin(trigger, reason, error)
         else:
-            self._start_replacement.put_in_place()
+            self._start_replacement.put_in_place(self._preempted)
 
     def _end(self, because: str | None) -> None:
         capture = self._capture
