@@ -42,8 +42,11 @@ def below_failed(failed: int) -> int:
 
 
 def with_margin(passed: int) -> int:
-    """Returns the batch size to recommend: at least one example less, if there is more than one."""
-    return max(1, min(passed - 1, int(passed * (1 - MARGIN))))
+    """Returns the batch size to recommend: at least one example less, if there is more than one.
+
+    The margin is rounded: of small batch sizes, half an example more is a further percent.
+    """
+    return max(1, min(passed - 1, round(passed * (1 - MARGIN))))
 
 
 def without_margin(batch_size: int) -> int:
