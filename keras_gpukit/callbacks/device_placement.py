@@ -46,7 +46,7 @@ class DevicePlacement(WatchingCallback[PlacementRecord]):
             probe.start()
 
         def read() -> None:
-            self._summary = probe.stop(lambda: counter.between(before[0], counter.take()))
+            self._summary = probe.stop(lambda: counter.between(before[0], counter.take(), calls=1))
             session.output.values(session.step, {PLACEMENT: _text(self._summary)})
             session.output.record("placement", self._summary, session.step)
 

@@ -107,7 +107,7 @@ class FirstCalls:
         """Returns the examples of the calls from one on; None if unknown."""
         if self._counter is None:
             return None
-        return self._counter.between(self._counts[first], self._counts[-1])
+        return self._counter.between(self._counts[first], self._counts[-1], self.count - first)
 
     def _count(self) -> None:
         if self._counter is not None:

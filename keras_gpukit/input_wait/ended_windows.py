@@ -164,13 +164,16 @@ class EndedWindows:
         return self._add(
             window.read(stretch),
             stretch.durations_s,
-            None if self._examples is None else self._examples.between(*window.counts),
+            self._counted(window, len(stretch.durations_s)),
             window.step,
             window.time_s,
             between_s=self._between_s(stretch),
             calls_after=1,
             after_s=stretch.next_exit_s - float(stretch.entries_s[-1]),
         )
+
+    def _counted(self, window: EndedWindow, calls: int) -> int | None:
+        return None if self._examples is None else self._examples.between(*window.counts, calls)
 
     def _add(
         self,

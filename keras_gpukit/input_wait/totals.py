@@ -18,7 +18,7 @@ from keras_gpukit.records.steps import (
 
 NOT_COUNTED = (
     "examples are counted by the loss tracker of the model, which its train_step does not update "
-    "or which has reached the end of its range"
+    "or updates without sample_weight=<batch size>, or which has reached the end of its range"
 )
 MOST_LONGEST = 5
 """Waits for first batches that are kept one by one."""

@@ -236,13 +236,15 @@ class RunLines:
         steps, duration_s = window.steps, window.duration_s
         if not (0 < steps < LARGEST and 0 < duration_s < LARGEST):
             raise ValueError("a window without steps or without time")
+        if not 0 < window.time_s < LATEST_S:
+            raise ValueError("a window that does not say when it ended")
         if self._phase is None:
             self._phase = window.phase
         # Others than the run's own are those of a validation within `fit`.
         readings = self._steps if window.phase == self._phase else self._validation
         wait_s, examples, between_s = window.input_wait_s, window.examples, window.between_s
         readings.add(
-            time_s,
+            window.time_s,  # those of short epochs are written together, later
             window.step,
             bounded(
                 duration_s / steps,

@@ -97,7 +97,7 @@ class PhaseSteps:
             first_step=first_step,
             on_window=self._take,
             on_error=on_error,
-            examples=None if phase == "predict" else ExampleCounter(model),
+            examples=None if phase == "predict" else ExampleCounter(model, phase),
             around_first_call=first_call,
             choose=self._make_choice(),
             wall=wall,

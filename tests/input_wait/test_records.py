@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 
 import keras
 import numpy as np
@@ -245,6 +246,40 @@ def test_a_train_step_that_counts_no_examples_says_so():
     model.fit(fast_dataset(BATCHES), verbose=0, callbacks=[callback])
     assert callback.summary.examples_per_s is None
     assert "train_step" in callback.summary.examples_unknown_because
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_train_step_that_counts_batches_has_no_rate_of_examples(weighted, micro_batches):
+    class Own(keras.Model):
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply(gradients, self.trainable_variables)
+            weight = tf.shape(x)[0] if weighted else None
+            self._loss_tracker.update_state(loss, sample_weight=weight)
+            return {"loss": self._loss_tracker.result()}
+
+    inputs = keras.Input((8,))
+    model = Own(inputs, keras.layers.Dense(1)(inputs))
+    model.compile("sgd", "mse", jit_compile=False)
+    callback = gpukit.Throughput(None)
+    parts = (
+        gpukit.accumulate_gradients(model, micro_batches=micro_batches)
+        if micro_batches > 1
+        else nullcontext()
+    )
+    with parts:
+        model.fit(fast_dataset(BATCHES), epochs=2, verbose=0, callbacks=[callback])
+    summary = callback.summary
+    if weighted:
+        rate = summary.examples_per_s * summary.step_time_s
+        assert rate == pytest.approx(BATCH, rel=0.01)
+    else:
+        assert summary.examples_per_s is None
+        assert "train_step" in summary.examples_unknown_because
 
 
 def spread_of(waits_s, step_s=0.01, chunk=7):

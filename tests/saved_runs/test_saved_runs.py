@@ -37,6 +37,15 @@ def appended(path, data: bytes):
 # Whole runs
 
 
+def test_windows_written_together_stand_where_they_ended(tmp_path):
+    written_s = BEGAN_S + 9
+    lines = [(written_s, step, "steps", window(step // STEPS)) for step in (STEPS, 2 * STEPS)]
+    write_lines(tmp_path, [run_lines()[0], *lines])
+    ended_s = [line[3].time_s for line in lines]
+    assert only_run(tmp_path).steps.time_s == tuple(ended_s)
+    assert ended_s[0] < ended_s[1] < written_s
+
+
 def test_a_run_is_read_back(tmp_path):
     write_lines(tmp_path / "logs", run_lines())
     run = only_run(tmp_path / "logs")
