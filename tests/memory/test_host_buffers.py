@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -131,6 +132,23 @@ def test_what_shapes_do_not_tell_is_measured_by_tf_data():
     assert sizes[cache.kind, cache.place] == pytest.approx(3000 + TENSOR_BYTES, rel=0.02)
     assert set(sizes) == {("cache", 0), ("shuffle", 0)}
     assert measured_element_bytes(None) == {}
+
+
+def test_a_pipeline_is_asked_on_the_training_thread_alone(monkeypatch, tmp_path):
+    """An operation on another thread during the first step would hide where operations ran."""
+    cardinality, threads = tf.data.Dataset.cardinality, set()
+
+    def noting(dataset):
+        threads.add(threading.current_thread())
+        return cardinality(dataset)
+
+    monkeypatch.setattr(tf.data.Dataset, "cardinality", noting)
+    monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.05)
+    data = tf.data.Dataset.range(COUNT).map(lambda number: (tf.zeros((8,)), 0.0))
+    monitor = gpukit.Monitor(tmp_path, verbose=0)
+    sleeping_model(0.1).fit(data.shuffle(100).batch(250), verbose=0, callbacks=[monitor])
+    assert [each.elements for each in monitor.summary.host_buffers.buffers] == [100]
+    assert threads == {threading.main_thread()}
 
 
 def test_a_run_is_warned_in_its_first_seconds(monkeypatch, tmp_path, caplog):
