@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+ValueFlags = Mapping[str, Collection[str] | None]
+"""The flags that are followed by a value, each with the values it takes; None for any."""
+
 
 def split(
-    argv: Sequence[str], value_flags: Mapping[str, frozenset[str]]
+    argv: Sequence[str], value_flags: Mapping[str, ValueFlags]
 ) -> tuple[list[str], list[str]]:
     """Splits the command line behind SCRIPT or `-m MODULE`, where its command runs one.
 
@@ -28,17 +31,26 @@ def split(
         return list(argv), []
     at = 1
     while at < len(argv):
-        word = argv[at]
-        at += 2 if word in flags else 1
+        word, following = argv[at], "".join(argv[at + 1 : at + 2])
+        values = flags.get(word, ())
+        at += 2 if values is None or following in values else 1
         if word.startswith("-m") or not word.startswith("-"):
             return list(argv[:at]), list(argv[at:])
     return list(argv), []
 
 
-def value_flags(parser: argparse.ArgumentParser) -> frozenset[str]:
-    """Returns the flags that are followed by a value; argparse has no public list of its flags."""
-    actions = [each for each in parser._actions if each.nargs is None]
-    return frozenset(flag for each in actions for flag in each.option_strings)
+def value_flags(parser: argparse.ArgumentParser) -> ValueFlags:
+    """Returns the flags that are followed by a value; argparse has no public list of its flags.
+
+    A value that may be left out is one only where it is among the flag's choices: another word
+    there is the script.
+    """
+    return {
+        flag: None if each.nargs is None else tuple(each.choices or ())
+        for each in parser._actions
+        if each.nargs in (None, "?")
+        for flag in each.option_strings
+    }
 
 
 def add_command(

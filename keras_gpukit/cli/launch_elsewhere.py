@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _SBATCH = ("sbatch",)
 _KUBECTL = ("kubectl", "apply", "-f", "-")
+_KINDS = ("trainjob", "job")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +27,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     target.add_argument("--slurm", action="store_true", help="a script for sbatch")
     target.add_argument(
         "--kubernetes",
-        nargs="?",  # its value is attached: --kubernetes=job
-        choices=("trainjob", "job"),
+        nargs="?",  # see `complete`
+        choices=_KINDS,
         metavar="{trainjob,job}",
         help="a manifest for kubectl: a TrainJob of Kubeflow Trainer 2, or a plain Indexed Job "
         "(--kubernetes alone: trainjob)",
@@ -48,11 +49,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def attach_values(words: Sequence[str]) -> list[str]:
-    """Writes `--kubernetes` out: argparse would take the word behind it as its value."""
+def complete(words: Sequence[str]) -> list[str]:
+    """Gives `--kubernetes` its value: argparse would take any word behind it, such as the script.
+
+    Args:
+        words: Our part of the command line.
+    """
     if words[:1] != ["launch"]:  # other commands have a flag of that name without a value
         return list(words)
-    return ["--kubernetes=trainjob" if word == "--kubernetes" else word for word in words]
+    return [
+        "--kubernetes=trainjob" if word == "--kubernetes" and following not in _KINDS else word
+        for word, following in zip(words, [*words[1:], ""], strict=True)
+    ]
 
 
 def _volume(text: str) -> tuple[str, str]:

@@ -17,8 +17,8 @@ from keras_gpukit.cli import (
     run,
     scaling,
 )
-from keras_gpukit.cli.command_line import split, value_flags
-from keras_gpukit.cli.launch_elsewhere import attach_values
+from keras_gpukit.cli.command_line import ValueFlags, split, value_flags
+from keras_gpukit.cli.launch_elsewhere import complete
 from keras_gpukit.version import __version__
 
 
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser, with_values = parsers()
     ours, theirs = split(sys.argv[1:] if argv is None else argv, with_values)
-    args = parser.parse_args(attach_values(ours))
+    args = parser.parse_args(complete(ours))
     args.script_arguments = theirs
     try:
         code: int = args.func(args)
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def parsers() -> tuple[argparse.ArgumentParser, dict[str, frozenset[str]]]:
+def parsers() -> tuple[argparse.ArgumentParser, dict[str, ValueFlags]]:
     """Returns the parser and, by command that runs a script, its flags followed by a value."""
     parser = argparse.ArgumentParser(
         prog="keras-gpukit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -32,6 +33,28 @@ def test_a_manifest_is_printed(flag, kinds, capsys):
     manifest = launch(capsys, IMAGE, flag, "train.py", "--kubernetes")
     assert [each["kind"] for each in yaml.safe_load_all(manifest)] == kinds
     assert 'command: ["python", "train.py", "--kubernetes"]' in manifest
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--kubernetes", "job", "--image", "r/i:1", "train.py", "--kubernetes"),
+        ("--image", "r/i:1", "--kubernetes", "job", "train.py", "--kubernetes"),
+        ("--image", "r/i:1", "--kubernetes", "job", "-m", "team.train", "--kubernetes"),
+    ],
+)
+def test_the_kind_may_be_a_word_of_its_own(words, capsys):
+    manifest = launch(capsys, *words)
+    assert [each["kind"] for each in yaml.safe_load_all(manifest)] == ["Service", "Job"]
+    command = ["python", *words[words.index("job") + 1 :]]
+    told = [each for each in command if each not in ("--image", "r/i:1")]
+    assert f"command: {json.dumps(told)}" in manifest
+
+
+def test_a_kind_alone_is_no_script(capsys):
+    with pytest.raises(SystemExit):
+        main([*JOB, IMAGE, "--kubernetes", "job"])
+    assert "Give the SCRIPT to run, or -m MODULE" in capsys.readouterr().err
 
 
 def test_a_batch_script_is_printed_and_runs_this_interpreter(capsys):
