@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_OF_ONE_PROCESS = ("MirroredStrategy", "OneDeviceStrategy", "CentralStorageStrategy")
+
 
 @dataclass(frozen=True)
 class GPUInfo:
@@ -95,7 +97,16 @@ class Environment:
     def workers(self) -> int:
         """Processes that train together in step; 1 outside a cluster."""
         worker = self.worker
-        return 1 if worker is None or worker.index is None else worker.count or 1
+        is_alone = worker is None or worker.index is None or self.trains_alone
+        return 1 if worker is None or is_alone else worker.count or 1
+
+    @property
+    def trains_alone(self) -> bool:
+        """Whether it is one of several workers and has no strategy that connects them."""
+        worker = self.worker
+        is_one_of_several = worker is not None and worker.index is not None and worker.count != 1
+        has_default = self.strategy is None and self.replicas == 1
+        return is_one_of_several and (has_default or self.strategy in _OF_ONE_PROCESS)
 
     @property
     def is_chief(self) -> bool:

@@ -35,6 +35,7 @@ from keras_gpukit.rules.time_parts import (
 from keras_gpukit.rules.tiny_steps import TinySteps
 from keras_gpukit.rules.unscaled_batch import BatchNotScaled
 from keras_gpukit.rules.utilization import LowUtilization
+from keras_gpukit.rules.workers_alone import WorkersTrainAlone
 
 RULES: tuple[Rule, ...] = (
     DeviceOutOfMemory(),
@@ -47,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     TracingAgain(),
     SlowCallbacks(),
     CPUFallback(),
+    WorkersTrainAlone(),
     Straggler(),
     CommunicationBound(),
     UnevenShards(),

@@ -131,15 +131,16 @@ def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:
 def missing_words(missing: Sequence[int]) -> str:
     """Says which workers' records are not there."""
     named = ", ".join(map(str, missing[:8])) + (" and more" if len(missing) > 8 else "")
-    workers = f"worker {named} is" if len(missing) == 1 else f"workers {named} are"
+    workers = f"worker{'' if len(missing) == 1 else 's'} {named}"
     return (
-        f"records of {workers} not in this log folder: have every worker use Monitor with the same "
-        "folder, or copy all gpukit/run-*.jsonl to one folder for keras-gpukit report"
+        f"the records of {workers} are not in this log folder: have every worker use Monitor "
+        "with the same folder, or copy all gpukit/run-*.jsonl to one folder for keras-gpukit report"
     )
 
 
 def _is_chief(run: RunReport) -> bool:
-    return run.is_chief and trains_with_others(run.worker) and run.phase in (None, "fit")
+    is_one_of_several = trains_with_others(run.worker) and not run.summary.environment.trains_alone
+    return run.is_chief and is_one_of_several and run.phase in (None, "fit")
 
 
 def _distance_s(one: RunReport, other: RunReport) -> float:

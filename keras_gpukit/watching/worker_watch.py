@@ -70,8 +70,9 @@ def watch_what_trains_in_step(session: Session) -> Comparing | None:
     environment = session.environment
     if session.phase != "fit":
         return None
-    if environment.worker is not None and trains_with_others(environment.worker):
-        return WorkerWatch(session, environment.worker)
+    worker = environment.worker
+    if worker is not None and trains_with_others(worker) and not environment.trains_alone:
+        return WorkerWatch(session, worker)
     log_dir = session.output.log_dir
     return GPUWatch(log_dir) if log_dir is not None and len(environment.gpus) > 1 else None
 

@@ -29,6 +29,10 @@ def test_all_processes_are_in_one_report(tmp_path):
     [report] = tmp_path.glob("logs/script-*/report.html")
     assert f"Report: {report.relative_to(tmp_path)}\n" in result.stderr
     assert result.stderr.count("Report: ") == 1
+    # The script made no strategy, so there is nothing to compare.
+    assert "(workers-train-alone)" in result.stderr
+    assert "workers compared" not in result.stderr
+    assert "2, trains alone: it made no strategy" in report.read_text()
     assert "fits were monitored" not in result.stderr  # both workers run the same one
     records = sorted(tmp_path.glob("logs/script-*/*/gpukit/run-*.jsonl"))
     assert [record.name for record in records] == ["run-0.jsonl", "run-1.jsonl"]

@@ -691,6 +691,7 @@ def test_every_rule_is_exercised_by_the_tables():
         "communication-bound",
         "uneven-shards",
         "batch-not-scaled",
+        "workers-train-alone",
     }  # test_worker_rules.py
     of_ends = {"out-of-memory", "host-out-of-memory"}  # test_out_of_memory.py has those
     of_memory = {"host-memory-runs-out", "first-step-memory"}  # and tests of their own these

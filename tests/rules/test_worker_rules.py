@@ -18,6 +18,7 @@ from keras_gpukit.records.machine import (
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.records.worker_comparison import WorkerFigures
+from keras_gpukit.reports.html.words import setup
 from keras_gpukit.rules import judge
 
 
@@ -212,3 +213,28 @@ def test_a_straggler_that_costs_little_of_the_run_is_not_reported():
     late = four(1, extra_s=0.020)
     assert found("straggler", run(late)) is not None
     assert found("straggler", run(late, wall_s=1_000.0)) is None
+
+
+@pytest.mark.parametrize("strategy", [None, "MirroredStrategy"])
+def test_workers_without_a_strategy_that_connects_them_train_alone(strategy):
+    settings = {"worker": Worker("worker", 0, 2), "replicas": 1, "strategy": strategy}
+    finding = found("workers-train-alone", run(settings=settings))
+    assert finding.severity == "warning"
+    assert figures(finding) == {"workers": 2}
+    assert 'configure_gpus(strategy="auto")' in finding.advice[0]
+    assert "launch --workers 2 -m keras_gpukit run --strategy auto" in finding.advice[1]
+    told = dict(setup(run(settings=settings)))
+    assert told["worker"] == "worker, index 0 of 2, trains alone: it made no strategy"
+
+
+def test_workers_that_train_together_and_servers_do_not_train_alone():
+    together = {"worker": Worker("worker", 0, 2), "replicas": 2}
+    together["strategy"] = "CollectiveAllReduceStrategy"
+    assert "workers-train-alone" in judge(run(settings=together)).passed
+    assert (
+        dict(setup(run(settings=together)))["worker"] == "worker, index 0 of 2 that train together"
+    )
+    coordinator = {"worker": Worker("chief", None, 2), "replicas": 1}
+    assert "workers-train-alone" in judge(run(settings=coordinator)).passed
+    for settings in ({}, {"worker": Worker("worker", 0, 2)}):
+        assert "workers-train-alone" in judge(run(settings=settings)).not_applicable

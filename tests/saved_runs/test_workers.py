@@ -27,7 +27,7 @@ def test_the_chiefs_run_names_the_straggler_once_all_records_are_in_one_folder(t
     incomplete = chief(load_report(tmp_path))
     assert "straggler" not in codes(incomplete)
     reason = incomplete.summary.verdict.not_applicable["straggler"]
-    assert "records of worker 2 is not" in reason or "worker 2" in reason
+    assert "records of worker 2 are not" in reason or "worker 2" in reason
     write_worker(tmp_path, 2)
     report = load_report(tmp_path)
     assert codes(chief(report))[0] == "straggler"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from keras_gpukit.records.environment import Worker
+from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
@@ -149,7 +149,7 @@ def setup(summary: RunSummary) -> tuple[tuple[str, str], ...]:
         "steps_per_execution": environment.steps_per_execution,
         "strategy": environment.strategy,
         "replicas": environment.replicas,
-        "worker": _worker(environment.worker),
+        "worker": _worker(environment),
         "TensorFloat-32 allowed": _yes_no(environment.tf32),
     }
     if environment.versions and not environment.gpus:
@@ -165,11 +165,14 @@ def moment(time_s: float | None) -> str:
     return datetime.fromtimestamp(time_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _worker(worker: Worker | None) -> str | None:
+def _worker(environment: Environment) -> str | None:
+    worker = environment.worker
     if worker is None or worker.task_type is None:
         return None
     index = "" if worker.index is None else f", index {worker.index}"
-    count = "" if worker.count is None else f" of {worker.count:,} that train together"
+    together = " that train together"
+    how = ", trains alone: it made no strategy" if environment.trains_alone else together
+    count = "" if worker.count is None else f" of {worker.count:,}{how}"
     return f"{worker.task_type}{index}{count}"
 
 
