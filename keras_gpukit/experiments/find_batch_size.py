@@ -105,10 +105,11 @@ def find_batch_size(
     with ExitStack() as stack:
         tell = stack.enter_context(_progress(bool(verbose), seconds))
         tell("the input alone")
-        rate = input_rate(dataset, examples, min(INPUT_SHARE * seconds, INPUT_S))
+        measured = input_rate(dataset, examples, min(INPUT_SHARE * seconds, INPUT_S))
+        rate = None if measured is None else measured.median
         trials = stack.enter_context(_trials(model, examples, isolated))
         left_s = seconds - (time.perf_counter() - began)
-        finding = Finding(trials, most=most, seconds=left_s, input_rate=rate.median, tell=tell)
+        finding = Finding(trials, most=most, seconds=left_s, input_rate=rate, tell=tell)
         survey = finding.survey()
         unlimited = None
         if survey is not None and survey.limit_bytes is not None:
@@ -120,13 +121,13 @@ def find_batch_size(
             finding.measure_from_one(survey, left_bytes())
     search = BatchSizeSearch(
         largest=finding.largest,
-        fastest=rules.fastest(finding.rates, rate.median),
+        fastest=rules.fastest(finding.rates, rate),
         trials=tuple(finding.done),
         margin=rules.MARGIN,
         limit_bytes=None if survey is None else survey.limit_bytes,
         predicted_largest=finding.predicted,
-        input_rate=rate,
-        limited_by_input=rules.is_limited_by_input(finding.rates, rate.median),
+        input_rate=measured,
+        limited_by_input=rules.is_limited_by_input(finding.rates, rate),
         most=most,
         most_because=most_because,
         unlimited_because=unlimited,

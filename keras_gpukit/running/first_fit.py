@@ -103,11 +103,11 @@ def find_size(max_batch_size: int | None, seconds: float) -> Question:
 
     def question(callback_list: Any) -> None:
         from keras_gpukit.experiments.find_batch_size import find_batch_size
-        from keras_gpukit.watching.call_frame import data_of_fit
+        from keras_gpukit.watching.call_frame import arrays_of_fit, data_of_fit
 
         find_batch_size(
             callback_list.model,
-            data_of_fit(),
+            arrays_of_fit() or data_of_fit(),
             max_batch_size=max_batch_size,
             seconds=seconds,
         )

@@ -5,11 +5,12 @@ by an exception. Its frame holds the first two, and is on no thread's stack afte
 
 Private names, seen on Keras 3.12 to 3.15, locals of `fit`, `evaluate` and `predict`:
 `epoch_iterator`, without which the wait of pipelines without a model stays unknown; `epochs` and
-`initial_epoch`, without which fetches are also timed where they show nothing; `x`, without which
-`keras-gpukit batch-size` cannot read a `PyDataset`; and `callbacks`, without which captures may
-collide with those of `keras.callbacks.TensorBoard` (TensorFlow records one profile at a time, and
-the first to start gets it), the exception of another callback is not known, and what callbacks
-after ours do in `on_epoch_begin` counts as the epoch's start.
+`initial_epoch`, without which fetches are also timed where they show nothing; `x`, `y` and
+`sample_weight`, without which `keras-gpukit batch-size` cannot read a `PyDataset` or arrays; and
+`callbacks`, without which captures may collide with those of `keras.callbacks.TensorBoard`
+(TensorFlow records one profile at a time, and the first to start gets it), the exception of another
+callback is not known, and what callbacks after ours do in `on_epoch_begin` counts as the epoch's
+start.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import sys
 import threading
 from types import FrameType
 from typing import Any
+
+import numpy as np
 
 
 class CallFrame:
@@ -96,6 +99,14 @@ def data_of_fit() -> Any:
     if isinstance(given, keras.utils.PyDataset):
         return given
     return getattr(epoch_iterator("fit"), "_distributed_dataset", None)
+
+
+def arrays_of_fit() -> tuple[Any, ...] | None:
+    """Returns the NumPy arrays that Keras' running `fit` got; None where it got something else."""
+    given = [_local("fit", name) for name in ("x", "y", "sample_weight")]
+    arrays = tuple(each for each in given if each is not None)
+    are_known = len(arrays) > 1 and all(isinstance(each, np.ndarray) for each in arrays)
+    return arrays if are_known else None
 
 
 def has_one_epoch(function: str) -> bool:

@@ -210,6 +210,15 @@ def test_an_input_that_is_slower_is_the_limit(kind):
     assert search.fastest == 1
 
 
+def test_an_input_whose_batches_cost_little_is_no_limit_for_larger_ones():
+    dataset = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2).cache()
+    search = gpukit.find_batch_size(
+        small_model(), dataset, seconds=3, max_batch_size=8, verbose=False
+    )
+    assert search.input_rate is None
+    assert search.limited_by_input is None
+
+
 @keras.saving.register_keras_serializable()
 class CompilesItself(keras.Sequential):
     """Has its own way of compiling when it is loaded."""
