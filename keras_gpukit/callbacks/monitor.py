@@ -117,6 +117,7 @@ class Monitor(WatchingCallback[RunSummary]):
             overhead_s=session.overhead_s / steps if steps else None,
             startup_s=session.startup_s,
             ending=session.ending,
+            ended_by=session.errors.last if session.ending == "interrupted" else None,
             series=session.output.series.record(),
             out_of_memory=self._memory.out_of_memory,
             host_buffers=self._input_stall.host_buffers,

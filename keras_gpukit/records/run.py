@@ -64,6 +64,8 @@ class RunSummary(Displayed):
         startup_s: What it cost once, to begin, to read the first step's placement, and to end.
         ending: "completed", or "interrupted" by an exception or an interrupt; None where that is
             unknown: the run goes on, or its process was killed.
+        ended_by: The exception that ended it, by its type, and where: "ValueError in step 1"; None
+            where none was seen.
         series: The figures over time, in a few points each.
         workers: The workers of a cluster next to each other, or the GPUs of one process: in the
             summary of the first worker, as far as it can read what the others wrote.
@@ -85,6 +87,7 @@ class RunSummary(Displayed):
     overhead_s: float | None = None
     startup_s: float | None = None
     ending: Ending | None = None
+    ended_by: str | None = None
     series: tuple[Series, ...] = ()
     workers: WorkerComparison | None = None
     out_of_memory: OutOfMemory | None = None

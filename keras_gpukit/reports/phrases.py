@@ -15,6 +15,8 @@ from keras_gpukit.rules.lateness import common_steps
 LEAST_SHARE = 0.005
 _REASONS = 2
 NOTHING_FOUND = "Nothing found."
+_ONLY_REMARKS = "No warnings."
+_INTERRUPTED = "The run was interrupted."
 ACCOUNT_OF_TIME = "mostly-not-compute"
 """The rule on what all of a run's time went on."""
 _CAPTURES_LISTED = 3
@@ -95,7 +97,14 @@ def conclusion(summary: RunSummary) -> str | None:
     # A short run of which compute took less than half is not called healthy either.
     if any(each.severity != "info" or each.code == ACCOUNT_OF_TIME for each in verdict.findings):
         return None
-    return " ".join(filter(None, (NOTHING_FOUND, not_judged(verdict))))
+    return " ".join(filter(None, (all_well(summary), not_judged(verdict))))
+
+
+def all_well(summary: RunSummary) -> str:
+    """The verdict on a run without a problem, in a sentence."""
+    if summary.ending == "interrupted":
+        return _INTERRUPTED
+    return _ONLY_REMARKS if summary.verdict.findings else NOTHING_FOUND
 
 
 def not_judged(verdict: Verdict) -> str | None:

@@ -6,6 +6,7 @@ from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.communication import CommunicationBound
 from keras_gpukit.rules.cpu_fallback import CPUFallback
+from keras_gpukit.rules.ended_by_error import EndedByError
 from keras_gpukit.rules.first_step_memory import FirstStepMemory
 from keras_gpukit.rules.host_buffers import InputFillsMemory
 from keras_gpukit.rules.host_cpu import HostCPUSaturated
@@ -40,6 +41,7 @@ from keras_gpukit.rules.workers_alone import WorkersTrainAlone
 RULES: tuple[Rule, ...] = (
     DeviceOutOfMemory(),
     HostOutOfMemory(),
+    EndedByError(),
     InputBound(),
     InputHoldsGIL(),
     InputTakesCores(),
@@ -71,7 +73,7 @@ RULES: tuple[Rule, ...] = (
 """In the order in which findings of equal weight are shown."""
 
 _SAME_CAUSE = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code}
-_ENDED_BY = (DeviceOutOfMemory.code, HostOutOfMemory.code)
+_ENDED_BY = (DeviceOutOfMemory.code, HostOutOfMemory.code, EndedByError.code)
 _RANKS = {"critical": 0, "warning": 1, "info": 2}
 _LEAST_SHARES = {"critical": CRITICAL_FRACTION, "warning": WARNING_FRACTION, "info": 0.0}
 

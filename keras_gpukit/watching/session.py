@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.distribute.clusters.tf_config import this_worker
-from keras_gpukit.errors import Guard
 from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.input_wait.wall_time import Part, WallTime
 from keras_gpukit.records.environment import Environment
@@ -20,6 +19,7 @@ from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.sensors.heartbeat import Heartbeat
 from keras_gpukit.sensors.sampling import SamplingThread
+from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import environment_markdown, read_environment
@@ -45,6 +45,7 @@ class Session:
     Attributes:
         wall: Where the call's time goes.
         ending: How the call ended.
+        errors: The exceptions of its steps and callbacks.
         first_step: Global step before the call.
         output: Takes figures and records.
         epoch: The epoch under way, counted from 1; None before the first, and outside `fit`.
@@ -61,9 +62,10 @@ class Session:
         begins_with: Part = "callbacks" if phase == "fit" else "epoch start"
         self.wall = WallTime(begins_with, on_part=self._events.part)
         self._frame = CallFrame(phase)
+        self.errors = CallErrors(lambda: self.step)
         self._callback_list = CallbackListWatch(
             callback_list(phase),
-            self._tell_error,
+            self.errors.of_callback,
             self._epoch_began,
             lambda: self.own_steps.watched.end_epoch(),
             self._epoch_ended,
@@ -73,9 +75,7 @@ class Session:
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self._events.stood_still)
         self._first_step_hooks = FirstStepHooks()
         self._finished_iterators = FinishedIterators()
-        self._on_error: list[Callable[[BaseException], None]] = []
         self._on_epoch_ended: list[Callable[[], None]] = []
-        self._error: BaseException | None = None
         self._recurring_s = 0.0
         self._once_s = 0.0
         # The call's own now: the sampling thread asks for its step.
@@ -160,7 +160,7 @@ class Session:
 
         What is raised elsewhere, as when Keras makes an iterator of the data, is not known.
         """
-        self._on_error.append(action)
+        self.errors.add(action)
 
     def on_epoch_ended(self, action: Callable[[], None]) -> None:
         """Calls after each epoch, when the last callback has returned; must not raise."""
@@ -258,9 +258,8 @@ class Session:
             steps.release()
         self._finished_iterators.release()
         self._sampler.release()
-        self._on_error.clear()
+        self.errors.clear()
         self._on_epoch_ended.clear()
-        self._error = None
 
     def _make_steps(self, phase: Phase) -> PhaseSteps:
         own = phase == self.phase
@@ -269,7 +268,7 @@ class Session:
             phase,
             self.first_step,
             on_window=lambda window: self.output.record("steps", window, window.step),
-            on_error=self._tell_error,
+            on_error=self.errors.of_step if own else self.errors.of_validation,
             stood_still_since=self._heartbeat.stopped_since,
             frame=self._frame,
             wall=self.wall if own else None,
@@ -290,11 +289,3 @@ class Session:
     def _pause(self) -> None:
         self.wall.batch_ended_s = self._callback_list.batch_ended_s
         self.own_steps.pause()
-
-    def _tell_error(self, error: BaseException) -> None:
-        if error is self._error:
-            return  # a step's exception passes through the callback that ran the step
-        self._error = error
-        for action in tuple(self._on_error):
-            with Guard("Reading an error", "It is not reported."):
-                action(error)

@@ -129,13 +129,32 @@ def test_each_advice_on_input_fits_a_line():
 
 
 def test_a_healthy_run_is_told_so():
-    assert "Nothing found. " in printed(HEALTHY)
-    assert "Nothing found. " in markdown(HEALTHY)
+    # On a machine without a GPU there is a remark, and something was found.
+    assert "No warnings. " in printed(HEALTHY)
+    assert "No warnings. " in markdown(HEALTHY)
+    without = replace(HEALTHY, verdict=replace(HEALTHY.verdict, findings=()))
+    assert "Nothing found. " in printed(without)
+    assert "Nothing found. " in markdown(without)
+
+
+@pytest.mark.parametrize("ended_by", ["KeyboardInterrupt in step 5", None])
+def test_of_an_interrupted_run_it_is_not_said_that_nothing_was_found(ended_by):
+    text = printed(judged(replace(HEALTHY, ending="interrupted", ended_by=ended_by)))
+    assert "The run was interrupted. " in text
+    assert "Nothing found" not in text
+
+
+def test_the_exception_that_ended_a_run_comes_first():
+    ended = replace(TROUBLED, ending="interrupted", ended_by="ValueError in step 1")
+    text = printed(judged(ended))
+    first = "critical: The run was ended by ValueError in step 1 (ended-by-error)"
+    assert 0 < text.find(first) < text.find("input-bound")
+    assert "Nothing found" not in printed(judged(replace(HEALTHY, ended_by=ended.ended_by)))
 
 
 def test_what_was_not_judged_is_not_called_healthy():
     text = " ".join(printed(judged(replace(HEALTHY, input=None))).replace("│", " ").split())
-    counted = f"Nothing found. {len(RULES) - 3} of {len(RULES)} rules could not judge"
+    counted = f"No warnings. {len(RULES) - 4} of {len(RULES)} rules could not judge"
     assert f"{counted} (the wait for input: needs" in text
 
 

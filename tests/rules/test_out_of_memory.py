@@ -56,6 +56,18 @@ def test_running_out_of_memory_comes_before_a_costlier_finding():
     ]
 
 
+def test_an_exception_that_ended_the_run_is_named_once():
+    crashed = replace(RUN, ended_by="ValueError in step 1", ending="interrupted")
+    finding = judge(crashed).findings[0]
+    assert (finding.code, finding.severity) == ("ended-by-error", "critical")
+    assert finding.title == "The run was ended by ValueError in step 1"
+    assert "ended-by-error" not in findings(replace(crashed, out_of_memory=RAN_OUT))
+    stopped = replace(crashed, ended_by="KeyboardInterrupt in step 9")
+    assert "ended-by-error" not in findings(stopped)
+    assert "ended-by-error" in judge(replace(RUN, ending="interrupted")).not_applicable
+    assert "ended-by-error" in judge(replace(RUN, ending="completed")).passed
+
+
 def test_what_other_processes_hold_is_evidence_and_advice():
     record = replace(RAN_OUT, holders=(GPUHolder(7, 3 * GIB), GPUHolder(8, GIB)))
     finding = judge(replace(RUN, out_of_memory=record)).findings[0]

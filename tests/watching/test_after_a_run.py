@@ -15,6 +15,7 @@ import tensorflow as tf
 from helpers.launches import wait_for
 
 import keras_gpukit as gpukit
+import keras_gpukit.watching.open_session as open_sessions
 from keras_gpukit.watching.step_count import steps_so_far, updates_so_far
 
 
@@ -174,6 +175,12 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
     with pytest.raises(tf.errors.OpError) as raised:
         small_model().fit(generate(), verbose=0, callbacks=[Listens(tmp_path)])
     assert errors == [raised.value]
+    monitor = gpukit.Monitor(None, verbose=0)
+    with pytest.raises(tf.errors.OpError):
+        small_model().fit(generate(), verbose=0, callbacks=[monitor])
+    open_sessions.end_all()
+    assert monitor.summary.ended_by.endswith(" in step 5")
+    assert monitor.summary.ended_by.startswith(type(raised.value).__name__)
     errors.clear()
     data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(3)
     small_model().fit(data, verbose=0, callbacks=[Listens(tmp_path)])

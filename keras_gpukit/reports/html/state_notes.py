@@ -13,7 +13,8 @@ def state_note(run: RunReport) -> str | None:
     if run.state == "completed":
         return None
     if run.state == "interrupted":
-        ended = _join("An exception or interrupt ended the run", _after(run), _where(run))
+        what = run.summary.ended_by or "An exception or interrupt"
+        ended = _join(f"{what} ended the run", _after(run), _where(run))
         return f"{ended}. The page shows what was measured until then."
     if run.state == "running":
         now = doing(run.progress) if run.progress else "its first step has not started"

@@ -46,8 +46,9 @@ def verdict(run: RunReport) -> Verdict:
     if not (told.findings or told.passed or told.not_applicable):
         return Verdict("unknown", "Not judged: the run has no figures to judge by.")
     # Of a run whose time is not accounted for, that nothing was found is no good news.
-    severity = "unknown" if phrases.ACCOUNT_OF_TIME in told.not_applicable else "good"
-    return Verdict(severity, phrases.NOTHING_FOUND, note=phrases.not_judged(told))
+    unclear = run.summary.ending == "interrupted" or phrases.ACCOUNT_OF_TIME in told.not_applicable
+    severity = "unknown" if unclear else "good"
+    return Verdict(severity, phrases.all_well(run.summary), note=phrases.not_judged(told))
 
 
 def verdict_line(run: RunReport) -> str:

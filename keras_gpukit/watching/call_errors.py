@@ -1,0 +1,55 @@
+"""The exceptions that a watched call raises: who listens, and which one ended it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from keras_gpukit.errors import Guard
+
+
+class CallErrors:
+    """Hands on each exception once.
+
+    Args:
+        step: Returns the global step so far.
+
+    Attributes:
+        last: The exception raised last, by its type, and where: "ValueError in step 1"; None for
+            none.
+    """
+
+    def __init__(self, step: Callable[[], int]) -> None:
+        self.last: str | None = None
+        self._step = step
+        self._actions: list[Callable[[BaseException], None]] = []
+        self._error: BaseException | None = None
+
+    def add(self, action: Callable[[BaseException], None]) -> None:
+        """Has an action called with each exception."""
+        self._actions.append(action)
+
+    def of_step(self, error: BaseException) -> None:
+        """A step of the call itself raised."""
+        self._tell(error, f"step {self._step() + 1:,}")  # one that fails is not counted
+
+    def of_validation(self, error: BaseException) -> None:
+        """A step of a validation inside `fit` raised."""
+        self._tell(error, f"validation, after step {self._step():,}")
+
+    def of_callback(self, error: BaseException) -> None:
+        """A callback raised."""
+        self._tell(error, f"a callback, after step {self._step():,}")
+
+    def clear(self) -> None:
+        """Forgets the exception, which holds the call's data, and who listens."""
+        self._actions.clear()
+        self._error = None
+
+    def _tell(self, error: BaseException, where: str) -> None:
+        if error is self._error:
+            return  # a step's exception passes through the callback that ran the step
+        self._error = error
+        self.last = f"{type(error).__name__} in {where}"
+        for action in tuple(self._actions):
+            with Guard("Reading an error", "It is not reported."):
+                action(error)
