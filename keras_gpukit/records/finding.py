@@ -52,6 +52,11 @@ class Saving:
             raise ValueError(f"there is nothing to save of {self.of_s} s")
 
     @property
+    def is_negligible(self) -> bool:
+        """Whether even the most that is expected is under 1 % of the wall time; our choice."""
+        return self.high_s is not None and self.high_s < 0.01 * self.of_s
+
+    @property
     def expected_s(self) -> float:
         """The middle of the range; by this, findings are ordered."""
         return self.low_s if self.high_s is None else (self.low_s + self.high_s) / 2

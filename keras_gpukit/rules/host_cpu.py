@@ -38,12 +38,19 @@ class HostCPUSaturated(Rule):
         host = host_readings(summary)
         if host is None or host.cpu_percent is None:
             return self.abstain(readings_too_few(summary))
+        if summary.steps == 0:
+            return self.abstain("no step ran")
         if host.cpu_percent < 100 * CORES_BUSY_FRACTION:
             return None
         waits = is_input_bound(summary)
         others = _others_percent(host)
         if others is not None and others >= OTHERS_PERCENT:
-            return self._others(summary, host, others, matters=bool(waits))
+            saving = None if summary.environment.gpus else _saving(summary, host)
+            if saving is not None and saving.is_negligible:
+                saving = None
+                if not waits:
+                    return None
+            return self._others(summary, host, others, saving, matters=bool(waits))
         if not waits and not summary.environment.gpus:
             return self.abstain("this run trains on the CPU, which keeps the cores busy itself")
         return self.find(
@@ -53,7 +60,13 @@ class HostCPUSaturated(Rule):
         )
 
     def _others(
-        self, summary: RunSummary, host: HostUtilization, others: float, *, matters: bool
+        self,
+        summary: RunSummary,
+        host: HostUtilization,
+        others: float,
+        saving: Saving | None,
+        *,
+        matters: bool,
     ) -> Finding:
         on_gpu = bool(summary.environment.gpus)
         large = [use for use in host.others if use.cpu_percent >= NAMED_FRACTION * others]
@@ -71,7 +84,7 @@ class HostCPUSaturated(Rule):
                 "Stop other processes that use the cores, or give the run its own cores",
                 *LESS_WORK[:1],
             ),
-            saving=None if on_gpu else _saving(summary, host),
+            saving=saving,
             title=f"Other processes keep the cores busy{named}",
         )
 

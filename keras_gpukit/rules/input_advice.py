@@ -81,7 +81,9 @@ def advice_for(record: InputRecord) -> tuple[str, ...]:
         if stage.parallelism > 1:
             # It has that already.
             lines = tuple(line for line in lines if line != PARALLEL.format(name=stage.name))
-    return (*_about_gil(record.contention), *lines, MEASURE)
+    in_processes = record.python is not None and record.python.in_processes
+    about_gil = () if in_processes else _about_gil(record.contention)
+    return (*about_gil, *lines, MEASURE)
 
 
 def _about_gil(contention: ContentionRecord | None) -> tuple[str, ...]:

@@ -19,6 +19,11 @@ FIRST_EPOCH = (
 )
 
 
+FILLS_CACHE = (
+    "the first epoch fills the cache, later epochs hardly wait: over more epochs this matters less"
+)
+
+
 class InputBound(Rule):
     """The share of the steps' time that goes on waiting for data.
 
@@ -66,7 +71,9 @@ class InputBound(Rule):
         later, advice = record.later_stall_fraction, advice_for(record)
         what, figures = "Steps wait", []
         if later is not None and later < WARNING_FRACTION:
-            what, advice = "Steps of the first epoch wait", (FIRST_EPOCH, *advice)
+            # Where a cache helps, the run has one: its later epochs show it.
+            advice = tuple(line for line in advice if "cache" not in line)
+            what, advice = "Steps of the first epoch wait", (_first_epoch(record), *advice)
             figures.append(percent("after the first epoch", later))
         saving = of_input(summary)
         return self.find(
@@ -96,6 +103,11 @@ class InputBound(Rule):
         )
 
 
+def _first_epoch(record: InputRecord) -> str:
+    stages = record.pipeline.stages if record.pipeline else ()
+    return FILLS_CACHE if any(stage.work == "caching" for stage in stages) else FIRST_EPOCH
+
+
 def is_input_bound(summary: RunSummary) -> bool | None:
     """Whether input explains a slow run; None where unknown."""
     outcome = InputBound().judge(summary)
@@ -111,6 +123,9 @@ def _wait(record: InputRecord) -> Iterator[Figure]:
 
 def _stage(record: InputRecord) -> Iterator[Figure]:
     source, stage = record.python, bottleneck(record)
+    # The stage is timed at each batch, the code only looked at each second.
+    if source is not None and stage is not None and stage.name == source.name:
+        source = source if source.workers > 1 or stage.cost_per_batch_s is None else None
     if source is not None and source.time_per_batch_s is not None:
         yield Figure(f"{source.name} per batch", 1000 * source.time_per_batch_s, "ms")
         if source.busy_workers is not None and source.workers > 1:

@@ -64,7 +64,9 @@ class Rule(ABC):
         saving: Saving | None = None,
         title: str | None = None,
     ) -> Finding:
-        """A finding of this rule."""
+        """A finding of this rule; a saving that is negligible is not told, and is no warning."""
+        if saving is not None and saving.is_negligible:
+            severity, saving = "info", None
         return Finding(self.code, title or self.title, severity, evidence, advice, saving)
 
 

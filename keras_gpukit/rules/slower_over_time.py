@@ -17,6 +17,7 @@ from keras_gpukit.rules.shift_causes import cause_of
 from keras_gpukit.rules.shifts import series_of, shifts_in
 
 LEAST_SHARE = 0.05
+SHORTEST_S = float(FEWEST)
 WARM_UP_S = 10.0
 WARM_UP_SHARE = 0.2
 # A level that comes so near to an earlier one is that one again.
@@ -57,12 +58,13 @@ class SlowerOverTime(Rule):
 
     code = "slower-over-time"
     title = "Steps became slower as the run went on"
-    requires = f"step times over time, in at least {FEWEST} points of about a second"
+    requires = f"step times over at least {SHORTEST_S:.0f} s, in at least {FEWEST} points"
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Looks for the change to slower steps that cost the most."""
         series = series_of(summary, STEP_TIME)
-        if series is None or len(series.mean) < FEWEST:
+        # Each epoch ends a point: in a short run there may be ten points of little time.
+        if series is None or len(series.mean) < FEWEST or series.elapsed_s[-1] < SHORTEST_S:
             return self.abstain()
         found = slowdowns(summary, series)
         if not found:

@@ -25,8 +25,14 @@ class PythonTimeSensor:
         self._inside += sum(self._is_inside(frame) for frame in sys._current_frames().values())
 
     def mean_threads(self) -> float | None:
-        """Threads inside the function on average; None after too few looks."""
-        return self._inside / self._looks if self._looks >= MINIMUM_LOOKS else None
+        """Threads inside the function on average; None after too few looks.
+
+        None also where no look met it: a look needs the GIL, and may get it only when the function
+        has returned.
+        """
+        if not self._inside or self._looks < MINIMUM_LOOKS:
+            return None
+        return self._inside / self._looks
 
     def _is_inside(self, frame: FrameType | None) -> bool:
         for _ in range(DEEPEST):

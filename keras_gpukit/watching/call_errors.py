@@ -1,4 +1,4 @@
-"""The exceptions that a watched call raises: who listens, and which one ended it."""
+"""The exceptions that a watched call raises: what is called with them, and which ended it."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ class CallErrors:
         self._tell(error, f"a callback, after step {self._step():,}")
 
     def clear(self) -> None:
-        """Forgets the exception, which holds the call's data, and who listens."""
+        """Forgets the exception, which holds the call's data, and all that is called."""
         self._actions.clear()
         self._error = None
+        self._step = _no_steps
 
     def _tell(self, error: BaseException, where: str) -> None:
         if error is self._error:
@@ -53,3 +54,7 @@ class CallErrors:
         for action in tuple(self._actions):
             with Guard("Reading an error", "It is not reported."):
                 action(error)
+
+
+def _no_steps() -> int:
+    return 0

@@ -7,12 +7,20 @@ from dataclasses import replace
 from helpers.recorded_runs import SUMMARY
 
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
-from keras_gpukit.records.memory import HeldTensor, MemoryByCause, MemoryPrediction
+from keras_gpukit.records.memory import (
+    AllocatorState,
+    HeldTensor,
+    MemoryByCause,
+    MemoryPrediction,
+    OutOfMemory,
+)
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports.html.chart import Unknown
+from keras_gpukit.reports.html.evidence import evidence_sentences
 from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.html.words import key_figures
 from keras_gpukit.reports.phrases import headline
+from keras_gpukit.rules import judge
 
 GIB = 2**30
 LOW = MemoryByCause(GIB, 2 * GIB, GIB // 4, 4 * GIB, GIB // 2, GIB // 4)
@@ -45,6 +53,21 @@ def test_each_cause_has_its_prediction_and_what_is_measured_of_it():
         "Steps with a batch of 64 were predicted to need 8.5 GiB at the peak; GPU:0 held at most "
         "9 GiB, 6 % more."
     )
+
+
+def test_a_run_that_ran_out_of_memory_is_not_held_against_the_prediction():
+    died = replace(SUMMARY, memory=MEMORY, out_of_memory=OutOfMemory("GPU:0"))
+    caption = memory_causes(RunReport("run", "interrupted", summary=died)).caption
+    assert caption.endswith("GPU:0 held at most 9 GiB when the run ended by running out of memory.")
+    assert "%" not in caption
+
+
+def test_the_state_of_the_allocator_is_told_in_sentences():
+    state = AllocatorState(2 * GIB, 16 * GIB, 15 * GIB, free_bytes=GIB)
+    judged = judge(replace(SUMMARY, out_of_memory=OutOfMemory("GPU:0", state=state)))
+    told = " ".join(evidence_sentences(judged.findings[0]))
+    assert "asked for 2 GiB, 15 GiB were in use, 1 GiB were free" in told
+    assert "use takes" not in told
 
 
 def test_without_a_prediction_it_says_why():

@@ -83,7 +83,7 @@ def test_waits_for_first_batches_count_as_input_apart_and_together(shown, output
 
 @pytest.mark.parametrize("output", ["report", "tab"])
 def test_the_page_has_the_same_shares_of_input(shown, output):
-    assert "input, of the run 39 % of it until epochs' first batches 1.6 %" in " ".join(
+    assert "input, of the run 39 % of the run, until each epoch's first batch 1.6 %" in " ".join(
         shown[output].split()
     )
 

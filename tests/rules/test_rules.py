@@ -86,6 +86,7 @@ def takes_cores(busy=0.9, by_input=0.3, stall_fraction=0.02, steps=1000, gpus=()
     )
     contention = ContentionRecord(0.0, busy, by_input)
     record = stall(stall_fraction, pipeline=PipelineRecord(stages), contention=contention)
+    record = replace(record, wait_s=0.01 * stall_fraction)
     return run(gpus, {"cpu_count": 4}, input=record, throughput=throughput(0.01, steps))
 
 
@@ -525,6 +526,37 @@ def test_a_py_dataset_is_advised_by_its_workers():
     assert found(workers=2, in_processes=True).advice[0].startswith("Photos(workers=4), if cores")
 
 
+def test_a_py_dataset_in_processes_is_not_advised_to_use_processes():
+    code = PythonSourceRecord("Photos.__getitem__", workers=4, in_processes=True)
+    locked = stall(0.5, python=code, contention=ContentionRecord(0.001, 0.9))
+    advice = finding("input-bound", run(input=locked)).advice
+    assert not any("processes" in line for line in advice)
+
+
+def test_one_worker_is_told_by_its_stage_which_is_timed_at_each_batch():
+    code = PythonSourceRecord("Photos.__getitem__", time_per_batch_s=0.001, busy_workers=0.1)
+    stage = StageRecord("Photos.__getitem__", "generator", "python", cost_per_batch_s=0.0087)
+    timed = stall(0.5, python=code, pipeline=PipelineRecord((stage,), stage))
+    evidence = finding("input-bound", run(input=timed)).evidence
+    assert Figure("Photos.__getitem__ per batch", 8.7, "ms") in evidence
+    assert not any(each.value == 1.0 for each in evidence)
+
+
+def test_what_saves_nothing_to_speak_of_is_neither_promised_nor_a_warning():
+    # All of the run's time went to a callback: other processes took nothing from its steps.
+    busy = replace(spent(callbacks_s=90.0), utilization=host(98.0, own=25.0))
+    assert finding("host-cpu-saturated", busy) is None
+    waiting = replace(busy.input, stall_fraction=0.5, measured_steps=1000, wait_s=0.005)
+    waiting = replace(waiting, confidence="exact")
+    told = finding("host-cpu-saturated", replace(busy, input=waiting))
+    assert (told.severity, told.saving) == ("warning", None)
+
+
+def test_other_processes_are_no_finding_where_no_step_ran():
+    ended = replace(spent(steps=0), utilization=host(98.0, own=5.0))
+    assert judge(ended).not_applicable["host-cpu-saturated"] == "no step ran"
+
+
 def test_a_slow_epoch_start_is_blamed_on_the_shuffle_buffer_only_if_it_was():
     shuffled = finding("slow-epoch-start", spent(start=SHUFFLES))
     other = PipelineStartRecord(4, mean_s=5.0, shuffle_s=0.1)
@@ -707,6 +739,13 @@ def test_a_stall_of_the_first_epoch_alone_is_named_so():
     )
     assert (first.severity, all_along.severity) == ("warning", "critical")
     assert first.title.startswith("Steps of the first epoch wait for input")
+    assert not any("cache()" in line for line in first.advice)
+    slow = StageRecord("blur", "map", "mapping", cost_per_batch_s=0.02)
+    stages = (StageRecord("cache", "cache", "caching"), slow)
+    filling = stall(0.5, later_stall_fraction=0.01, pipeline=PipelineRecord(stages, slow))
+    advice = verdict_finding(run(input=filling)).advice
+    assert advice[0].startswith("the first epoch fills the cache")
+    assert not any("cache()" in line for line in advice)
     assert ("after the first epoch", 1.0) in [(each.name, each.value) for each in first.evidence]
     assert all_along.title.startswith("Steps wait for input")
 

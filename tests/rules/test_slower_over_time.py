@@ -57,6 +57,12 @@ def figures_of(finding):
     return {figure.name: figure.value for figure in finding.evidence}
 
 
+def test_a_run_of_a_few_seconds_is_too_short_however_many_epochs_it_has():
+    # Each epoch ends a point, so these are 64 points of 3.2 s in all.
+    verdict = judge(changing_run({"step/time_ms": QUICK + SLOW}, point_s=0.05))
+    assert "at least 10 s" in verdict.not_applicable["slower-over-time"]
+
+
 def test_a_slow_stage_is_named_with_when_and_how_much():
     told = fed_by(costs(0, 60, 20, 3), costs(60, 80, 25, 40), costs(80, 128, 21, 214))
     finding = slower(run(waits(1.0, 1.0 + ADDED_MS), input=told))
@@ -229,7 +235,7 @@ def test_steps_that_are_fast_again_have_an_end():
     ("point_s", "after", "words"),
     [
         (0.5, 60.0, "1.5× slower from step 361, 18 s in"),
-        (0.1, 4000.0, "103× slower from step 361, 3.6 s in"),
+        (0.2, 4000.0, "103× slower from step 361, 7.2 s in"),
         (400.0, 78.0, "2× slower from step 361, 4 h in"),
         (40_000.0, 78.0, "2× slower from step 361, 400 h in"),
     ],

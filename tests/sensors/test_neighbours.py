@@ -19,6 +19,7 @@ class FakeHost:
         self.now_s, self.looks = 0.0, 0
         self.spent_s = {}
         self.children = []
+        self.parents = {}
         monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
         monkeypatch.setattr(psutil, "process_iter", self.processes)
         monkeypatch.setattr(
@@ -32,7 +33,8 @@ class FakeHost:
         self.looks += 1
         for (pid, name), spent_s in self.spent_s.items():
             spent = None if spent_s is None else SimpleNamespace(user=spent_s, system=0.0)
-            yield SimpleNamespace(info={"pid": pid, "name": name, "cpu_times": spent})
+            info = {"pid": pid, "name": name, "cpu_times": spent, "ppid": self.parents.get(pid, 1)}
+            yield SimpleNamespace(info=info)
 
     def note(self, at_s, others_percent):
         self.now_s = at_s
@@ -55,6 +57,17 @@ def test_processes_are_named_by_what_they_used_while_others_used_much(host):
     found = [(use.name, use.pid, use.cpu_percent) for use in host.sensor.uses()]
     assert found == [("blender", 9, 50.0), ("make", 7, 25.0)]
     assert host.sensor.children_percent() == 10.0
+
+
+@pytest.mark.parametrize(("second", "named"), [("kthreadd", []), ("python", ["kworker/1:1"])])
+def test_threads_of_the_kernel_are_not_named(host, second, named):
+    host.spent_s = {(1, "init"): 5.0, (2, second): 0.0, (19, "kworker/1:1"): 0.0}
+    host.parents = {19: 2}
+    host.note(1.0, 60.0)
+    host.spent_s[19, "kworker/1:1"] = 20.0
+    host.now_s = 11.0
+    host.sensor.end()
+    assert [use.name for use in host.sensor.uses()] == named
 
 
 def test_nothing_is_looked_at_while_others_use_little(host):

@@ -34,10 +34,16 @@ _SENTENCES = {
     "left": "{value} are left",
     "still to come": "{value} of it are still to come",
     "free host memory": "The host has {value} free",
+    "asked for": "An operation asked for {value}",
     "compute capability": "The GPU's compute capability is {value}",
 }
 _ADDED = {
     "in parallel": "{value} in parallel",
+    "in use": "{value} were in use",
+    "in use, at most": "at most {value} were in use",
+    "free": "{value} were free",
+    "free, at least": "at least {value} were free",
+    "largest free block": "{value} of that in one block",
     "in the end": "in the end {value}",
     "after": "{value} after",
     "after the first epoch": "after the first epoch {value}",

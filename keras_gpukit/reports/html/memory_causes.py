@@ -27,7 +27,8 @@ def memory_causes(run: RunReport) -> Chart | Unknown:
     fullest = record.fullest
     causes = Table(_COLUMNS, tuple(_rows(record, fullest)), _note(record))
     tensors = _largest(record.prediction) or causes
-    return Chart(_TITLE, _words(record.prediction, fullest), None, tensors, shown=causes)
+    words = _words(record.prediction, fullest, run.summary.out_of_memory is not None)
+    return Chart(_TITLE, words, None, tensors, shown=causes)
 
 
 def _largest(prediction: MemoryPrediction | None) -> Table | None:
@@ -60,7 +61,7 @@ def _rows(record: MemoryRecord, fullest: DeviceMemory | None) -> list[tuple[str,
     return rows
 
 
-def _words(prediction: MemoryPrediction | None, fullest: DeviceMemory | None) -> str:
+def _words(prediction: MemoryPrediction | None, fullest: DeviceMemory | None, died: bool) -> str:
     parts = []
     predicted = None
     if prediction is not None and (peak := predicted_peak(prediction)) is not None:
@@ -69,6 +70,8 @@ def _words(prediction: MemoryPrediction | None, fullest: DeviceMemory | None) ->
         predicted = None if prediction.is_lower_bound else prediction.peak_bytes
     if fullest is not None:
         held = f"{fullest.device} held at most {units.size(fullest.peak_bytes)}"
+        if died:  # it held that before its peak, which says nothing of the prediction
+            predicted, held = None, f"{held} when the run ended by running out of memory"
         more = fullest.peak_bytes / predicted - 1 if predicted else 0.0
         off = f", {100 * abs(more):.0f} % {'more' if more > 0 else 'less'}" if predicted else ""
         parts.append(f"{held}{off}")

@@ -94,7 +94,7 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
             figures.append(("input, of the run", f"{hedge}{units.percentage(sum(fractions))}"))
             if fractions[1] > phrases.LEAST_SHARE:
                 starts = units.percentage(fractions[1])
-                figures.append(("of it until epochs' first batches", starts))
+                figures.append(("of the run, until each epoch's first batch", starts))
     figures += [
         (f"GPU {gpu.index} busy", f"{units.number(gpu.utilization_percent)} %")
         for gpu in summary.gpus
