@@ -25,6 +25,10 @@ MEASURE = "keras_gpukit.tune_input(ds, model) tries such changes, and measures e
 PARALLEL = "give {name} num_parallel_calls=tf.data.AUTOTUNE: use every core"
 CACHE = "ds.cache() right after {name}, if it draws nothing at random: do it once, not each epoch"
 
+BY_HAND: frozenset[Work] = frozenset({"shuffling", "python"})
+"""Where the advice is for the pipeline's author alone: `tune_input` changes no function's code, and
+no order of elements."""
+
 BY_WORK: dict[Work, tuple[str, ...]] = {
     "reading": (
         "read several files in parallel: ds.interleave(f, num_parallel_calls=tf.data.AUTOTUNE)",
@@ -71,6 +75,7 @@ PY_DATASET = ".__getitem__"
 def advice_for(record: InputRecord) -> tuple[str, ...]:
     """Returns what to change, the most rewarding first."""
     lines: tuple[str, ...]
+    measure: tuple[str, ...] = (MEASURE,)
     stage = bottleneck(record)
     if record.python is not None and record.python.name.endswith(PY_DATASET):
         lines = _for_py_dataset(record.python)
@@ -78,12 +83,13 @@ def advice_for(record: InputRecord) -> tuple[str, ...]:
         lines = GENERAL
     else:
         lines = tuple(line.format(name=stage.name) for line in BY_WORK[stage.work])
+        measure = () if stage.work in BY_HAND else measure
         if stage.parallelism > 1:
             # It has that already.
             lines = tuple(line for line in lines if line != PARALLEL.format(name=stage.name))
     in_processes = record.python is not None and record.python.in_processes
     about_gil = () if in_processes else _about_gil(record.contention)
-    return (*about_gil, *lines, MEASURE)
+    return (*about_gil, *lines, *measure)
 
 
 def _about_gil(contention: ContentionRecord | None) -> tuple[str, ...]:
