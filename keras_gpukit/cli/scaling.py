@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from keras_gpukit.records.scaling import Link, ScalingBasis, ScalingForecast
 
 _GIVEN = "given"
+NOTHING_GIVEN = (
+    "give LOGDIR, a run's log folder, or --step-ms and --gradient-mb; and the links, such as "
+    "--inside nvlink-h100 --between infiniband-ndr."
+)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -62,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the forecast.
 
     Returns:
-        0, or 2 if there is no run, or a link is unknown.
+        0, or 2 if nothing is given, there is no run, or a link is unknown.
     """
     try:
         made = _forecast(args)
@@ -83,6 +87,9 @@ def run(args: argparse.Namespace) -> int:
 def _forecast(args: argparse.Namespace) -> ScalingForecast:
     from keras_gpukit.rules.scaling import forecast
 
+    given = (args.step_ms, args.gradient_mb, args.batch, args.inside, args.between)
+    if args.log_dir is None and not any(given):
+        raise ValueError(NOTHING_GIVEN)
     name, summary = (None, None) if args.log_dir is None else _read_run(args.log_dir, args.run)
     basis, inside, between = _known(args, summary)
     return forecast(
@@ -116,7 +123,7 @@ def _known(args: argparse.Namespace, summary: RunSummary | None) -> tuple[Scalin
     basis = ScalingBasis() if summary is None else basis_of(summary)
     given: dict[str, Any] = {}
     if args.step_ms is not None:
-        given["step_s"] = args.step_ms / 1e3
+        given |= {"step_s": args.step_ms / 1e3, "on_cpu": False}
     if args.gradient_mb is not None:
         given["gradient_bytes"] = round(args.gradient_mb * 1e6)
     if args.batch is not None:

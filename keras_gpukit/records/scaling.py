@@ -33,6 +33,7 @@ class ScalingBasis:
         exchange_s: What the exchange took in the run; None where it was not measured.
         replicas: Replicas of the run.
         workers: Processes that they were in.
+        on_cpu: Whether the step time is that of a run without a GPU.
         unknown: Why fields are None, in words, by their names.
     """
 
@@ -42,6 +43,7 @@ class ScalingBasis:
     exchange_s: float | None = None
     replicas: int = 1
     workers: int = 1
+    on_cpu: bool = False
     unknown: dict[str, str] = field(default_factory=dict)
 
 

@@ -9,10 +9,21 @@ from rich.text import Text
 from keras_gpukit.records.scaling import Link, ScalingBasis, ScalingForecast, ScalingPoint
 from keras_gpukit.reports import units
 
+ON_CPU = (
+    "Warning: the run had no GPU, so the table is for CPUs as fast as this one. For GPUs give the "
+    "step time of one: --step-ms."
+)
+WHAT_TO_GIVE = (
+    "What is unknown can be given: the step time by --step-ms, the gradients by --gradient-mb, the "
+    "links by --inside and --between (GB/s, or a name of --help)."
+)
+
 
 def render(forecast: ScalingForecast) -> RenderableType:
     """The basis, the links, a row for each number of GPUs, and the assumptions."""
     parts: list[RenderableType] = [Text(_basis(forecast.run, forecast.basis))]
+    if forecast.basis.on_cpu:
+        parts.append(Text(ON_CPU))
     parts.append(Text(_link("Inside a node", forecast.inside)))
     count = forecast.links_per_node
     parts.append(
@@ -23,6 +34,8 @@ def render(forecast: ScalingForecast) -> RenderableType:
         (*forecast.basis.unknown.values(), *(each.unknown_because for each in forecast.points))
     )
     parts += [Text(f"- {note}") for note in notes if note]
+    if any(each.unknown_because for each in forecast.points):
+        parts.append(Text(WHAT_TO_GIVE))
     parts.append(Text("Assumptions, by the ring model (Patarasuk and Yuan 2009):"))
     parts += [Text(f"- {each}") for each in forecast.assumptions]
     return Group(*parts)
@@ -32,8 +45,9 @@ def _basis(run: str | None, basis: ScalingBasis) -> str:
     gradients = units.known(basis.gradient_bytes, units.size)
     batch = "unknown" if basis.batch is None else f"{units.number(basis.batch)} examples"
     step = units.known(basis.step_s, units.duration)
+    of = "the CPU" if basis.on_cpu else "one GPU"
     return (
-        f"{run or 'As given'}: step of one GPU without exchange {step}, gradients {gradients}, "
+        f"{run or 'As given'}: step of {of} without exchange {step}, gradients {gradients}, "
         f"batch per GPU {batch}."
     )
 

@@ -44,7 +44,8 @@ def basis_of(summary: RunSummary) -> ScalingBasis:
         exchanged_s,
         replicas,
         environment.workers,
-        unknown,
+        on_cpu=step_s is not None and bool(environment.versions) and not environment.gpus,
+        unknown=unknown,
     )
 
 

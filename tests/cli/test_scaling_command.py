@@ -35,6 +35,27 @@ def test_a_run_gives_step_gradients_and_batch(capsys, log_dir):
     assert found["between"]["source"] == "given"
 
 
+def test_the_step_of_a_run_on_the_cpu_is_not_called_that_of_a_gpu(capsys, log_dir):
+    assert main(["scaling", log_dir]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "step of the CPU without exchange" in shown
+    assert "Warning: the run had no GPU" in shown
+    assert as_json(capsys, log_dir)["basis"]["on_cpu"]
+    assert main(["scaling", log_dir, "--step-ms", "10"]) == 0
+    shown = capsys.readouterr().out
+    assert "step of one GPU" in shown
+    assert "Warning" not in shown
+
+
+def test_what_is_unknown_comes_with_the_options_that_give_it(capsys):
+    assert main(["scaling", "--step-ms", "100"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "unknown: the size of the gradients, the bandwidth inside nodes" in shown
+    assert "the gradients by --gradient-mb, the links by --inside and --between" in shown
+    assert main(["scaling", *GIVEN, "--inside", "10", "--between", "1"]) == 0
+    assert "What is unknown can be given" not in capsys.readouterr().out
+
+
 def test_what_nobody_gave_is_unknown(capsys, log_dir):
     found = as_json(capsys, log_dir)
     assert found["points"][0]["step_s"] is None
@@ -57,6 +78,7 @@ def test_without_a_record_the_options_are_enough(capsys):
         ([*GIVEN, "--inside", "wet-string"], "one of nvlink-a100"),
         ([*GIVEN, "--inside", "-3"], "Received: '-3'"),
         (["no/such/folder"], "no folder"),
+        ([], "give LOGDIR, a run's log folder, or --step-ms and --gradient-mb"),
     ],
 )
 def test_mistakes_exit_with_2(capsys, arguments, words):
