@@ -50,7 +50,7 @@ class ThroughputRecord:
         steps: Steps that ran, measured or not.
         measured_steps: Steps that the times below are made from.
         step_time_s: Mean step time.
-        examples_per_s: Mean rate.
+        examples_per_s: Mean rate of this process; the rate of a job is the sum over its workers.
         wall_s: From the phase's begin to its end, everything included.
         examples_unknown_because: Why the rate is None, where steps were measured.
         step_times: The distribution of the step times.

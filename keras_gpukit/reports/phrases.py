@@ -35,7 +35,7 @@ MEMORY_CAUSES = {
 def headline(summary: RunSummary) -> tuple[str, ...]:
     """The run's main figures; only those that are known."""
     parts = [
-        *(_speed(summary.throughput) if summary.throughput else ()),
+        *(_speed(summary.throughput, summary.environment.workers) if summary.throughput else ()),
         *([input_share(summary) or "input stall unknown"] if summary.input else ()),
         *(_gpus(summary.utilization) if summary.utilization else ()),
         *(_memory(summary.memory) if summary.memory else ()),
@@ -176,13 +176,14 @@ def _factor(speed_up: float | None) -> str | None:
     return f"{units.number(rounded)}×" if rounded > 1 else None
 
 
-def _speed(throughput: ThroughputRecord) -> list[str]:
+def _speed(throughput: ThroughputRecord, workers: int) -> list[str]:
     steps = f"{units.number(throughput.steps)} steps"
     parts = [steps if throughput.phase == "fit" else f"{throughput.phase}: {steps}"]
     if throughput.step_time_s is not None:
         parts.append(f"{units.duration(throughput.step_time_s)} per step")
     if throughput.examples_per_s is not None:
-        parts.append(f"{units.number(throughput.examples_per_s)} examples/s")
+        each = " on each worker" if workers > 1 else ""
+        parts.append(f"{units.number(throughput.examples_per_s)} examples/s{each}")
     return parts
 
 

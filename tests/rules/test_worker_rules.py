@@ -19,6 +19,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.records.worker_comparison import WorkerFigures
 from keras_gpukit.reports.html.words import setup
+from keras_gpukit.reports.phrases import headline
 from keras_gpukit.rules import judge
 
 
@@ -223,6 +224,7 @@ def test_workers_without_a_strategy_that_connects_them_train_alone(strategy):
     assert figures(finding) == {"workers": 2}
     assert 'configure_gpus(strategy="auto")' in finding.advice[0]
     assert "launch --workers 2 -m keras_gpukit run --strategy auto" in finding.advice[1]
+    assert "640 examples/s" in headline(run(settings=settings))
     told = dict(setup(run(settings=settings)))
     assert told["worker"] == "worker, index 0 of 2, trains alone: it made no strategy"
 

@@ -118,6 +118,7 @@ def runs_table(
 
 def _cells(run: RunReport) -> dict[str, Cell]:
     summary, verdict = run.summary, words.verdict(run)
+    workers = summary.environment.workers
     busy = mean_busy_percent(summary.gpus)
     busy_fraction = None if busy is None else busy / 100
     peak = max(summary.memory_peak_bytes.values(), default=None)
@@ -131,7 +132,10 @@ def _cells(run: RunReport) -> dict[str, Cell]:
         "verdict": Cell(verdict.headline, severity, (verdict.severity, verdict.severity)),
         "step time": _cell(summary.step_time_s, units.duration),
         "input stall": _cell(stall, units.percentage, part=stall),
-        "examples/s": _cell(summary.examples_per_s, units.number),
+        "examples/s": _cell(
+            summary.examples_per_s,
+            lambda rate: units.number(rate) + (" on each worker" if workers > 1 else ""),
+        ),
         "GPU busy": _cell(busy_fraction, units.percentage, part=busy_fraction),
         "peak memory": _cell(peak, units.size),
         "steps": _cell(summary.steps, units.number),

@@ -84,7 +84,9 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
         if throughput.step_time_s is not None:
             figures.append(("step time", units.duration(throughput.step_time_s)))
         if throughput.examples_per_s is not None:
-            figures.append(("examples per second", units.number(throughput.examples_per_s)))
+            each = " on each worker" if summary.environment.workers > 1 else ""
+            name = f"examples per second{each}"
+            figures.append((name, units.number(throughput.examples_per_s)))
     if record is not None and record.stall_fraction is not None:
         hedge = phrases.hedge(record)
         fractions = phrases.input_fractions(summary)
