@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from keras_gpukit.errors import logger
 from keras_gpukit.input_wait.stages.element_sizes import Sizes, measured_element_bytes
@@ -22,6 +23,7 @@ from keras_gpukit.watching.session import Session
 EVERY = 1.5
 """From one look to the next the run gets longer by this factor."""
 NOT_READABLE = "the input is no tf.data pipeline of this process alone"
+NOT_READ = "the run was over before its pipeline was read"
 
 
 class HostBufferWatch:
@@ -40,19 +42,23 @@ class HostBufferWatch:
         self._epoch_steps: int | None = params.get("steps")
         epochs = params.get("epochs")
         self._steps = self._epoch_steps * epochs if self._epoch_steps and epochs else None
-        # Read on the training thread, since it asks tf.data for counts: during the first step, an
-        # operation on another thread takes the graphs apart that its placement is read from.
-        dataset = dataset_of_fit()
-        self._buffers = None if dataset is None else host_buffers(dataset, self._steps)
+        # Let go of once it was read: it holds the data.
+        self._dataset: Any = dataset_of_fit()
+        self._buffers: tuple[HostBuffer, ...] | None = None
         self._has_warned = False
         session.every_second("how full caches and shuffle buffers are", self.look)
 
     def look(self) -> None:
         """Looks, if it is time, on the sampling thread."""
         now_s = self._now()
-        if now_s < self._due_s:
+        # tf.data is asked by operations. During the first step, one on another thread takes the
+        # graphs apart that the placement is read from.
+        if now_s < self._due_s or self._session.step == self._session.first_step:
             return
         self._due_s = self._began_s + EVERY * (now_s - self._began_s)
+        dataset, self._dataset = self._dataset, None
+        if dataset is not None:
+            self._buffers = host_buffers(dataset, self._steps)
         record = self.record()
         self._session.output.record("host_buffers", record, self._session.step)
         found = None if self._has_warned else InputFillsMemory().find_in(record)
@@ -64,7 +70,7 @@ class HostBufferWatch:
     def record(self) -> HostBuffers:
         """What they hold now."""
         if self._buffers is None:
-            return HostBuffers(unknown_because=NOT_READABLE)
+            return HostBuffers(unknown_because=NOT_READABLE if self._dataset is None else NOT_READ)
         if any(each.element_bytes is None for each in self._buffers):
             pipeline = self._session.own_steps.pipeline
             sizes = measured_element_bytes(pipeline.latest_model() if pipeline else None)
