@@ -87,9 +87,18 @@ def advice_for(record: InputRecord) -> tuple[str, ...]:
         if stage.parallelism > 1:
             # It has that already.
             lines = tuple(line for line in lines if line != PARALLEL.format(name=stage.name))
+        if _is_cached(record, stage):
+            lines = tuple(line for line in lines if "cache()" not in line)
     in_processes = record.python is not None and record.python.in_processes
     about_gil = () if in_processes else _about_gil(record.contention)
     return (*about_gil, *lines, *measure)
+
+
+def _is_cached(record: InputRecord, stage: StageRecord) -> bool:
+    """Whether a cache keeps what a stage makes, in a stage nearer to training."""
+    stages = record.pipeline.stages if record.pipeline else ()
+    nearer = stages[: stages.index(stage)] if stage in stages else ()
+    return any(each.work == "caching" for each in nearer)
 
 
 def _about_gil(contention: ContentionRecord | None) -> tuple[str, ...]:

@@ -529,6 +529,26 @@ def test_a_py_dataset_is_advised_by_its_workers():
     assert found(workers=2, in_processes=True).advice[0].startswith("Photos(workers=4), if cores")
 
 
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_a_cache_is_advised_only_where_none_keeps_what_the_stage_makes(is_cached):
+    slow = StageRecord("blur", "map", "mapping", cost_per_batch_s=0.02, share=1.0)
+    cache = StageRecord("cache", "cache", "caching")
+    # The stages begin with the one nearest to training.
+    stages = (cache, slow) if is_cached else (slow, cache)
+    one_epoch = stall(0.5, pipeline=PipelineRecord(stages, slow))
+    advice = finding("input-bound", run(input=one_epoch)).advice
+    assert any("cache()" in line for line in advice) is not is_cached
+
+
+def test_a_saving_that_is_negligible_makes_a_remark_of_a_warning():
+    summary = takes_cores()
+    assert finding("input-takes-cores", summary).severity == "warning"
+    # The same steps within a run that takes ten thousand times as long.
+    longer = replace(summary, throughput=replace(summary.throughput, wall_s=1e5))
+    told = finding("input-takes-cores", longer)
+    assert (told.severity, told.saving) == ("info", None)
+
+
 def test_a_py_dataset_in_processes_is_not_advised_to_use_processes():
     code = PythonSourceRecord("Photos.__getitem__", workers=4, in_processes=True)
     locked = stall(0.5, python=code, contention=ContentionRecord(0.001, 0.9))
