@@ -22,7 +22,10 @@ def _logical_gpus(text: str) -> int | list[str]:
 
 
 def _jit(text: str) -> bool | str:
-    return {"on": True, "off": False}.get(text, text)
+    values: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
+    if text not in values:
+        raise argparse.ArgumentTypeError(f"must be {', '.join(values)}, and is {text!r}")
+    return values[text]
 
 
 def _gpu_threads(text: str) -> int | str | tuple[str, int]:

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from keras_gpukit.arguments import check, check_flag, is_a, refuse
-from keras_gpukit.distribute.strategies import NAMES
+from keras_gpukit.distribute.strategies import ACCEPTED, NAMES
 
 POLICIES = ("float32", "float64", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
 # What TensorFlow compares TF_GPU_ALLOCATOR with; anything else it ignores without a word.
@@ -148,7 +148,7 @@ def check_gpu_threads(value: Any) -> tuple[str, int | None] | None:
 
 def check_strategy(value: Any) -> Any:
     """A name, or a `tf.distribute` strategy as it came."""
-    accepted = f"one of {_listed(NAMES)}, or a tf.distribute strategy object"
+    accepted = f"one of {_listed(ACCEPTED)}, or a tf.distribute strategy object"
     if isinstance(value, str):
         if value not in NAMES:
             refuse("strategy", accepted, value, ValueError)

@@ -17,7 +17,7 @@ from keras_gpukit.records.installation import Machine
 from keras_gpukit.records.setup import Action, Cause
 from keras_gpukit.rules.no_gpu import NOT_WANTED, why_no_gpu
 
-_ABOUT_GPUS = ("devices", "memory", "logical_gpus", "allocator", "gpu_threads")
+_ABOUT_GPUS = ("devices", "memory", "logical_gpus", "tf32", "allocator", "gpu_threads")
 
 
 @dataclass(frozen=True)

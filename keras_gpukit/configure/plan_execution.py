@@ -77,7 +77,7 @@ def _plan_determinism(draft: Draft, settings: Settings) -> None:
 def _plan_tf32(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...]) -> None:
     if settings.tf32 is None:
         return
-    draft.do("tf32", settings.tf32, "as asked")
+    draft.do("tf32", settings.tf32, "as asked" if gpus else "as asked; it is about GPUs only")
     oldest = lowest_capability(gpus)
     if settings.tf32 and draft.machine.environment.get("NVIDIA_TF32_OVERRIDE") == "0":
         draft.warnings.append(

@@ -55,6 +55,12 @@ def test_values_are_those_that_configure_gpus_takes(words, arguments):
     check(**arguments)
 
 
+def test_what_jit_takes_is_told_as_the_flag_has_it(capsys):
+    with pytest.raises(SystemExit):
+        given("--jit", "maybe")
+    assert "--jit: must be auto, on, off, and is 'maybe'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [

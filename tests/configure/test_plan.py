@@ -226,8 +226,13 @@ def test_once_started_only_what_differs_is_too_late():
 
 def test_without_a_gpu_settings_about_gpus_are_listed_as_not_applied():
     planned = plan(check(gpu_threads=2, devices=[0], tf32=True), machine(0))
-    assert planned.not_applied == ("devices=(0,)", "gpu_threads=('gpu_private', 2)")
+    assert planned.not_applied == (
+        "devices=(0,)",
+        "tf32=True",
+        "gpu_threads=('gpu_private', 2)",
+    )
     assert kinds(planned) == ["tf32"]
+    assert planned.actions[0].reason == "as asked; it is about GPUs only"
     assert plan(check(devices="none"), machine(0)).not_applied == ()
 
 

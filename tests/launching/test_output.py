@@ -89,6 +89,20 @@ def terminal():
     os.close(outer)
 
 
+def test_what_tensorflow_logs_as_processes_are_stopped_does_not_hide_a_traceback(terminal):
+    screen, _ = terminal
+    words = (b"Traceback (most recent call last):", b"RuntimeError: disk full")
+    for line in words:
+        screen.write_line(line, "worker 1")
+    screen.write_line(
+        b"W0000 00:00:1795597207.071420   29417 preemption_notifier.cc:90] SIGTERM caught",
+        "worker 0",
+    )
+    assert screen.ends_with(words, "worker 1")
+    screen.write_line(b"E0000 00:00:1795597207.071420   29417 a.cc:9] lost", "worker 0")
+    assert not screen.ends_with(words, "worker 1")
+
+
 def test_lines_of_others_stand_above_the_line_that_is_being_drawn(terminal):
     screen, show = terminal
     screen.draw(b"Epoch 1/2\n\r1/3 loss", "worker 0")

@@ -20,8 +20,10 @@ _REFUSED = {
         "on the same GPUs. Received: strategy='central_storage'"
     )
 }
-NAMES = ("auto", "none", *_KINDS, *_REFUSED)
+ACCEPTED = ("auto", "none", *_KINDS)
 """What `configure_gpus(strategy=…)` accepts by name."""
+NAMES = (*ACCEPTED, *_REFUSED)
+"""The same, and what it knows to refuse with a reason."""
 ACTIONS = {f"{name}_strategy": name for name in _KINDS}
 """The name of the kind, by the action of a plan that makes it."""
 

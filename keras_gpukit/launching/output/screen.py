@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from keras_gpukit.launching.output.tail import is_chatter
+
 _ERASE = b"\r\x1b[K"
 _ENDS = re.compile(rb"([\r\n])")
 _MOVEMENTS = re.compile(rb"(?:\x1b\[[0-9;?]*[A-Za-ln-z]|[\x00-\x1a])*")
@@ -50,10 +52,12 @@ class Screen:
 
     def remember(self, line: bytes, prefix: str) -> None:
         """Notes that a line is complete which was drawn."""
+        if is_chatter(line):
+            return  # what processes log as they are stopped hides nothing that was seen
         self._shown.append((prefix, line))
 
     def ends_with(self, lines: Sequence[bytes], prefix: str) -> bool:
-        """Whether a process's lines are the last ones that were shown."""
+        """Whether a process's lines are the last ones that were shown, but for TensorFlow's log."""
         shown = list(self._shown)[-len(lines) :]
         return bool(lines) and shown == [(prefix, line) for line in lines]
 

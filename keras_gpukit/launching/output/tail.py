@@ -20,6 +20,11 @@ _CHATTER = re.compile(
 """How those begin that report no error."""
 
 
+def is_chatter(line: bytes) -> bool:
+    """Whether TensorFlow logged a line, and no error in it."""
+    return _CHATTER.match(line) is not None
+
+
 @dataclass(frozen=True)
 class Traceback:
     """An exception that Python printed.
@@ -61,7 +66,7 @@ class Tail:
 
     def last(self, count: int) -> tuple[bytes, ...]:
         """Returns the last lines, without what TensorFlow logs when there is no error."""
-        return tuple(line for line in self._lines if not _CHATTER.match(line))[-count:]
+        return tuple(line for line in self._lines if not is_chatter(line))[-count:]
 
     def traceback(self) -> Traceback | None:
         """Returns the traceback that was printed last, without TensorFlow's log lines in it."""
