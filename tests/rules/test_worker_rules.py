@@ -18,7 +18,7 @@ from keras_gpukit.records.machine import (
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.records.worker_comparison import WorkerFigures
-from keras_gpukit.reports.html.words import setup
+from keras_gpukit.reports.html.words import key_figures, setup
 from keras_gpukit.reports.phrases import headline
 from keras_gpukit.rules import judge
 
@@ -233,10 +233,17 @@ def test_workers_that_train_together_and_servers_do_not_train_alone():
     together = {"worker": Worker("worker", 0, 2), "replicas": 2}
     together["strategy"] = "CollectiveAllReduceStrategy"
     assert "workers-train-alone" in judge(run(settings=together)).passed
-    assert (
-        dict(setup(run(settings=together)))["worker"] == "worker, index 0 of 2 that train together"
-    )
+    told = dict(setup(run(settings=together)))
+    assert told["worker"] == "worker, index 0 of 2 that train together"
     coordinator = {"worker": Worker("chief", None, 2), "replicas": 1}
     assert "workers-train-alone" in judge(run(settings=coordinator)).passed
     for settings in ({}, {"worker": Worker("worker", 0, 2)}):
         assert "workers-train-alone" in judge(run(settings=settings)).not_applicable
+
+
+def test_the_rate_of_one_of_several_workers_is_told_as_that_of_each():
+    settings = {"worker": Worker("worker", 0, 2), "replicas": 2}
+    together = run(settings={**settings, "strategy": "CollectiveAllReduceStrategy"})
+    assert "640 examples/s on each worker" in headline(together)
+    assert dict(key_figures(together))["examples per second on each worker"] == "640"
+    assert dict(key_figures(run()))["examples per second"] == "640"
