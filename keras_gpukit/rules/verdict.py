@@ -6,7 +6,7 @@ from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.communication import CommunicationBound
 from keras_gpukit.rules.cpu_fallback import CPUFallback
-from keras_gpukit.rules.ended_by_error import EndedByError
+from keras_gpukit.rules.endings import DeviceOutOfMemory, EndedByError, HostOutOfMemory
 from keras_gpukit.rules.first_step_memory import FirstStepMemory
 from keras_gpukit.rules.host_buffers import InputFillsMemory
 from keras_gpukit.rules.host_cpu import HostCPUSaturated
@@ -19,7 +19,6 @@ from keras_gpukit.rules.memory_grows import MemoryGrows
 from keras_gpukit.rules.no_gpu import NoGPU
 from keras_gpukit.rules.not_compute import MostlyNotCompute
 from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
-from keras_gpukit.rules.out_of_memory import DeviceOutOfMemory, HostOutOfMemory
 from keras_gpukit.rules.precision import Float32OnTensorCores
 from keras_gpukit.rules.rule import NotApplicable, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION

@@ -27,9 +27,9 @@ from helpers.training import (
 from rich.console import Console
 
 import keras_gpukit as gpukit
-from keras_gpukit.experiments.batch_sizes.allocator_silence import without_allocator_log
 from keras_gpukit.experiments.batch_sizes.examples import examples_of
 from keras_gpukit.experiments.batch_sizes.job import Job
+from keras_gpukit.experiments.batch_sizes.standard_error import without_allocator_log
 from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit
 from keras_gpukit.records.batch_size import BatchSizeSearch
 from keras_gpukit.records.codec import from_dict

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from keras_gpukit.experiments.batch_sizes.allocator_silence import without_allocator_log
 from keras_gpukit.experiments.batch_sizes.job import Job
 from keras_gpukit.experiments.batch_sizes.prepared_processes import PreparedProcesses
+from keras_gpukit.experiments.batch_sizes.standard_error import without_allocator_log
 from keras_gpukit.experiments.batch_sizes.trainer import Survey, Trained, Trainer
 from keras_gpukit.experiments.batch_sizes.trial_process import TrialProcess
 from keras_gpukit.records.diagnosis import Rate

@@ -1,4 +1,4 @@
-"""Whether a run ended because memory ran out: of a device for certain, of the host likely."""
+"""What ended a run: memory of a device or, likely, of the host, or another exception."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _FRAGMENTED = (
     "Enough is free in all, but not in one block: set TF_GPU_ALLOCATOR=cuda_malloc_async before "
     "TensorFlow starts, and keep batches to one shape, or to a few"
 )
+# The user's own way to end a run.
+_ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
 
 
 class DeviceOutOfMemory(Rule):
@@ -110,3 +112,28 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
     if record.holders:
         lines.append("End the other processes on this GPU, or train on another GPU")
     return tuple(lines or ["Train with a smaller batch"])
+
+
+class EndedByError(Rule):
+    """A run that an exception of a step or a callback ended.
+
+    No threshold: the exception was seen. One of memory has a rule of its own, and an interrupt by
+    the user is no fault.
+    """
+
+    code = "ended-by-error"
+    title = "The run ended by an exception"
+    requires = "the exception that ended the run"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Names the exception."""
+        error = summary.ended_by
+        if error is None:
+            return None if summary.ending == "completed" else self.abstain()
+        if summary.out_of_memory is not None or error.startswith(_ON_PURPOSE):
+            return None
+        return self.find(
+            "critical",
+            advice=("The script's traceback says why; all other figures are of what ran before",),
+            title=f"The run was ended by {error}",
+        )
