@@ -126,6 +126,8 @@ def check_log_dir(log_dir: Any, *, optional: bool = True) -> Path | None:
         refuse("log_dir", f"{accepted}, on a file system", log_dir, ValueError)
     try:
         path = Path(text).expanduser()
+        if path.is_dir():
+            return path
         absolute = path.absolute()
         standing = next(each for each in chain([absolute], absolute.parents) if each.exists())
     except (OSError, RuntimeError) as error:

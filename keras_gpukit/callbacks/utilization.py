@@ -17,7 +17,7 @@ from keras_gpukit.records.names import (
     gpu_tag,
 )
 from keras_gpukit.records.steps import Phase
-from keras_gpukit.sensors.host import HostSensor, summarize_host
+from keras_gpukit.sensors.host import SHORTEST_S, HostSensor, summarize_host
 from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.nvml import NVMLSensor
 from keras_gpukit.sensors.statistics import Gauges, GPUStatistics, summarize_gpus
@@ -64,7 +64,8 @@ class Utilization(WatchingCallback[UtilizationRecord]):
             return
         if not self._host_gauges.readings:
             # The run was over before the first tick.
-            session.read_now("the host")
+            if session.wall.total_s >= SHORTEST_S:
+                session.read_now("the host")
             session.read_now("GPUs through NVML")
         with Guard("Looking at other processes", "They are not named."):
             self._neighbours.end()

@@ -215,7 +215,7 @@ class UtilizationRecord:
         samples: Readings taken.
         interval_s: Time between two readings.
         gpus: One entry a GPU that TensorFlow uses; empty without any.
-        host: The host.
+        host: The host; None of a run that was over within a tenth of a second.
         gpus_unknown_because: Why `gpus` is empty although there are GPUs.
         processes_unknown_because: Why this process's memory on the GPUs is not known apart from
             that of others.

@@ -12,6 +12,9 @@ from keras_gpukit.sensors.memory_limit import read_limit
 from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.statistics import Gauges
 
+SHORTEST_S = 0.1
+"""Linux counts processor time in hundredths of a second: the share of fewer than ten of them would
+be off by a tenth and more."""
 # Reading the disks' counters takes a quarter of a millisecond, which short runs would wait for.
 DISKS_EVERY_S = 0.5
 

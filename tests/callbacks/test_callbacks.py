@@ -221,6 +221,15 @@ def test_utilization_reads_this_host():
     assert 0 < record.host.memory_max_bytes < record.host.memory_total_bytes
 
 
+def test_a_share_of_the_cores_is_not_told_of_less_than_a_tenth_of_a_second():
+    monitor, model = gpukit.Monitor(None, verbose=0), small_model()
+    for batches in (3, 3, 15):  # the first one traces
+        model.fit(slow_dataset(batches, 0.01), callbacks=[monitor], verbose=0)
+        summary = monitor.summary
+        assert (summary.host is not None) == (summary.throughput.wall_s >= 0.1)
+    assert summary.host is not None
+
+
 def test_records_are_frozen():
     for record in RECORDS.values():
         assert dataclasses.fields(record)
