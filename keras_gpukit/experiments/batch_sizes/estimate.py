@@ -48,6 +48,25 @@ class Estimate:
         Args:
             allowed_bytes: How many.
         """
+        found = _where(self._points(), allowed_bytes)
+        return None if found is None else max(1, int(found))
+
+    def examples_bytes(self, count: float, batch_size: int) -> int:
+        """Returns what some of a batch's examples take; 0 where that is unknown.
+
+        Args:
+            count: How many, or a fraction of one.
+            batch_size: Of the batch.
+        """
+        measured = sorted(self._measured)
+        # Of two batch sizes near each other, chance decides which takes more.
+        points = self._points() if self._predicted else [*measured[:1], *measured[-1:]]
+        if len(points) < 2:
+            return 0
+        (left, low), (right, high) = _segment(points, batch_size, 0)
+        return 0 if left == right else max(int(count * (high - low) / (right - left)), 0)
+
+    def _points(self) -> list[Point]:
         points = list(self._predicted)
         if points and self._measured:
             size, peak = self._measured[-1]
@@ -55,8 +74,7 @@ class Estimate:
             points = [(each, round(scale * its_peak)) for each, its_peak in points]
         elif not points:
             points = self._measured[-2:]
-        found = _where(points, allowed_bytes)
-        return None if found is None else max(1, int(found))
+        return points
 
 
 def _segment(points: list[Point], at: int, axis: int) -> tuple[Point, Point]:

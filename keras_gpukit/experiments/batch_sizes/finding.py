@@ -9,9 +9,10 @@ from itertools import count, islice
 from keras_gpukit.experiments.batch_sizes.bisection import Bisection, halves
 from keras_gpukit.experiments.batch_sizes.estimate import Estimate
 from keras_gpukit.experiments.batch_sizes.time_plan import LAST_EPOCHS, TimePlan
-from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit, Survey
+from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit, Survey, Work
 from keras_gpukit.experiments.batch_sizes.trials import Trials
 from keras_gpukit.records.batch_size import BatchSizeEnding, BatchSizeTrial
+from keras_gpukit.reports import units
 from keras_gpukit.rules import batch_size as rules
 
 # The last trials of the recommended size: memory is never divided the same way, so one may pass by
@@ -111,7 +112,7 @@ class Finding:
             if not goes_on:
                 self._renew()
             self._note(bisection, estimate, size)
-        self.largest = self._confirmed(max(bisection.passed, 1))
+        self.largest = self._confirmed(max(bisection.passed, 1), estimate)
 
     def measure_below(self, largest: int) -> None:
         """Measures how fast the largest batch size is, and powers of two below it.
@@ -175,22 +176,22 @@ class Finding:
             + plan.measuring_s(size // 2)
         )
 
-    def _confirmed(self, passed: int) -> int | None:
+    def _confirmed(self, passed: int, estimate: Estimate) -> int | None:
         """The batch size to recommend, after the last trials; None if not even one example fits."""
         candidate, lowered = min(rules.with_margin(passed), self._most), 1
-        while not self._is_confirmed(candidate):
+        while not self._is_confirmed(candidate, estimate):
             if candidate == 1:
                 self.ending = "not even one example fits"
                 return None
             # When time is over, further down each time.
             lowered *= 1 if self._is_time_for(self._plan.last_s(candidate)) else 2
             for _ in range(lowered):
-                candidate = rules.with_margin(candidate)
+                candidate = rules.lowered(candidate)
         return candidate
 
-    def _is_confirmed(self, size: int) -> bool:
-        """Tries a batch size for longer, several times."""
-        plan = self._plan
+    def _is_confirmed(self, size: int, estimate: Estimate) -> bool:
+        """Tries a batch size for longer and with less memory, several times."""
+        plan, withheld = self._plan, estimate.examples_bytes(rules.WITHHELD * size, size)
         for number in range(1, MOST_CONFIRMATIONS + 1):
             if number > LEAST_CONFIRMATIONS:
                 if plan.left_s < plan.last_s(size) + self._rates_s(size):
@@ -199,7 +200,7 @@ class Finding:
                 break
             self._renew(again=number < MOST_CONFIRMATIONS)
             what = f"batches of {size:,}, for longer ({number})"
-            self._train_for_longer(size, what, number)
+            self._train(size, what, self._longer(size, number, withheld))
             if not self.done[-1].fits:
                 return False
         return True
@@ -230,13 +231,13 @@ class Finding:
     ) -> None:
         goes_on, what = self._trained, f"batches of {size:,}"
         if small:
-            peak = self._train(size, what, 1)
+            work = Work(steps=1)
         elif self._plan.starts_slowly:
             # If it fails later, another process must start.
-            peak = self._train_for_longer(size, what)
+            work = self._longer(size)
         else:
-            peak = self._train(size, what, self._plan.steps(size))
-        estimate.note(size, peak)
+            work = Work(self._plan.steps(size))
+        estimate.note(size, self._train(size, what, work))
         expected = estimate.largest()
         if expected is not None and expected <= size * (1 + rules.RESOLUTION):
             # Near the limit: the smallest that should not fit in any case.
@@ -248,24 +249,22 @@ class Finding:
             self.done = [each for each in self.done if each.fits or each.batch_size != size]
         bisection.note(size, fits, expected, in_doubt=goes_on)
 
-    def _train_for_longer(self, size: int, what: str, number: int = 1) -> int | None:
+    def _longer(self, size: int, number: int = 1, withheld_bytes: int = 0) -> Work:
         last = LAST_BATCHES[number - 1]
-        return self._train(size, what, self._plan.last_steps(size), LAST_EPOCHS, last)
+        return Work(self._plan.last_steps(size), LAST_EPOCHS, last, withheld_bytes)
 
-    def _train(
-        self, size: int, what: str, steps: int, epochs: int = 1, last: float = 0.0
-    ) -> int | None:
+    def _train(self, size: int, what: str, work: Work) -> int | None:
+        """Returns the peak in bytes, if it fits and that is known."""
         self._tell(what)
         began = time.perf_counter()
         try:
-            found = self._trials.train(size, steps=steps, epochs=epochs, last=last)
+            found = self._trials.train(size, work)
         except DoesNotFit as error:
             self._plan.note_failed(time.perf_counter() - began, goes_on=self._trained)
-            self.done.append(BatchSizeTrial(size, False, note=str(error)))
+            self.done.append(BatchSizeTrial(size, False, note=_note(error, work.withheld_bytes)))
             return None
         took_s = time.perf_counter() - began
-        executions = epochs * (steps + (last > 0))
-        self._plan.note(size, executions, took_s, found.step_s, goes_on=self._trained)
+        self._plan.note(size, work.executions, took_s, found.step_s, goes_on=self._trained)
         self._trained = True
         self.done.append(BatchSizeTrial(size, True, found.peak_bytes))
         return found.peak_bytes
@@ -294,3 +293,7 @@ class Finding:
         if not is_time:
             self.ending = "time ran out"
         return is_time
+
+
+def _note(error: DoesNotFit, withheld_bytes: int) -> str:
+    return f"{error}, with {units.size(withheld_bytes)} held back" if withheld_bytes else str(error)

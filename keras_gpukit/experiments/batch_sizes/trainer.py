@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -29,6 +30,28 @@ T = TypeVar("T")
 
 class DoesNotFit(Exception):
     """Memory ran out; the message says how that showed."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a trial trains.
+
+    Attributes:
+        steps: Executions with a full batch in an epoch.
+        epochs: How many.
+        last: Size of a smaller batch that each epoch ends with, as a share; 0 for none.
+        withheld_bytes: Memory of the device that training has to do without.
+    """
+
+    steps: int
+    epochs: int = 1
+    last: float = 0.0
+    withheld_bytes: int = 0
+
+    @property
+    def executions(self) -> int:
+        """Those of all epochs."""
+        return self.epochs * (self.steps + (self.last > 0))
 
 
 @dataclass(frozen=True)
@@ -85,7 +108,7 @@ class Trainer:
             DoesNotFit: If not even that fits.
         """
         began = time.perf_counter()
-        self.train(1, steps=1)
+        self.train(1, Work(steps=1))
         trained = time.perf_counter()
         sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
         limit = sensor.limit_bytes(sensor.devices[0]) if sensor.devices else None
@@ -98,14 +121,12 @@ class Trainer:
             predicting_s=time.perf_counter() - trained,
         )
 
-    def train(self, batch_size: int, *, steps: int, epochs: int = 1, last: float = 0.0) -> Trained:
+    def train(self, batch_size: int, work: Work) -> Trained:
         """Trains by `fit`.
 
         Args:
             batch_size: Examples in a batch.
-            steps: Executions in an epoch.
-            epochs: How many.
-            last: Size of a smaller batch that each epoch ends with, as a share; 0 for none.
+            work: How much.
 
         Returns:
             What it took.
@@ -113,10 +134,15 @@ class Trainer:
         Raises:
             DoesNotFit: If memory ran out.
         """
-        rows = batch_size * steps * self._model.steps_per_execution
-        rows += max(int(last * batch_size), 1) if last else 0
-        step_s, peak_bytes = _measured(lambda: self._fit(batch_size, rows, epochs))
-        return Trained(peak_bytes, step_s)
+        rows = batch_size * work.steps * self._model.steps_per_execution
+        rows += max(int(work.last * batch_size), 1) if work.last else 0
+
+        def fit() -> float | None:
+            with _withheld(work.withheld_bytes):
+                return self._fit(batch_size, rows, work.epochs)
+
+        step_s, peak_bytes = _measured(fit)
+        return Trained(None if peak_bytes is None else peak_bytes - work.withheld_bytes, step_s)
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
         """Measures how fast the model trains on one batch that is in memory.
@@ -190,6 +216,21 @@ class Trainer:
         except Exception:  # a step that cannot be traced apart from fit(): trials do without
             return ()
         return tuple(peaks)
+
+
+@contextmanager
+def _withheld(count: int) -> Iterator[None]:
+    """Holds bytes of the device whose memory is measured."""
+    import tensorflow as tf
+
+    devices = AllocatorSensor(visible_gpus(), reset_peak=False).devices
+    if not count or not devices:
+        yield
+        return
+    with tf.device(devices[0]):
+        held = tf.zeros(count, tf.uint8)
+    yield
+    del held
 
 
 def _measured(work: Callable[[], T]) -> tuple[T, int | None]:

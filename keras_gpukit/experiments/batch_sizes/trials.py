@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from keras_gpukit.experiments.batch_sizes.job import Job
 from keras_gpukit.experiments.batch_sizes.prepared_processes import PreparedProcesses
 from keras_gpukit.experiments.batch_sizes.standard_error import without_allocator_log
-from keras_gpukit.experiments.batch_sizes.trainer import Survey, Trained, Trainer
+from keras_gpukit.experiments.batch_sizes.trainer import Survey, Trained, Trainer, Work
 from keras_gpukit.experiments.batch_sizes.trial_process import TrialProcess
 from keras_gpukit.records.diagnosis import Rate
 
@@ -18,7 +18,7 @@ class Trials(Protocol):
     def survey(self) -> Survey:
         """As `Trainer.survey`."""
 
-    def train(self, batch_size: int, *, steps: int, epochs: int = 1, last: float = 0.0) -> Trained:
+    def train(self, batch_size: int, work: Work) -> Trained:
         """As `Trainer.train`."""
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
@@ -38,10 +38,10 @@ class Trials(Protocol):
 class InThisProcess(Trainer):
     """Trials next to all else that this process holds; nothing of it can be given back."""
 
-    def train(self, batch_size: int, **options: Any) -> Trained:
+    def train(self, batch_size: int, work: Work) -> Trained:
         """As `Trainer.train`."""
         with without_allocator_log():
-            return super().train(batch_size, **options)
+            return super().train(batch_size, work)
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
         """As `Trainer.rate`."""
@@ -73,9 +73,9 @@ class InOwnProcesses:
         found: Survey = self._current.call("survey")
         return found
 
-    def train(self, batch_size: int, **options: Any) -> Trained:
+    def train(self, batch_size: int, work: Work) -> Trained:
         """As `Trainer.train`."""
-        trained: Trained = self._current.call("train", batch_size, **options)
+        trained: Trained = self._current.call("train", batch_size, work)
         return trained
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
