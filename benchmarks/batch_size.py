@@ -4,12 +4,12 @@
 
 Each model trains on a CPU whose allocator has a planted limit (TF_CPU_ALLOCATOR_USE_BFC), in
 processes of their own. The true largest batch size is bisected by real fits: three epochs of four
-full batches and a smaller one, each in a process of its own, with the pipeline below. Where
-TensorFlow runs several operations at a time, their order changes, and with it the peak: the same
-batch size trains once and runs out next, so no single size is the largest. Therefore operations run
-one by one here (TF_NUM_INTEROP_THREADS), in the search and in the fits. Then the model is trained
-three times with the batch size that was recommended. `--inter-op-threads 0` shows how it is where
-TensorFlow chooses.
+full batches and a smaller one, four times, each in a process of its own, with the pipeline below.
+Where TensorFlow runs several operations at a time, their order changes, and with it the peak: the
+same batch size trains once and runs out next, so no single size is the largest. Therefore
+operations run one by one here (TF_NUM_INTEROP_THREADS), in the search and in the fits. Then the
+model is trained three times with the batch size that was recommended. `--inter-op-threads 0` shows
+how it is where TensorFlow chooses.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ EPOCHS, STEPS = 3, 4
 FIT_S = 60
 """They take about ten seconds. One that is not done then waits for memory at one operation after
 the other."""
+FITS = 4
+"""That must all come to their end for a batch size to count as one that trains."""
 REPEATS = 3
 WITHIN = 0.05
 
@@ -293,17 +295,17 @@ def fits(name: str, batch_size: int, times: int = 1) -> bool:
 
 
 def bisect(name: str, near: int) -> int:
-    """The largest batch size that trains in both of two fits, to 1 %."""
+    """The largest batch size that trains in all of `FITS` fits, to 1 %."""
     step = max(near // 20, 1)
     low, high = near, near + step
-    while not fits(name, low, 2):
+    while not fits(name, low, FITS):
         low, high = low - step, low
-    while fits(name, high, 2):
+    while fits(name, high, FITS):
         step *= 2
         low, high = high, high + step
     while high - low > max(1, low // 100):
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(name, middle, 2) else (low, middle)
+        low, high = (middle, high) if fits(name, middle, FITS) else (low, middle)
     return low
 
 
@@ -352,6 +354,7 @@ def main() -> None:
                 within=WITHIN,
                 epochs=EPOCHS,
                 steps=STEPS,
+                fits=FITS,
                 inter_op_threads=options.inter_op_threads,
                 models=rows,
             )
