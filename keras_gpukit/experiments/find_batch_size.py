@@ -47,8 +47,9 @@ def find_batch_size(
     """Finds the largest batch size that fits into memory, and the fastest.
 
     The largest is found by training: the predicted size first, then a bracket that is halved until
-    it is narrower than 2 %. Recommended is 3 % less than the largest that passed, or less still,
-    after it trained two epochs of full and smaller batches up to four times.
+    it is narrower than 2 %. Recommended is 2 % less than the largest that passed, or less still,
+    after it trained two epochs of full and smaller batches up to six times, without the memory of
+    a fiftieth of the batch.
 
     The fastest is the knee of the throughput: the smallest that trains within 5 % of the
     fastest, by the rates of the largest and of powers of two below it. No batch size counts
@@ -71,7 +72,7 @@ def find_batch_size(
             does by `if __name__ == "__main__":`, and on GPUs this process must not take all memory:
             `configure_gpus(memory="growth")`.
         max_batch_size: The largest batch size to look for; by default as many as there are
-            examples, and 65,536 at most. To be sure that it fits, 3 % more is tried.
+            examples, and 65,536 at most. To be sure that it fits, 2 % more is tried.
         seconds: About how long to search: trials are planned by how long the earlier ones took. The
             largest is confirmed at least once, and one rate is measured, in any case.
         verbose: Whether to show progress and print the result; "auto" is True.

@@ -6,18 +6,20 @@ from collections.abc import Mapping
 
 from keras_gpukit.rules import gains
 
-MARGIN = 0.03
+MARGIN = 0.02
 """Share by which a recommended batch size is below the largest that passed its trial: the order of
 operations and the pieces that memory is divided into differ from run to run. Our choice. It makes a
 failure rarer, not impossible: where one tensor takes a tenth of the memory, as in "wide dense" of
 `benchmarks/batch_size.py`, a size trains in one run and runs out in the next."""
 RESOLUTION = 0.02
 """Share of a batch size within which the search for the largest one ends. With `MARGIN`, less than
-5 % is given away. A size that fails its last trials is lowered by as much."""
+5 % is given away."""
 WITHHELD = 0.02
 """Share of a batch whose memory the last trials have to do without: each that passes leaves that
 much to a fit whose operations come in a worse order. Without it, of sizes that had passed four
 trials two of eighteen fits ran out of memory in `benchmarks/batch_size.py`."""
+LOWERED = 0.01
+"""Share by which a batch size is lowered that fails one of its last trials."""
 PREDICTED_MARGIN = 0.1
 """Share of a device's memory that a batch size leaves free which is only predicted to fit, as in
 `predict_memory` and in the note on an out-of-memory error. A prediction knows neither which pieces
@@ -53,7 +55,7 @@ def with_margin(passed: int) -> int:
 
 def lowered(failed: int) -> int:
     """Returns the next batch size to recommend where one failed its last trials."""
-    return max(1, min(failed - 1, round(failed * (1 - RESOLUTION))))
+    return max(1, min(failed - 1, round(failed * (1 - LOWERED))))
 
 
 def without_margin(batch_size: int) -> int:

@@ -85,12 +85,20 @@ def test_the_model_is_as_it_was_after_running_out_of_memory(here):
 
 
 @pytest.mark.long
+def test_a_trial_does_without_the_memory_that_is_held_back():
+    whole, with_less, with_too_little, again = planted("held back")["peaks"]
+    assert with_less == pytest.approx(whole, rel=0.2)  # what is held back is no part of it
+    assert with_too_little is None
+    assert again == pytest.approx(whole, rel=0.2)
+
+
+@pytest.mark.long
 def test_the_report_says_what_failed(here):
     search = search_of(here)
     (console := Console(width=120)).begin_capture()
     console.print(render(search))
     text = console.end_capture()
-    assert f"Largest that fits: {search.largest:,}, tried, with a margin of 3.0 %" in text
+    assert f"Largest that fits: {search.largest:,}, tried, with a margin of 2.0 %" in text
     assert f"{search.smallest_failed:,} ran out of memory" in text
     assert f"no memory for a tensor of shape [{search.smallest_failed}, 2048]" in text
     assert "48 MiB" in text

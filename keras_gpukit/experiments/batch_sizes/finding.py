@@ -17,10 +17,10 @@ from keras_gpukit.rules import batch_size as rules
 
 # The last trials of the recommended size: memory is never divided the same way, so one may pass by
 # chance. There are as many as there is time for.
-LEAST_CONFIRMATIONS, MOST_CONFIRMATIONS = 2, 4
+LEAST_CONFIRMATIONS, MOST_CONFIRMATIONS = 2, 6
 # Their epochs end with a smaller batch, of another share of the size in each trial. With a third, a
 # wide dense model failed most often.
-LAST_BATCHES = (1 / 3, 1 / 2, 1 / 8, 7 / 8)
+LAST_BATCHES = (1 / 3, 1 / 2, 1 / 8, 7 / 8)  # again from the first
 # Small trials, which fit in any case, show what an example takes. The first is with this share of
 # the predicted batch size, or with so many examples; they end with this share of the expected one.
 FIRST_SHARE, FIRST = 1 / 8, 16
@@ -250,7 +250,7 @@ class Finding:
         bisection.note(size, fits, expected, in_doubt=goes_on)
 
     def _longer(self, size: int, number: int = 1, withheld_bytes: int = 0) -> Work:
-        last = LAST_BATCHES[number - 1]
+        last = LAST_BATCHES[(number - 1) % len(LAST_BATCHES)]
         return Work(self._plan.last_steps(size), LAST_EPOCHS, last, withheld_bytes)
 
     def _train(self, size: int, what: str, work: Work) -> int | None:

@@ -1,6 +1,6 @@
-"""Searches batch sizes with an allocator that has a limit. Argument: "here" or "isolated".
+"""Searches batch sizes with an allocator that has a limit: "here", "isolated" or "held back".
 
-Prints what was found, and whether the model is as it was.
+Prints what was found, and whether the model is as it was; or the peaks of trials with less memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 # Before TensorFlow is loaded: an allocator with a limit, whose errors do not end the process.
 os.environ.update(
     TF_CPU_ALLOCATOR_USE_BFC="true",
-    TF_CPU_BFC_MEM_LIMIT_IN_MB="48" if "here" in sys.argv else "16",
+    TF_CPU_BFC_MEM_LIMIT_IN_MB="16" if "isolated" in sys.argv else "48",
     TF_ENABLE_ONEDNN_OPTS="0",
 )
 
@@ -20,6 +20,9 @@ import keras
 import numpy as np
 
 import keras_gpukit as gpukit
+from keras_gpukit.experiments.batch_sizes.examples import examples_of
+from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit, Work
+from keras_gpukit.experiments.batch_sizes.trials import InThisProcess
 from keras_gpukit.records.codec import to_dict
 
 X, Y = np.ones((4000, 64), "float32"), np.ones((4000, 8), "float32")
@@ -55,5 +58,17 @@ def isolated() -> dict:
     return {"search": to_dict(search)}
 
 
+def held_back() -> dict:
+    trainer, peaks = InThisProcess(build(), examples_of((X, Y))), []
+    for mebibytes in (0, 0, 8, 32, 0):  # the first one makes the optimizer's slots
+        try:
+            work = Work(steps=2, withheld_bytes=mebibytes * 2**20)
+            peaks.append(trainer.train(512, work).peak_bytes)
+        except DoesNotFit:
+            peaks.append(None)
+    return {"peaks": peaks[1:]}
+
+
 if __name__ == "__main__":
-    print(json.dumps({"here": here, "isolated": isolated}[sys.argv[1]]()))
+    modes = {"here": here, "isolated": isolated, "held back": held_back}
+    print(json.dumps(modes[sys.argv[1]]()))
