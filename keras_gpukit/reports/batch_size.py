@@ -50,10 +50,12 @@ def _largest(search: BatchSizeSearch) -> str:
         # A little more passed, so that the margin is kept.
         than = "" if passed is None or passed <= search.largest else f" than {passed:,}"
         return f"{start}. Larger ones{than} were not tried: {because}."
-    below = f"{start}, tried, with a margin of {units.percentage(search.margin)}"
-    text = f"{below} ({passed or search.largest:,} passed, {failed:,} ran out of memory)."
-    if passed is not None and passed <= search.largest:
-        text = f"{below} below {failed:,}, which ran out of memory."
+    text = (
+        f"{start}, tried, with a margin of {units.percentage(search.margin)} "
+        f"({passed or search.largest:,} passed, {failed:,} ran out of memory)."
+    )
+    if passed is not None and passed <= search.largest:  # one between them failed its last trials
+        text = f"{start}, tried with less memory than there is; {failed:,} ran out of it."
     if search.ending == "time ran out" and passed and not is_near_enough(passed, failed):
         return f"{text} More may fit: time ran out before the sizes between them were tried."
     return text

@@ -68,10 +68,10 @@ def test_the_terminal_has_both_answers_and_a_row_for_each_size():
     printed(SEARCH, "ascii")
 
 
-def test_the_margin_of_a_size_that_was_lowered_is_below_the_one_that_failed():
+def test_a_size_that_was_lowered_is_told_with_the_one_that_failed():
     lowered = replace(SEARCH, trials=(*SEARCH.trials, BatchSizeTrial(310, False, note="later")))
     text = printed(lowered)
-    assert "300, tried, with a margin of 3.0 % below 310, which ran out of memory." in text
+    assert "300, tried with less memory than there is; 310 ran out of it." in text
 
 
 def test_without_an_allocator_there_is_no_column_of_peaks():
