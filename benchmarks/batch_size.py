@@ -4,12 +4,12 @@
 
 Each model trains on a CPU whose allocator has a planted limit (TF_CPU_ALLOCATOR_USE_BFC), in
 processes of their own. The true largest batch size is bisected by real fits: three epochs of four
-full batches and a smaller one, four times, each in a process of its own, with the pipeline below.
+full batches and a smaller one, eight times, each in a process of its own, with the pipeline below.
 Where TensorFlow runs several operations at a time, their order changes, and with it the peak: the
 same batch size trains once and runs out next, so no single size is the largest. Therefore
-operations run one by one here (TF_NUM_INTEROP_THREADS), in the search and in the fits. Then the
-model is trained three times with the batch size that was recommended. `--inter-op-threads 0` shows
-how it is where TensorFlow chooses.
+operations run one by one here (TF_NUM_INTEROP_THREADS), in the search and in the fits. How often
+the model trains with the batch size that was recommended is counted by as many fits. `--inter-op-
+threads 0` shows how it is where TensorFlow chooses.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ EPOCHS, STEPS = 3, 4
 FIT_S = 60
 """They take about ten seconds. One that is not done then waits for memory at one operation after
 the other."""
-FITS = 4
+FITS = 8
 """That must all come to their end for a batch size to count as one that trains."""
-REPEATS = 3
 WITHIN = 0.05
 
 
@@ -288,28 +287,32 @@ def in_own_process(what: str, name: str, *arguments: str) -> dict[str, Any] | No
     return json.loads(lines[-1]) if lines and not done.returncode else None
 
 
-def fits(name: str, batch_size: int, times: int = 1) -> bool:
-    fitted = all(in_own_process("fit-here", name, str(batch_size)) for _ in range(times))
+def fits(name: str, batch_size: int) -> bool:
+    """Whether each of `FITS` fits comes to its end."""
+    fitted = all(in_own_process("fit-here", name, str(batch_size)) for _ in range(FITS))
     print(f"  {name}: {batch_size} {'fits' if fitted else 'does not fit'}", flush=True)
     return fitted
 
 
-def bisect(name: str, near: int) -> int:
+def bisect(name: str, near: int, near_fits: bool) -> int:
     """The largest batch size that trains in all of `FITS` fits, to 1 %."""
     step = max(near // 20, 1)
-    low, high = near, near + step
-    while not fits(name, low, FITS):
-        low, high = low - step, low
-    while fits(name, high, FITS):
-        step *= 2
-        low, high = high, high + step
+    if near_fits:
+        low, high = near, near + step
+        while fits(name, high):
+            step *= 2
+            low, high = high, high + step
+    else:
+        low, high = near - step, near
+        while not fits(name, low):
+            low, high = low - step, low
     while high - low > max(1, low // 100):
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(name, middle, FITS) else (low, middle)
+        low, high = (middle, high) if fits(name, middle) else (low, middle)
     return low
 
 
-def measure(name: str, repeats: int) -> dict[str, Any]:
+def measure(name: str) -> dict[str, Any]:
     began = time.perf_counter()
     answer = in_own_process("find-here", name)
     assert answer is not None
@@ -317,8 +320,9 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
     found = answer["found"]
     largest = found["largest"]
     print(f"  {name}: {largest} found in {took_s:.0f} s, {len(found['trials'])} trials", flush=True)
-    true = bisect(name, largest)
-    held = sum(fits(name, largest) for _ in range(repeats))
+    held = sum(in_own_process("fit-here", name, str(largest)) is not None for _ in range(FITS))
+    print(f"  {name}: {held} of {FITS} fits with it came to their end", flush=True)
+    true = bisect(name, largest, held == FITS)
     return {
         "model": name,
         "limit_mib": LIMITS_MIB[name],
@@ -328,7 +332,7 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
         "seconds": round(took_s),
         "trials_of_memory": sum(each["rate"] is None for each in found["trials"]),
         "predicted": found["predicted_largest"],
-        "fits_that_held": f"{held} of {repeats}",
+        "fits_that_held": f"{held} of {FITS}",
         "fastest": found["fastest"],
         "found": found,
     }
@@ -340,13 +344,12 @@ def main() -> None:
 
     parser = argument_parser(__doc__)
     parser.add_argument("--only", nargs="*", help="models to run, besides what --json has")
-    parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--inter-op-threads", type=int, default=1)
     options = parser.parse_args()
     os.environ["TF_NUM_INTEROP_THREADS"] = str(options.inter_op_threads)
     rows = saved_rows(options.json, "models") if options.only else {}
     for name in options.only or CLEAR:
-        rows[name] = measure(name, options.repeats)
+        rows[name] = measure(name)
         if options.json:
             save(
                 options.json,
