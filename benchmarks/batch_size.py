@@ -8,8 +8,8 @@ full batches and a smaller one, eight times, each in a process of its own, with 
 Where TensorFlow runs several operations at a time, their order changes, and with it the peak: the
 same batch size trains once and runs out next, so no single size is the largest. Therefore
 operations run one by one here (TF_NUM_INTEROP_THREADS), in the search and in the fits. How often
-the model trains with the batch size that was recommended is counted by as many fits. `--inter-op-
-threads 0` shows how it is where TensorFlow chooses.
+the model trains with the batch size that was recommended is counted by as many fits.
+`--inter-op-threads 0` shows how it is where TensorFlow chooses.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ WITHHELD = 0.02
 much to a fit whose operations come in a worse order. Without it, of sizes that had passed four
 trials two of eighteen fits ran out of memory in `benchmarks/batch_size.py`."""
 LOWERED = 0.01
-"""Share by which a batch size is lowered that fails one of its last trials."""
+"""Share by which a batch size is lowered that fails its last trials; each time by as much more."""
 PREDICTED_MARGIN = 0.1
 """Share of a device's memory that a batch size leaves free which is only predicted to fit, as in
 `predict_memory` and in the note on an out-of-memory error. A prediction knows neither which pieces
@@ -53,9 +53,14 @@ def with_margin(passed: int) -> int:
     return max(1, min(passed - 1, round(passed * (1 - MARGIN))))
 
 
-def lowered(failed: int) -> int:
-    """Returns the next batch size to recommend where one failed its last trials."""
-    return max(1, min(failed - 1, round(failed * (1 - LOWERED))))
+def lowered(failed: int, failures: int) -> int:
+    """Returns the next batch size to recommend where one failed its last trials.
+
+    Args:
+        failed: That one.
+        failures: How many have failed: each shows that chance decides over a wider range.
+    """
+    return max(1, min(failed - 1, round(failed * (1 - failures * LOWERED))))
 
 
 def without_margin(batch_size: int) -> int:

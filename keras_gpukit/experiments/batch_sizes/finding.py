@@ -178,15 +178,15 @@ class Finding:
 
     def _confirmed(self, passed: int, estimate: Estimate) -> int | None:
         """The batch size to recommend, after the last trials; None if not even one example fits."""
-        candidate, lowered = min(rules.with_margin(passed), self._most), 1
+        candidate, failures = min(rules.with_margin(passed), self._most), 0
         while not self._is_confirmed(candidate, estimate):
             if candidate == 1:
                 self.ending = "not even one example fits"
                 return None
             # When time is over, further down each time.
-            lowered *= 1 if self._is_time_for(self._plan.last_s(candidate)) else 2
-            for _ in range(lowered):
-                candidate = rules.lowered(candidate)
+            is_time = self._is_time_for(self._plan.last_s(candidate))
+            failures = failures + 1 if is_time else 2 * failures + 1
+            candidate = rules.lowered(candidate, failures)
         return candidate
 
     def _is_confirmed(self, size: int, estimate: Estimate) -> bool:
