@@ -220,14 +220,14 @@ class Trainer:
 
 @contextmanager
 def _withheld(count: int) -> Iterator[None]:
-    """Holds bytes of the device whose memory is measured."""
-    import tensorflow as tf
-
-    devices = AllocatorSensor(visible_gpus(), reset_peak=False).devices
-    if not count or not devices:
+    """Holds bytes of the device whose memory is measured, which there is if any are to be held."""
+    if not count:
         yield
         return
-    with tf.device(devices[0]):
+    import tensorflow as tf
+
+    sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
+    with tf.device(sensor.devices[0]):
         held = tf.zeros(count, tf.uint8)
     yield
     del held
