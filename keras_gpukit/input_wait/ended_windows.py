@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
 
 
-@dataclass(frozen=True)
-class EndedWindow:
+class EndedWindow(NamedTuple):
     """What must be read when a window ends.
 
     Attributes:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from keras_gpukit.input_wait.meters import Stretch, WaitReading
-from keras_gpukit.pipelines.measurable import fetch_time
 from keras_gpukit.records.steps import Confidence
 
 
@@ -14,19 +12,16 @@ class FetchLatencyMeter:
     """Reads what tf.data added up of its fetches' latencies.
 
     Args:
-        iterator: A `tf.data.Iterator` over a dataset that was made to time its fetches.
+        total_s: Returns the time of all fetches so far, in seconds.
         steps_per_execution: Steps in one call. Beyond one, fetching may overlap compute.
-
-    Raises:
-        ValueError: If the dataset does not time its fetches.
     """
 
     mechanism = "fetch latency"
     reads_early = True
 
-    def __init__(self, iterator: Any, steps_per_execution: int) -> None:
+    def __init__(self, total_s: Callable[[], float], steps_per_execution: int) -> None:
         self.confidence: Confidence = "exact" if steps_per_execution == 1 else "upper bound"
-        self._total_s = fetch_time(iterator)
+        self._total_s = total_s
         self._before_s: float = self.take()
         self._until_s = 0.0
 

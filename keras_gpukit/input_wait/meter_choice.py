@@ -10,6 +10,7 @@ from keras_gpukit.input_wait.meters import Meter
 from keras_gpukit.input_wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.input_wait.tf_private import host_iterator
+from keras_gpukit.pipelines.measurable import fetch_time
 
 
 class MeterChoice:
@@ -36,23 +37,24 @@ class MeterChoice:
 
     def __call__(self, iterator: Any) -> Meter | str:
         """Returns a meter for an iterator from which nothing was fetched, or why none fits."""
-        reasons = []
-        watches_stages = self._steps_per_execution > 1 or self.pipeline.is_due
+        total_s = fetch_time(iterator)
         try:
             # Fetches are timed only where a model would not do.
-            return FetchLatencyMeter(iterator, self._steps_per_execution)
+            if total_s is not None:
+                return FetchLatencyMeter(total_s, self._steps_per_execution)
+            return self._by_model(iterator)
         except Exception as error:
-            reasons.append(f"{FetchLatencyMeter.mechanism}: {error or type(error).__name__}")
-        try:
-            meter = PipelineModelMeter(
-                iterator,
-                self._steps_per_execution,
-                on_reading=self.pipeline.read if watches_stages else None,
-                hidden=self._hidden,
-            )
-            if watches_stages:
-                self.pipeline.follow(host_iterator(iterator))
-            return meter
-        except Exception as error:
-            reasons.append(f"{PipelineModelMeter.mechanism}: {error or type(error).__name__}")
-        return "; ".join(reasons)
+            meter = PipelineModelMeter if total_s is None else FetchLatencyMeter
+            return f"{meter.mechanism}: {error or type(error).__name__}"
+
+    def _by_model(self, iterator: Any) -> PipelineModelMeter:
+        watches_stages = self._steps_per_execution > 1 or self.pipeline.is_due
+        meter = PipelineModelMeter(
+            iterator,
+            self._steps_per_execution,
+            on_reading=self.pipeline.read if watches_stages else None,
+            hidden=self._hidden,
+        )
+        if watches_stages:
+            self.pipeline.follow(host_iterator(iterator))
+        return meter

@@ -45,10 +45,10 @@ class WaitReader:
 
     def follow(self, source: Any) -> bool:
         """Picks the meter of a source; returns whether the source is new."""
-        is_new = source not in self._chosen
-        if is_new:
-            self._chosen[source] = self._choose(source)
-        chosen = self._chosen[source]
+        chosen = self._chosen.get(source)
+        is_new = chosen is None
+        if chosen is None:
+            self._chosen[source] = chosen = self._choose(source)
         if isinstance(chosen, str):
             self.meter, self.unknown_because = None, chosen
         else:

@@ -144,14 +144,9 @@ def _would_be_made_parallel(stage: Any, options: Any) -> bool:
     )
 
 
-def fetch_time(iterator: Any) -> Callable[[], float]:
+def fetch_time(iterator: Any) -> Callable[[], float] | None:
     """Returns a function for the total time of an iterator's fetches so far, in seconds.
 
-    Raises:
-        ValueError: If they are not timed.
+    None if they are not timed.
     """
-    dataset = getattr(iterator, "_dataset", None)
-    total_s: Callable[[], float] | None = getattr(dataset, _FETCH_TIME, None)
-    if total_s is None:
-        raise ValueError("its fetches are not timed")
-    return total_s
+    return getattr(getattr(iterator, "_dataset", None), _FETCH_TIME, None)

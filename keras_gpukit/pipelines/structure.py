@@ -29,9 +29,11 @@ def once_per_dataset(read: Callable[[Dataset], T]) -> Callable[[Dataset], T]:
 
     @functools.wraps(read)
     def remembered(dataset: Dataset) -> T:
-        if dataset not in known:
-            known[dataset] = read(dataset)
-        return known[dataset]
+        try:
+            return known[dataset]
+        except KeyError:
+            known[dataset] = found = read(dataset)
+            return found
 
     return remembered
 

@@ -88,6 +88,8 @@ class PhaseSteps:
         self._requests = RequestMeter()
         self.pipeline: PipelineWatch | None = None
         self._times_fetches = False
+        # What Keras takes the phase's iterators from; looking for it takes a while.
+        self._epoch_iterator: Any = None
         self._device = DeviceWork(model.steps_per_execution) if runs_behind(model) else None
         # Of several callbacks one reports the ends of steps.
         self._reporter: object = None
@@ -128,16 +130,13 @@ class PhaseSteps:
         return self._clock.startup_s
 
     def watch(self, on_window: OnWindow) -> None:
-        """Has the step function timed until `restore`.
-
-        Args:
-            on_window: Called with each finished window of steps.
-        """
+        """Has the step function timed until `restore`; calls with each finished window of steps."""
         self._watchers.append(on_window)
         if self._function.is_replaced:
             return
+        self._epoch_iterator = epoch_iterator(self._phase)
         if self._phase != "predict":
-            make_measurable(epoch_iterator(self._phase), has_one_epoch=has_one_epoch(self._phase))
+            make_measurable(self._epoch_iterator, has_one_epoch=has_one_epoch(self._phase))
         self.watched.wrap(self._requests if self._phase == "predict" else None)
 
     def surround(
@@ -180,12 +179,11 @@ class PhaseSteps:
         """The steps are interrupted, by an epoch's end or a validation."""
         for on_pause in self._on_pause:
             on_pause()
-        with Guard("Keeping an epoch's iterator", "Keras frees it."):  # the clock forgets it
-            self._finished.keep(self._clock.source, epoch_iterator(self._phase))
+        self._finished.keep(self._clock.source, self._epoch_iterator)  # the clock forgets it
         self._clock.pause()
         if self._clock.windows.had_short_epoch and not self._times_fetches:
             self._times_fetches = True
-            make_measurable(epoch_iterator(self._phase), has_short_epochs=True)
+            make_measurable(self._epoch_iterator, has_short_epochs=True)
 
     def restore(self) -> None:
         """The phase is over: its step function is restored; may be called again."""
@@ -193,6 +191,7 @@ class PhaseSteps:
             self.pause()
             self._clock.work_out()
             self.watched.restore()
+        self._epoch_iterator = None
         self._watchers.clear()
 
     def release(self) -> None:

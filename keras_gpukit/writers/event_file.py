@@ -76,7 +76,8 @@ class EventFile(Writer):
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
         self._file = AppendFile(folder / f"{name}.{os.getpid()}.{EventFile._made}.gpukit")
         version = self._event(wall_time=time.time(), file_version="brain.Event:2")
-        self._write([version, self._layout_event()])
+        # Goes with the first values, since training waits for each write of a short run.
+        self._head = _framed((version, self._layout_event()))
 
     def write_values(self, values: Iterable[Values], /) -> None:
         """Writes values.
@@ -97,6 +98,7 @@ class EventFile(Writer):
 
     def close(self) -> None:
         """Closes the file."""
+        self._write(())
         self._file.close()
 
     def _value(self, tag: str, value: float | str) -> Any:
@@ -117,7 +119,8 @@ class EventFile(Writer):
         return self._event(wall_time=time.time(), summary=self._summary.Summary(value=[value]))
 
     def _write(self, events: Iterable[Any]) -> None:
-        self._file.write(b"".join(_framed(event.SerializeToString()) for event in events))
+        head, self._head = self._head, b""
+        self._file.write(head + _framed(events))
 
 
 @functools.cache
@@ -146,10 +149,14 @@ def _layout() -> bytes:
     return serialized
 
 
-def _framed(data: bytes) -> bytes:
-    """A record as TFRecord files and event files have it."""
-    length = struct.pack("<Q", len(data))
-    return length + _masked_checksum(length) + data + _masked_checksum(data)
+def _framed(events: Iterable[Any]) -> bytes:
+    """Records as TFRecord files and event files have them."""
+    parts: list[bytes] = []
+    for event in events:
+        data = event.SerializeToString()
+        length = struct.pack("<Q", len(data))
+        parts += (length, _masked_checksum(length), data, _masked_checksum(data))
+    return b"".join(parts)
 
 
 def _masked_checksum(data: bytes) -> bytes:

@@ -8,6 +8,7 @@ tensorflow/core/data/captured_function.cc.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -95,8 +96,7 @@ def without_version(kind: str) -> str:
 
 def read_nodes(model: Any) -> ModelReading:
     """Returns a `ModelProto` as a reading."""
-    classes = model.DESCRIPTOR.file.enum_types_by_name["NodeClass"].values_by_name
-    asynchronous = {each.number for name, each in classes.items() if name.startswith("ASYNC")}
+    asynchronous = _asynchronous(model.DESCRIPTOR.file)
     nodes = {}
     for number, node in model.nodes.items():
         settings = {setting.name: setting for setting in node.parameters}
@@ -115,6 +115,13 @@ def read_nodes(model: Any) -> ModelReading:
             inputs=tuple(node.inputs),
         )
     return ModelReading(nodes, model.output)
+
+
+@functools.cache
+def _asynchronous(file: Any) -> frozenset[int]:
+    """The numbers of the classes of asynchronous stages, by the descriptor of tf.data's model."""
+    classes = file.enum_types_by_name["NodeClass"].values_by_name
+    return frozenset(each.number for name, each in classes.items() if name.startswith("ASYNC"))
 
 
 def _whole(setting: Any) -> int:
