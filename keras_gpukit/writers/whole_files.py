@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from io import FileIO
 from pathlib import Path
 
 
@@ -50,10 +51,12 @@ class AppendFile:
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        # Unbuffered, so that what write() returned for is in the file.
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+        try:
+            self._file = _opened(path)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = _opened(path)
 
     def write(self, data: bytes) -> None:
         """Appends `data` whole or not at all.
@@ -75,3 +78,8 @@ class AppendFile:
     def close(self) -> None:
         """Closes the file; more calls do nothing."""
         self._file.close()
+
+
+def _opened(path: Path) -> FileIO:
+    # Unbuffered, so that what write() returned for is in the file.
+    return open(path, "ab", buffering=0)
