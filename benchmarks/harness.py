@@ -47,6 +47,8 @@ def in_own_process(
     arguments: Iterable[str],
     limit_s: float | None = None,
     environment: Mapping[str, str] | None = None,
+    *,
+    quiet: bool = False,
 ) -> list[dict[str, Any]]:
     """Runs a script in a new process, since devices are settled when TensorFlow starts.
 
@@ -55,13 +57,18 @@ def in_own_process(
         arguments: Its arguments.
         limit_s: Seconds after which it is ended.
         environment: Variables to set in addition.
+        quiet: Whether what it says on standard error is not shown.
 
     Returns:
         The JSON objects that it printed, one a line.
+
+    Raises:
+        subprocess.SubprocessError: If it ended by an error, or not in time.
     """
     done = subprocess.run(
         [sys.executable, script, *arguments],
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if quiet else None,
         text=True,
         check=True,
         timeout=limit_s,

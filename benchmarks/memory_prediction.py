@@ -11,11 +11,12 @@ less the data set, which lies in the same memory there.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from harness import argument_parser, in_own_process, print_table
+from results_file import save, saved_rows
 
 CASES = {
     "VGG16": (64, 32),
@@ -84,30 +85,19 @@ def in_use(which: str) -> int:
     return int(info[which])
 
 
-def in_own_process(name: str) -> dict[str, Any]:
+def in_turn(name: str) -> dict[str, Any]:
     settings = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_ENABLE_ONEDNN_OPTS": "0"}
-    done = subprocess.run(
-        [sys.executable, __file__, "--measure", name],
-        env={**os.environ, **settings, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=900,
-        check=True,
-    )
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return in_own_process(__file__, ["--measure", name], 900, settings)[-1]
 
 
 def main() -> None:
-    from harness import argument_parser, print_table
-    from results_file import save, saved_rows
-
     parser = argument_parser(__doc__)
     parser.add_argument("--only", nargs="*", help="models to run; others are kept from --json")
     parser.add_argument("--parallel", type=int, default=1, help="processes at a time")
     options = parser.parse_args()
     rows = saved_rows(options.json, "models") if options.only else {}
     with ThreadPoolExecutor(options.parallel) as pool:
-        for row in pool.map(in_own_process, options.only or CASES):
+        for row in pool.map(in_turn, options.only or CASES):
             rows[row["model"]] = row
             print(row, flush=True)
             if options.json:
