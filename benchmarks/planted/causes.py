@@ -246,6 +246,17 @@ CALLBACKS = ("slow-callbacks",)
 SLOWER = ("slower-over-time", "input-slows-down", "input-bound")
 NEIGHBOUR = ("host-cpu-saturated",)
 
+
+def beside_neighbours(number: int) -> Cause:
+    """Other processes; long enough for as many readings of the host as the rule takes."""
+    epochs = 2 * EPOCHS
+    return Cause(
+        fit(lambda: batches().prefetch(2), epochs=epochs, beside=lambda: neighbours(number)),
+        fit(lambda: batches().prefetch(2), epochs=epochs),
+        NEIGHBOUR,
+    )
+
+
 CAUSES: dict[str, Cause] = {
     "serial stage that sleeps": Cause(fit(from_stage(sleeping(SLOW_S))), quick, INPUT),
     "parallel stage that sleeps": Cause(
@@ -315,12 +326,8 @@ CAUSES: dict[str, Cause] = {
         ("tracing-again",),
     ),
     "tiny steps": Cause(tiny(1), tiny(16), ("tiny-steps",)),
-    "two busy neighbours": Cause(
-        fit(lambda: batches().prefetch(2), beside=lambda: neighbours(2)), quick, NEIGHBOUR
-    ),
-    "four busy neighbours": Cause(
-        fit(lambda: batches().prefetch(2), beside=lambda: neighbours(4)), quick, NEIGHBOUR
-    ),
+    "two busy neighbours": beside_neighbours(2),
+    "four busy neighbours": beside_neighbours(4),
     "slow stage, and a callback": Cause(
         fit(from_stage(sleeping(SLOW_S)), more=lambda: [Sleeps(epoch_s=0.3)]),
         fit(lambda: batches().prefetch(2), more=lambda: [Sleeps(epoch_s=0.3)]),

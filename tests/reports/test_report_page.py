@@ -447,6 +447,8 @@ def test_the_whole_time_the_stages_and_the_placement_are_drawn(page):
     assert sum(value for (value,) in parts.values()) == pytest.approx(64.0)
     keeps_up, blamed = figure_of(page, "Stages of the input pipeline")["data"]
     assert (blamed["name"], blamed["x"], keeps_up["x"]) == ("bottleneck", [16.0], [2.0])
+    assert (blamed["text"], keeps_up["text"]) == (["16 ms, 2 parallel"], ["2 ms, 4 parallel"])
+    assert "A step takes 15 ms, apart from its wait for input." in page.words
     on_gpu, on_cpu = figure_of(page, "Where operations ran")["data"]
     assert (on_gpu["name"], on_gpu["x"]) == ("GPU:0", [190, 20, 0])
     assert (on_cpu["name"], on_cpu["x"]) == ("CPU:0", [0, 0, 2])

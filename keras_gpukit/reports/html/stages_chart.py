@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_gpukit.records.pipeline import PipelineRecord
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.bars import bar, draw_bars
@@ -34,6 +34,8 @@ def stages_chart(run: RunReport) -> Chart | Unknown:
             # Two stages may have one name, and must not share a bar.
             y=places,
             x=[(stages[place].cost_per_batch_s or 0.0) * 1e3 for place in places],
+            text=[_said_of(stages[place]) for place in places],
+            cliponaxis=False,
             orientation="h",
             hovertemplate="%{x:.3~f} ms per batch<extra></extra>",
         )
@@ -57,11 +59,29 @@ def stages_chart(run: RunReport) -> Chart | Unknown:
         for stage, blamed in zip(stages, is_to_blame, strict=True)
     )
     heads = ("stage", "where", "work", "time per batch", "parallel", "buffered after", "")
-    return Chart(_STAGES, _stage_words(record), figure, Table(heads, rows))
+    return Chart(_STAGES, _step_words(run) + _stage_words(record), figure, Table(heads, rows))
+
+
+def _said_of(stage: StageRecord) -> str:
+    """What is written on a stage's bar."""
+    spent = units.known(stage.cost_per_batch_s, units.duration)
+    return f"{spent}, {stage.parallelism:,} parallel" if stage.parallelism > 1 else spent
+
+
+def _step_words(run: RunReport) -> str:
+    """What the stages have to keep up with."""
+    steps, waits = run.summary.throughput, run.summary.input
+    step_s, wait_s = steps and steps.step_time_s, waits and waits.wait_s
+    if step_s is None or wait_s is None:
+        return ""
+    return f"A step takes {units.duration(step_s - wait_s)}, apart from its wait for input. "
 
 
 def _stage_words(record: PipelineRecord) -> str:
-    words = "Time of each stage per batch, from the one nearest to training back to the sources. "
+    words = (
+        "Time of each stage per batch, all its parallel calls together, from the stage nearest to "
+        "training back to the sources. "
+    )
     if record.bottleneck is not None:
         return f"{words}{record.bottleneck.name}{record.bottleneck.where} is the bottleneck."
     unnamed = record.balanced_because or record.unknown_because
