@@ -84,8 +84,8 @@ def main() -> None:
             drawn = [walk(seed, count, kind) for seed in seeds]
             walks[f"{count} {unit}, {kind}"] = share(judge, drawn)
             with (
-                patch.object(epoch_growth, "chance_of_rise", lambda values: 0.0),
-                patch.object(memory_growth, "chance_of_rise", lambda values: 0.0),
+                patch.object(epoch_growth, "chance_of_rise", lambda points: 0.0),
+                patch.object(memory_growth, "chance_of_rise", lambda points: 0.0),
             ):
                 untested[f"{count} {unit}, {kind}"] = share(judge, drawn)
     lines = {

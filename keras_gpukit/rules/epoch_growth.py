@@ -126,7 +126,7 @@ def steady_rise(values: Sequence[tuple[int, int | None]], least: float) -> _Line
     noise = 1.4826 * statistics.median(deviations)
     if rise < max(least, CLEAR * noise) or not _is_even(points) or not _goes_on(points, slope):
         return None
-    if chance_of_rise([value for _, value in points]) > MOST_CHANCE:
+    if chance_of_rise(points) > MOST_CHANCE:
         return None
     return _Line(slope, origin + slope * points[0][0], origin + slope * points[-1][0])
 

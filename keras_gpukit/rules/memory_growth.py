@@ -120,7 +120,7 @@ def _long_series(summary: RunSummary) -> Iterator[tuple[Series, str]]:
 def _is_no_walk(series: Series, drift: Shift) -> bool:
     """Whether its drift, which leads to the series' end, rises as no random walk does."""
     readings = zip(series.elapsed_s, series.mean, strict=True)
-    since = [value for elapsed_s, value in readings if elapsed_s > drift.elapsed_s]
+    since = [reading for reading in readings if reading[0] > drift.elapsed_s]
     return chance_of_rise(since) <= MOST_CHANCE
 
 

@@ -95,6 +95,8 @@ class _Figure:
 class EpochMemoryCollector:
     """Takes readings between epochs in, in the order of epochs.
 
+    Of readings that it thins out it keeps one that also looked at what is kept, if there is one.
+
     Args:
         most: Readings that are kept, in addition to the latest one; even.
 
@@ -112,12 +114,15 @@ class EpochMemoryCollector:
     def add(self, reading: EpochMemory) -> None:
         """Takes one reading in."""
         self.latest = reading
-        if self._taken % self._every == 0:
-            if len(self._kept) == self._most:
-                del self._kept[1::2]
+        kept = self._kept
+        if self._taken % self._every:
+            kept[-1] = _that_looked(kept[-1], reading)
+        else:
+            if len(kept) == self._most:
+                pairs = zip(kept[::2], kept[1::2], strict=True)
+                self._kept = kept = [_that_looked(*pair) for pair in pairs]
                 self._every *= 2
-            if self._taken % self._every == 0:
-                self._kept.append(reading)
+            kept.append(reading)
         self._taken += 1
 
     def record(self) -> tuple[EpochMemory, ...]:
@@ -126,3 +131,8 @@ class EpochMemoryCollector:
         if latest is None or self._kept[-1] is latest:
             return tuple(self._kept)
         return (*self._kept, latest)
+
+
+def _that_looked(one: EpochMemory, other: EpochMemory) -> EpochMemory:
+    """The first of two readings, or the other if that one alone looked at what is kept."""
+    return other if one.left_bytes is None and other.left_bytes is not None else one

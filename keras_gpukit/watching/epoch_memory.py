@@ -19,7 +19,24 @@ from keras_gpukit.watching.session import Session
 ALWAYS_READ = 16
 """Epochs that are read however short they are: as many as it takes to judge, and more."""
 PAUSE_TO_COST = 1000
-"""Of short epochs after them some are left out: readings take one part in so many of the time."""
+"""Of short epochs after them some are left out: readings take one part in so many of the time, and
+so does looking for what grows."""
+
+
+class _Pace:
+    """When to do again what takes a while."""
+
+    def __init__(self) -> None:
+        self._next_s = 0.0
+
+    def is_due(self, epochs: int) -> bool:
+        """Whether it is time, after so many epochs."""
+        return epochs <= ALWAYS_READ or time.perf_counter() >= self._next_s
+
+    def note(self, began_s: float) -> None:
+        """It began at a moment, and is done now."""
+        now_s = time.perf_counter()
+        self._next_s = now_s + PAUSE_TO_COST * (now_s - began_s)
 
 
 class EpochMemoryWatch:
@@ -40,7 +57,7 @@ class EpochMemoryWatch:
         # What is left and what is kept, by the latest reading at which memory had grown.
         self._at_growth: tuple[int | None, tuple[Kept, ...]] = (None, ())
         self._epochs = 0
-        self._next_s = 0.0
+        self._reads, self._looks = _Pace(), _Pace()
         self._guard = Guard("Reading memory between epochs", "Its growth per epoch is unknown.")
         session.on_epoch_ended(self._epoch_ended)
 
@@ -61,26 +78,28 @@ class EpochMemoryWatch:
 
     def _epoch_ended(self) -> None:
         self._epochs += 1
-        began_s = time.perf_counter()
-        is_due = self._epochs <= ALWAYS_READ or began_s >= self._next_s
-        if not is_due or self._guard.failed_because is not None:
+        if not self._reads.is_due(self._epochs) or self._guard.failed_because is not None:
             return
+        began_s = time.perf_counter()
         with self._guard:
             reading = self._read()
             self._readings.add(reading)
             self._session.output.record("epoch", reading, reading.step)
-        spent_s = time.perf_counter() - began_s
-        self._next_s = began_s + PAUSE_TO_COST * spent_s
-        self._session.add_cost(spent_s, once=False)
+        self._session.add_cost(time.perf_counter() - began_s, once=False)
 
     def _read(self) -> EpochMemory:
+        began_s = time.perf_counter()
         devices = self._sensor.read()
         host_bytes = process_bytes()
         current_bytes = {each.device: each.current_bytes for each in devices}
         has_grown = self._fits.has_grown({HOST: host_bytes, **current_bytes})
-        if has_grown:
-            self._at_growth = left_bytes(), self._fits.kept.read(self._owners)
-        left, kept = self._at_growth if has_grown else (None, ())
+        self._reads.note(began_s)
+        left: int | None = None
+        kept: tuple[Kept, ...] = ()
+        if has_grown and self._looks.is_due(self._epochs):
+            began_s = time.perf_counter()
+            left, kept = self._at_growth = left_bytes(), self._fits.kept.read(self._owners)
+            self._looks.note(began_s)
         return EpochMemory(
             epoch=self._epochs,
             step=self._session.step,

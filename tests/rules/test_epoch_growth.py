@@ -194,3 +194,13 @@ def test_readings_are_thinned_and_the_latest_one_stays():
     assert epochs[-1] == 1000
     assert 64 <= len(epochs) <= 129
     assert len({b - a for a, b in itertools.pairwise(epochs[:-1])}) == 1
+
+
+def test_of_thinned_readings_one_that_looked_at_what_is_kept_stays():
+    collector = EpochMemoryCollector()
+    looked = range(500, 1001, 100)
+    for epoch in range(1, 1001):
+        left_bytes = 2**30 if epoch in looked else None
+        collector.add(EpochMemory(epoch, 10 * epoch, left_bytes=left_bytes))
+    stayed = [each.epoch for each in collector.record() if each.left_bytes is not None]
+    assert stayed == list(looked)

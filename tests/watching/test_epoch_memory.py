@@ -1,0 +1,36 @@
+"""Memory is read after each epoch, also where looking at what is kept takes long."""
+
+import time
+
+import keras
+import numpy as np
+
+from keras_gpukit import GPUMemory
+from keras_gpukit.watching import epoch_memory
+from keras_gpukit.watching.fit_memory import FitMemory
+from keras_gpukit.watching.kept_tensors import KeptTensors
+
+EPOCHS = epoch_memory.ALWAYS_READ + 12
+
+
+def test_looking_at_what_is_kept_does_not_make_readings_seldom(tmp_path, monkeypatch):
+    looks = []
+
+    def slow(kept, owners):
+        looks.append(time.sleep(0.1))
+        return ()
+
+    monkeypatch.setattr(KeptTensors, "read", slow)
+    monkeypatch.setattr(FitMemory, "has_grown", lambda fits, in_use_bytes: True)
+    # Looks wait for ten seconds then, and readings for a few milliseconds.
+    monkeypatch.setattr(epoch_memory, "PAUSE_TO_COST", 100)
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    pause = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: time.sleep(0.1))
+    memory = GPUMemory(tmp_path)
+    model.fit(
+        np.ones((8, 2)), np.ones((8, 1)), epochs=EPOCHS, verbose=0, callbacks=[pause, memory]
+    )
+    epochs = [each.epoch for each in memory.summary.epochs]
+    assert len([each for each in epochs if each > epoch_memory.ALWAYS_READ]) >= 6
+    assert len(looks) < EPOCHS - 6
