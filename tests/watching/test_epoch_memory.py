@@ -28,9 +28,7 @@ def test_looking_at_what_is_kept_does_not_make_readings_seldom(tmp_path, monkeyp
     model.compile("sgd", "mse")
     pause = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: time.sleep(0.1))
     memory = GPUMemory(tmp_path)
-    model.fit(
-        np.ones((8, 2)), np.ones((8, 1)), epochs=EPOCHS, verbose=0, callbacks=[pause, memory]
-    )
+    model.fit(np.ones((8, 2)), np.ones((8, 1)), epochs=EPOCHS, verbose=0, callbacks=[pause, memory])
     epochs = [each.epoch for each in memory.summary.epochs]
     assert len([each for each in epochs if each > epoch_memory.ALWAYS_READ]) >= 6
     assert len(looks) < EPOCHS - 6

@@ -70,8 +70,8 @@ def _said_of(stage: StageRecord) -> str:
 
 def _step_words(run: RunReport) -> str:
     """What the stages have to keep up with."""
-    steps, waits = run.summary.throughput, run.summary.input
-    step_s, wait_s = steps and steps.step_time_s, waits and waits.wait_s
+    step_s, record = run.summary.step_time_s, run.summary.input
+    wait_s = record.wait_s if record else None
     if step_s is None or wait_s is None:
         return ""
     return f"A step takes {units.duration(step_s - wait_s)}, apart from its wait for input. "
