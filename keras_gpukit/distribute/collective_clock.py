@@ -115,7 +115,7 @@ class CollectiveClock:
 
 
 _clock: CollectiveClock | None = None
-_making = threading.Lock()
+_making = threading.RLock()  # an interrupt may leave it locked
 
 
 def collective_clock() -> CollectiveClock:

@@ -36,7 +36,7 @@ class WatchedFits:
         self._profile = profile
         self._guard = Guard("Adding a Monitor", "Later fits are not monitored.")
         self._fits_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # an interrupt may leave it locked
         self._memory: Any = None
 
     def install(self) -> Callable[[], None]:

@@ -68,7 +68,7 @@ class NVMLSensor:
         self._handles: dict[int, Any] = {}
         self._pid = os.getpid()
         # One thread may close while another reads.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # an interrupt may leave it locked
         self._find(gpus)
 
     def read(self) -> tuple[GPUSample, ...]:

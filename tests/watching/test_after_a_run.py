@@ -34,6 +34,46 @@ def test_an_interrupt_between_wrapping_and_noting_it_is_undone(tmp_path, every):
     assert [left for line in lines[::every] for left in trials.left_behind(line)] == []
 
 
+def test_an_interrupt_as_a_lock_is_let_go_holds_up_nothing_later(run_python):
+    # Interrupted on its way out of a `with` block, Python leaves the lock as it is.
+    run_python(
+        """
+import sys
+from contextlib import suppress
+
+from keras_gpukit.input_wait.stages import watch
+
+pipeline = watch.PipelineWatch()
+
+
+def record(interrupted_at):
+    count = 0
+
+    def trace(frame, event, argument):
+        nonlocal count
+        if frame.f_code.co_filename != watch.__file__:
+            return None
+        if event == "line":
+            count += 1
+            if count == interrupted_at:
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    with suppress(KeyboardInterrupt):
+        pipeline.record(None)
+    sys.settrace(None)
+    return count
+
+
+for line in range(1, record(None) + 1):
+    record(line)
+    pipeline.record(None)
+""",
+        timeout=60,
+    )
+
+
 def small_model(**options):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(**options), "mse")

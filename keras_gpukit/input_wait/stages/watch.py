@@ -47,7 +47,7 @@ class PipelineWatch:
         self._pass_began_s = 0.0
         # When each reading was taken, and what it says.
         self._passes: list[list[tuple[float, Any]]] = []
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = threading.RLock()  # an interrupt may leave it locked
         self._every = 1
         self._until_next = 0
         self._dataset: Any = None

@@ -40,7 +40,7 @@ class Capture:
         self._started, self._ended = threading.Event(), threading.Event()
         self._refused: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="gpukit-capture", daemon=True)
-        self._telling = threading.Lock()
+        self._telling = threading.RLock()  # an interrupt may leave it locked
         self._tell: Callable[[CaptureRecord], None] | None = None
         time_s = time.time()
         self._began_s = time.perf_counter()
