@@ -35,7 +35,7 @@ LIMIT_S = 280
 def measure(names: list[str]) -> None:
     """Measures combinations of one way of running, and prints a line of JSON for each."""
     from planted.known_times import PIPELINES
-    from stall_combinations import Way
+    from planted.ways import Way
 
     import keras_gpukit as gpukit
     from keras_gpukit.profiling import ask_xprof, find_profiles, read_profile
