@@ -37,15 +37,18 @@ class MeterChoice:
 
     def __call__(self, iterator: Any) -> Meter | str:
         """Returns a meter for an iterator from which nothing was fetched, or why none fits."""
+        reasons = []
         total_s = fetch_time(iterator)
-        try:
-            # Fetches are timed only where a model would not do.
-            if total_s is not None:
+        if total_s is not None:  # fetches are timed only where a model would not do
+            try:
                 return FetchLatencyMeter(total_s, self._steps_per_execution)
+            except Exception as error:
+                reasons.append(f"{FetchLatencyMeter.mechanism}: {error or type(error).__name__}")
+        try:
             return self._by_model(iterator)
         except Exception as error:
-            meter = PipelineModelMeter if total_s is None else FetchLatencyMeter
-            return f"{meter.mechanism}: {error or type(error).__name__}"
+            reasons.append(f"{PipelineModelMeter.mechanism}: {error or type(error).__name__}")
+        return "; ".join(reasons)
 
     def _by_model(self, iterator: Any) -> PipelineModelMeter:
         watches_stages = self._steps_per_execution > 1 or self.pipeline.is_due
