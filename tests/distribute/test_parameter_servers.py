@@ -13,23 +13,28 @@ pytestmark = pytest.mark.slow
 CASE = Path(__file__).parent / "cases" / "coordinated.py"
 
 
-def kill_in_second_epoch(cluster, folder, role, index):
+def kill_in_second_epoch(cluster, folder):
+    """Kills the task that the chief names; returns the exit statuses of all others by role."""
     chief = cluster.task("chief", 0)
-    while not (folder / "kill_now").exists():
+    while not (folder / "kill").exists():
         assert chief.process.poll() is None, cluster.outputs()
         time.sleep(0.05)
-    os.kill(cluster.task(role, index).process.pid, signal.SIGKILL)
+    role, index = (folder / "kill").read_text().split()
+    killed = cluster.task(role, int(index))
+    os.kill(killed.process.pid, signal.SIGKILL)
     (folder / "killed").touch()
-    return cluster.finish()
+    statuses = zip(cluster.tasks, cluster.finish(), strict=True)
+    return sorted((task.role, status) for task, status in statuses if task is not killed)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run in which a worker is killed in the middle of the second epoch."""
+    """A run in which a worker is killed between a step and the copying of its result."""
     folder = tmp_path_factory.mktemp("coordinated")
-    with LocalCluster(CASE, [folder], folder / "logs", workers=2, servers=1) as cluster:
-        statuses = kill_in_second_epoch(cluster, folder, "worker", 1)
-        assert statuses == [0, -signal.SIGKILL, 0, 0], cluster.outputs()
+    arguments = [folder, "worker"]
+    with LocalCluster(CASE, arguments, folder / "logs", workers=2, servers=1) as cluster:
+        others = kill_in_second_epoch(cluster, folder)
+        assert others == [("chief", 0), ("ps", 0), ("worker", 0)], cluster.outputs()
     return json.loads((folder / "results.json").read_text())
 
 
@@ -57,9 +62,10 @@ def test_evaluate_and_predict_use_the_trained_weights(run):
 
 
 def test_a_lost_parameter_server_is_named_and_all_processes_end(tmp_path):
-    with LocalCluster(CASE, [tmp_path], tmp_path / "logs", workers=1, servers=1) as cluster:
-        statuses = kill_in_second_epoch(cluster, tmp_path, "ps", 0)
-        assert statuses == [0, -signal.SIGKILL, 1], cluster.outputs()
+    arguments = [tmp_path, "server"]
+    with LocalCluster(CASE, arguments, tmp_path / "logs", workers=2, servers=1) as cluster:
+        others = kill_in_second_epoch(cluster, tmp_path)
+        assert others == [("chief", 1), ("worker", 0), ("worker", 0)], cluster.outputs()
         output = cluster.task("chief", 0).output
     address = cluster.addresses["ps"][0]
     assert f"WorkerError: Lost contact with ps 0 at {address}" in output

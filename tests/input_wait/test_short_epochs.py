@@ -204,6 +204,26 @@ def test_the_planted_wait_of_short_epochs_is_accounted_for():
     assert fast.input_s < fast.compute_s
 
 
+def test_where_timed_fetches_cannot_be_read_the_pipelines_model_is(monkeypatch):
+    def unreadable(**_):
+        raise NotImplementedError("no summary")
+
+    monkeypatch.setattr(tf.raw_ops, "StatsAggregatorSummary", unreadable)
+
+    def measured(data):
+        callback = gpukit.InputStall(None)
+        small_model().fit(data, epochs=EPOCHS, verbose=0, callbacks=[callback])
+        return callback.summary
+
+    record = measured(without_prefetch(slow_dataset(3, PIPELINE_S)))
+    assert record.mechanism == "pipeline model"
+    assert record.stall_fraction >= 0.6
+    record = measured(without_autotuning(slow_dataset(3, PIPELINE_S)))
+    assert record.stall_fraction is None
+    each_reason = "fetch latency: no summary; pipeline model: autotuning is off"
+    assert record.unknown_because == each_reason
+
+
 def examples_of(inputs, targets):
     return tf.data.Dataset.from_tensor_slices((inputs, targets))
 

@@ -14,7 +14,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras_gpukit.distribute.coordinating.batches import BatchesAhead, CoordinatedDataset
+from keras_gpukit.distribute.coordinating.batches import (
+    BatchesAhead,
+    CoordinatedDataset,
+    WorkerStep,
+)
 from keras_gpukit.distribute.coordinating.counting import add_on_the_server
 from keras_gpukit.distribute.repairs.keras_private import trainer_module
 from keras_gpukit.errors import WorkerError
@@ -117,7 +121,7 @@ def _make_predict_function(original: Any) -> Any:
     return make_predict_function
 
 
-def _handing_out(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _handing_out(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any], WorkerStep]:
     """Returns what has a worker run a step on a batch."""
     import tensorflow as tf
 
@@ -129,7 +133,7 @@ def _handing_out(model: Any, step_function: Callable[[Any], Any]) -> Callable[[A
     def on_worker(data: Any) -> Any:
         return strategy.run(step, args=(data,))
 
-    return lambda batch: coordinator.schedule(on_worker, args=(batch,))
+    return lambda batch: WorkerStep(coordinator.schedule(on_worker, args=(batch,)), coordinator)
 
 
 _PS = re.compile(r"/job:ps/(?:replica:\d+/)?task:(\d+)")

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import keras_gpukit as gpukit
 
-folder = Path(sys.argv[1])
+folder, killed = Path(sys.argv[1]), sys.argv[2]
 setup = gpukit.configure_gpus(devices="none", seed=0, verbose=False, worker_timeout_s=120)
 
 # Only the chief comes here.
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from tensorflow.python.distribute.coordinator.values import RemoteValueImpl  # noqa: E402
 
 random = np.random.default_rng(0)
 x = random.normal(size=(64, 5)).astype("float32")
@@ -27,8 +29,29 @@ def build():
     return model
 
 
+def kill(role, index):
+    """Waits until a task of the cluster has been killed."""
+    (folder / "task").write_text(f"{role} {index}")
+    (folder / "task").rename(folder / "kill")
+    while not (folder / "killed").exists():
+        time.sleep(0.01)
+
+
+def kill_next_worker():
+    """Has the next worker killed that has made a step, before the result is copied here."""
+    copy = RemoteValueImpl._copy_to_local
+
+    def from_killed(self):
+        RemoteValueImpl._copy_to_local = copy
+        device = tf.DeviceSpec.from_string(self._values["loss"].device)
+        kill(device.job, device.task)
+        return copy(self)
+
+    RemoteValueImpl._copy_to_local = from_killed
+
+
 class Steps(keras.callbacks.Callback):
-    """Notes each step, and has a worker killed in the middle of the second epoch."""
+    """Notes each step, and has a task killed in the middle of the second epoch."""
 
     def __init__(self):
         super().__init__()
@@ -44,9 +67,7 @@ class Steps(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self.batches.append(batch)
         if (self.epoch, batch) == (1, 3):
-            (folder / "kill_now").touch()
-            while not (folder / "killed").exists():
-                time.sleep(0.01)
+            kill("ps", 0) if killed == "server" else kill_next_worker()
 
     def made(self):
         return int(self.model.optimizer.iterations.numpy())
