@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from keras_gpukit.launching.failures import Ending, describe
+from keras_gpukit.launching.failures import ALONE, Ending, describe
 from keras_gpukit.launching.output.streams import Stream, streams_of
 from keras_gpukit.launching.output.tail import Tail
 from keras_gpukit.launching.plan import Output, Start
@@ -21,7 +21,7 @@ from keras_gpukit.launching.processes.signals import ENDING, Signals
 from keras_gpukit.launching.processes.tasks import Task, cluster_variables
 from keras_gpukit.launching.processes.worker import WorkerProcess
 
-_TURN_S = 0.5
+_TURN_S = 0.25
 _MOST_DEATHS = 10
 """Of one server that is replaced each time."""
 _SETTLING_S = 2.0
@@ -72,6 +72,7 @@ class Attempt:
         self._codes: list[int] = []  # of those that run the script
         self._deadline_s: float | None = None
         self._is_ending = False
+        self._told_alone = False
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> None:
@@ -93,8 +94,13 @@ class Attempt:
             try:
                 for start in self._starts:
                     self._start(start)
+                alone_s = time.monotonic() + self._arrival_s
                 while not self._is_over():
                     self._turn()
+                    if time.monotonic() >= alone_s:
+                        self._tell_if_alone()
+                if not self.failures and self.ended_by is None:
+                    self._tell_if_alone()
             finally:
                 self._end_all()
         if self.ended_by is signal.SIGINT and not any(self._codes):
@@ -133,6 +139,11 @@ class Attempt:
             code = None if running else 0
             self.failures.append(Ending(task, code, now_s, tail, self._arrival_s))
         return any(each.missing_s is not None for each in self.failures)
+
+    def _tell_if_alone(self) -> None:
+        if self._arrivals.nobody_came and not self._told_alone:
+            self._told_alone = True
+            self._output.tell(ALONE)
 
     def _look_for_the_cause(self, now_s: float) -> None:
         """TensorFlow may keep a process from ending after an exception: it shows the exception."""

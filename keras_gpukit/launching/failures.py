@@ -12,6 +12,12 @@ from keras_gpukit.launching.processes.tasks import Task
 
 TIMED_OUT = 124
 """The exit code of a job whose processes did not all come; that of the command `timeout` too."""
+ALONE = (
+    "No process has made a multi-worker strategy, so nothing connects them: if the script trains, "
+    "each process trains the whole model on its own. Let the script call "
+    'configure_gpus(strategy="auto"), or launch it as -m keras_gpukit run --strategy auto SCRIPT.'
+)
+"""Said where no server of TensorFlow has started, neither in time nor until the end."""
 _LINES_SHOWN = 10
 # What TensorFlow's collectives and gRPC, and this package's `WorkerError`, say of a lost peer.
 _CONSEQUENCE = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from keras_gpukit.launching.processes.ports import is_listening
 from keras_gpukit.launching.processes.tasks import Task
 
-_LOOKS_APART_S = 1.0
+_LOOKS_APART_S = 0.25
 
 
 class Arrivals:
@@ -36,8 +36,13 @@ class Arrivals:
         self._first_came_s: float | None = None
         self._looked_s: float | None = None
 
+    @property
+    def nobody_came(self) -> bool:
+        """Whether none of several has come so far."""
+        return self._first_came_s is None and self._count > 1
+
     def overdue(self, now_s: float) -> tuple[Task, ...]:
-        """Looks once a second, and returns those that have not come in time."""
+        """Looks four times a second, and returns those that have not come in time."""
         if not self._missing or (self._looked_s and now_s - self._looked_s < _LOOKS_APART_S):
             return ()
         self._looked_s = now_s
