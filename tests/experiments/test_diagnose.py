@@ -341,9 +341,10 @@ def test_shuffled_data_and_its_source_are_only_iterated():
 )
 def test_a_slow_pipeline_is_told_by_its_ceiling(dataset, rate, seconds):
     diagnosis = diagnose(sleeping_model(0.004), dataset(), seconds=seconds, verbose=False)
-    # No faster than it sleeps; how much slower depends on the machine.
+    # No faster than it sleeps; how much slower depends on the machine. Where that halts for a
+    # while, batches are made ahead, and the range says so.
     assert 0.5 * rate <= diagnosis.data_only.median <= 1.25 * rate
-    assert diagnosis.actual.median <= 1.05 * rate
+    assert diagnosis.actual.low <= 1.05 * rate
     assert diagnosis.compute_only.median <= 1.05 / 0.004
     assert 1.5 < diagnosis.ceiling_gain < 1.15 / (0.004 * diagnosis.actual.median)
     assert diagnosis.examples_per_batch == BATCH

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -218,13 +219,22 @@ def test_an_input_that_is_slower_is_the_limit(kind):
     assert search.fastest == 1
 
 
-def test_an_input_whose_batches_cost_little_is_no_limit_for_larger_ones():
-    dataset = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2).cache()
+@pytest.mark.parametrize(("batch_s", "is_measurable"), [(1.5e-4, False), (2.5e-4, True)])
+def test_an_input_whose_batches_cost_little_is_no_limit_for_larger_ones(
+    monkeypatch, batch_s, is_measurable
+):
+    takes_s = itertools.chain([1e-4], itertools.repeat(batch_s))  # first a batch that is ready
+    monkeypatch.setattr(
+        "keras_gpukit.experiments.batch_sizes.input_rate.rate_of", lambda *_: 1 / next(takes_s)
+    )
+    dataset = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2)
     search = gpukit.find_batch_size(
         small_model(), dataset, seconds=3, max_batch_size=8, verbose=False
     )
-    assert search.input_rate is None
-    assert search.limited_by_input is None
+    assert (search.input_rate is not None) == is_measurable
+    assert (search.limited_by_input is not None) == is_measurable
+    if is_measurable:
+        assert search.input_rate.median == pytest.approx(2 / (batch_s - 1e-4))
 
 
 @keras.saving.register_keras_serializable()
