@@ -13,14 +13,14 @@ class FetchLatencyMeter:
 
     Args:
         total_s: Returns the time of all fetches so far, in seconds.
-        steps_per_execution: Steps in one call. Beyond one, fetching may overlap compute.
+        overlaps: Whether fetching may overlap compute, as with several steps in one call.
     """
 
     mechanism = "fetch latency"
     reads_early = True
 
-    def __init__(self, total_s: Callable[[], float], steps_per_execution: int) -> None:
-        self.confidence: Confidence = "exact" if steps_per_execution == 1 else "upper bound"
+    def __init__(self, total_s: Callable[[], float], *, overlaps: bool) -> None:
+        self.confidence: Confidence = "upper bound" if overlaps else "exact"
         self._total_s = total_s
         self._before_s: float = self.take()
         self._until_s = 0.0

@@ -10,7 +10,7 @@ from keras_gpukit.input_wait.meters import Meter
 from keras_gpukit.input_wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.input_wait.tf_private import host_iterator
-from keras_gpukit.pipelines.measurable import fetch_time
+from keras_gpukit.pipelines.measurable import fetch_time, times_its_fetches
 
 
 class MeterChoice:
@@ -41,7 +41,8 @@ class MeterChoice:
         total_s = fetch_time(iterator)
         if total_s is not None:  # fetches are timed only where a model would not do
             try:
-                return FetchLatencyMeter(total_s, self._steps_per_execution)
+                overlaps = self._steps_per_execution > 1 or times_its_fetches(iterator)
+                return FetchLatencyMeter(total_s, overlaps=overlaps)
             except Exception as error:
                 reasons.append(f"{FetchLatencyMeter.mechanism}: {error or type(error).__name__}")
         try:

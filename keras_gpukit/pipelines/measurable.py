@@ -147,6 +147,15 @@ def _would_be_made_parallel(stage: Any, options: Any) -> bool:
 def fetch_time(iterator: Any) -> Callable[[], float] | None:
     """Returns a function for the total time of an iterator's fetches so far, in seconds.
 
-    None if they are not timed.
+    None if neither the iterator times them nor its dataset.
     """
-    return getattr(getattr(iterator, "_dataset", None), _FETCH_TIME, None)
+    for holder in (iterator, getattr(iterator, "_dataset", None)):
+        total_s: Callable[[], float] | None = getattr(holder, _FETCH_TIME, None)
+        if total_s is not None:
+            return total_s
+    return None
+
+
+def times_its_fetches(iterator: Any) -> bool:
+    """Whether an iterator times its fetches itself, as one that fetches while workers compute."""
+    return hasattr(iterator, _FETCH_TIME)

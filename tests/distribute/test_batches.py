@@ -24,13 +24,19 @@ class Step:
         return {"loss": self.batch}
 
 
+class Dataset(list):
+    """Stands in for a dataset."""
+
+    element_spec = None
+
+
 def run(batches, log):
-    return batches.step(lambda batch: Step(batch, log))["loss"]
+    return batches.step(lambda batch, spec: Step(batch, log))["loss"]
 
 
 def test_as_many_steps_as_allowed_are_under_way_and_all_come_back_in_order():
     log = []
-    batches = iter(CoordinatedDataset([1, 2, 3], at_once=2, steps=None))
+    batches = iter(CoordinatedDataset(Dataset([1, 2, 3]), at_once=2, steps=None))
     assert [run(batches, log) for _ in range(3)] == [1, 2, 3]
     assert log == ["out 1", "out 2", "back 1", "out 3", "back 2", "back 3"]
     with pytest.raises(StopIteration):
@@ -48,7 +54,7 @@ def test_no_step_of_the_next_epoch_starts_in_this_one():
 
 def test_a_batch_that_is_only_looked_at_is_handed_to_nobody():
     log = []
-    batches = iter(CoordinatedDataset(["first", "second"], at_once=1, steps=None))
+    batches = iter(CoordinatedDataset(Dataset(["first", "second"]), at_once=1, steps=None))
     assert next(batches) == "first"
     assert run(batches, log) == "second"
     assert log == ["out second", "back second"]

@@ -10,7 +10,8 @@ import pytest
 from helpers.clusters import LocalCluster
 
 pytestmark = pytest.mark.slow
-CASE = Path(__file__).parent / "cases" / "coordinated.py"
+CASES = Path(__file__).parent / "cases"
+CASE = CASES / "coordinated.py"
 
 
 def kill_in_second_epoch(cluster, folder):
@@ -61,6 +62,45 @@ def test_evaluate_and_predict_use_the_trained_weights(run):
     assert run["predict"] == pytest.approx(run["expected"]["predict"], rel=1e-5, abs=1e-6)
 
 
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    """What steps do that a callback leaves under way, and what is measured of them."""
+    folder = tmp_path_factory.mktemp("steps")
+    case = CASES / "coordinated_steps.py"
+    with LocalCluster(case, [folder], folder / "logs", workers=2, servers=1) as cluster:
+        assert cluster.finish() == [0, 0, 0, 0], cluster.outputs()
+    return json.loads((folder / "results.json").read_text())
+
+
+@pytest.mark.parametrize("how", ["stops", "raises", "evaluates"])
+def test_no_step_of_an_epoch_that_was_left_early_counts_in_what_comes_next(steps, how):
+    left = steps["left"][how]
+    *measured, again = left["measured"]
+    assert measured == pytest.approx([again] * len(measured), rel=0.05)
+    assert len(set(left["updates"])) == 1
+    if how != "raises":  # then Keras does not call on_train_end
+        assert left["weights after"] == left["weights"]
+
+
+def test_epochs_take_whole_executions(steps):
+    assert steps["executions"] == [6, 6, 6]
+
+
+def test_losses_of_several_outputs_are_those_of_one_process(steps):
+    coordinated, alone = steps["outputs"]
+    assert coordinated == pytest.approx(alone, rel=1e-5)
+
+
+def test_the_wait_for_input_is_at_most_what_the_coordinator_fetches(steps):
+    confidence, stall_fraction = steps["stall"]
+    assert confidence == "upper bound"
+    assert stall_fraction >= 0.7
+
+
+def test_a_pydataset_with_workers_gives_each_batch_once(steps):
+    assert steps["own batches"] == [1111, 1111, 1111]
+
+
 def test_a_lost_parameter_server_is_named_and_all_processes_end(tmp_path):
     arguments = [tmp_path, "server"]
     with LocalCluster(CASE, arguments, tmp_path / "logs", workers=2, servers=1) as cluster:
@@ -68,4 +108,4 @@ def test_a_lost_parameter_server_is_named_and_all_processes_end(tmp_path):
         assert others == [("chief", 1), ("worker", 0), ("worker", 0)], cluster.outputs()
         output = cluster.task("chief", 0).output
     address = cluster.addresses["ps"][0]
-    assert f"WorkerError: Lost contact with ps 0 at {address}" in output
+    assert output.count(f"WorkerError: Lost contact with ps 0 at {address}") == 2

@@ -20,10 +20,12 @@ def fixed_keras():
 
     class TensorFlowTrainer:
         def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+            if adapter := getattr(iterator, "data_adapter", None):
+                return self._symbolic_build(data_batch=adapter._output_signature)
             _, _, batches = iterator[0]
             strategy = self.distribute_strategy
             own = [strategy.experimental_local_results(each)[0] for each in next(batches)]
-            self._symbolic_build(data_batch=own)
+            return self._symbolic_build(data_batch=own)
 
         def _make_function(self, step):
             @tf.function(autograph=False)
@@ -99,6 +101,29 @@ def loss(steps):
     x = np.arange(48, dtype="float32").reshape(16, 3) / 48
     return model.fit(x, x[:, :1], batch_size=4, shuffle=False, verbose=0).history["loss"]
 np.testing.assert_allclose(loss(3), loss(1), rtol=1e-6)
+""")
+
+
+@pytest.mark.slow
+def test_mirrored_replicas_take_each_batch_of_a_pydatasets_workers_once(run_script):
+    run_script("""
+import tensorflow as tf
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import keras, numpy as np
+from keras_gpukit.distribute.repairs import install
+strategy = tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])
+install.repair_mirrored()
+class Numbers(keras.utils.PyDataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        return np.zeros((4, 1), "float32"), np.full((4, 1), 10.0**index, "float32")
+with strategy.scope():
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.0), lambda y_true, y_pred: y_true + 0.0 * y_pred)
+loss = model.fit(Numbers(workers=2), epochs=3, verbose=0).history["loss"]
+np.testing.assert_allclose(loss, [1111 / 4] * 3, rtol=1e-5)
 """)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -52,19 +53,30 @@ class WorkerStep:
 class BatchesAhead:
     """Hands the next batches out while the oldest step is waited for.
 
+    The coordinator fetches while workers compute, so they wait no longer than it does.
+
     Args:
         batches: The batches.
         at_once: How many steps may be handed out and not be finished.
         steps: How many steps an epoch has; None where it has all batches.
+        spec: Types and shapes of the batches.
     """
 
-    def __init__(self, batches: Iterator[Any], at_once: int, steps: int | None) -> None:
+    def __init__(
+        self, batches: Iterator[Any], at_once: int, steps: int | None, spec: Any = None
+    ) -> None:
         self._batches = batches
+        self._spec = spec
         self._at_once = at_once
         self._steps = steps
         self._taken = 0
         self._finished = 0
         self._pending: deque[Pending] = deque()
+        self._fetching_s = 0.0
+
+    def gpukit_fetch_time(self) -> float:
+        """Returns the time of all fetches so far, in seconds; `pipelines.measurable` knows it."""
+        return self._fetching_s
 
     def __iter__(self) -> BatchesAhead:
         return self
@@ -73,11 +85,11 @@ class BatchesAhead:
         """Returns the next batch, without handing it out."""
         return next(self._batches)
 
-    def step(self, hand_out: Callable[[Any], Pending]) -> Any:
+    def step(self, hand_out: Callable[[Any, Any], Pending]) -> Any:
         """Waits for the oldest step, and hands further batches out meanwhile.
 
         Args:
-            hand_out: Starts a step on a batch.
+            hand_out: Starts a step on a batch, given that and `spec`.
 
         Returns:
             The logs of the oldest step.
@@ -87,16 +99,23 @@ class BatchesAhead:
         """
         while len(self._pending) < self._at_once and self._may_take():
             try:
-                batch = next(self._batches)
+                batch = self._fetch()
             except StopIteration:
                 break
             self._taken += 1
-            self._pending.append(hand_out(batch))
+            self._pending.append(hand_out(batch, self._spec))
         if not self._pending:
             raise StopIteration
         logs = self._pending.popleft().fetch()
         self._finished += 1
         return logs
+
+    def _fetch(self) -> Any:
+        began_s = time.perf_counter()
+        try:
+            return next(self._batches)
+        finally:
+            self._fetching_s += time.perf_counter() - began_s
 
     def _may_take(self) -> bool:
         """Whether the epoch has more steps: the next one waits until its metrics are reset."""
@@ -109,7 +128,7 @@ class CoordinatedDataset:
     """What Keras iterates over instead of a distributed dataset.
 
     Args:
-        dataset: The whole dataset; the coordinator reads it.
+        dataset: The whole `tf.data.Dataset`; the coordinator reads it.
         at_once: As in `BatchesAhead`.
         steps: As in `BatchesAhead`.
     """
@@ -120,4 +139,5 @@ class CoordinatedDataset:
         self._steps = steps
 
     def __iter__(self) -> BatchesAhead:
-        return BatchesAhead(iter(self._dataset), self._at_once, self._steps)
+        spec = self._dataset.element_spec
+        return BatchesAhead(iter(self._dataset), self._at_once, self._steps, spec)

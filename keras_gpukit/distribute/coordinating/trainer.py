@@ -10,8 +10,10 @@ history.
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from keras_gpukit.distribute.coordinating.batches import (
@@ -45,8 +47,9 @@ def train_by_coordinator(cluster: Cluster) -> None:
     _replace(trainer.TensorFlowTrainer, "_make_function", _make_function)
     _replace(trainer.TensorFlowTrainer, "make_predict_function", _make_predict_function)
     add_on_the_server(is_coordinated)
-    for name in ("fit", "evaluate", "predict"):
-        _replace(keras.Model, name, _to_the_end(cluster.addresses["ps"]))
+    calls = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
+    for name in calls:
+        _replace(keras.Model, name, _by_itself(cluster.addresses["ps"]))
 
 
 def _replace(owner: Any, name: str, made_from: Callable[[Any], Any]) -> None:
@@ -66,9 +69,17 @@ def _reading_all(at_once: int) -> Callable[[Any], Any]:
             if not is_coordinated(distribute_strategy):
                 original(self, distribute_strategy, *args, **given)
                 return
+            import tensorflow as tf
+
             original(self, _Undistributed(), *args, **given)
+            steps, together = self.steps_per_epoch, self.steps_per_execution
+            # An execution is not divided: Keras ends the epoch with the one that reaches its steps.
+            taken = steps and math.ceil(steps / together) * together
             whole = self._distributed_dataset
-            self._distributed_dataset = CoordinatedDataset(whole, at_once, self.steps_per_epoch)
+            self._distributed_dataset = CoordinatedDataset(whole, at_once, taken)
+            # Keras calls this once an epoch's loop is over. Where a callback has ended the epoch
+            # early, steps are still under way, and would count in what comes next.
+            self.tf_sync = tf.distribute.coordinator.ClusterCoordinator(distribute_strategy).join
 
         return __init__
 
@@ -79,7 +90,7 @@ def _make_function(original: Any) -> Any:
     def _make_function(self: Any, step_function: Callable[[Any], Any]) -> Any:
         if not is_coordinated(self.distribute_strategy):
             return original(self, step_function)
-        hand_out = _handing_out(self, step_function)
+        hand_out = _HandingOut(self, step_function)
         optimizer = self.optimizer
         if optimizer is not None and not optimizer.built:
             with self.distribute_strategy.scope():  # no worker may make variables
@@ -108,7 +119,7 @@ def _make_predict_function(original: Any) -> Any:
         import keras
         import tensorflow as tf
 
-        hand_out = _handing_out(self, self.predict_step)
+        hand_out = _HandingOut(self, self.predict_step)
 
         def function(batches: list[Any]) -> Any:
             pending = [hand_out(batch) for batch in batches]
@@ -121,25 +132,55 @@ def _make_predict_function(original: Any) -> Any:
     return make_predict_function
 
 
-def _handing_out(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any], WorkerStep]:
-    """Returns what has a worker run a step on a batch."""
-    import tensorflow as tf
+class _HandingOut:
+    """Has workers run a step on batches.
 
-    strategy = model.distribute_strategy
-    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)  # one for each strategy
-    step = model._autoconvert_optionals(step_function)
+    Args:
+        model: Whose step it is.
+        step_function: The step.
+    """
 
-    @tf.function(reduce_retracing=True, autograph=False)  # type: ignore[untyped-decorator]
-    def on_worker(data: Any) -> Any:
-        return strategy.run(step, args=(data,))
+    def __init__(self, model: Any, step_function: Callable[[Any], Any]) -> None:
+        import tensorflow as tf
 
-    return lambda batch: WorkerStep(coordinator.schedule(on_worker, args=(batch,)), coordinator)
+        strategy = model.distribute_strategy
+        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)  # always the one
+        step = model._autoconvert_optionals(step_function)
+        self._on_worker = lambda data: strategy.run(step, args=(data,))
+        self._traced: list[tuple[Any, Any]] = []
+
+    def __call__(self, batch: Any, spec: Any = None) -> WorkerStep:
+        """Hands a batch out.
+
+        Args:
+            batch: The batch.
+            spec: Types and shapes of all batches of its dataset, for which the step is traced, as
+                Keras does: losses of several outputs weigh batches otherwise where the step is
+                traced for one size. None where they are unknown.
+        """
+        result = self._coordinator.schedule(self._function(spec), args=(batch,))
+        return WorkerStep(result, self._coordinator)
+
+    def _function(self, spec: Any) -> Any:
+        import tensorflow as tf
+
+        for known, function in self._traced:
+            if known == spec:
+                return function
+        signature = {} if spec is None else {"input_signature": (spec,)}
+        function = tf.function(
+            self._on_worker, autograph=False, reduce_retracing=spec is None, **signature
+        )
+        self._traced.append((spec, function))
+        return function
 
 
 _PS = re.compile(r"/job:ps/(?:replica:\d+/)?task:(\d+)")
 
 
-def _to_the_end(servers: Sequence[str]) -> Callable[[Any], Any]:
+def _by_itself(servers: Sequence[str]) -> Callable[[Any], Any]:
+    """Has a call begin once no step of an earlier one is under way, and names lost servers."""
+
     def made_from(original: Any) -> Any:
         @functools.wraps(original)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -149,19 +190,35 @@ def _to_the_end(servers: Sequence[str]) -> Callable[[Any], Any]:
             if not is_coordinated(strategy):
                 return original(self, *args, **kwargs)
             try:
-                result = original(self, *args, **kwargs)
-                # Where a callback has ended the epoch early, steps are still under way.
-                tf.distribute.coordinator.ClusterCoordinator(strategy).join()
+                # Steps of a call that an exception ended fail by themselves; `fit` of a callback
+                # that evaluates hears of its own when it fetches them.
+                with _ignoring_all_but_lost_servers():
+                    tf.distribute.coordinator.ClusterCoordinator(strategy).join()
+                return original(self, *args, **kwargs)
             except tf.errors.UnavailableError as error:
-                lost = sorted(set(map(int, _PS.findall(error.message))))
-                if not lost:
-                    raise
-                raise WorkerError(_lost_servers(lost, servers)) from error
-            return result
+                if lost := _lost(error):
+                    raise WorkerError(_lost_servers(lost, servers)) from error
+                raise
 
         return call
 
     return made_from
+
+
+@contextmanager
+def _ignoring_all_but_lost_servers() -> Iterator[None]:
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if _lost(error):
+            raise
+
+
+def _lost(error: Any) -> list[int]:
+    """Numbers of the parameter servers that an error of TensorFlow names as unavailable."""
+    return sorted(set(map(int, _PS.findall(error.message))))
 
 
 def _lost_servers(lost: Sequence[int], servers: Sequence[str]) -> str:

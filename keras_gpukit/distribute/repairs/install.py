@@ -13,6 +13,7 @@ from keras_gpukit.distribute.repairs import (
     lost_worker,
     multi_worker_values,
     several_steps,
+    unread_workers,
 )
 from keras_gpukit.distribute.repairs.keras_private import trainer_module
 from keras_gpukit.errors import GPUKitWarning
@@ -38,6 +39,11 @@ SEVERAL_STEPS = Repair(
     several_steps.nests_the_step,
     several_steps.take_steps_in_one_function,
 )
+UNREAD_WORKERS = Repair(
+    "building from a batch of a PyDataset's workers",
+    unread_workers.reads_a_batch,
+    unread_workers.build_from_signature,
+)
 MULTI_WORKER = (
     Repair(
         "building from a distributed batch",
@@ -50,6 +56,7 @@ MULTI_WORKER = (
         multi_worker_values.average_over_replicas,
     ),
     SEVERAL_STEPS,
+    UNREAD_WORKERS,
 )
 _done: set[str] = set()
 
@@ -57,6 +64,12 @@ _done: set[str] = set()
 def repair_mirrored() -> None:
     """Repairs what a `MirroredStrategy` over GPUs needs."""
     _make(SEVERAL_STEPS)
+    _make(UNREAD_WORKERS)
+
+
+def repair_parameter_server() -> None:
+    """Repairs what a `ParameterServerStrategy` needs; the rest is the coordinator's."""
+    _make(UNREAD_WORKERS)
 
 
 def repair_multi_worker() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from keras_gpukit.distribute.coordinating.serving import serve
 from keras_gpukit.distribute.coordinating.trainer import train_by_coordinator
 from keras_gpukit.distribute.meeting import wait_for_tasks
+from keras_gpukit.distribute.repairs import install
 from keras_gpukit.distribute.strategies import of_this_process
 from keras_gpukit.distribute.strategies.kind import Choice, Resources, StrategyKind
 from keras_gpukit.distribute.strategies.multi_worker import NO_CLUSTER, ClusterTask
@@ -70,6 +71,7 @@ class ParameterServer(StrategyKind):
                 raise SystemExit(0)
             wait_for_tasks(cluster.address, value.others("worker", "ps"), timeout_s)
             strategy = tf.distribute.ParameterServerStrategy(value.resolver())
+            install.repair_parameter_server()
             train_by_coordinator(cluster)
             return strategy
 
