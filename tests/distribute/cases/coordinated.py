@@ -88,7 +88,8 @@ try:
         verbose=0,
         callbacks=[steps, monitor, keras.callbacks.ModelCheckpoint(folder / "best.keras")],
     )
-except WorkerError:
+except WorkerError as error:
+    print("fit:", error)
     model.train_on_batch(x, y)  # names it too
 evaluated = model.evaluate(x, y, batch_size=16, verbose=0, return_dict=True)
 predicted = model.predict(x, batch_size=16, verbose=0)
