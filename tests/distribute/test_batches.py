@@ -1,13 +1,8 @@
 """Batches are handed out ahead, and each is reported once."""
 
 import pytest
-import tensorflow as tf
 
-from keras_gpukit.distribute.coordinating.batches import (
-    BatchesAhead,
-    CoordinatedDataset,
-    WorkerStep,
-)
+from keras_gpukit.distribute.coordinating.batches import BatchesAhead, CoordinatedDataset
 from keras_gpukit.distribute.coordinating.serving import wait_for_end
 
 
@@ -58,34 +53,6 @@ def test_a_batch_that_is_only_looked_at_is_handed_to_nobody():
     assert next(batches) == "first"
     assert run(batches, log) == "second"
     assert log == ["out second", "back second"]
-
-
-class Cluster:
-    """A coordinator and the result of a step, whose first copying fails."""
-
-    def __init__(self, error, cause=None):
-        self.error, self.cause = error(None, None, "Connection refused"), cause
-
-    def fetch(self):
-        if self.error is not None:
-            raise self.error
-        return {"loss": 1.0}
-
-    def join(self):
-        if self.cause is not None:
-            raise self.cause
-        self.error = None  # another worker has made the step
-
-
-def test_a_result_that_was_lost_with_its_worker_comes_from_the_next():
-    cluster = Cluster(tf.errors.UnavailableError)
-    assert WorkerStep(cluster, cluster).fetch() == {"loss": 1.0}
-
-
-def test_a_step_that_was_cancelled_raises_what_it_was_cancelled_for():
-    cluster = Cluster(tf.errors.CancelledError, cause=ValueError("of another step"))
-    with pytest.raises(ValueError, match="of another step"):
-        WorkerStep(cluster, cluster).fetch()
 
 
 def test_a_server_ends_once_its_coordinator_has_been_gone_for_a_while():

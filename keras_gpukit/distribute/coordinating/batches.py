@@ -15,41 +15,6 @@ class Pending(Protocol):
         """Waits for the step to end, and returns its logs."""
 
 
-class Coordinator(Protocol):
-    """What hands steps out: `tf.distribute.coordinator.ClusterCoordinator`."""
-
-    def join(self) -> None:
-        """Waits for all steps, and raises the first error that none of them recovers from."""
-
-
-class WorkerStep:
-    """A step that a worker makes; its result outlives the worker.
-
-    Args:
-        result: What the coordinator returned for the step.
-        coordinator: The coordinator.
-    """
-
-    def __init__(self, result: Pending, coordinator: Coordinator) -> None:
-        self._result = result
-        self._coordinator = coordinator
-
-    def fetch(self) -> Any:
-        """Waits for the step to end, and returns its logs.
-
-        A worker may be lost after its step and before its logs are copied: the coordinator then
-        gives the step to another worker, and `join` waits for that. A step that was cancelled for
-        the error of another raises that error.
-        """
-        from tensorflow.errors import OpError
-
-        try:
-            return self._result.fetch()
-        except OpError:
-            self._coordinator.join()
-            return self._result.fetch()
-
-
 class BatchesAhead:
     """Hands the next batches out while the oldest step is waited for.
 

@@ -16,12 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from keras_gpukit.distribute.coordinating.batches import (
-    BatchesAhead,
-    CoordinatedDataset,
-    WorkerStep,
-)
+from keras_gpukit.distribute.coordinating.batches import BatchesAhead, CoordinatedDataset
 from keras_gpukit.distribute.coordinating.counting import add_on_the_server
+from keras_gpukit.distribute.coordinating.worker_steps import Coordinator, Workers, WorkerStep
 from keras_gpukit.distribute.repairs.keras_private import trainer_module
 from keras_gpukit.errors import WorkerError
 from keras_gpukit.records.cluster import Cluster
@@ -37,19 +34,31 @@ def is_coordinated(strategy: Any) -> bool:
     return isinstance(strategy, tf.distribute.ParameterServerStrategy)
 
 
-def train_by_coordinator(cluster: Cluster) -> None:
-    """Replaces what Keras does with a dataset and a step, for models of such a strategy only."""
-    import keras
+def train_by_coordinator(strategy: Any, cluster: Cluster, timeout_s: float) -> None:
+    """Replaces what Keras does with a dataset and a step, for models of such a strategy only.
 
+    Args:
+        strategy: The `tf.distribute.ParameterServerStrategy` of this process.
+        cluster: What it is over.
+        timeout_s: How long all workers may be gone.
+    """
+    import keras
+    import tensorflow as tf
+
+    workers = cluster.addresses["worker"]
+    coordinator = Coordinator(
+        tf.distribute.coordinator.ClusterCoordinator(strategy), Workers(workers, timeout_s)
+    )
     trainer = trainer_module()
-    at_once = _AT_ONCE_PER_WORKER * len(cluster.addresses["worker"])
-    _replace(trainer.TFEpochIterator, "__init__", _reading_all(at_once))
-    _replace(trainer.TensorFlowTrainer, "_make_function", _make_function)
-    _replace(trainer.TensorFlowTrainer, "make_predict_function", _make_predict_function)
+    at_once = _AT_ONCE_PER_WORKER * len(workers)
+    _replace(trainer.TFEpochIterator, "__init__", _reading_all(coordinator, at_once))
+    _replace(trainer.TensorFlowTrainer, "_make_function", _making(coordinator))
+    predicting = _making_predictions(coordinator)
+    _replace(trainer.TensorFlowTrainer, "make_predict_function", predicting)
     add_on_the_server(is_coordinated)
     calls = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
     for name in calls:
-        _replace(keras.Model, name, _by_itself(cluster.addresses["ps"]))
+        _replace(keras.Model, name, _by_itself(coordinator, cluster.addresses["ps"]))
 
 
 def _replace(owner: Any, name: str, made_from: Callable[[Any], Any]) -> None:
@@ -63,14 +72,12 @@ class _Undistributed:
         return dataset
 
 
-def _reading_all(at_once: int) -> Callable[[Any], Any]:
+def _reading_all(coordinator: Coordinator, at_once: int) -> Callable[[Any], Any]:
     def made_from(original: Any) -> Any:
         def __init__(self: Any, distribute_strategy: Any = None, *args: Any, **given: Any) -> None:
             if not is_coordinated(distribute_strategy):
                 original(self, distribute_strategy, *args, **given)
                 return
-            import tensorflow as tf
-
             original(self, _Undistributed(), *args, **given)
             steps, together = self.steps_per_epoch, self.steps_per_execution
             # An execution is not divided: Keras ends the epoch with the one that reaches its steps.
@@ -79,57 +86,63 @@ def _reading_all(at_once: int) -> Callable[[Any], Any]:
             self._distributed_dataset = CoordinatedDataset(whole, at_once, taken)
             # Keras calls this once an epoch's loop is over. Where a callback has ended the epoch
             # early, steps are still under way, and would count in what comes next.
-            self.tf_sync = tf.distribute.coordinator.ClusterCoordinator(distribute_strategy).join
+            self.tf_sync = coordinator.finish
 
         return __init__
 
     return made_from
 
 
-def _make_function(original: Any) -> Any:
-    def _make_function(self: Any, step_function: Callable[[Any], Any]) -> Any:
-        if not is_coordinated(self.distribute_strategy):
-            return original(self, step_function)
-        hand_out = _HandingOut(self, step_function)
-        optimizer = self.optimizer
-        if optimizer is not None and not optimizer.built:
-            with self.distribute_strategy.scope():  # no worker may make variables
-                optimizer.build(self.trainable_variables)
+def _making(coordinator: Coordinator) -> Callable[[Any], Any]:
+    def made_from(original: Any) -> Any:
+        def _make_function(self: Any, step_function: Callable[[Any], Any]) -> Any:
+            if not is_coordinated(self.distribute_strategy):
+                return original(self, step_function)
+            hand_out = _HandingOut(self, step_function, coordinator)
+            optimizer = self.optimizer
+            if optimizer is not None and not optimizer.built:
+                with self.distribute_strategy.scope():  # no worker may make variables
+                    optimizer.build(self.trainable_variables)
 
-        def function(batches: Any) -> Any:
-            if not isinstance(batches, BatchesAhead):  # train_on_batch
-                return hand_out(next(iter(batches))).fetch()
-            logs = batches.step(hand_out)
-            for _ in range(self.steps_per_execution - 1):
-                try:
-                    logs = batches.step(hand_out)
-                except StopIteration:
-                    break
-            return logs
+            def function(batches: Any) -> Any:
+                if not isinstance(batches, BatchesAhead):  # train_on_batch
+                    return hand_out(next(iter(batches))).fetch()
+                logs = batches.step(hand_out)
+                for _ in range(self.steps_per_execution - 1):
+                    try:
+                        logs = batches.step(hand_out)
+                    except StopIteration:
+                        break
+                return logs
 
-        return function
+            return function
 
-    return _make_function
+        return _make_function
+
+    return made_from
 
 
-def _make_predict_function(original: Any) -> Any:
-    def make_predict_function(self: Any, force: bool = False) -> Any:
-        if not is_coordinated(self.distribute_strategy):
-            return original(self, force)
-        import keras
-        import tensorflow as tf
+def _making_predictions(coordinator: Coordinator) -> Callable[[Any], Any]:
+    def made_from(original: Any) -> Any:
+        def make_predict_function(self: Any, force: bool = False) -> Any:
+            if not is_coordinated(self.distribute_strategy):
+                return original(self, force)
+            import keras
+            import tensorflow as tf
 
-        hand_out = _HandingOut(self, self.predict_step)
+            hand_out = _HandingOut(self, self.predict_step, coordinator)
 
-        def function(batches: list[Any]) -> Any:
-            pending = [hand_out(batch) for batch in batches]
-            outputs = [keras.tree.map_structure(tf.constant, each.fetch()) for each in pending]
-            return keras.tree.map_structure(lambda *parts: tf.concat(parts, axis=0), *outputs)
+            def function(batches: list[Any]) -> Any:
+                pending = [hand_out(batch) for batch in batches]
+                outputs = [keras.tree.map_structure(tf.constant, each.fetch()) for each in pending]
+                return keras.tree.map_structure(lambda *parts: tf.concat(parts, axis=0), *outputs)
 
-        self.predict_function = function
-        return function
+            self.predict_function = function
+            return function
 
-    return make_predict_function
+        return make_predict_function
+
+    return made_from
 
 
 class _HandingOut:
@@ -138,15 +151,15 @@ class _HandingOut:
     Args:
         model: Whose step it is.
         step_function: The step.
+        coordinator: What hands it out.
     """
 
-    def __init__(self, model: Any, step_function: Callable[[Any], Any]) -> None:
-        import tensorflow as tf
-
-        strategy = model.distribute_strategy
-        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)  # always the one
-        step = model._autoconvert_optionals(step_function)
+    def __init__(
+        self, model: Any, step_function: Callable[[Any], Any], coordinator: Coordinator
+    ) -> None:
+        strategy, step = model.distribute_strategy, model._autoconvert_optionals(step_function)
         self._on_worker = lambda data: strategy.run(step, args=(data,))
+        self._coordinator = coordinator
         self._traced: list[tuple[Any, Any]] = []
 
     def __call__(self, batch: Any, spec: Any = None) -> WorkerStep:
@@ -158,8 +171,7 @@ class _HandingOut:
                 Keras does: losses of several outputs weigh batches otherwise where the step is
                 traced for one size. None where they are unknown.
         """
-        result = self._coordinator.schedule(self._function(spec), args=(batch,))
-        return WorkerStep(result, self._coordinator)
+        return self._coordinator.hand_out(self._function(spec), batch)
 
     def _function(self, spec: Any) -> Any:
         import tensorflow as tf
@@ -178,7 +190,7 @@ class _HandingOut:
 _PS = re.compile(r"/job:ps/(?:replica:\d+/)?task:(\d+)")
 
 
-def _by_itself(servers: Sequence[str]) -> Callable[[Any], Any]:
+def _by_itself(coordinator: Coordinator, servers: Sequence[str]) -> Callable[[Any], Any]:
     """Has a call begin once no step of an earlier one is under way, and names lost servers."""
 
     def made_from(original: Any) -> Any:
@@ -186,14 +198,13 @@ def _by_itself(servers: Sequence[str]) -> Callable[[Any], Any]:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             import tensorflow as tf
 
-            strategy = getattr(self, "distribute_strategy", None)
-            if not is_coordinated(strategy):
+            if not is_coordinated(getattr(self, "distribute_strategy", None)):
                 return original(self, *args, **kwargs)
             try:
                 # Steps of a call that an exception ended fail by themselves; `fit` of a callback
                 # that evaluates hears of its own when it fetches them.
                 with _ignoring_all_but_lost_servers():
-                    tf.distribute.coordinator.ClusterCoordinator(strategy).join()
+                    coordinator.finish()
                 return original(self, *args, **kwargs)
             except tf.errors.UnavailableError as error:
                 if lost := _lost(error):

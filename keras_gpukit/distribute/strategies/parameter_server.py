@@ -72,7 +72,7 @@ class ParameterServer(StrategyKind):
             wait_for_tasks(cluster.address, value.others("worker", "ps"), timeout_s)
             strategy = tf.distribute.ParameterServerStrategy(value.resolver())
             install.repair_parameter_server()
-            train_by_coordinator(cluster)
+            train_by_coordinator(strategy, cluster, timeout_s)
             return strategy
 
         return of_this_process.over_cluster(self.name, new)
