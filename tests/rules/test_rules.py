@@ -634,15 +634,34 @@ def test_a_few_epochs_that_start_slowly_are_not_called_each(epochs, longest_s, t
     assert any("Other epochs" in line for line in found.advice) is title.startswith(("1", "2"))
 
 
+def tiny(wall_s=100.0, steps=1000, **parts):
+    """A run of steps of 1 ms, each started from Python, whose time went to some parts."""
+    settings = Environment({}, steps_per_execution=1)
+    spends = spent(wall_s, steps, **parts)
+    return replace(spends, environment=settings, throughput=throughput(0.001, steps))
+
+
 def test_tiny_steps_are_a_remark_where_other_parts_take_the_time():
     def found(validation_s):
-        spends = spent(validation_s=validation_s, callbacks_s=1.0)
-        settings = Environment({}, steps_per_execution=1)
-        tiny = replace(spends, environment=settings, throughput=throughput(0.001))
-        return finding("tiny-steps", tiny)
+        return finding("tiny-steps", tiny(validation_s=validation_s, callbacks_s=1.0))
 
     assert found(50.0).severity == "warning"
     assert found(92.0).severity == "info"
+
+
+def test_tiny_steps_promise_no_time_in_which_callbacks_were_seen():
+    def saving(**parts):
+        return finding("tiny-steps", tiny(10.0, 8000, **parts)).saving
+
+    with_callback = saving(callbacks_s=4.0, by_callback={"History": 2.0, "Monitor": 1.2})
+    assert with_callback.low_s == pytest.approx(0.8 * 15 / 16)
+    assert with_callback.high_s == pytest.approx((0.8 + 6.0) * 15 / 16)
+    assert not with_callback.upper_bound
+    # Of time in which no callback was seen, at least what Keras' own loop takes.
+    unseen = saving(callbacks_s=4.0)
+    assert unseen.low_s == pytest.approx(8000 * 0.25e-3 * 15 / 16)
+    assert unseen.high_s == pytest.approx(10.0 * 15 / 16)
+    assert unseen.upper_bound
 
 
 def test_time_that_a_validation_waited_is_not_saved_by_more_cores():
