@@ -107,6 +107,13 @@ def spent(wall_s=100.0, steps=1000, start=None, **parts):
     return run(input=record, throughput=throughput(0.01, steps))
 
 
+def tiny(wall_s=100.0, steps=1000, **parts):
+    """A run of steps of 1 ms, each started from Python, whose time went to some parts."""
+    settings = Environment({}, steps_per_execution=1)
+    spends = spent(wall_s, steps, **parts)
+    return replace(spends, environment=settings, throughput=throughput(0.001, steps))
+
+
 SHUFFLES = PipelineStartRecord(4, mean_s=2.5, shuffle_s=2.0)
 QUICKER = replace(SHUFFLES, mean_s=2.4)
 
@@ -470,6 +477,7 @@ ABSTAINS = [
         "this run trains on the CPU",
     ),
     ("tiny-steps", run(throughput=throughput(0.001)), "one execution"),
+    ("tiny-steps", tiny(4.9), "5 s"),
     (
         "tiny-steps",
         run(settings={"steps_per_execution": 1}, throughput=throughput(0.001, steps=99)),
@@ -634,13 +642,6 @@ def test_a_few_epochs_that_start_slowly_are_not_called_each(epochs, longest_s, t
     assert any("Other epochs" in line for line in found.advice) is title.startswith(("1", "2"))
 
 
-def tiny(wall_s=100.0, steps=1000, **parts):
-    """A run of steps of 1 ms, each started from Python, whose time went to some parts."""
-    settings = Environment({}, steps_per_execution=1)
-    spends = spent(wall_s, steps, **parts)
-    return replace(spends, environment=settings, throughput=throughput(0.001, steps))
-
-
 def test_tiny_steps_are_a_remark_where_other_parts_take_the_time():
     def found(validation_s):
         return finding("tiny-steps", tiny(validation_s=validation_s, callbacks_s=1.0))
@@ -657,6 +658,9 @@ def test_tiny_steps_promise_no_time_in_which_callbacks_were_seen():
     assert with_callback.low_s == pytest.approx(0.8 * 15 / 16)
     assert with_callback.high_s == pytest.approx((0.8 + 6.0) * 15 / 16)
     assert not with_callback.upper_bound
+    # A longer execution takes longer to trace, up to as long again.
+    assert saving(callbacks_s=4.0, first_step_s=0.5).low_s == pytest.approx(1.375)
+    assert saving(callbacks_s=4.0, first_step_s=3.0).low_s == 0.0
     # Of time in which no callback was seen, at least what Keras' own loop takes.
     unseen = saving(callbacks_s=4.0)
     assert unseen.low_s == pytest.approx(8000 * 0.25e-3 * 15 / 16)
