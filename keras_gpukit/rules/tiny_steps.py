@@ -59,8 +59,9 @@ class TinySteps(Rule):
             Figure("step time", 1000 * throughput.step_time_s, "ms"),
             Figure("steps measured", throughput.measured_steps),
             advice=(
-                f"compile(steps_per_execution={STEPS_A_START}): sixteen steps for one start",
-                "A larger batch, if the model trains as well with it",
+                f"compile(steps_per_execution={STEPS_A_START}): sixteen steps for one start. "
+                "Callbacks are then called once per sixteen steps: those that log each batch log "
+                "fewer",
             ),
             saving=saving,
         )

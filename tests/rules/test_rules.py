@@ -650,6 +650,12 @@ def test_tiny_steps_are_a_remark_where_other_parts_take_the_time():
     assert found(92.0).severity == "info"
 
 
+def test_tiny_steps_advise_only_what_the_saving_holds_for():
+    (advice,) = finding("tiny-steps", tiny(callbacks_s=4.0)).advice
+    assert advice.startswith("compile(steps_per_execution=16)")
+    assert "once per sixteen steps" in advice
+
+
 def test_tiny_steps_promise_no_time_in_which_callbacks_were_seen():
     def saving(**parts):
         return finding("tiny-steps", tiny(10.0, 8000, **parts)).saving
