@@ -210,7 +210,7 @@ FIRES = [
         spent(tracing_s=10.1, tracings=4),
         Figure("traced again", 4, "times"),
     ),
-    ("slow-callbacks", "warning", spent(callbacks_s=10.26), Figure("in callbacks", 10.26, "s")),
+    ("slow-callbacks", "warning", spent(callbacks_s=10.26), Figure("in callbacks", 10.01, "s")),
     ("long-validation", "warning", spent(validation_s=50.1), Figure("of the time", 50.1, "%")),
     ("long-validation", "info", spent(validation_s=30.0), Figure("of the time", 30.0, "%")),
     (
@@ -728,6 +728,22 @@ def test_the_callback_that_takes_most_is_named_with_its_own_advice():
     assert "save less often" in saves.advice[0]
     assert found(Plotter=15.0).advice[0].startswith("Plotter: work less often")
     assert found(Plotter=9.0, Logger=8.0).title == "Callbacks slow training down"
+
+
+def test_callbacks_are_promised_no_more_than_the_time_of_those_that_are_advised_on():
+    def found(**by_callback):
+        return finding("slow-callbacks", spent(callbacks_s=30.25, by_callback=by_callback))
+
+    named, unnamed = found(Plotter=16.0), found(Plotter=9.0)
+    assert (named.saving.low_s, named.saving.high_s) == (16.0, 30.25)
+    assert unnamed.saving.low_s == 30.0
+    # No callback takes longer than all of them.
+    assert found(Plotter=30.2).saving.low_s == 30.0
+    assert Figure("in Plotter", 30.0, "s") in found(Plotter=30.2).evidence
+    # All callbacks together make it critical.
+    assert named.severity == unnamed.severity == "critical"
+    share, seconds, *_ = named.evidence
+    assert (share.value, seconds.value) == (30.0, 30.0)
 
 
 def test_the_largest_part_of_the_run_comes_first_and_remarks_last():
