@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.finding import Figure, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.epoch_start_advice import SLOW_ONES, starts_advice
@@ -198,7 +198,8 @@ class LongValidation(TimeRule):
     """The share of the time that goes on validation within `fit`.
 
     Three tenths is our choice. A remark while compute takes half of the time: how often to validate
-    is a question of its own. What its steps wait for input is saved without validating less.
+    is a question of its own. What its steps wait for input is saved without validating less, so it
+    is critical where that is a large part of the run.
     """
 
     code = "long-validation"
@@ -223,8 +224,9 @@ class LongValidation(TimeRule):
                 "workers=4 of a PyDataset",
                 *advice,
             )
+        least: Severity = "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning"
         return self.find(
-            "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning",
+            "critical" if severity(saving, summary) == "critical" else least,
             *figures,
             saving=saving,
             advice=advice,

@@ -697,6 +697,7 @@ def test_a_validation_that_waits_for_input_is_advised_to_wait_less():
     assert Figure("of it waiting for input", 75.0, "s") in found(0.075).evidence
     assert "validation_data faster" in found(0.075).advice[0]
     assert "validation_freq" in found(0.01).advice[0]
+    assert [found(wait_s).severity for wait_s in (0.075, 0.01)] == ["critical", "warning"]
 
 
 def test_processes_that_use_little_of_what_others_use_are_not_named():
@@ -760,6 +761,19 @@ def test_the_largest_part_of_the_run_comes_first_and_remarks_last():
         "float32-on-tensor-cores",
         "memory-mostly-unused",
     ]
+
+
+def test_a_critical_finding_comes_before_a_warning_that_may_save_more():
+    summary = run(
+        (V100,),
+        {"precision": "float32"},
+        input=replace(stall(0.25), wait_s=0.0025),
+        throughput=throughput(0.01),
+    )
+    waits, computes = judge(summary).findings[:2]
+    assert (waits.code, waits.severity) == ("input-bound", "critical")
+    assert (computes.code, computes.severity) == ("float32-on-tensor-cores", "warning")
+    assert computes.saving.expected_s > waits.saving.expected_s
 
 
 def test_idle_gpus_are_told_what_was_left_out():
