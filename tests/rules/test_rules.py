@@ -537,6 +537,46 @@ def test_a_py_dataset_is_advised_by_its_workers():
     assert found(workers=2, in_processes=True).advice[0].startswith("Photos(workers=4), if cores")
 
 
+@pytest.mark.parametrize(("cores", "workers"), [(2, 2), (8, 4), (None, 4)])
+def test_where_the_gil_is_the_cause_processes_are_advised_and_no_threads(cores, workers):
+    def found(gil_wait_s, name="Photos.__getitem__", work="python", **source):
+        stage = StageRecord(name, "generator", work, cost_per_batch_s=0.02)
+        record = stall(
+            0.5,
+            python=PythonSourceRecord(name, **source),
+            pipeline=PipelineRecord((stage,), stage),
+            contention=ContentionRecord(gil_wait_s, 0.6),
+        )
+        return finding("input-bound", run((), {"cpu_count": cores}, input=record)).advice
+
+    first, second, *_ = found(0.001)
+    assert "holds the GIL" in first
+    assert "the whole batch with NumPy or TensorFlow operations" in first
+    assert second == f"Photos(workers={workers}, use_multiprocessing=True)"
+    assert found(0.001, workers=2)[1] == "Photos(workers=2, use_multiprocessing=True)"
+    assert found(0.0)[0].startswith("Photos(workers=4)")
+    first, second = found(0.001, "rows")
+    assert "have rows make the whole batch" in first
+    assert second.endswith(f"PyDataset with workers={workers}, use_multiprocessing=True")
+
+
+def test_no_more_processes_are_advised_than_there_are_cores():
+    def found(cores, **source):
+        code = PythonSourceRecord("Photos.__getitem__", **source)
+        record = stall(0.5, python=code, contention=ContentionRecord(0.001, 0.6))
+        return finding("input-bound", run((), {"cpu_count": cores}, input=record)).advice
+
+    assert not any("multiprocessing" in line for line in found(1))
+    assert found(6, workers=4, in_processes=True)[0].startswith("Photos(workers=6)")
+    assert not any("workers=" in line for line in found(4, workers=4, in_processes=True))
+
+
+def test_code_that_holds_the_gil_without_a_wait_has_the_same_advice():
+    first, second = finding("input-holds-gil", holds_gil()).advice
+    assert "have rows make the whole batch" in first
+    assert "use_multiprocessing=True" in second
+
+
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_a_cache_is_advised_only_where_none_keeps_what_the_stage_makes(is_cached):
     slow = StageRecord("blur", "map", "mapping", cost_per_batch_s=0.02, share=1.0)
