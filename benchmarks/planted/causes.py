@@ -205,7 +205,7 @@ def late(stage: Callable[..., Any] | None) -> Callable[[], Any]:
 
 def tiny(steps_per_execution: int) -> Fit:
     return fit(
-        lambda: batches(6000, 4).cache().prefetch(2),
+        lambda: batches(12000, 4).cache().prefetch(2),
         lambda: model(8, 1, steps_per_execution=steps_per_execution),
         epochs=1,
     )

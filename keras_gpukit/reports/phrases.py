@@ -112,7 +112,6 @@ def not_judged(verdict: Verdict) -> str | None:
     unjudged = dict(verdict.not_applicable)
     if not unjudged:
         return None
-    count = len(unjudged)
     reasons = []
     if "input-bound" in unjudged:
         reasons.append(f"the wait for input: {unjudged.pop('input-bound')}")
@@ -121,8 +120,14 @@ def not_judged(verdict: Verdict) -> str | None:
     left = sum(n for _, n in ranked[_REASONS:])
     if left:
         reasons.append(f"{left} more for other reasons")
+    return f"{count_not_judged(verdict)} ({'; '.join(reasons)})."
+
+
+def count_not_judged(verdict: Verdict) -> str:
+    """How many rules could not judge, of how many."""
+    count = len(verdict.not_applicable)
     rules = count + len(verdict.passed) + len(verdict.findings)
-    return f"{count} of {rules} rules could not judge ({'; '.join(reasons)})."
+    return f"{count} of {rules} rules could not judge"
 
 
 def evidence(finding: Finding) -> str:

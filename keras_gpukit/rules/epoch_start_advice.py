@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.input_advice import PY_DATASET
+from keras_gpukit.rules.python_advice import PY_DATASET
 
 ARRAYS = "Keras' own "
 """How the names begin of the stages that Keras makes of arrays."""

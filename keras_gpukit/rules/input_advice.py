@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.pipeline import (
-    ContentionRecord,
-    PythonSourceRecord,
-    StageRecord,
-    Work,
-)
+from keras_gpukit.records.pipeline import ContentionRecord, StageRecord, Work
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.contention import ADVICE, causes
+from keras_gpukit.rules.python_advice import (
+    IN_PROCESSES,
+    PY_DATASET,
+    WORKERS,
+    for_gil,
+    for_py_dataset,
+    workers_within,
+)
 
 GENERAL = (
     "ds.map(f, num_parallel_calls=tf.data.AUTOTUNE): use every core",
@@ -17,7 +20,7 @@ GENERAL = (
     "ds.interleave(f, num_parallel_calls=tf.data.AUTOTUNE) to read files",
     "ds.batch(n) before a map whose function takes whole batches",
     "ds.prefetch(tf.data.AUTOTUNE) last: prepare while the model trains",
-    "with keras.utils.PyDataset: workers=4 or more, use_multiprocessing=True",
+    "with a PyDataset: use_multiprocessing=True, no more workers than cores",
 )
 """Where the stage is not known."""
 
@@ -64,34 +67,46 @@ BY_WORK: dict[Work, tuple[str, ...]] = {
     ),
     "python": (
         "write {name} in TensorFlow operations: Python runs on one core at a time",
-        "or as a keras.utils.PyDataset with workers=4, use_multiprocessing=True",
+        f"or as a {IN_PROCESSES}",
         "have {name} make whole batches with NumPy, not single examples",
     ),
 }
 
-PY_DATASET = ".__getitem__"
+
+def advice_for(record: InputRecord, cores: int | None) -> tuple[str, ...]:
+    """Returns what to change, the most rewarding first.
+
+    Args:
+        record: The input.
+        cores: How many cores there are; None where that is unknown.
+    """
+    stage, source = bottleneck(record), record.python
+    in_processes = source is not None and source.in_processes
+    holds_gil = not in_processes and _waits_for_gil(record.contention)
+    if source is not None and source.name.endswith(PY_DATASET):
+        if holds_gil:
+            return *for_gil(source.name, source.workers, cores), MEASURE
+        return *for_py_dataset(source, cores), MEASURE
+    if holds_gil and stage is not None and stage.work == "python":
+        return for_gil(stage.name, 1, cores)
+    about_gil = (ADVICE["interpreter lock"],) if holds_gil else ()
+    if stage is None or stage.work not in BY_WORK:
+        return *about_gil, *GENERAL, MEASURE
+    measure = () if stage.work in BY_HAND else (MEASURE,)
+    return *about_gil, *_for_stage(record, stage, cores), *measure
 
 
-def advice_for(record: InputRecord) -> tuple[str, ...]:
-    """Returns what to change, the most rewarding first."""
-    lines: tuple[str, ...]
-    measure: tuple[str, ...] = (MEASURE,)
-    stage = bottleneck(record)
-    if record.python is not None and record.python.name.endswith(PY_DATASET):
-        lines = _for_py_dataset(record.python)
-    elif stage is None or stage.work not in BY_WORK:
-        lines = GENERAL
-    else:
-        lines = tuple(line.format(name=stage.name) for line in BY_WORK[stage.work])
-        measure = () if stage.work in BY_HAND else measure
-        if stage.parallelism > 1:
-            # It has that already.
-            lines = tuple(line for line in lines if line != PARALLEL.format(name=stage.name))
-        if _is_cached(record, stage):
-            lines = tuple(line for line in lines if "cache()" not in line)
-    in_processes = record.python is not None and record.python.in_processes
-    about_gil = () if in_processes else _about_gil(record.contention)
-    return (*about_gil, *lines, *measure)
+def _for_stage(record: InputRecord, stage: StageRecord, cores: int | None) -> tuple[str, ...]:
+    workers = workers_within(WORKERS, cores)
+    lines = tuple(line.format(name=stage.name, workers=workers) for line in BY_WORK[stage.work])
+    if workers == 1:
+        lines = tuple(line for line in lines if "use_multiprocessing" not in line)
+    if stage.parallelism > 1:
+        # It has that already.
+        lines = tuple(line for line in lines if line != PARALLEL.format(name=stage.name))
+    if _is_cached(record, stage):
+        lines = tuple(line for line in lines if "cache()" not in line)
+    return lines
 
 
 def _is_cached(record: InputRecord, stage: StageRecord) -> bool:
@@ -101,27 +116,12 @@ def _is_cached(record: InputRecord, stage: StageRecord) -> bool:
     return any(each.work == "caching" for each in nearer)
 
 
-def _about_gil(contention: ContentionRecord | None) -> tuple[str, ...]:
-    # Busy cores have a rule of their own, which also sees other processes.
+def _waits_for_gil(contention: ContentionRecord | None) -> bool:
+    """Whether threads wait for the GIL. Busy cores have a rule, which sees other processes too."""
     if contention is None:
-        return ()
+        return False
     found = causes(contention.gil_wait_s, contention.cores_busy_fraction) or ()
-    return tuple(ADVICE[cause] for cause in found if cause == "interpreter lock")
-
-
-def _for_py_dataset(source: PythonSourceRecord) -> tuple[str, ...]:
-    dataset, workers = source.name.removesuffix(PY_DATASET), source.workers
-    whole = f"have {source.name} make the whole batch with NumPy, not row by row"
-    if source.in_processes:
-        return f"{dataset}(workers={2 * workers}), if cores are free", whole
-    lock = "if threads wait for the GIL"
-    if workers > 1:
-        return f"{dataset}(workers={workers}, use_multiprocessing=True), {lock}", whole
-    return (
-        f"{dataset}(workers=4): four batches in parallel",
-        f"{dataset}(workers=4, use_multiprocessing=True), {lock}",
-        whole,
-    )
+    return "interpreter lock" in found
 
 
 def bottleneck(record: InputRecord) -> StageRecord | None:

@@ -68,7 +68,8 @@ class InputBound(Rule):
             return None
         if record.confidence == "upper bound":
             return self._at_most(summary, record, stall)
-        later, advice = record.later_stall_fraction, advice_for(record)
+        later = record.later_stall_fraction
+        advice = advice_for(record, summary.environment.cpu_count)
         what, figures = "Steps wait", []
         if later is not None and later < WARNING_FRACTION:
             # Where a cache helps, the run has one: its later epochs show it.

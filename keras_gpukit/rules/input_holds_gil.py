@@ -5,8 +5,9 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.contention import ADVICE, GIL_WAIT_S
+from keras_gpukit.rules.contention import GIL_WAIT_S
 from keras_gpukit.rules.input_bound import MINIMUM_STEPS, is_input_bound
+from keras_gpukit.rules.python_advice import for_gil
 from keras_gpukit.rules.rule import Outcome, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, of_gil
 
@@ -46,6 +47,7 @@ class InputHoldsGIL(Rule):
         if source is None:
             return self.abstain("no Python code is known to make this run's batches")
         name, time_s = source
+        workers = record.python.workers if record.python and record.python.name == name else 1
         if time_s < CRITICAL_FRACTION * throughput.step_time_s:
             return None
         return self.find(
@@ -53,7 +55,7 @@ class InputHoldsGIL(Rule):
             Figure("wait for the GIL", 1000 * gil_wait_s, "ms"),
             Figure(f"{name} per batch", 1000 * time_s, "ms"),
             Figure("step time", 1000 * throughput.step_time_s, "ms"),
-            advice=(ADVICE["interpreter lock"],),
+            advice=for_gil(name, workers, summary.environment.cpu_count),
             saving=of_gil(summary, time_s),
         )
 

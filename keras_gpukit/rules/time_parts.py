@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.finding import Figure, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.epoch_start_advice import SLOW_ONES, starts_advice
@@ -148,7 +148,7 @@ class SlowCallbacks(TimeRule):
 
     Keras' own loop is in what is measured between steps: 0.25 ms a step, more than it was measured
     to take, is left out. A tenth of the time is our choice. A callback is named if it took half of
-    the time in callbacks, our choice too.
+    the time in callbacks, our choice too; no more is promised then than its own time at least.
     """
 
     code = "slow-callbacks"
@@ -163,14 +163,17 @@ class SlowCallbacks(TimeRule):
         share = spent_s / parts.wall_s
         if share < NOTABLE_FRACTION:
             return None
-        saving = of_run(summary, spent_s, parts.callbacks_s, basis="callbacks")
+        saving = all_of_them = of_run(summary, spent_s, parts.callbacks_s, basis="callbacks")
         name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))
         is_named = longest_s >= MOSTLY * spent_s
-        figures = [percent("of the time", share), Figure("in callbacks", parts.callbacks_s, "s")]
+        figures = [percent("of the time", share), Figure("in callbacks", spent_s, "s")]
         if is_named:
+            # It was seen in samples, and may lie above what is left without Keras' loop.
+            longest_s = min(longest_s, spent_s)
             figures.append(Figure(f"in {name}", longest_s, "s"))
+            saving = of_run(summary, longest_s, parts.callbacks_s, basis="callbacks")
         return self.find(
-            severity(saving, summary),
+            severity(all_of_them, summary),
             *figures,
             advice=_callback_advice(name if is_named else None),
             saving=saving,
@@ -195,7 +198,8 @@ class LongValidation(TimeRule):
     """The share of the time that goes on validation within `fit`.
 
     Three tenths is our choice. A remark while compute takes half of the time: how often to validate
-    is a question of its own. What its steps wait for input is saved without validating less.
+    is a question of its own. What its steps wait for input is saved without validating less, so it
+    is critical where that is a large part of the run.
     """
 
     code = "long-validation"
@@ -220,8 +224,9 @@ class LongValidation(TimeRule):
                 "workers=4 of a PyDataset",
                 *advice,
             )
+        least: Severity = "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning"
         return self.find(
-            "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning",
+            "critical" if severity(saving, summary) == "critical" else least,
             *figures,
             saving=saving,
             advice=advice,

@@ -69,7 +69,7 @@ RULES: tuple[Rule, ...] = (
     MostlyNotCompute(),
     NoGPU(),
 )
-"""In the order in which findings of equal weight are shown."""
+"""In the order in which findings of equal severity and saving are shown."""
 
 _SAME_CAUSE = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code}
 _ENDED_BY = (DeviceOutOfMemory.code, HostOutOfMemory.code, EndedByError.code)
@@ -78,7 +78,7 @@ _LEAST_SHARES = {"critical": CRITICAL_FRACTION, "warning": WARNING_FRACTION, "in
 
 
 def judge(summary: RunSummary) -> Verdict:
-    """Asks every rule, and sorts the findings: the largest part of the run first, remarks last.
+    """Asks every rule, and sorts the findings: the most severe first, then the largest saving.
 
     A finding that says nothing of the run's time counts as the least that is as severe.
     """
@@ -98,20 +98,24 @@ def judge(summary: RunSummary) -> Verdict:
 def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
     """Puts a slowdown before the wait, or the callbacks, that most of came with it.
 
-    Both are the same cause; the slowdown also says when it began. What ended the run comes first.
+    It must be as severe. Both are the same cause; the slowdown also says when it began. What ended
+    the run comes first.
     """
-    codes = [finding.code for finding in findings]
-    if SlowerOverTime.code in codes:
-        whole, slower = findings[0].saving, findings[codes.index(SlowerOverTime.code)].saving
-        is_same = slower is not None and _SAME_CAUSE.get(slower.basis) == codes[0]
-        if slower and whole and is_same and slower.low_s >= MOSTLY * whole.low_s:
-            findings.sort(key=lambda finding: finding.code != SlowerOverTime.code)
+    slower = next((each for each in findings if each.code == SlowerOverTime.code), None)
+    if slower is not None and _is_same_cause(slower, findings[0]):
+        findings.sort(key=lambda finding: finding is not slower)
     findings.sort(key=lambda finding: finding.code not in _ENDED_BY)
     return tuple(findings)
 
 
-def _weight(finding: Finding) -> tuple[bool, float, int]:
-    saving, rank = finding.saving, _RANKS[finding.severity]
-    least = _LEAST_SHARES[finding.severity]
+def _is_same_cause(slower: Finding, whole: Finding) -> bool:
+    if slower.saving is None or whole.saving is None or slower.severity != whole.severity:
+        return False
+    is_same = _SAME_CAUSE.get(slower.saving.basis) == whole.code
+    return is_same and slower.saving.low_s >= MOSTLY * whole.saving.low_s
+
+
+def _weight(finding: Finding) -> tuple[int, float]:
+    saving, least = finding.saving, _LEAST_SHARES[finding.severity]
     share = least if saving is None else saving.expected_s / saving.of_s
-    return finding.severity == "info", -share, rank
+    return _RANKS[finding.severity], -share

@@ -95,7 +95,7 @@ class Conclusion:
 
         from keras_gpukit.records.capture import ProfilerRecord
         from keras_gpukit.reports.console import print_summary
-        from keras_gpukit.reports.html.words import verdict_line
+        from keras_gpukit.reports.html.verdict_lines import verdict_line
 
         # Each worker of a cluster has a record of the same fit.
         fits = [run for run in runs if run.is_chief] or runs

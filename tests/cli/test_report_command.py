@@ -122,3 +122,9 @@ def test_of_several_workers_the_chiefs_verdict_is_printed(tmp_path, capsys):
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("logs, worker 0: critical: Worker 2 is a straggler")
     assert printed[1] == "and 3 more runs"
+
+
+def test_a_killed_run_is_said_to_have_ended_without_a_word(tmp_path, capsys):
+    write_lines(tmp_path / "logs", run_lines(20, summary=None))
+    assert main(["report", str(tmp_path / "logs"), "--out", str(tmp_path / "report.html")]) == 0
+    assert "ended without a word after 800 steps (killed" in capsys.readouterr().out

@@ -107,6 +107,13 @@ def spent(wall_s=100.0, steps=1000, start=None, **parts):
     return run(input=record, throughput=throughput(0.01, steps))
 
 
+def tiny(wall_s=100.0, steps=1000, **parts):
+    """A run of steps of 1 ms, each started from Python, whose time went to some parts."""
+    settings = Environment({}, steps_per_execution=1)
+    spends = spent(wall_s, steps, **parts)
+    return replace(spends, environment=settings, throughput=throughput(0.001, steps))
+
+
 SHUFFLES = PipelineStartRecord(4, mean_s=2.5, shuffle_s=2.0)
 QUICKER = replace(SHUFFLES, mean_s=2.4)
 
@@ -203,7 +210,7 @@ FIRES = [
         spent(tracing_s=10.1, tracings=4),
         Figure("traced again", 4, "times"),
     ),
-    ("slow-callbacks", "warning", spent(callbacks_s=10.26), Figure("in callbacks", 10.26, "s")),
+    ("slow-callbacks", "warning", spent(callbacks_s=10.26), Figure("in callbacks", 10.01, "s")),
     ("long-validation", "warning", spent(validation_s=50.1), Figure("of the time", 50.1, "%")),
     ("long-validation", "info", spent(validation_s=30.0), Figure("of the time", 30.0, "%")),
     (
@@ -470,6 +477,7 @@ ABSTAINS = [
         "this run trains on the CPU",
     ),
     ("tiny-steps", run(throughput=throughput(0.001)), "one execution"),
+    ("tiny-steps", tiny(4.9), "5 s"),
     (
         "tiny-steps",
         run(settings={"steps_per_execution": 1}, throughput=throughput(0.001, steps=99)),
@@ -527,6 +535,46 @@ def test_a_py_dataset_is_advised_by_its_workers():
     assert Figure("Photos.__getitem__ per batch", 38.0, "ms") in threads.evidence
     assert Figure("busy of 2 workers", 1.9) in threads.evidence
     assert found(workers=2, in_processes=True).advice[0].startswith("Photos(workers=4), if cores")
+
+
+@pytest.mark.parametrize(("cores", "workers"), [(2, 2), (8, 4), (None, 4)])
+def test_where_the_gil_is_the_cause_processes_are_advised_and_no_threads(cores, workers):
+    def found(gil_wait_s, name="Photos.__getitem__", work="python", **source):
+        stage = StageRecord(name, "generator", work, cost_per_batch_s=0.02)
+        record = stall(
+            0.5,
+            python=PythonSourceRecord(name, **source),
+            pipeline=PipelineRecord((stage,), stage),
+            contention=ContentionRecord(gil_wait_s, 0.6),
+        )
+        return finding("input-bound", run((), {"cpu_count": cores}, input=record)).advice
+
+    first, second, *_ = found(0.001)
+    assert "holds the GIL" in first
+    assert "the whole batch with NumPy or TensorFlow operations" in first
+    assert second == f"Photos(workers={workers}, use_multiprocessing=True)"
+    assert found(0.001, workers=2)[1] == "Photos(workers=2, use_multiprocessing=True)"
+    assert found(0.0)[0].startswith("Photos(workers=4)")
+    first, second = found(0.001, "rows")
+    assert "have rows make the whole batch" in first
+    assert second.endswith(f"PyDataset with workers={workers}, use_multiprocessing=True")
+
+
+def test_no_more_processes_are_advised_than_there_are_cores():
+    def found(cores, **source):
+        code = PythonSourceRecord("Photos.__getitem__", **source)
+        record = stall(0.5, python=code, contention=ContentionRecord(0.001, 0.6))
+        return finding("input-bound", run((), {"cpu_count": cores}, input=record)).advice
+
+    assert not any("multiprocessing" in line for line in found(1))
+    assert found(6, workers=4, in_processes=True)[0].startswith("Photos(workers=6)")
+    assert not any("workers=" in line for line in found(4, workers=4, in_processes=True))
+
+
+def test_code_that_holds_the_gil_without_a_wait_has_the_same_advice():
+    first, second = finding("input-holds-gil", holds_gil()).advice
+    assert "have rows make the whole batch" in first
+    assert "use_multiprocessing=True" in second
 
 
 @pytest.mark.parametrize("is_cached", [True, False])
@@ -636,13 +684,34 @@ def test_a_few_epochs_that_start_slowly_are_not_called_each(epochs, longest_s, t
 
 def test_tiny_steps_are_a_remark_where_other_parts_take_the_time():
     def found(validation_s):
-        spends = spent(validation_s=validation_s, callbacks_s=1.0)
-        settings = Environment({}, steps_per_execution=1)
-        tiny = replace(spends, environment=settings, throughput=throughput(0.001))
-        return finding("tiny-steps", tiny)
+        return finding("tiny-steps", tiny(validation_s=validation_s, callbacks_s=1.0))
 
     assert found(50.0).severity == "warning"
     assert found(92.0).severity == "info"
+
+
+def test_tiny_steps_advise_only_what_the_saving_holds_for():
+    (advice,) = finding("tiny-steps", tiny(callbacks_s=4.0)).advice
+    assert advice.startswith("compile(steps_per_execution=16)")
+    assert "once per sixteen steps" in advice
+
+
+def test_tiny_steps_promise_no_time_in_which_callbacks_were_seen():
+    def saving(**parts):
+        return finding("tiny-steps", tiny(10.0, 8000, **parts)).saving
+
+    with_callback = saving(callbacks_s=4.0, by_callback={"History": 2.0, "Monitor": 1.2})
+    assert with_callback.low_s == pytest.approx(0.8 * 15 / 16)
+    assert with_callback.high_s == pytest.approx((0.8 + 6.0) * 15 / 16)
+    assert not with_callback.upper_bound
+    # A longer execution takes longer to trace, up to as long again.
+    assert saving(callbacks_s=4.0, first_step_s=0.5).low_s == pytest.approx(1.375)
+    assert saving(callbacks_s=4.0, first_step_s=3.0).low_s == 0.0
+    # Of time in which no callback was seen, at least what Keras' own loop takes.
+    unseen = saving(callbacks_s=4.0)
+    assert unseen.low_s == pytest.approx(8000 * 0.25e-3 * 15 / 16)
+    assert unseen.high_s == pytest.approx(10.0 * 15 / 16)
+    assert unseen.upper_bound
 
 
 def test_time_that_a_validation_waited_is_not_saved_by_more_cores():
@@ -668,6 +737,7 @@ def test_a_validation_that_waits_for_input_is_advised_to_wait_less():
     assert Figure("of it waiting for input", 75.0, "s") in found(0.075).evidence
     assert "validation_data faster" in found(0.075).advice[0]
     assert "validation_freq" in found(0.01).advice[0]
+    assert [found(wait_s).severity for wait_s in (0.075, 0.01)] == ["critical", "warning"]
 
 
 def test_processes_that_use_little_of_what_others_use_are_not_named():
@@ -701,6 +771,22 @@ def test_the_callback_that_takes_most_is_named_with_its_own_advice():
     assert found(Plotter=9.0, Logger=8.0).title == "Callbacks slow training down"
 
 
+def test_callbacks_are_promised_no_more_than_the_time_of_those_that_are_advised_on():
+    def found(**by_callback):
+        return finding("slow-callbacks", spent(callbacks_s=30.25, by_callback=by_callback))
+
+    named, unnamed = found(Plotter=16.0), found(Plotter=9.0)
+    assert (named.saving.low_s, named.saving.high_s) == (16.0, 30.25)
+    assert unnamed.saving.low_s == 30.0
+    # No callback takes longer than all of them.
+    assert found(Plotter=30.2).saving.low_s == 30.0
+    assert Figure("in Plotter", 30.0, "s") in found(Plotter=30.2).evidence
+    # All callbacks together make it critical.
+    assert named.severity == unnamed.severity == "critical"
+    share, seconds, *_ = named.evidence
+    assert (share.value, seconds.value) == (30.0, 30.0)
+
+
 def test_the_largest_part_of_the_run_comes_first_and_remarks_last():
     summary = run(
         (V100,),
@@ -715,6 +801,19 @@ def test_the_largest_part_of_the_run_comes_first_and_remarks_last():
         "float32-on-tensor-cores",
         "memory-mostly-unused",
     ]
+
+
+def test_a_critical_finding_comes_before_a_warning_that_may_save_more():
+    summary = run(
+        (V100,),
+        {"precision": "float32"},
+        input=replace(stall(0.25), wait_s=0.0025),
+        throughput=throughput(0.01),
+    )
+    waits, computes = judge(summary).findings[:2]
+    assert (waits.code, waits.severity) == ("input-bound", "critical")
+    assert (computes.code, computes.severity) == ("float32-on-tensor-cores", "warning")
+    assert computes.saving.expected_s > waits.saving.expected_s
 
 
 def test_idle_gpus_are_told_what_was_left_out():

@@ -176,6 +176,24 @@ def test_a_slowdown_of_callbacks_comes_before_the_time_that_they_took():
     assert codes[:2] == ["slower-over-time", "slow-callbacks"]
 
 
+def test_a_warning_of_a_slowdown_stays_below_what_is_critical():
+    times = {
+        "step/time_ms": [100.0] * 36 + [145.0] * 28,
+        "step/between_ms": [2.0] * 36 + [47.0] * 28,
+    }
+    wall_s = sum(times["step/time_ms"]) / 100
+    parts = TimeBreakdown(wall_s, 1.0, 0.7 * wall_s, 0.24 * wall_s, 0.0, 1.0, 0.0, 0.0)
+    throughput = ThroughputRecord("fit", 640, 640, wall_s / 640, None, wall_s)
+    findings = judge(
+        run({**waits(1, 1), **times}, input=fed_by(breakdown=parts), throughput=throughput)
+    ).findings
+    assert [(each.code, each.severity) for each in findings[:2]] == [
+        ("slow-callbacks", "critical"),
+        ("slower-over-time", "warning"),
+    ]
+    assert findings[1].saving.low_s > findings[0].saving.low_s / 2
+
+
 NEIGHBOURS = {
     "host/cpu_percent": [30.0] * 36 + [99.0] * 28,
     "host/process_cpu_percent": [25.0] * 64,

@@ -49,7 +49,7 @@ def measure(small: bool, folder: Path) -> Iterator[tuple[str, Any]]:
                 yield f"{name}/serial {percent} to device", row
         if (each, jit) == (1, False):
             yield f"{name}/transferred", attempt(way.transferred, 2**10 if small else 2**20)
-            yield "launches", attempt(launches, 40 if small else 400)
+            yield "launches", attempt(launches, 40 if small else 6000)
 
 
 @dataclass(frozen=True)

@@ -51,13 +51,6 @@ def verdict(run: RunReport) -> Verdict:
     return Verdict(severity, phrases.all_well(run.summary), note=phrases.not_judged(told))
 
 
-def verdict_line(run: RunReport) -> str:
-    """The verdict in one line, without how much was judged."""
-    told = verdict(run)
-    is_bad = told.severity in ("critical", "warning")
-    return f"{told.severity}: {told.headline}" if is_bad else told.headline
-
-
 def saving(finding: Finding) -> str | None:
     """What fixing a finding saves."""
     return None if finding.saving is None else f"saves {phrases.saved(finding.saving)}"

@@ -1,0 +1,55 @@
+"""A run's verdict in one line."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Verdict
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.reports import phrases
+from keras_gpukit.reports.html.words import verdict
+
+_MOST = 0.5
+
+
+def verdict_line(run: RunReport) -> str:
+    """The worst finding, or that nothing was found.
+
+    It says how a run ended that did not complete, and, without a finding, how much was judged where
+    that is less than half of the rules.
+    """
+    told, end = verdict(run), _end(run)
+    if told.severity in ("critical", "warning"):
+        headline, by = f"{told.severity}: {told.headline}", run.summary.ended_by
+        is_said = end is None or (by is not None and by in told.headline)
+        return headline if is_said else f"{headline}; {end}"
+    sentences = [
+        None if end is None else f"{end[:1].upper()}{end[1:]}.",
+        # Of an interrupted run without a finding, the headline says that alone.
+        None if run.state == "interrupted" and told.finding is None else told.headline,
+        _mostly_not_judged(run.summary.verdict),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _end(run: RunReport) -> str | None:
+    """How a run ended, or that it goes on; None if it completed."""
+    where = _where(run)
+    if run.state == "running":
+        return f"still running{where}"
+    if run.state == "interrupted":
+        by = run.summary.ended_by
+        return f"interrupted{where}" if by is None else f"interrupted by {by}"
+    if run.state == "unfinished":
+        return f"ended without a word{where} (killed, or without a Monitor)"
+    return None
+
+
+def _where(run: RunReport) -> str:
+    if run.progress is not None:
+        return f" after step {run.progress.step:,}"
+    return "" if run.summary.steps is None else f" after {run.summary.steps:,} steps"
+
+
+def _mostly_not_judged(told: Verdict) -> str | None:
+    rules = len(told.findings) + len(told.passed) + len(told.not_applicable)
+    is_most = len(told.not_applicable) > _MOST * rules
+    return f"{phrases.count_not_judged(told)}." if is_most else None

@@ -1,0 +1,76 @@
+"""A verdict in one line: it says how a run ended, and that little was judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from helpers.recorded_runs import ENVIRONMENT, SUMMARY
+
+from keras_gpukit.records.finding import Verdict
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import Progress
+from keras_gpukit.reports.html.verdict_lines import verdict_line
+
+WORST = "critical: Steps wait for input; the bottleneck is decode (train.py:12)"
+AT = Progress("fit", "steps", 1800)
+PASSED = tuple(f"passed-{number}" for number in range(20))
+
+
+def line(state, passed=PASSED, unjudged=10, progress=AT, **summary):
+    verdict = Verdict((), passed, {f"rule-{number}": "no GPU" for number in range(unjudged)})
+    told = RunSummary(ENVIRONMENT, verdict=verdict, **summary)
+    return verdict_line(RunReport("logs", state, summary=told, progress=progress))
+
+
+def test_a_run_that_completed_and_was_judged_by_most_rules_is_told_alone():
+    assert line("completed", ending="completed") == "Nothing found."
+
+
+def test_that_most_rules_could_not_judge_is_said():
+    assert line("completed", passed=PASSED[:6], unjudged=24) == (
+        "Nothing found. 24 of 30 rules could not judge."
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ("unfinished", "Ended without a word after step 1,800 (killed, or without a Monitor)."),
+        ("running", "Still running after step 1,800."),
+    ],
+)
+def test_a_run_without_a_summary_is_not_only_said_to_have_no_warnings(state, told):
+    assert line(state) == f"{told} Nothing found."
+    assert line(state, PASSED[:6], 24) == f"{told} Nothing found. 24 of 30 rules could not judge."
+
+
+@pytest.mark.parametrize(
+    ("progress", "ended_by", "told"),
+    [
+        (AT, "KeyboardInterrupt in step 5", "Interrupted by KeyboardInterrupt in step 5."),
+        (AT, None, "Interrupted after step 1,800."),
+        (None, None, "Interrupted."),
+    ],
+)
+def test_an_interrupted_run_says_by_what_or_where(progress, ended_by, told):
+    assert line("interrupted", progress=progress, ended_by=ended_by, ending="interrupted") == told
+
+
+def test_a_finding_comes_first_and_the_end_after_it():
+    assert verdict_line(RunReport("logs", "completed", summary=SUMMARY)) == WORST
+    killed = RunReport("logs", "unfinished", summary=replace(SUMMARY, ending=None), progress=AT)
+    ended = "ended without a word after step 1,800 (killed, or without a Monitor)"
+    assert verdict_line(killed) == f"{WORST}; {ended}"
+
+
+def test_a_finding_that_names_the_end_is_not_told_it_twice():
+    (worst, *_) = SUMMARY.verdict.findings
+    worst = replace(worst, title="The run was ended by ValueError in step 1")
+    summary = replace(
+        SUMMARY, verdict=Verdict((worst,)), ending="interrupted", ended_by="ValueError in step 1"
+    )
+    assert verdict_line(RunReport("logs", "interrupted", summary=summary)) == (
+        "critical: The run was ended by ValueError in step 1"
+    )
