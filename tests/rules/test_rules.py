@@ -688,6 +688,26 @@ def test_other_processes_that_keep_the_cores_busy_are_named_with_what_they_cost_
     assert (found.saving.low_s, found.saving.high_s) == (0.0, pytest.approx(55.0))
 
 
+@pytest.mark.parametrize(("input", "severity"), [(QUICK, "info"), (stall(0.5), "warning")])
+def test_a_jobs_other_workers_are_not_called_other_processes(input, severity):
+    summary = run(input=input, utilization=host(98.0, own=47.0, job_cpu_percent=48.0))
+    found = finding("host-cpu-saturated", summary)
+    assert found.severity == severity
+    assert found.title == "The job's workers share the cores of this host"
+    assert Figure("the job's other processes", 48.0, "%") in found.evidence
+    assert "fewer workers on this host" in found.advice[0]
+    assert "--cpus-per-worker" in found.advice[0]
+    assert not any("Stop" in line for line in found.advice)
+
+
+def test_what_other_processes_cost_at_most_leaves_the_jobs_workers_their_cores():
+    busy = host(98.0, own=30.0, job_cpu_percent=30.0)
+    found = finding("host-cpu-saturated", replace(spent(first_step_s=5.0), utilization=busy))
+    assert found.title == "Other processes keep the cores busy"
+    assert Figure("other processes", 38.0, "%") in found.evidence
+    assert found.saving.high_s == pytest.approx(40.0)
+
+
 def test_the_callback_that_takes_most_is_named_with_its_own_advice():
     def found(**by_callback):
         return finding("slow-callbacks", spent(callbacks_s=20.0, by_callback=by_callback))
