@@ -11,7 +11,7 @@ from keras_gpukit.records.displayed import show_by
 from keras_gpukit.reports import units
 from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.phrases import saved
-from keras_gpukit.reports.printable import plain
+from keras_gpukit.reports.printable import as_text, plain
 from keras_gpukit.rules.contention import ADVICE
 
 
@@ -74,4 +74,8 @@ def _contention(contention: Contention) -> str:
     return f"Together they run {share} slower than the slower one alone. {meaning}{figures}."
 
 
-show_by(Diagnosis, lambda record: as_html(render(record)))
+show_by(
+    Diagnosis,
+    lambda record: as_html(render(record)),
+    lambda record: as_text(render(record)),
+)

@@ -570,6 +570,9 @@ def test_says_in_words_what_there_is_to_gain():
     console = Console(record=True, width=100)
     print_anywhere(render(diagnosis), console)
     assert "together" in console.export_text()
+    assert "together" in str(diagnosis)
+    assert "The cores are mostly busy" in str(diagnosis)
+    assert "Diagnosis(" not in str(diagnosis)
 
 
 def test_private_names_are_still_there():
