@@ -14,6 +14,12 @@ from keras_gpukit.reports.phrases import saved
 from keras_gpukit.reports.printable import as_text, plain
 from keras_gpukit.rules.contention import ADVICE
 
+_CONTRADICTION = (
+    "The rates contradict each other: training got batches faster than the data alone gives them. "
+    "Something else used the cores, or the pipeline became faster meanwhile, as with a cache that "
+    "fills. Repeat the measurement."
+)
+
 
 def render(diagnosis: Diagnosis) -> RenderableType:
     """The panel: the three rates and what they mean."""
@@ -41,6 +47,8 @@ def render(diagnosis: Diagnosis) -> RenderableType:
 
 def conclusions(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What the rates mean, one or two sentences per line."""
+    if diagnosis.is_contradictory:
+        return (_CONTRADICTION,)
     lines = [_ceiling(diagnosis)]
     if diagnosis.saving is not None:
         lines.append(f"The whole run would save {saved(diagnosis.saving)}.")
