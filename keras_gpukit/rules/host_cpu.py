@@ -43,7 +43,7 @@ class HostCPUSaturated(Rule):
         if host.cpu_percent < 100 * CORES_BUSY_FRACTION:
             return None
         waits = is_input_bound(summary)
-        others = _others_percent(host)
+        others = _others_percent(summary, host)
         if others is not None and others >= OTHERS_PERCENT:
             saving = None if summary.environment.gpus else _saving(summary, host)
             if saving is not None and saving.is_negligible:
@@ -103,10 +103,13 @@ class HostCPUSaturated(Rule):
         )
 
 
-def _others_percent(host: HostUtilization) -> float | None:
+def _others_percent(summary: RunSummary, host: HostUtilization) -> float | None:
     """What processes that belong neither to this one nor to its job used of all cores."""
     if host.cpu_percent is None or host.process_cpu_percent is None:
         return None
+    worker = summary.environment.worker
+    if host.job_cpu_percent is None and worker is not None and worker.count != 1:
+        return None  # as of a run that is not over: the job's other workers may use the cores
     known = host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent
     return host.cpu_percent - sum(each or 0.0 for each in known)
 

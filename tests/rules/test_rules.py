@@ -12,7 +12,7 @@ from helpers.series import changing_run
 
 from keras_gpukit.pipelines.places import KERAS_OWN
 from keras_gpukit.records.codec import from_dict, to_dict
-from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.environment import Environment, GPUInfo, Worker
 from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.records.machine import (
     DeviceMemory,
@@ -698,6 +698,15 @@ def test_a_jobs_other_workers_are_not_called_other_processes(input, severity):
     assert "fewer workers on this host" in found.advice[0]
     assert "--cpus-per-worker" in found.advice[0]
     assert not any("Stop" in line for line in found.advice)
+
+
+@pytest.mark.parametrize(("count", "is_named"), [(1, True), (2, False), (None, False)])
+def test_where_the_jobs_use_is_unknown_it_is_not_called_that_of_others(count, is_named):
+    # As of a run that is not over: its lines tell only what all use, and what this process does.
+    worker = Worker("worker", 0, count)
+    summary = run((A100,), {"worker": worker}, input=QUICK, utilization=host(98.0, own=47.0))
+    title = finding("host-cpu-saturated", summary).title
+    assert title.startswith("Other processes") == is_named
 
 
 def test_what_other_processes_cost_at_most_leaves_the_jobs_workers_their_cores():
