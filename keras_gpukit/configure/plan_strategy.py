@@ -38,7 +38,8 @@ def plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:
         draft.notes.append(choice.meaning)
     if name == "multi_worker" and settings.seed is None:
         draft.warnings.append(
-            "Without a `seed`, each worker shuffles arrays in an order of its own, so that an "
-            "epoch repeats some examples and misses others: give configure_gpus(seed=…)."
+            "Unless the script sets a seed, as with keras.utils.set_random_seed(…), each worker "
+            "shuffles arrays in an order of its own, so that an epoch repeats some examples and "
+            "misses others: give configure_gpus(seed=…)."
         )
     return choice.replicas

@@ -28,6 +28,7 @@ from keras_gpukit.measuring.rates import compute_rate
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports.notebook import as_html, card, code_as_html
+from keras_gpukit.reports.printable import as_text
 from keras_gpukit.reports.tuning import render
 
 # Largest share and time of one reading, and of measuring the model.
@@ -37,7 +38,7 @@ COMPUTE_SHARE, COMPUTE_S = 1 / 15, 4.0
 
 @dataclass(frozen=True)
 class TunedInput:
-    """What `tune_input` returns. Printing it shows what was tried.
+    """What `tune_input` returns. Printing it shows what `tune_input` prints at its end.
 
     Attributes:
         dataset: The tuned dataset; the given one if nothing made it faster.
@@ -62,10 +63,7 @@ class TunedInput:
         return card(as_html(render(self.record)) + code_as_html(self.code))
 
     def __str__(self) -> str:
-        console = Console(width=100)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get()
+        return as_text(render(self.record, self.code))
 
 
 def tune_input(

@@ -83,7 +83,8 @@ class Diagnosis(Displayed):
         actual: Rate of `fit`.
         examples_per_batch: Mean number of examples in a batch.
         ceiling_gain: The ratio of the compute-only to the actual rate: of steps alone, without
-            all else that a run does. None if none can be separated from the noise.
+            all else that a run does. None if none can be separated from the noise, or the rates
+            contradict each other.
         ceiling_interval: The ratio of compute-only to actual rate, with its interval, whether or
             not it is a gain.
         contention: Present where the actual rate is lower than either alone explains.
@@ -91,6 +92,7 @@ class Diagnosis(Displayed):
         spent_s: Wall time of the whole diagnosis, in seconds.
         saving: What a run whose summary was given would save if input were free; None without one,
             or where nothing can be separated from the noise.
+        is_contradictory: Whether training got batches faster than the pipeline alone gives them.
     """
 
     data_only: Rate
@@ -103,3 +105,4 @@ class Diagnosis(Displayed):
     examples_per_batch: float | None = None
     spent_s: float | None = None
     saving: Saving | None = None
+    is_contradictory: bool = False

@@ -1,4 +1,4 @@
-"""Records that notebooks show as HTML, by a view that lies on a floor above.
+"""Records that notebooks show as HTML, and some as text, by a view that lies on a floor above.
 
 A record knows that it can be shown, not how: the module of its view says so when it is loaded.
 Whatever makes such a record loads it.
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 R = TypeVar("R", bound="Displayed")
 _views: dict[type, Callable[[Any], str]] = {}
+_texts: dict[type, Callable[[Any], str]] = {}
 
 
 class Displayed:
@@ -21,7 +22,22 @@ class Displayed:
         view = _views.get(type(self))
         return None if view is None else view(self)
 
+    def __str__(self) -> str:
+        """The record as text, for `print`; its fields if no such view of it is loaded."""
+        text = _texts.get(type(self))
+        return repr(self) if text is None else text(self)
 
-def show_by(record: type[R], view: Callable[[R], str]) -> None:
-    """Sets how notebooks show a record."""
+
+def show_by(
+    record: type[R], view: Callable[[R], str], text: Callable[[R], str] | None = None
+) -> None:
+    """Sets how a record is shown.
+
+    Args:
+        record: Its class.
+        view: Makes HTML for notebooks.
+        text: Makes the text that `print` shows; None for the fields.
+    """
     _views[record] = view
+    if text is not None:
+        _texts[record] = text

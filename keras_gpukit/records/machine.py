@@ -194,7 +194,9 @@ class HostUtilization:
         disk_read_bytes_per_s: Mean.
         children_cpu_percent: What this process' own children used; None where that was not looked
             at, as other processes used little.
-        others: Other processes that used the most, of those that are visible to this one.
+        job_cpu_percent: What other processes of the same job used on this host, such as its other
+            workers; None likewise.
+        others: Processes of others that used the most, of those that are visible to this one.
     """
 
     cpu_percent: float | None = None
@@ -204,6 +206,7 @@ class HostUtilization:
     memory_total_bytes: int | None = None
     disk_read_bytes_per_s: float | None = None
     children_cpu_percent: float | None = None
+    job_cpu_percent: float | None = None
     others: tuple[ProcessUse, ...] = ()
 
 

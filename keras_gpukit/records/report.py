@@ -96,7 +96,8 @@ class RunReport:
         name: Its log folder, from the log directory; with its worker or process where several wrote
             to it, and a number from the second run of that process on.
         state: "completed"; "interrupted" by an exception; "running" where the last line is fresh;
-            "unfinished" where it ended without a word, or no `Monitor` watched it.
+            "unfinished" where it ended without a word, as when its process is known to have ended,
+            or no `Monitor` watched it.
         phase: What was run; None before its first steps.
         began_s: In seconds since the Unix epoch.
         ended_s: When its last line was written.

@@ -29,6 +29,21 @@ Ending = Literal["completed", "interrupted"]
 
 
 @dataclass(frozen=True)
+class ProcessIdentity:
+    """A process, such that no other one is taken for it.
+
+    Attributes:
+        pid: Its number.
+        started: When it started, in ticks of the clock since its system did.
+        place: Within which the number is its own: host, boot id and namespace of process numbers.
+    """
+
+    pid: int
+    started: int
+    place: str
+
+
+@dataclass(frozen=True)
 class RunHeader:
     """The first line of a run's record.
 
@@ -36,11 +51,13 @@ class RunHeader:
         schema: Version of the records' layout.
         time_s: When the run began, in seconds since the Unix epoch.
         worker: Which process of a cluster wrote it; None outside one.
+        process: The process that wrote it; None where the system does not tell, as outside Linux.
     """
 
     schema: int
     time_s: float | None = None
     worker: Worker | None = None
+    process: ProcessIdentity | None = None
 
 
 @dataclass(frozen=True)

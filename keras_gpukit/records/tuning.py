@@ -9,6 +9,8 @@ from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import Displayed
 
 Ending = Literal["nothing left to try", "the model is no faster", "time ran out"]
+CACHE_NOT_ALLOWED = "not allowed: pass cache=True"
+"""The note of a cache that is faster, where there is no terminal to ask in."""
 
 
 @dataclass(frozen=True)

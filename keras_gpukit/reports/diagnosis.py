@@ -11,8 +11,14 @@ from keras_gpukit.records.displayed import show_by
 from keras_gpukit.reports import units
 from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.phrases import saved
-from keras_gpukit.reports.printable import plain
+from keras_gpukit.reports.printable import as_text, plain
 from keras_gpukit.rules.contention import ADVICE
+
+_CONTRADICTION = (
+    "The rates contradict each other: training got batches faster than the data alone gives them. "
+    "Something else used the cores, or the pipeline became faster meanwhile, as with a cache that "
+    "fills. Repeat the measurement."
+)
 
 
 def render(diagnosis: Diagnosis) -> RenderableType:
@@ -41,6 +47,8 @@ def render(diagnosis: Diagnosis) -> RenderableType:
 
 def conclusions(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What the rates mean, one or two sentences per line."""
+    if diagnosis.is_contradictory:
+        return (_CONTRADICTION,)
     lines = [_ceiling(diagnosis)]
     if diagnosis.saving is not None:
         lines.append(f"The whole run would save {saved(diagnosis.saving)}.")
@@ -74,4 +82,8 @@ def _contention(contention: Contention) -> str:
     return f"Together they run {share} slower than the slower one alone. {meaning}{figures}."
 
 
-show_by(Diagnosis, lambda record: as_html(render(record)))
+show_by(
+    Diagnosis,
+    lambda record: as_html(render(record)),
+    lambda record: as_text(render(record)),
+)

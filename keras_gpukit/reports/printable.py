@@ -6,10 +6,12 @@ cursor, change colours or the direction of writing, and those that no encoding h
 
 from __future__ import annotations
 
+import io
 import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.text import Text
 
 _CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -28,3 +30,13 @@ def plain(text: str, style: str = "") -> Text:
     from rich.text import Text  # a script that is run unchanged may look at what is loaded
 
     return Text(printable(text), style=style)
+
+
+def as_text(shown: RenderableType) -> str:
+    """Returns what a terminal of 100 columns shows, without colours."""
+    from rich.console import Console
+
+    console = Console(width=100, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(shown)
+    return captured.get()

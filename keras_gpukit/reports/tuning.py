@@ -7,10 +7,17 @@ from rich.table import Table
 
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import show_by
-from keras_gpukit.records.tuning import Trial, TuningRecord
+from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, Ending, Trial, TuningRecord
 from keras_gpukit.reports import units
 from keras_gpukit.reports.notebook import as_html, card
-from keras_gpukit.reports.printable import plain
+from keras_gpukit.reports.printable import as_text, plain
+from keras_gpukit.rules import gains
+
+_ENDINGS: dict[Ending, str] = {
+    "the model is no faster": (
+        "the input is faster than the model trains, so an even faster one would not help"
+    ),
+}
 
 
 def render(record: TuningRecord, code: str = "") -> RenderableType:
@@ -26,18 +33,40 @@ def render(record: TuningRecord, code: str = "") -> RenderableType:
 
 
 def _headline(record: TuningRecord) -> list[str]:
+    cache = next((each for each in record.trials if each.note == CACHE_NOT_ALLOWED), None)
+    factor = "" if cache is None else f"{cache.gain:.2f}×"
     if any(trial.kept for trial in record.trials):
         interval = f"{record.low:.2f} to {record.high:.2f}"
         lines = [
             f"Input: {_rate(record.rate)} before, {_rate(record.tuned_rate)} tuned, "
             f"{record.gain:.2f}× (95 %: {interval})."
         ]
+        if cache is not None:
+            lines.append(f"In its trial, a cache made it another {factor} faster: pass cache=True.")
+    elif cache is not None:
+        lines = [
+            f"Input: {_rate(record.rate)}; a cache would make it {factor} faster: pass cache=True. "
+            "Nothing was changed."
+        ]
     else:
         lines = [f"Input: {_rate(record.rate)}; no change made it faster."]
     if record.compute_rate is not None:
-        lines.append(f"The model alone: {_rate(record.compute_rate)}.")
-    lines.append(f"Ended after {units.duration(record.duration_s)}: {record.ending}.")
+        lines.append(f"The model alone: {_rate(record.compute_rate)}.{_training(record)}")
+    ending = _ENDINGS.get(record.ending, record.ending)
+    lines.append(f"Ended after {units.duration(record.duration_s)}: {ending}.")
     return lines
+
+
+def _training(record: TuningRecord) -> str:
+    """What training gains, where something was changed."""
+    kept = [trial.change for trial in record.trials if trial.kept]
+    if record.compute_rate is None or not kept:
+        return ""
+    rates = record.rate, record.tuned_rate, record.compute_rate
+    gain = gains.training_gain(*rates, overlap_is_new="prefetch" in kept)
+    if not gains.counts(gain, gain):
+        return " Training gains little: the model alone was hardly faster than the input before."
+    return f" Training: at most about {gain:.2f}× faster, estimated from these rates."
 
 
 def _rate(rate: Rate) -> str:
@@ -65,4 +94,8 @@ def _interval(trial: Trial) -> str:
     return f"{trial.low:.2f} to {trial.high:.2f}"
 
 
-show_by(TuningRecord, lambda record: card(as_html(render(record))))
+show_by(
+    TuningRecord,
+    lambda record: card(as_html(render(record))),
+    lambda record: as_text(render(record)),
+)

@@ -16,6 +16,9 @@ SMALLEST_SHORTFALL = 0.10
 # Relative difference up to which two rates count as equal; our choice.
 SAME = 0.10
 
+# Fetching a batch outside the train step takes a part of this longer than within it; our choice.
+FETCH_S = 0.5e-3
+
 ADVICE: dict[Cause, str] = {
     "interpreter lock": (
         "Python code that makes batches holds the GIL (global interpreter lock), which training "
@@ -48,6 +51,16 @@ def causes(gil_wait_s: float | None, cores_busy_fraction: float | None) -> tuple
     if cores_busy_fraction is not None and cores_busy_fraction >= CORES_BUSY_FRACTION:
         found.append("all cores busy")
     return tuple(found)
+
+
+def contradicts(data_only: Rate, actual: Rate) -> bool:
+    """Whether training was faster than its input alone, beyond their intervals.
+
+    No input allows that. By a tenth at least, and by more than fetching outside a step costs.
+    """
+    if actual.low <= (1 + SAME) * data_only.high:
+        return False
+    return 1 / data_only.high - 1 / actual.low > FETCH_S
 
 
 def contention(

@@ -49,6 +49,23 @@ def possible(gain: float, low: float, high: float) -> float:
     return gain if low > 1 or high >= SMALLEST else 1.0
 
 
+def training_gain(before: Rate, tuned: Rate, compute: Rate, *, overlap_is_new: bool) -> float:
+    """Returns how much faster steps become with a tuned input, at most, as an estimate.
+
+    Where batches are made while the model trains, the slower of the two sets the pace.
+
+    Args:
+        before: Of the input as it came, alone.
+        tuned: Of the tuned one, alone.
+        compute: Of the model alone.
+        overlap_is_new: Whether only the tuned input makes batches while the model trains.
+    """
+    slower = min(before.median, compute.median)
+    if overlap_is_new:
+        slower = 1 / (1 / before.median + 1 / compute.median)
+    return max(min(tuned.median, compute.median) / slower, 1.0)
+
+
 def input_suffices(input_rate: Rate, compute_rate: Rate | None) -> bool:
     """Whether a model cannot train as fast as its input delivers; False without a model."""
     return compute_rate is not None and input_rate.median >= INPUT_MARGIN * compute_rate.median

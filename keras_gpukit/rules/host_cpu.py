@@ -11,7 +11,7 @@ from keras_gpukit.rules.rule import Outcome, Rule, host_readings, readings_too_f
 from keras_gpukit.rules.savings import of_run, validation_wait_s
 
 # Of all cores. A desktop or a browser takes less, another training more; our choice.
-OTHERS_PERCENT = 25.0
+OTHERS_PERCENT = JOB_PERCENT = 25.0
 # Of what all other processes use together, from which on one is named; our choice.
 NAMED_FRACTION = 0.10
 LESS_WORK = (
@@ -21,12 +21,12 @@ LESS_WORK = (
 
 
 class HostCPUSaturated(Rule):
-    """The cores of the host mostly busy, by this run or by other processes.
+    """The cores of the host mostly busy, by this run, by its job or by other processes.
 
     From 70 % on average over all cores: where making batches and training share the cores, neither
     uses them all of the time. A run that trains on the CPU keeps the cores busy when all is well,
     so its own use counts only together with a wait for input, or with a GPU that depends on the
-    host. Other processes count from a quarter of the cores, our choice.
+    host. Other processes count from a quarter of the cores, our choice, and so do the job's.
     """
 
     code = "host-cpu-saturated"
@@ -43,7 +43,7 @@ class HostCPUSaturated(Rule):
         if host.cpu_percent < 100 * CORES_BUSY_FRACTION:
             return None
         waits = is_input_bound(summary)
-        others = _others_percent(host)
+        others = _others_percent(summary, host)
         if others is not None and others >= OTHERS_PERCENT:
             saving = None if summary.environment.gpus else _saving(summary, host)
             if saving is not None and saving.is_negligible:
@@ -51,12 +51,26 @@ class HostCPUSaturated(Rule):
                 if not waits:
                     return None
             return self._others(summary, host, others, saving, matters=bool(waits))
+        if (host.job_cpu_percent or 0.0) >= JOB_PERCENT:
+            return self._job(host, matters=bool(waits))
         if not waits and not summary.environment.gpus:
             return self.abstain("this run trains on the CPU, which keeps the cores busy itself")
         return self.find(
             "warning" if waits else "info",
             *_evidence(host),
             advice=(*LESS_WORK, "Give the run more cores"),
+        )
+
+    def _job(self, host: HostUtilization, *, matters: bool) -> Finding:
+        return self.find(
+            "warning" if matters else "info",
+            *_evidence(host),
+            advice=(
+                "Start fewer workers on this host, or give each cores of its own: keras-gpukit "
+                "launch --cpus-per-worker N",
+                *LESS_WORK[:1],
+            ),
+            title="The job's workers share the cores of this host",
         )
 
     def _others(
@@ -89,26 +103,33 @@ class HostCPUSaturated(Rule):
         )
 
 
-def _others_percent(host: HostUtilization) -> float | None:
-    """What processes other than this one and its children used of all cores."""
+def _others_percent(summary: RunSummary, host: HostUtilization) -> float | None:
+    """What processes that belong neither to this one nor to its job used of all cores."""
     if host.cpu_percent is None or host.process_cpu_percent is None:
         return None
-    return host.cpu_percent - host.process_cpu_percent - (host.children_cpu_percent or 0.0)
+    worker = summary.environment.worker
+    if host.job_cpu_percent is None and worker is not None and worker.count != 1:
+        return None  # as of a run that is not over: the job's other workers may use the cores
+    known = host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent
+    return host.cpu_percent - sum(each or 0.0 for each in known)
 
 
 def _saving(summary: RunSummary, host: HostUtilization) -> Saving | None:
-    """What the run would save with all cores for itself, at most: its work on all of them."""
+    """What the run would save without others, at most: its job's work here on all cores."""
     parts = summary.breakdown
     if parts is None or parts.compute_s is None or host.process_cpu_percent is None:
         return None
     validating_s = max(parts.validation_s - validation_wait_s(summary), 0.0)
     computing_s = parts.compute_s + parts.first_step_s + parts.tracing_s + validating_s
-    alone_s = host.process_cpu_percent / 100 * parts.wall_s
+    of_job = host.process_cpu_percent + (host.job_cpu_percent or 0.0)
+    alone_s = of_job / 100 * parts.wall_s
     return of_run(summary, 0.0, computing_s - alone_s, basis="cores used by others")
 
 
 def _evidence(host: HostUtilization) -> tuple[Figure, ...]:
-    busy = Figure("cores busy", host.cpu_percent or 0.0, "%")
-    if host.process_cpu_percent is None:
-        return (busy,)
-    return busy, Figure("this process", host.process_cpu_percent, "%")
+    figures = [Figure("cores busy", host.cpu_percent or 0.0, "%")]
+    if host.process_cpu_percent is not None:
+        figures.append(Figure("this process", host.process_cpu_percent, "%"))
+    if (host.job_cpu_percent or 0.0) >= 1:
+        figures.append(Figure("the job's other processes", host.job_cpu_percent or 0.0, "%"))
+    return tuple(figures)

@@ -95,8 +95,8 @@ def busy_neighbours(summary: RunSummary, spans: Spans) -> Cause | None:
         return None
     percents = busy[0] - own[0], busy[1] - own[1]
     host = summary.host
-    children = (host.children_cpu_percent if host else None) or 0.0
-    if percents[1] - percents[0] < max(_OTHERS_PERCENT, children):
+    known = (host.children_cpu_percent, host.job_cpu_percent) if host else ()
+    if percents[1] - percents[0] < max(_OTHERS_PERCENT, sum(each or 0.0 for each in known)):
         return None
     first = host.others[:1] if host else ()
     named = (Figure(f"{use.name} (pid {use.pid})", use.cpu_percent, "%") for use in first)

@@ -18,12 +18,20 @@ PROCESSES = (
 """For a `keras.utils.PyDataset` whose workers are threads."""
 
 
-def advise(stages: Iterable[StageTraits]) -> list[str]:
-    """Returns what to change by hand, one thing a line."""
-    return list(dict.fromkeys(line for stage in stages for line in _about(stage)))
+_CACHE_FIRST = "it comes before the shuffle, or every epoch has the order of the first."
 
 
-def _about(stage: StageTraits) -> Iterator[str]:
+def advise(stages: Iterable[StageTraits], *, cache_pays: bool = False) -> list[str]:
+    """Returns what to change by hand, one thing a line.
+
+    Args:
+        stages: Of the pipeline.
+        cache_pays: Whether a cache is suggested as well.
+    """
+    return list(dict.fromkeys(line for stage in stages for line in _about(stage, cache_pays)))
+
+
+def _about(stage: StageTraits, cache_pays: bool) -> Iterator[str]:
     name, below = stage.function, stage.function_below
     if stage.caches_what_varies:
         yield (
@@ -49,6 +57,7 @@ def _about(stage: StageTraits) -> Iterator[str]:
         yield (
             f"Shuffle before {below}: the order is the same, and the buffer of "
             f"{stage.shuffle_buffer} elements holds what {below} is given, not what it makes."
+            + (f" Not with a cache: {_CACHE_FIRST}" if cache_pays else "")
         )
     if stage.is_python:
         yield (

@@ -70,6 +70,8 @@ class RunFile:
         if self._detail == "summary" and self._lacks_summaries():
             self._restart("means")
             self._read()
+        if self._current and not self._current.is_over and self._current.process_has_ended:
+            self._read()  # what it wrote last, as it ended
         if self._offset != self._reported_to or not (self._current and self._current.is_over):
             running = [self._current.report(now_s)] if self._current else []
             self._reported, self._reported_to = (*self._ended, *running), self._offset

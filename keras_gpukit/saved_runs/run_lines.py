@@ -27,9 +27,10 @@ from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.partial_summary import partial_summary
 from keras_gpukit.saved_runs.run_events import RunEvents
 from keras_gpukit.sensors.series import EpochMemoryCollector
+from keras_gpukit.writers.process_identity import has_ended
 
 FRESH_S = 30.0
-"""Lines come about once a second; a run that has written none for so long has ended."""
+"""Lines come about once a second; one of which none came for so long, or no process lives, ended."""
 LATEST_S = 1e11
 """The year 5138."""
 MOST_CAPTURES = 200
@@ -201,7 +202,13 @@ class RunLines:
         if self._ending is not None:
             return self._ending
         fresh = now_s is not None and now_s - (self._ended_s or 0.0) < FRESH_S
-        return "running" if fresh else "unfinished"
+        return "running" if fresh and not self.process_has_ended else "unfinished"
+
+    @property
+    def process_has_ended(self) -> bool:
+        """Whether the process that wrote the lines is known to have ended."""
+        header: RunHeader | None = self._latest["run"]
+        return header is not None and has_ended(header.process)
 
     def _notes(self) -> tuple[str, ...]:
         notes = [self._note] if self._note else []

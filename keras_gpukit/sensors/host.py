@@ -115,5 +115,6 @@ def summarize_host(
         memory_total_bytes=gauges.last("memory_total_bytes"),
         disk_read_bytes_per_s=gauges.mean("disk_read_bytes_per_s"),
         children_cpu_percent=neighbours.children_percent() if neighbours else None,
+        job_cpu_percent=neighbours.job_percent() if neighbours else None,
         others=neighbours.uses() if neighbours else (),
     )

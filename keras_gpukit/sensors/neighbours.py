@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from keras_gpukit.records.machine import HostSample, ProcessUse
+from keras_gpukit.sensors.job_processes import JobProcesses
 
 MUCH_PERCENT = 25.0
 """Of all cores; with less there is no reason to look."""
@@ -31,6 +32,7 @@ class NeighbourSensor:
         self._first: dict[tuple[int, str], float] | None = None
         self._latest: dict[tuple[int, str], float] = {}
         self._children: set[int] = set()
+        self._job: JobProcesses | None = None
         self._began_s = self._looked_s = 0.0
         self._due_s = now() + FIRST_LOOK_AFTER_S
 
@@ -59,16 +61,30 @@ class NeighbourSensor:
         self._due_s = self._looked_s + max(self._looked_s - self._began_s, FIRST_LOOKS_APART_S)
 
     def uses(self) -> tuple[ProcessUse, ...]:
-        """Returns the processes that used the most between the first look and the latest."""
-        return self._ranked(lambda pid: pid not in self._children)[:NAMED]
+        """Returns the processes of others that used the most, from the first look to the latest."""
+        own = self._is_child, self._is_of_job
+        return self._ranked(lambda key: not any(holds(key) for holds in own))[:NAMED]
 
     def children_percent(self) -> float | None:
         """Returns what this process' own children used, of all cores; None without two looks."""
+        return self._percent(self._is_child)
+
+    def job_percent(self) -> float | None:
+        """Returns what the other processes of this job used, likewise."""
+        return self._percent(lambda key: self._is_of_job(key) and not self._is_child(key))
+
+    def _is_child(self, key: tuple[int, str]) -> bool:
+        return key[0] in self._children
+
+    def _is_of_job(self, key: tuple[int, str]) -> bool:
+        return self._job is not None and self._job.contains(key)
+
+    def _percent(self, counts: Callable[[tuple[int, str]], bool]) -> float | None:
         if self._looked_s == self._began_s:
             return None
-        return sum(use.cpu_percent for use in self._ranked(lambda pid: pid in self._children))
+        return sum(use.cpu_percent for use in self._ranked(counts))
 
-    def _ranked(self, counts: Callable[[int], bool]) -> tuple[ProcessUse, ...]:
+    def _ranked(self, counts: Callable[[tuple[int, str]], bool]) -> tuple[ProcessUse, ...]:
         passed_s = (self._looked_s - self._began_s) * self._cores
         if self._first is None or passed_s <= 0:
             return ()
@@ -76,7 +92,7 @@ class NeighbourSensor:
         uses = [
             ProcessUse(name, pid, 100 * (spent_s - self._first.get((pid, name), 0.0)) / passed_s)
             for (pid, name), spent_s in self._latest.items()
-            if pid != own and counts(pid)
+            if pid != own and counts((pid, name))
         ]
         used = [use for use in uses if use.cpu_percent >= 1]
         return tuple(sorted(used, key=lambda use: -use.cpu_percent))
@@ -85,6 +101,7 @@ class NeighbourSensor:
         import psutil
 
         times = {}
+        self._job = job = self._job or JobProcesses()
         kernel_has_threads = False  # in a container, process 2 is any other
         for process in psutil.process_iter(["pid", "name", "cpu_times", "ppid"]):
             # The kernel's own threads cannot be stopped; they are children of its process 2.
@@ -96,4 +113,5 @@ class NeighbourSensor:
             if spent is not None:
                 key = process.info["pid"], process.info["name"] or "unnamed"
                 times[key] = spent.user + spent.system
+                job.note(key, process)
         return times

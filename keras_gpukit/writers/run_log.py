@@ -18,6 +18,7 @@ from keras_gpukit.records.run import RunHeader
 from keras_gpukit.writers.event_file import EventFile
 from keras_gpukit.writers.json_lines import JsonLines
 from keras_gpukit.writers.own_name import own_name
+from keras_gpukit.writers.process_identity import own_identity
 from keras_gpukit.writers.writer import Record, Values, Writer
 
 T = TypeVar("T")
@@ -60,7 +61,8 @@ class RunLog:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpukit-writer", daemon=True)
         now_s = time.time()
-        self._records.append(Record(now_s, None, "run", RunHeader(SCHEMA, now_s, worker)))
+        header = RunHeader(SCHEMA, now_s, worker, own_identity())
+        self._records.append(Record(now_s, None, "run", header))
         self._thread.start()
 
     def values(

@@ -570,6 +570,30 @@ def test_says_in_words_what_there_is_to_gain():
     console = Console(record=True, width=100)
     print_anywhere(render(diagnosis), console)
     assert "together" in console.export_text()
+    assert "together" in str(diagnosis)
+    assert "The cores are mostly busy" in str(diagnosis)
+    assert "Diagnosis(" not in str(diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("data", "actual", "is_contradictory"),
+    [
+        (60, 100, True),
+        (95, 100, False),  # within their ranges
+        (9.2, 10, False),  # less than a tenth
+        (5000, 9000, False),  # fetching outside a step takes longer
+        (100, 60, False),
+    ],
+)
+def test_training_faster_than_its_input_is_a_contradiction(data, actual, is_contradictory):
+    diagnosis = conclude(rounds(data, actual, 3 * actual))
+    assert diagnosis.is_contradictory == is_contradictory
+    assert (diagnosis.ceiling_gain is None) == is_contradictory
+    first, *rest = conclusions(diagnosis)
+    assert first.startswith("The rates contradict each other") == is_contradictory
+    if is_contradictory:
+        assert "something else used the cores" in first.lower()
+        assert rest == []
 
 
 def test_private_names_are_still_there():

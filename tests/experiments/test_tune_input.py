@@ -610,6 +610,20 @@ class TestTuneInput:
         assert "cache=True" in trial.note
         assert "Cache" not in kinds(tuned.dataset)
 
+    def test_what_is_suggested_or_printed_never_caches_a_shuffled_order(self, monkeypatch):
+        def of(readings, dataset, consumer_s=0.0):
+            return lambda: 100.0 if "Cache" in kinds(dataset) else 10.0
+
+        monkeypatch.setattr(Readings, "of", of)
+        dataset = numbers().map(double).shuffle(30).map(at_random).batch(32)
+        suggested = tune_input(dataset, seconds=4, **QUIETLY)
+        assert "a cache would make it 10.00× faster: pass cache=True" in str(suggested)
+        [line] = [line for line in suggested.record.advice if "Shuffle before double" in line]
+        assert "Not with a cache: it comes before the shuffle" in line
+        kept = tune_input(dataset, seconds=4, cache=True, **QUIETLY)
+        assert kept.code.index(".cache()") < kept.code.index(".shuffle(")
+        assert not any("Shuffle before" in line for line in kept.record.advice)
+
     def test_a_cache_on_disk_goes_with_its_dataset(self, tmp_path, monkeypatch):
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         tuned = tune_input(slow_dataset(), seconds=15, cache="disk", trust_python=True, **QUIETLY)

@@ -12,7 +12,7 @@ from helpers.series import changing_run
 
 from keras_gpukit.pipelines.places import KERAS_OWN
 from keras_gpukit.records.codec import from_dict, to_dict
-from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.environment import Environment, GPUInfo, Worker
 from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.records.machine import (
     DeviceMemory,
@@ -756,6 +756,35 @@ def test_other_processes_that_keep_the_cores_busy_are_named_with_what_they_cost_
     assert Figure("blender (pid 12)", 40.0, "%") in found.evidence
     # All of the run's work on all cores takes 45 s of its 100 s.
     assert (found.saving.low_s, found.saving.high_s) == (0.0, pytest.approx(55.0))
+
+
+@pytest.mark.parametrize(("input", "severity"), [(QUICK, "info"), (stall(0.5), "warning")])
+def test_a_jobs_other_workers_are_not_called_other_processes(input, severity):
+    summary = run(input=input, utilization=host(98.0, own=47.0, job_cpu_percent=48.0))
+    found = finding("host-cpu-saturated", summary)
+    assert found.severity == severity
+    assert found.title == "The job's workers share the cores of this host"
+    assert Figure("the job's other processes", 48.0, "%") in found.evidence
+    assert "fewer workers on this host" in found.advice[0]
+    assert "--cpus-per-worker" in found.advice[0]
+    assert not any("Stop" in line for line in found.advice)
+
+
+@pytest.mark.parametrize(("count", "is_named"), [(1, True), (2, False), (None, False)])
+def test_where_the_jobs_use_is_unknown_it_is_not_called_that_of_others(count, is_named):
+    # As of a run that is not over: its lines tell only what all use, and what this process does.
+    worker = Worker("worker", 0, count)
+    summary = run((A100,), {"worker": worker}, input=QUICK, utilization=host(98.0, own=47.0))
+    title = finding("host-cpu-saturated", summary).title
+    assert title.startswith("Other processes") == is_named
+
+
+def test_what_other_processes_cost_at_most_leaves_the_jobs_workers_their_cores():
+    busy = host(98.0, own=30.0, job_cpu_percent=30.0)
+    found = finding("host-cpu-saturated", replace(spent(first_step_s=5.0), utilization=busy))
+    assert found.title == "Other processes keep the cores busy"
+    assert Figure("other processes", 38.0, "%") in found.evidence
+    assert found.saving.high_s == pytest.approx(40.0)
 
 
 def test_the_callback_that_takes_most_is_named_with_its_own_advice():

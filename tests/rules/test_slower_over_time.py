@@ -210,9 +210,10 @@ def test_other_processes_are_named():
     assert figures_of(finding)["ffmpeg (pid 77)"] == 60.0
 
 
-def test_a_runs_own_workers_are_no_other_processes():
+@pytest.mark.parametrize("whose", ["children_cpu_percent", "job_cpu_percent"])
+def test_a_runs_own_workers_are_no_other_processes(whose):
     figures = {**waits(1.0, 1.2), **NEIGHBOURS}
-    title = slower(run(figures, input=fed_by(), utilization=host(children_cpu_percent=70.0))).title
+    title = slower(run(figures, input=fed_by(), utilization=host(**{whose: 70.0}))).title
     assert title.endswith("when the steps' own work slowed down")
 
 

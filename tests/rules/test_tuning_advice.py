@@ -42,6 +42,13 @@ def test_each_trait_has_its_advice(traits, begins):
     assert all(line.startswith(begin) for line, begin in zip(lines, begins, strict=True))
 
 
+@pytest.mark.parametrize("cache_pays", [True, False])
+def test_a_suggested_cache_stays_before_the_shuffle(cache_pays):
+    stages = [replace(PLAIN, shuffle_buffer=99)]
+    [line] = advise(stages, cache_pays=cache_pays)
+    assert ("Not with a cache: it comes before the shuffle" in line) == cache_pays
+
+
 def test_the_same_advice_is_given_once():
     assert len(advise([replace(PLAIN, is_python=True)] * 2)) == 1
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
 import pytest
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 
+from keras_gpukit.records.run import RunHeader
 from keras_gpukit.records.steps import Progress, TimeBreakdown
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.state_notes import doing, state_note
 from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import LogFolder
+from keras_gpukit.writers import process_identity
+from keras_gpukit.writers.process_identity import own_identity
 
 SO_FAR = replace(
     SUMMARY.input,
@@ -104,6 +111,68 @@ def test_a_run_in_progress_says_where_it_is_and_names_the_stage(tmp_path):
     assert state_note(run).startswith("Running for 20 s: training, at step 800 in epoch 2 of 3.")
     assert "decode" in run.summary.findings[0].title
     assert run.summary.throughput.wall_s == pytest.approx(20, abs=1)
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from keras_gpukit.writers.run_log import RunLog
+
+log = RunLog(Path(sys.argv[1]))
+log.close()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def started(folder):
+    """A process that has begun a record, and lives on."""
+    process = subprocess.Popen([sys.executable, "-c", CHILD, str(folder)], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+@pytest.mark.parametrize("is_reaped", [True, False])
+def test_a_run_whose_process_was_killed_is_unfinished_at_once(tmp_path, is_reaped):
+    with started(tmp_path) as process:
+        folder = LogFolder(tmp_path)
+        assert folder.report().runs[0].state == "running"
+        process.kill()
+        if is_reaped:
+            process.wait()
+        else:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert folder.report().runs[0].state == "unfinished"
+        assert only_run(tmp_path).state == "unfinished"
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        ({}, "running"),
+        ({"started": 1}, "unfinished"),  # another process has its number
+        ({"pid": 2**22 + 1}, "unfinished"),  # more than Linux gives
+        ({"pid": 2**22 + 1, "place": "node-7 0d3f pid:[4026531836]"}, "running"),
+        ({"pid": 1}, "unfinished"),
+        ({"pid": 0}, "running"),
+        ({"pid": 2**80}, "running"),
+    ],
+)
+def test_a_process_counts_as_ended_only_where_its_number_is_known(tmp_path, change, state):
+    began_s = time.time() - 5
+    lines = killed(5, began_s=began_s)
+    process = replace(own_identity(), **change)
+    lines[0] = (*lines[0][:3], RunHeader(1, began_s, process=process))
+    write_lines(tmp_path, lines)
+    assert only_run(tmp_path).state == state
+
+
+@pytest.mark.parametrize("file", ["_BOOT", "_NAMESPACE"])
+def test_a_system_that_does_not_identify_its_processes_is_not_asked(tmp_path, monkeypatch, file):
+    identity = own_identity()
+    monkeypatch.setattr(process_identity, file, str(tmp_path / "none"))
+    assert own_identity() is None
+    assert not process_identity.has_ended(replace(identity, pid=2**22 + 1))
 
 
 def test_notes_do_not_change_a_run_that_wrote_its_summary(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 from types import SimpleNamespace
 
@@ -20,8 +22,10 @@ class FakeHost:
         self.spent_s = {}
         self.children = []
         self.parents = {}
+        self.environments, self.asked = {}, []
         monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
         monkeypatch.setattr(psutil, "process_iter", self.processes)
+        monkeypatch.setattr(psutil.Process, "environ", lambda process: self.environ(process.pid))
         monkeypatch.setattr(
             psutil.Process,
             "children",
@@ -34,7 +38,13 @@ class FakeHost:
         for (pid, name), spent_s in self.spent_s.items():
             spent = None if spent_s is None else SimpleNamespace(user=spent_s, system=0.0)
             info = {"pid": pid, "name": name, "cpu_times": spent, "ppid": self.parents.get(pid, 1)}
-            yield SimpleNamespace(info=info)
+            yield SimpleNamespace(info=info, environ=functools.partial(self.environ, pid))
+
+    def environ(self, pid):
+        self.asked.append(pid)
+        if pid == 1:
+            raise psutil.AccessDenied(pid)
+        return self.environments.get(pid, {})
 
     def note(self, at_s, others_percent):
         self.now_s = at_s
@@ -83,3 +93,50 @@ def test_looks_get_rarer_the_longer_a_run_lasts(host):
     for second in range(1, 101):
         host.note(float(second), 60.0)
     assert host.looks == 7  # at 1, 3, 5, 9, 17, 33 and 65 seconds
+
+
+def worker(index, port=2222):
+    cluster = {"worker": [f"localhost:{port}", f"localhost:{port + 1}"]}
+    task = {"type": "worker", "index": index}
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+
+
+def step(number):
+    return {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": number, "SLURM_PROCID": number}
+
+
+@pytest.mark.parametrize(
+    ("own", "same", "other"),
+    [
+        (worker(0), worker(1), worker(1, port=3333)),
+        (step("0"), step("0"), step("1")),
+        ({"PMIX_NAMESPACE": "a"}, {"PMIX_NAMESPACE": "a"}, {"PMIX_NAMESPACE": "b"}),
+        ({"OMPI_MCA_ess_base_jobid": "a"}, {"OMPI_MCA_ess_base_jobid": "a"}, {}),
+    ],
+)
+def test_processes_of_the_same_job_are_told_apart_from_those_of_others(host, own, same, other):
+    host.environments = {os.getpid(): own, 7: same, 8: same, 9: other}
+    host.children = [8]
+    names = [(1, "init"), (7, "python"), (8, "python"), (9, "python")]
+    host.spent_s = dict.fromkeys(names, 5.0)
+    host.note(1.0, 60.0)
+    host.spent_s = dict.fromkeys(names, 15.0)
+    host.now_s = 11.0
+    host.sensor.end()
+    assert [use.pid for use in host.sensor.uses()] == [1, 9]
+    assert host.sensor.job_percent() == 25.0
+    assert host.sensor.children_percent() == 25.0
+    assert sorted(host.asked) == sorted([1, 7, 8, 9, os.getpid()])  # each once
+
+
+@pytest.mark.parametrize("own", [{}, {"TF_CONFIG": "{"}, {"TF_CONFIG": '{"cluster": {}}'}])
+def test_outside_a_job_no_process_is_asked(host, own):
+    host.environments = {os.getpid(): own}
+    host.spent_s = {(7, "python"): 5.0}
+    host.note(1.0, 60.0)
+    host.spent_s = {(7, "python"): 15.0}
+    host.now_s = 11.0
+    host.sensor.end()
+    assert host.asked == [os.getpid()]
+    assert [use.pid for use in host.sensor.uses()] == [7]
+    assert host.sensor.job_percent() == 0.0

@@ -421,6 +421,7 @@ def test_the_host_is_summed_up_over_the_run():
         "memory_total_bytes": 100,
         "disk_read_bytes_per_s": 50.0,
         "children_cpu_percent": None,
+        "job_cpu_percent": None,
         "others": (),
     }
 

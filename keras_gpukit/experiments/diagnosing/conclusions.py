@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from keras_gpukit.measuring.intervals import summarize
 from keras_gpukit.records.diagnosis import Diagnosis, Round
-from keras_gpukit.rules.contention import contention
+from keras_gpukit.rules.contention import contention, contradicts
 from keras_gpukit.rules.gains import ceiling_gain
 
 
@@ -20,11 +20,14 @@ def conclude(rounds: Sequence[Round]) -> Diagnosis:
     in_sequence = statistics.median(
         each.actual * (1 / each.data_only + 1 / each.compute_only) for each in rounds
     )
+    data_only = summarize([each.data_only for each in rounds])
+    actual = summarize([each.actual for each in rounds])
+    is_contradictory = contradicts(data_only, actual)
     return Diagnosis(
-        data_only=summarize([each.data_only for each in rounds]),
+        data_only=data_only,
         compute_only=summarize([each.compute_only for each in rounds]),
-        actual=summarize([each.actual for each in rounds]),
-        ceiling_gain=ceiling_gain(ceiling),
+        actual=actual,
+        ceiling_gain=None if is_contradictory else ceiling_gain(ceiling),
         ceiling_interval=ceiling,
         contention=contention(
             shortfall,
@@ -33,6 +36,7 @@ def conclude(rounds: Sequence[Round]) -> Diagnosis:
             gil_wait_s=_median([each.gil_wait_s for each in rounds]),
         ),
         rounds=tuple(rounds),
+        is_contradictory=is_contradictory,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from keras_gpukit.measuring.rounds import Gain
 from keras_gpukit.pipelines.structure import Dataset, cache_file
+from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED
 
 Place = Literal["memory", "disk"]
 Choice = Literal["ask", "memory", "disk"] | bool
@@ -56,7 +57,7 @@ class CachePermission:
         if not self._asks:
             return ""
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            return "not allowed: pass cache=True"
+            return CACHE_NOT_ALLOWED
         question = f"{found.gain:.1f}× faster: {description}?"
         return "" if self._ask(question) else "not wanted"
 

@@ -20,7 +20,7 @@ from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.rebuilding import changeable, rebuilt
 from keras_gpukit.pipelines.remaking import draws_orders
 from keras_gpukit.pipelines.structure import Dataset, cache_file, stages
-from keras_gpukit.records.tuning import Trial
+from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, Trial
 from keras_gpukit.rules import gains
 from keras_gpukit.rules.tuning_advice import advise
 
@@ -82,6 +82,7 @@ class PipelineTuning:
         self._readings = readings
         self._service = service
         self._lines: list[str] = []
+        self._cache_pays = False
         self._small_gains: dict[changes.Proposal, float] = {}
 
     def read(self, dataset: Dataset) -> Read:
@@ -139,7 +140,8 @@ class PipelineTuning:
 
     def advice(self, tuned: Dataset) -> list[str]:
         """What to change by hand, and what reading could not leave as it was."""
-        lines = advise(traits(tuned, trust_python=self._allowed.trust_python))
+        told = traits(tuned, trust_python=self._allowed.trust_python)
+        lines = advise(told, cache_pays=self._cache_pays)
         copied = {id(stage) for stage in rebuilt_stages(self._dataset)}
         if any(id(stage) not in copied and draws_orders(stage) for stage in stages(self._dataset)):
             lines.append(
@@ -190,6 +192,7 @@ class PipelineTuning:
             return False
         description = change.description
         trial = self._try(change, trials, lambda found: permission.decide(description, found))
+        self._cache_pays = trial.note == CACHE_NOT_ALLOWED
         return trial.kept
 
     def _try_service(self, trials: Trials) -> None:
