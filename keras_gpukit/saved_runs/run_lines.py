@@ -30,7 +30,7 @@ from keras_gpukit.sensors.series import EpochMemoryCollector
 from keras_gpukit.writers.process_identity import has_ended
 
 FRESH_S = 30.0
-"""Lines come about once a second; one of which none came for so long, or no process lives, ended."""
+"""Lines come about once a second: a run without one for so long has ended, or whose process has."""
 LATEST_S = 1e11
 """The year 5138."""
 MOST_CAPTURES = 200
