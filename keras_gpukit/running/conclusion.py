@@ -99,10 +99,13 @@ class Conclusion:
 
         # Each worker of a cluster has a record of the same fit.
         fits = [run for run in runs if run.is_chief] or runs
-        longest = max(fits, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
+        # A process that was killed and started again has left a run that broke off.
+        ended = [run for run in fits if run.state != "unfinished"] or fits
+        longest = max(ended, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
         if len(fits) > 1:
             count = max(self._fits.count, len(fits))
-            self._print(f"{count} fits were monitored; the longest is {longest.name}:")
+            of_those = "" if len(ended) == len(fits) else " that ended"
+            self._print(f"{count} fits were monitored; the longest{of_those} is {longest.name}:")
         captures = tuple(each.capture for each in longest.captures if each.capture is not None)
         summary = replace(longest.summary, captures=ProfilerRecord(captures))
         print_summary(summary, Console(file=self._error_output))

@@ -47,6 +47,16 @@ def test_the_report_is_written_where_nobody_reads_what_is_printed(monkeypatch, f
     assert (folder.path() / REPORT).is_file()
 
 
+def test_the_verdict_is_that_of_a_run_that_ended(monkeypatch, folder):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    told = conclusion(folder, monkeypatch)
+    write_lines(folder.path() / "killed", run_lines(90, summary=None))
+    write_lines(folder.path() / "again", run_lines(60))
+    told.tell()
+    assert "2 fits were monitored; the longest that ended is" in sys.stderr.getvalue()
+    assert "again:" in sys.stderr.getvalue()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
 def test_what_forks_recorded_is_reported_by_the_script(tmp_path, monkeypatch, folder):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
