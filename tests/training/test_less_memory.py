@@ -311,8 +311,11 @@ def build():  # without convolutions, whose workspace does not follow the batch 
 less_memory.build, less_memory.BATCH = build, 16
 peaks = {}
 for way in ("plain", "accumulation", "rematerialization"):
-    peaks[way] = less_memory.measure(way, steps=1)["peak_bytes"]
-    gc.collect()
+    measured = []
+    for _ in range(3):  # operations that run side by side hold more at times
+        measured.append(less_memory.measure(way, steps=1)["peak_bytes"])
+        gc.collect()
+    peaks[way] = min(measured)
 print(json.dumps(peaks))
 """
 
