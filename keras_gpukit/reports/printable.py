@@ -36,7 +36,6 @@ def as_text(shown: RenderableType) -> str:
     """Returns what a terminal of 100 columns shows, without colours."""
     from rich.console import Console
 
-    console = Console(width=100, file=io.StringIO())
-    with console.capture() as captured:
-        console.print(shown)
-    return captured.get()
+    text = io.StringIO()
+    Console(width=100, file=text).print(shown)
+    return text.getvalue()

@@ -49,20 +49,28 @@ def train_by_coordinator(strategy: Any, cluster: Cluster, timeout_s: float) -> N
     coordinator = Coordinator(
         tf.distribute.coordinator.ClusterCoordinator(strategy), Workers(workers, timeout_s)
     )
-    trainer = trainer_module()
     at_once = _AT_ONCE_PER_WORKER * len(workers)
-    _replace(trainer.TFEpochIterator, "__init__", _reading_all(coordinator, at_once))
-    _replace(trainer.TensorFlowTrainer, "_make_function", _making(coordinator))
-    predicting = _making_predictions(coordinator)
-    _replace(trainer.TensorFlowTrainer, "make_predict_function", predicting)
+    trainer, servers = trainer_module(), cluster.addresses["ps"]
+    _replace(trainer.TFEpochIterator, "__init__", _read_all, coordinator, at_once)
+    _replace(trainer.TensorFlowTrainer, "_make_function", _make_function, coordinator)
+    _replace(
+        trainer.TensorFlowTrainer, "make_predict_function", _make_predict_function, coordinator
+    )
     add_on_the_server(is_coordinated)
     calls = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
     for name in calls:
-        _replace(keras.Model, name, _by_itself(coordinator, cluster.addresses["ps"]))
+        _replace(keras.Model, name, _call_by_itself, coordinator, servers)
 
 
-def _replace(owner: Any, name: str, made_from: Callable[[Any], Any]) -> None:
-    setattr(owner, name, made_from(getattr(owner, name)))
+def _replace(owner: Any, name: str, function: Callable[..., Any], *first: Any) -> None:
+    """Has a function called for a method, with further arguments and the method before its own."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return function(*first, original, *args, **kwargs)
+
+    setattr(owner, name, method)
 
 
 class _Undistributed:
@@ -72,77 +80,71 @@ class _Undistributed:
         return dataset
 
 
-def _reading_all(coordinator: Coordinator, at_once: int) -> Callable[[Any], Any]:
-    def made_from(original: Any) -> Any:
-        def __init__(self: Any, distribute_strategy: Any = None, *args: Any, **given: Any) -> None:
-            if not is_coordinated(distribute_strategy):
-                original(self, distribute_strategy, *args, **given)
-                return
-            original(self, _Undistributed(), *args, **given)
-            steps, together = self.steps_per_epoch, self.steps_per_execution
-            # An execution is not divided: Keras ends the epoch with the one that reaches its steps.
-            taken = steps and math.ceil(steps / together) * together
-            whole = self._distributed_dataset
-            self._distributed_dataset = CoordinatedDataset(whole, at_once, taken)
-            # Keras calls this once an epoch's loop is over. Where a callback has ended the epoch
-            # early, steps are still under way, and would count in what comes next.
-            self.tf_sync = coordinator.finish
+def _read_all(
+    coordinator: Coordinator,
+    at_once: int,
+    original: Any,
+    iterator: Any,
+    distribute_strategy: Any = None,
+    *args: Any,
+    **given: Any,
+) -> None:
+    if not is_coordinated(distribute_strategy):
+        original(iterator, distribute_strategy, *args, **given)
+        return
+    original(iterator, _Undistributed(), *args, **given)
+    steps, together = iterator.steps_per_epoch, iterator.steps_per_execution
+    # An execution is not divided: Keras ends the epoch with the one that reaches its steps.
+    taken = steps and math.ceil(steps / together) * together
+    whole = iterator._distributed_dataset
+    iterator._distributed_dataset = CoordinatedDataset(whole, at_once, taken)
+    # Keras calls this once an epoch's loop is over. Where a callback has ended the epoch early,
+    # steps are still under way, and would count in what comes next.
+    iterator.tf_sync = coordinator.finish
 
-        return __init__
 
-    return made_from
+def _make_function(
+    coordinator: Coordinator, original: Any, model: Any, step_function: Callable[[Any], Any]
+) -> Any:
+    if not is_coordinated(model.distribute_strategy):
+        return original(model, step_function)
+    hand_out = _HandingOut(model, step_function, coordinator)
+    optimizer = model.optimizer
+    if optimizer is not None and not optimizer.built:
+        with model.distribute_strategy.scope():  # no worker may make variables
+            optimizer.build(model.trainable_variables)
 
-
-def _making(coordinator: Coordinator) -> Callable[[Any], Any]:
-    def made_from(original: Any) -> Any:
-        def _make_function(self: Any, step_function: Callable[[Any], Any]) -> Any:
-            if not is_coordinated(self.distribute_strategy):
-                return original(self, step_function)
-            hand_out = _HandingOut(self, step_function, coordinator)
-            optimizer = self.optimizer
-            if optimizer is not None and not optimizer.built:
-                with self.distribute_strategy.scope():  # no worker may make variables
-                    optimizer.build(self.trainable_variables)
-
-            def function(batches: Any) -> Any:
-                if not isinstance(batches, BatchesAhead):  # train_on_batch
-                    return hand_out(next(iter(batches))).fetch()
+    def function(batches: Any) -> Any:
+        if not isinstance(batches, BatchesAhead):  # train_on_batch
+            return hand_out(next(iter(batches))).fetch()
+        logs = batches.step(hand_out)
+        for _ in range(model.steps_per_execution - 1):
+            try:
                 logs = batches.step(hand_out)
-                for _ in range(self.steps_per_execution - 1):
-                    try:
-                        logs = batches.step(hand_out)
-                    except StopIteration:
-                        break
-                return logs
+            except StopIteration:
+                break
+        return logs
 
-            return function
-
-        return _make_function
-
-    return made_from
+    return function
 
 
-def _making_predictions(coordinator: Coordinator) -> Callable[[Any], Any]:
-    def made_from(original: Any) -> Any:
-        def make_predict_function(self: Any, force: bool = False) -> Any:
-            if not is_coordinated(self.distribute_strategy):
-                return original(self, force)
-            import keras
-            import tensorflow as tf
+def _make_predict_function(
+    coordinator: Coordinator, original: Any, model: Any, force: bool = False
+) -> Any:
+    if not is_coordinated(model.distribute_strategy):
+        return original(model, force)
+    import keras
+    import tensorflow as tf
 
-            hand_out = _HandingOut(self, self.predict_step, coordinator)
+    hand_out = _HandingOut(model, model.predict_step, coordinator)
 
-            def function(batches: list[Any]) -> Any:
-                pending = [hand_out(batch) for batch in batches]
-                outputs = [keras.tree.map_structure(tf.constant, each.fetch()) for each in pending]
-                return keras.tree.map_structure(lambda *parts: tf.concat(parts, axis=0), *outputs)
+    def function(batches: list[Any]) -> Any:
+        pending = [hand_out(batch) for batch in batches]
+        outputs = [keras.tree.map_structure(tf.constant, each.fetch()) for each in pending]
+        return keras.tree.map_structure(lambda *parts: tf.concat(parts, axis=0), *outputs)
 
-            self.predict_function = function
-            return function
-
-        return make_predict_function
-
-    return made_from
+    model.predict_function = function
+    return function
 
 
 class _HandingOut:
@@ -190,30 +192,29 @@ class _HandingOut:
 _PS = re.compile(r"/job:ps/(?:replica:\d+/)?task:(\d+)")
 
 
-def _by_itself(coordinator: Coordinator, servers: Sequence[str]) -> Callable[[Any], Any]:
-    """Has a call begin once no step of an earlier one is under way, and names lost servers."""
+def _call_by_itself(
+    coordinator: Coordinator,
+    servers: Sequence[str],
+    original: Any,
+    model: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Calls once no step of an earlier call is under way, and names lost servers."""
+    if not is_coordinated(getattr(model, "distribute_strategy", None)):
+        return original(model, *args, **kwargs)
+    import tensorflow as tf
 
-    def made_from(original: Any) -> Any:
-        @functools.wraps(original)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            import tensorflow as tf
-
-            if not is_coordinated(getattr(self, "distribute_strategy", None)):
-                return original(self, *args, **kwargs)
-            try:
-                # Steps of a call that an exception ended fail by themselves; `fit` of a callback
-                # that evaluates hears of its own when it fetches them.
-                with _ignoring_all_but_lost_servers():
-                    coordinator.finish()
-                return original(self, *args, **kwargs)
-            except tf.errors.UnavailableError as error:
-                if lost := _lost(error):
-                    raise WorkerError(_lost_servers(lost, servers)) from error
-                raise
-
-        return call
-
-    return made_from
+    try:
+        # Steps of a call that an exception ended fail by themselves; `fit` of a callback that
+        # evaluates hears of its own when it fetches them.
+        with _ignoring_all_but_lost_servers():
+            coordinator.finish()
+        return original(model, *args, **kwargs)
+    except tf.errors.UnavailableError as error:
+        if lost := _lost(error):
+            raise WorkerError(_lost_servers(lost, servers)) from error
+        raise
 
 
 @contextmanager
