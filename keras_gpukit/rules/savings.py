@@ -20,6 +20,9 @@ SAMPLED_MARGIN = 0.05
 # Of two sets of threads that want all cores each gets half, so compute alone takes no less than
 # half as long as next to a pipeline that never rests. From a scheduler that is fair, not measured.
 FAIR_SHARE = 0.5
+# On a CPU, a step after a pause takes longer, because the cores slept and their caches cooled down:
+# by up to a tenth of the pause (`benchmarks/results/step_after_pause.json`). Not measured on a GPU.
+AFTER_PAUSE = 0.10
 
 
 def severity(saving: Saving | None, summary: RunSummary) -> Severity:
@@ -74,8 +77,9 @@ def of_input(summary: RunSummary) -> Saving | None:
     """Returns what a run would save if steps found each batch ready.
 
     At least the wait. On a GPU that is all. On a CPU, making batches also takes cores away from the
-    steps; how much at most, follows from how busy the cores were. Where Python code that makes
-    batches holds the GIL, only the whole of the steps' time is a bound.
+    steps; how much at most, follows from how busy the cores were. Steps also get faster if they no
+    longer start after a pause. Where Python code that makes batches holds the GIL, only the whole of
+    the steps' time is a bound.
     """
     wait_s = _waited_s(summary)
     if wait_s is None or summary.input is None:
@@ -94,7 +98,33 @@ def of_input(summary: RunSummary) -> Saving | None:
     freed_s = _freed_cores_s(summary)
     if freed_s is None:
         return of_run(summary, low_s, None, basis="wait")
-    return of_run(summary, low_s, high_s + freed_s, basis="wait and freed cores")
+    compute_s = max(time_of_steps_s(summary) - wait_s, 0.0)
+    gained_s = min(freed_s + slower_after_pauses_s(summary, wait_s), compute_s)
+    return of_run(summary, low_s, high_s + gained_s, basis="wait and freed cores")
+
+
+def of_callbacks(summary: RunSummary, low_s: float, high_s: float) -> Saving | None:
+    """Returns what a run would save without callbacks.
+
+    On a CPU, the steps themselves get faster if they no longer start after a pause.
+
+    Args:
+        summary: The run.
+        low_s: The least time in callbacks.
+        high_s: The most time in callbacks.
+    """
+    throughput = summary.throughput
+    between_s = 0.0
+    if throughput is not None and throughput.step_time_s is not None:
+        between_s = throughput.step_time_s * throughput.measured_steps - time_of_steps_s(summary)
+    paused_s = min(max(between_s, 0.0), high_s)
+    high_s += slower_after_pauses_s(summary, paused_s)
+    return of_run(summary, low_s, high_s, basis="callbacks")
+
+
+def slower_after_pauses_s(summary: RunSummary, paused_s: float) -> float:
+    """Returns by how much pauses before steps made these slower at most; 0 on a GPU."""
+    return 0.0 if summary.environment.gpus else AFTER_PAUSE * paused_s
 
 
 def of_gil(summary: RunSummary, time_per_step_s: float) -> Saving | None:

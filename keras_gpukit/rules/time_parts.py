@@ -9,7 +9,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.epoch_start_advice import SLOW_ONES, starts_advice
 from keras_gpukit.rules.rule import Outcome, Rule, percent
-from keras_gpukit.rules.savings import of_run, severity, validation_wait_s
+from keras_gpukit.rules.savings import of_callbacks, of_run, severity, validation_wait_s
 
 MINIMUM_WALL_S = 5.0
 NOTABLE_FRACTION = 0.10
@@ -163,7 +163,7 @@ class SlowCallbacks(TimeRule):
         share = spent_s / parts.wall_s
         if share < NOTABLE_FRACTION:
             return None
-        saving = all_of_them = of_run(summary, spent_s, parts.callbacks_s, basis="callbacks")
+        saving = all_of_them = of_callbacks(summary, spent_s, parts.callbacks_s)
         name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))
         is_named = longest_s >= MOSTLY * spent_s
         figures = [percent("of the time", share), Figure("in callbacks", spent_s, "s")]
@@ -171,7 +171,7 @@ class SlowCallbacks(TimeRule):
             # It was seen in samples, and may lie above what is left without Keras' loop.
             longest_s = min(longest_s, spent_s)
             figures.append(Figure(f"in {name}", longest_s, "s"))
-            saving = of_run(summary, longest_s, parts.callbacks_s, basis="callbacks")
+            saving = of_callbacks(summary, longest_s, parts.callbacks_s)
         return self.find(
             severity(all_of_them, summary),
             *figures,

@@ -22,6 +22,8 @@ from keras_gpukit.rules.savings import of_run, severity
 
 GPU = GPUInfo(0, compute_capability=(8, 0))
 WALL_S = 25.0
+PAUSED_S = 0.1 * 18.5
+"""What steps of a CPU gain if they no longer start after that wait: a tenth of it."""
 
 
 def run(
@@ -75,8 +77,8 @@ def test_a_wait_of_74_percent_of_the_run_makes_it_no_more_than_3_8_times_as_fast
     [
         (None, None),  # not measured
         (ContentionRecord(0.0, None), None),
-        (ContentionRecord(0.0, 0.9), 18.5 + 4.5 / 2),  # never more than half of the steps' work
-        (ContentionRecord(0.0, 0.1), 18.5 + 2.3 / 2),  # mostly idle: little to free
+        (ContentionRecord(0.0, 0.9), 18.5 + PAUSED_S + 4.5 / 2),  # at most half of the steps' work
+        (ContentionRecord(0.0, 0.1), 18.5 + PAUSED_S + 2.3 / 2),  # mostly idle: little to free
     ],
 )
 def test_on_a_cpu_cores_that_input_frees_speed_the_steps_up(contention, high_s):
@@ -89,8 +91,8 @@ def test_on_a_cpu_cores_that_input_frees_speed_the_steps_up(contention, high_s):
 @pytest.mark.parametrize(
     ("input_cores_fraction", "high_s"),
     [
-        (0.0, 18.5),  # stages that sleep take nothing from the steps
-        (0.01, 18.5 + 0.01 * 4 * 23),
+        (0.0, 18.5 + PAUSED_S),  # stages that sleep take nothing from the steps
+        (0.01, 18.5 + PAUSED_S + 0.01 * 4 * 23),
         (0.5, 23.0),  # no more than the steps' own time
     ],
 )
@@ -99,6 +101,23 @@ def test_cores_that_input_was_seen_to_use_bound_what_it_frees(input_cores_fracti
     summary = run(contention=record)
     found = saving("input-bound", replace(summary, environment=Environment({}, cpu_count=4)))
     assert (found.low_s, found.high_s) == (18.5, pytest.approx(high_s))
+
+
+@pytest.mark.parametrize(
+    ("parts", "gpus", "high_s"),
+    [
+        # 10 s in callbacks between steps of 8 ms, and 2 s of them between epochs.
+        ({"callbacks_s": 12.0}, (), 12.0 + 0.1 * 10.0),
+        ({"callbacks_s": 12.0}, (GPU,), 12.0),
+        # No time between steps: every callback ran between epochs.
+        ({"callbacks_s": 12.0, "compute_s": 18.0}, (), 12.0),
+    ],
+)
+def test_steps_of_a_cpu_also_gain_where_callbacks_between_them_go(parts, gpus, high_s):
+    summary = run(input_s=0.0, compute_s=8.0, gpus=gpus, parts=parts)
+    throughput = replace(summary.throughput, step_time_s=0.018)
+    found = saving("slow-callbacks", replace(summary, throughput=throughput))
+    assert (found.low_s, found.high_s) == (pytest.approx(11.75), pytest.approx(high_s))
 
 
 def test_cores_taken_from_steps_that_do_not_wait_save_at_most_their_time():
