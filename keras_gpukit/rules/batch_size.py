@@ -17,7 +17,8 @@ RESOLUTION = 0.02
 WITHHELD = 0.02
 """Share of a batch whose memory is withheld from the last trials. A size that passes them leaves
 that much to a fit whose operations run in a worse order. In `benchmarks/batch_size.py`, none of 48
-fits ran out of memory with it. Without it, two of eighteen sizes did that had passed four trials.
+fits ran out of memory with it. Without it, two of eighteen did, at sizes that had passed four
+trials.
 """
 LOWERED = 0.01
 """Share by which a batch size that fails its last trials is lowered, times the failures so far."""

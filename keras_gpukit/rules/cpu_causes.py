@@ -86,7 +86,7 @@ def explain(
 
 
 def is_input(operation_type: str) -> bool:
-    """Whether operations of a type belong to the input pipeline, which runs on the host."""
+    """Whether operations of a type are the end of the input pipeline, which runs on the host."""
     return operation_type.startswith(_INPUT_PREFIXES) or "Dataset" in operation_type
 
 
@@ -94,7 +94,7 @@ def not_for_gpu(kind: OperationKind, registry: Registry) -> Why | None:
     """Returns why TensorFlow's kernels keep operations of a kind off a GPU; None if they do not."""
     type_ = original_type(kind.type, registry)
     known = registry(type_)
-    # XLA has kernels of its own. oneDNN fuses operations for the CPU only; a GPU run would not.
+    # XLA has kernels of its own. oneDNN fuses operations for the CPU; a GPU run would not do so.
     if kind.compiled or known is None or type_.startswith("_Mkl"):
         return None
     return _from_kernels(kind, type_, known, registry)

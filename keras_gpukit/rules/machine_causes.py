@@ -89,7 +89,7 @@ def slower_clock(summary: RunSummary, spans: Spans) -> Cause | None:
 
 
 def busy_neighbours(summary: RunSummary, spans: Spans) -> Cause | None:
-    """Returns other processes that started to use the cores as the cause; None if unknown."""
+    """Returns other processes that started to use the cores; None if none did or it is unknown."""
     busy, own = (levels(series_of(summary, tag), spans) for tag in (HOST_CPU, HOST_PROCESS_CPU))
     if busy is None or own is None:
         return None

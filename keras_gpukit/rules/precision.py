@@ -29,11 +29,11 @@ class Float32OnTensorCores(Rule):
     """A float32 model on GPUs with tensor cores.
 
     Tensor cores multiply float16 from compute capability 7.0 and bfloat16 from 8.0 (NVIDIA's CUDA
-    documentation); every GPU of the run must have them. The saving is an upper bound: it divides
-    the steps' own time by the ratio of the chips' peak rates. No real model reaches that, since it
-    also reads and writes memory, which gets at most twice as fast. From 8.0 on, TensorFlow computes
-    float32 products on the tensor cores as TensorFloat-32 unless that is disabled. The remaining
-    gain is then smaller, and the finding is a remark.
+    documentation); every GPU of the run must have them. The saving is an upper bound: it assumes
+    steps that are faster by the ratio of the chips' peak rates. No real model reaches that ratio,
+    since it also reads and writes memory, at most at twice the rate. From 8.0 on, TensorFlow
+    computes float32 products on the tensor cores as TensorFloat-32 unless that is disabled. The
+    remaining gain is then smaller, and the finding is a remark.
     """
 
     code = "float32-on-tensor-cores"

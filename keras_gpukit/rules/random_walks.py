@@ -18,8 +18,8 @@ choice. Of the walks that `benchmarks/random_walks.py` generates, 0.8 % are mist
 epochs and 1.3 % for growth by readings over time; of the walks of one length and kind, at most
 2.1 %. Without this test, 5.6 % and 5.3 % were mistaken, and up to 10 %."""
 FEWEST_READINGS = 7
-"""Least number of readings. They have six differences, which must all be rises. With five, even a
-random walk has only rises with a chance of 1 in 32."""
+"""Least number of readings. They have six differences, which must all be rises. With five, even
+that would have a chance of 1 in 32."""
 # Medians of pieces leave out the noise, which is large between one reading and the next.
 _PIECES = 9
 

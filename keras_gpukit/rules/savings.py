@@ -137,8 +137,8 @@ def of_compute(summary: RunSummary, fraction: float, *, basis: str) -> Saving | 
 
     Args:
         summary: The run.
-        fraction: That share, 0 to 1.
-        basis: What the saving rests on, see `Saving`.
+        fraction: The share, 0 to 1.
+        basis: Basis of the saving, such as "idle GPUs".
     """
     compute_s = time_of_steps_s(summary) - (_waited_s(summary) or 0.0)
     if compute_s <= 0:
