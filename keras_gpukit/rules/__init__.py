@@ -1,4 +1,4 @@
-"""Records in, findings out: one small class each."""
+"""Rules: small classes that judge a run's records and return findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detects anomalies: steps take longer or stall more than before, or GPUs idle."""
+"""Detects anomalies: steps that take longer or stall more than before, and GPUs that idle."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from collections.abc import Callable
 from keras_gpukit.records.capture import Trigger
 from keras_gpukit.records.steps import StepWindow
 
-# A stretch that a figure is taken from; shorter windows, as of short epochs, are put together.
+# Least length of a stretch. Each stretch gives one value; shorter windows, such as those of short
+# epochs, are merged.
 STRETCH_S = 1.0
-# What came in the last minute is what is usual, once there was enough of it. Before that a run
-# still warms up: buffers fill, tf.data tunes itself, clocks rise.
+# The baseline is the last minute, once there are enough stretches. Before that a run still warms
+# up: buffers fill, tf.data tunes itself, clocks rise.
 USUAL_STRETCHES = 60
 FEWEST_STRETCHES = 10
-# One or two stretches out of line are a hiccup: a checkpoint, another process.
+# One or two outliers are a hiccup, such as a checkpoint or another process.
 STRETCHES_TO_TELL = 3
 
 
 class Anomalies:
     """Detects when a figure stays above its baseline.
 
-    It does when several values in a row lie beyond the limit, and beyond 19 of 20 of those before:
-    a run that is restless anyway is to be left alone. What it rose to is usual from then on.
+    Several values in a row must exceed the limit, and also 19 of 20 of the values before them: a
+    figure that varies a lot anyway triggers nothing. The values that it rose to become the new
+    baseline.
 
     Args:
-        limit: Makes, from what is usual, the value that is no longer.
+        limit: Returns the highest normal value for a baseline.
     """
 
     def __init__(self, limit: Callable[[float], float]) -> None:
@@ -35,7 +37,7 @@ class Anomalies:
         self._beyond: list[float] = []
 
     def add(self, value: float) -> float | None:
-        """Takes in a value; returns what was usual until now if the run has left it."""
+        """Adds a value; returns the previous baseline if the figure has risen above it."""
         if len(self._history) < FEWEST_STRETCHES:
             self._history.append(value)
             return None
@@ -54,11 +56,11 @@ class Anomalies:
 
 
 class StepAnomalies:
-    """Detects when steps take longer, or wait longer for input, than they did.
+    """Detects when steps take longer than before, or wait longer for input.
 
     Args:
-        slower: How many times the usual step time is too long; None does not look at it.
-        stall_rise: By how much the stall fraction may rise, 0 to 1; None does not look at it.
+        slower: Highest normal step time, as a multiple of the baseline; None ignores step times.
+        stall_rise: Highest normal rise of the stall fraction, 0 to 1; None ignores stalls.
     """
 
     def __init__(self, slower: float | None, stall_rise: float | None) -> None:
@@ -69,11 +71,11 @@ class StepAnomalies:
         self._wait_s: float | None = 0.0
 
     def skip(self) -> None:
-        """What comes up to now is not to be judged: a capture was under way."""
+        """Drops the windows since the last complete stretch: a capture was under way."""
         self._forget()
 
     def add(self, window: StepWindow) -> tuple[Trigger, str] | None:
-        """Takes in a window of steps; says what rose if something did."""
+        """Adds a window of steps; returns the trigger and the reason in words if a figure rose."""
         self._steps += window.steps
         self._duration_s += window.duration_s
         if self._wait_s is None or window.input_wait_s is None:
@@ -85,7 +87,7 @@ class StepAnomalies:
         step_time_s = self._duration_s / self._steps
         stall = None if self._wait_s is None else self._wait_s / self._duration_s
         self._forget()
-        # Both get each value, even if the first one reports.
+        # Both detectors get every value, even if the first one reports an anomaly.
         usual_s = None if self._step_time is None else self._step_time.add(step_time_s)
         usual_stall = None if self._stall is None or stall is None else self._stall.add(stall)
         if usual_stall is not None:
@@ -102,17 +104,17 @@ class StepAnomalies:
 
 
 class UtilizationAnomalies:
-    """Detects when GPUs are less busy than they were.
+    """Detects when GPUs are less busy than before.
 
     Args:
-        drop_percent: How far utilization may fall, in percentage points.
+        drop_percent: Largest normal drop of the utilization, in percentage points.
     """
 
     def __init__(self, drop_percent: float) -> None:
         self._idle = Anomalies(lambda usual: usual + drop_percent)
 
     def add(self, utilization_percent: float) -> tuple[Trigger, str] | None:
-        """Takes in a reading, the mean of all GPUs; says so if it fell."""
+        """Adds a reading, the mean of all GPUs; returns trigger and reason if utilization fell."""
         usual = self._idle.add(100 - utilization_percent)
         if usual is None:
             return None

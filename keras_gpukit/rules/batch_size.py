@@ -1,4 +1,4 @@
-"""Which batch size to recommend, by trials or by a prediction, and how much either leaves free."""
+"""Which batch size to recommend after trials or a prediction, and how much memory to leave free."""
 
 from __future__ import annotations
 
@@ -7,31 +7,33 @@ from collections.abc import Mapping
 from keras_gpukit.rules import gains
 
 MARGIN = 0.02
-"""Share by which a recommended batch size is below the largest that passed its trial: the order of
-operations and the pieces that memory is divided into differ from run to run. Our choice. It makes a
-failure rarer, not impossible: where one tensor takes a tenth of the memory, as in "wide dense" of
-`benchmarks/batch_size.py`, a size trains in one run and runs out in the next."""
+"""Share by which a recommended batch size is below the largest that passed its trial. The order of
+operations and the fragmentation of memory differ from run to run. Our choice. It makes a failure
+rarer, not impossible: if one tensor takes a tenth of the memory, as in "wide dense" of
+`benchmarks/batch_size.py`, a size trains in one run and runs out of memory in the next."""
 RESOLUTION = 0.02
-"""Share of a batch size within which the search for the largest one ends. With `MARGIN`, less than
-5 % is given away."""
+"""The search for the largest batch size ends once it is known to within this share. Together with
+`MARGIN`, less than 5 % is given away."""
 WITHHELD = 0.02
-"""Share of a batch whose memory the last trials have to do without: each that passes leaves that
-much to a fit whose operations come in a worse order. With it none of 48 fits ran out of memory in
-`benchmarks/batch_size.py`; without it, of sizes that had passed four trials, two of eighteen."""
+"""Share of a batch whose memory is withheld from the last trials. A size that passes them leaves
+that much to a fit whose operations run in a worse order. In `benchmarks/batch_size.py`, none of 48
+fits ran out of memory with it. Without it, two of eighteen did, at sizes that had passed four
+trials.
+"""
 LOWERED = 0.01
-"""Share by which a batch size is lowered that fails its last trials; each time by as much more."""
+"""Share by which a batch size that fails its last trials is lowered, times the failures so far."""
 PREDICTED_MARGIN = 0.1
-"""Share of a device's memory that a batch size leaves free which is only predicted to fit, as in
-`predict_memory` and in the note on an out-of-memory error. A prediction knows neither which pieces
-the memory is divided into nor all that a step holds; a trial, with its `MARGIN`, has met both. Our
-choice: most architectures that were measured needed at most a tenth more than predicted."""
+"""Share of a device's memory to leave free if a batch size is only predicted to fit, as in
+`predict_memory` and in the note on an out-of-memory error. A prediction knows neither how memory
+fragments nor everything that a step holds; a trial, with its `MARGIN`, has met both. Our choice:
+most architectures that were measured needed at most a tenth more than predicted."""
 
 
 def predicted_limit_bytes(limit_bytes: int) -> int:
-    """Returns what a step may be predicted to need if it is to be recommended.
+    """Returns the most that a step may be predicted to need for its batch size to be recommended.
 
     Args:
-        limit_bytes: What the device gives.
+        limit_bytes: Memory that the device can provide.
     """
     return int(limit_bytes * (1 - PREDICTED_MARGIN))
 
@@ -40,31 +42,32 @@ def below_failed(failed: int) -> int:
     """Returns the largest batch size that a prediction may recommend after one ran out of memory.
 
     Args:
-        failed: That one, whatever it was predicted to need.
+        failed: Batch size that ran out of memory, whatever it was predicted to need.
     """
     return max(1, int(failed * (1 - PREDICTED_MARGIN)))
 
 
 def with_margin(passed: int) -> int:
-    """Returns the batch size to recommend: at least one example less, if there is more than one.
+    """Returns the batch size to recommend, below the largest one that passed its trial.
 
-    The margin is rounded: of small batch sizes, half an example more is a further percent.
+    It is smaller by at least one example, unless only one example passed. Otherwise the margin is
+    rounded to the nearest example: half an example is a whole percent of a small batch.
     """
     return max(1, min(passed - 1, round(passed * (1 - MARGIN))))
 
 
 def lowered(failed: int, failures: int) -> int:
-    """Returns the next batch size to recommend where one failed its last trials.
+    """Returns the next batch size to try after one failed its last trials.
 
     Args:
-        failed: That one.
-        failures: How many have failed: each shows that chance decides over a wider range.
+        failed: Batch size that failed.
+        failures: Failures so far. Each shows that chance decides over a wider range of sizes.
     """
     return max(1, min(failed - 1, round(failed * (1 - failures * LOWERED))))
 
 
 def without_margin(batch_size: int) -> int:
-    """Returns the smallest batch size which, if it passes, allows to recommend another."""
+    """Returns the smallest batch size that has to pass for `batch_size` to be recommended."""
     passed = batch_size + 1
     while with_margin(passed) < batch_size:
         passed += 1
@@ -75,21 +78,21 @@ def is_near_enough(passed: int, failed: int) -> bool:
     """Whether the largest batch size is known well enough for the search to end.
 
     Args:
-        passed: The largest that passed its trial; 0 without any.
-        failed: The smallest that did not.
+        passed: Largest batch size that passed its trial; 0 if none did.
+        failed: Smallest batch size that failed its trial.
     """
     return failed - passed <= max(1, passed * RESOLUTION)
 
 
 def fastest(rates: Mapping[int, float], input_rate: float | None) -> int | None:
-    """Returns the knee: the smallest batch size that trains about as fast as any.
+    """Returns the knee: the smallest batch size that trains about as fast as the fastest one.
 
-    Larger ones bring less than the smallest gain that counts in `tune_input`, 5 %. No batch size
-    trains faster than the input comes, so beyond that rate none is better than another.
+    Larger batch sizes gain less than 5 %, the smallest gain that counts in `tune_input`. No batch
+    size trains faster than its input arrives, so beyond that rate all of them are equal.
 
     Args:
-        rates: Examples per second from memory, by batch size.
-        input_rate: Examples per second of the input; None where it was not measured.
+        rates: Training rate on batches in memory, in examples per second, by batch size.
+        input_rate: Rate of the input, in examples per second; None if it was not measured.
     """
     actual = {size: with_input(rate, input_rate) for size, rate in rates.items()}
     best = max(actual.values(), default=0.0)
@@ -97,17 +100,17 @@ def fastest(rates: Mapping[int, float], input_rate: float | None) -> int | None:
 
 
 def is_as_fast(rate: float, best: float) -> bool:
-    """Whether a rate is so near to the best that a change would not count."""
+    """Whether a rate is so close to the best one that the difference does not count."""
     return rate * gains.SMALLEST >= best
 
 
 def with_input(rate: float, input_rate: float | None) -> float:
-    """A rate of training, as far as the input allows."""
+    """Returns the training rate that the input allows; without an input rate, the rate itself."""
     return rate if input_rate is None else min(rate, input_rate)
 
 
 def is_limited_by_input(rates: Mapping[int, float], input_rate: float | None) -> bool | None:
-    """Whether the fastest batch size would wait for its input; None where that is unknown."""
+    """Whether the fastest batch size would wait for its input; None if unknown."""
     if not rates or input_rate is None:
         return None
     return input_rate < max(rates.values())

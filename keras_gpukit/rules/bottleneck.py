@@ -1,4 +1,4 @@
-"""Which stage of a pipeline is the bottleneck, from what its stages cost."""
+"""Which stage of a pipeline is the bottleneck, from the costs of its stages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Our choice: with less, most of the wait has a cause that the stages do not show.
 def name_bottleneck(
     pipeline: PipelineRecord, stall_fraction: float | None, wait_s: float | None
 ) -> PipelineRecord:
-    """Returns a pipeline with its bottleneck, or why it has none.
+    """Returns a pipeline with its bottleneck, or with the reason why it has none.
 
-    Steps that wait too little for `InputBound` to report it have no bottleneck either.
+    If steps wait too little for `InputBound` to report it, the pipeline has no bottleneck either.
 
     Args:
-        pipeline: What its stages cost.
-        stall_fraction: Wait over step time, 0 to 1.
-        wait_s: How long a step waits for its batch.
+        pipeline: Pipeline with the costs of its stages.
+        stall_fraction: Wait over step time, 0 to 1; None if unknown.
+        wait_s: Mean wait of a step for its batch; None if unknown.
     """
     if pipeline.unknown_because is not None:
         return pipeline

@@ -1,9 +1,9 @@
 """Where the level of a short series changes: optimal partitioning with a robust cost.
 
-A series is cut into segments such that the sum of the absolute deviations from each segment's
-median, plus a penalty for each cut, is least. Absolute deviations let no outlier make a segment.
-The penalty is a multiple of the noise, which the differences of neighbours tell, whatever the
-levels are.
+A series is cut into segments so that the sum of the absolute deviations from each segment's median,
+plus a penalty for each cut, is as small as possible. With absolute deviations, an outlier makes no
+segment of its own. The penalty is a multiple of the noise. The noise is estimated from differences
+between neighbouring points, so it does not depend on the levels.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 SHORTEST = 3
-"""Points in a segment; one or two out of line are a hiccup, such as a checkpoint."""
+"""Least number of points in a segment; one or two outliers are a hiccup, such as a checkpoint."""
 FEWEST = 10
-"""Points of a series that is looked at."""
+"""Least number of points in a series that is cut into segments."""
 PENALTY = 6.0
-"""Of a cut, in units of the noise."""
+"""Penalty for a cut, in units of the noise."""
 CLEAR = 2.75
-"""Least distance of two levels, in units of the noise."""
+"""Least distance between two levels, in units of the noise."""
 CHANCE = 0.01
-"""The chance that points which are scattered at random lie as the two levels of a cut do."""
-# Noise of which neighbours have much in common shows at larger distances.
+"""Highest accepted chance that randomly scattered points look like the two levels of a cut."""
+# Distances between compared points. Noise with correlated neighbours shows at larger distances.
 _LAGS = (1, 2, 4, 8)
-# Where points further apart are compared, each cut spoils so many comparisons.
+# Least number of points per unit of distance: a cut spoils as many comparisons as the distance.
 _POINTS_PER_LAG = 6
 _MAD_TO_DEVIATION = 1.4826
-# Noise without memory differs as much between neighbours as between any two points. Where
-# neighbours differ by less than this share of that, noise counts for up to so much more. Of series
-# of noise with an autocorrelation of 0.85, 4 % have changes with it and 6.5 % without.
+# Uncorrelated noise differs as much between neighbours as between any two points. If neighbours
+# differ by less than the first share of that, noise gets a larger weight, up to the second number.
+# Of series of noise with an autocorrelation of 0.85, 4 % have changes with the weight and 6.5 %
+# without it.
 _IN_COMMON, _MOST_WEIGHT = 0.55, 1.5
-# No noise is below this part of the least change that matters: flat series have none at all.
+# Lower bound of the noise, as a share of the least change that matters; flat series have no noise.
 _LEAST_NOISE = 0.1
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Points from `begin` up to `end`, which is not in it, at one level."""
+    """Points at one level, from index `begin` up to, but not including, `end`."""
 
     begin: int
     end: int
@@ -49,14 +50,14 @@ class Segment:
 
 
 def noise(values: Sequence[float]) -> float:
-    """Standard deviation of a series around its changing level, by differences."""
+    """Returns the standard deviation of a series around its changing level, from differences."""
     return max(
         _deviation(values, lag) for lag in _LAGS if lag == 1 or lag * _POINTS_PER_LAG <= len(values)
     )
 
 
 def least_noise(values: Sequence[float], least: float) -> float:
-    """The same, and not less than a part of the least change that matters."""
+    """Returns the noise of a series, limited from below by a tenth of the least change."""
     return max(noise(values), _LEAST_NOISE * least)
 
 
@@ -72,12 +73,12 @@ def segments(values: tuple[float, ...], least: float) -> tuple[Segment, ...]:
 
 
 def _weight(values: Sequence[float], deviation: float) -> float:
-    """How much more than its deviation noise counts: it strays for a while if it has a memory."""
+    """Returns the weight of noise, 1 to 1.5: correlated noise stays away from its level longer."""
     return min(max(_IN_COMMON * deviation / max(_deviation(values, 1), 1e-12), 1.0), _MOST_WEIGHT)
 
 
 def _moves(values: Sequence[float], least: float) -> bool:
-    """Whether any levels differ enough, which spares most series the work."""
+    """Whether any two levels differ enough; most series need no further work."""
     medians = [
         statistics.median(values[begin : begin + SHORTEST])
         for begin in range(len(values) - SHORTEST + 1)
@@ -93,7 +94,7 @@ def _deviation(values: Sequence[float], lag: int) -> float:
 
 
 def _partition(values: Sequence[float], penalty: float) -> list[int]:
-    """Returns where segments begin, the first at 0."""
+    """Returns the indices at which segments begin; the first one is 0."""
     count = len(values)
     best, previous = [0.0] + [float("inf")] * count, [0] * (count + 1)
     for begin in range(count - SHORTEST + 1):
@@ -117,7 +118,7 @@ def _partition(values: Sequence[float], penalty: float) -> list[int]:
 
 
 def _joined(values: Sequence[float], begins: list[int], least: float) -> tuple[Segment, ...]:
-    """Joins neighbours that differ too little, or by chance, the most similar first."""
+    """Joins adjacent segments that differ too little or by chance, the most similar first."""
     while True:
         ends = [*begins[1:], len(values)]
         found = [
@@ -135,10 +136,10 @@ def _joined(values: Sequence[float], begins: list[int], least: float) -> tuple[S
 
 
 def _is_no_chance(values: Sequence[float], one: Segment, later: Segment) -> bool:
-    """Whether points beyond the middle between two levels come in rows, and are not scattered.
+    """Whether points above the middle between two levels form runs and are not just scattered.
 
-    Pauses and other processes lift single points, some of which are neighbours by chance. The more
-    such points there are, the longer a row of them must be: Wald and Wolfowitz' test of runs.
+    Pauses and other processes raise single points, some of which are neighbours by chance. The more
+    such points there are, the longer their runs must be: the Wald-Wolfowitz runs test.
     """
     middle = (one.level + later.level) / 2
     is_above = [value > middle for value in values]
@@ -152,7 +153,7 @@ def _is_no_chance(values: Sequence[float], one: Segment, later: Segment) -> bool
 
 
 def _chance_of_runs(most: int, count: int, others: int) -> float:
-    """How likely so many points and others, in any order, form at most so many rows of a kind."""
+    """Returns the chance that so many points and others, shuffled, form at most `most` runs."""
     ways = 0
     for runs in range(2, most + 1):
         half = runs // 2

@@ -1,4 +1,4 @@
-"""Whether workers that arrive together spend their time exchanging gradients."""
+"""Whether workers that arrive together spend much of their time exchanging gradients."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from keras_gpukit.rules.savings import WARNING_FRACTION, of_run
 
 
 class CommunicationBound(Rule):
-    """A tenth of the steps' time spent in collectives while every worker is there.
+    """Collectives that take at least a tenth of the steps' time after every worker has arrived.
 
-    The time of the worker that arrives last counts, since it waits for none of the others: in each
-    compared step the shortest of all. 10 % as for every part of the run that deserves a warning.
-    What can be saved is a bound: some exchange remains as long as there are several workers.
+    The time of the worker that arrives last counts, since it waits for none of the others: the
+    shortest time of all in each compared step. The threshold is 10 %, as for every part of the run
+    that deserves a warning. The saving is an upper bound: some exchange remains as long as there
+    are several workers.
     """
 
     code = "communication-bound"

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from keras_gpukit.records.diagnosis import Cause, Contention, Rate
 
-# In benchmarks/results/diagnose_ceiling.json a thread that slept woke up 0.08 to 0.14 ms late, and
-# 0.6 ms where a producer kept the GIL; the line between is our choice.
+# In benchmarks/results/diagnose_ceiling.json a sleeping thread woke up 0.08 to 0.14 ms late, and
+# 0.6 ms late if a producer held the GIL; the line between is our choice.
 GIL_WAIT_S = 0.25e-3
-# Training and making batches in turns leaves cores idle now and then. There, on two cores,
-# pipelines that work kept 72 to 97 % of them busy, those that wait up to 35 %; the line between is
-# our choice.
+# Training and making batches in turns leaves cores idle now and then. In the same file, on two
+# cores, pipelines that compute kept 72 to 97 % of them busy, and pipelines that wait up to 35 %;
+# the line between is our choice.
 CORES_BUSY_FRACTION = 0.70
-# Of the rate of the slower one alone; our choice. A replayed batch is not quite a fetched one.
+# Smallest shortfall that counts, as a share of the lower of the two rates alone; our choice. A
+# batch replayed from memory is not quite the same as a fetched one.
 SMALLEST_SHORTFALL = 0.10
 # Relative difference up to which two rates count as equal; our choice.
 SAME = 0.10
 
-# Fetching a batch outside the train step takes a part of this longer than within it; our choice.
+# Upper bound of how much longer a fetch takes outside the train step than within; our choice.
 FETCH_S = 0.5e-3
 
 ADVICE: dict[Cause, str] = {
@@ -30,18 +31,18 @@ ADVICE: dict[Cause, str] = {
         "prefetch(tf.data.AUTOTUNE)"
     ),
 }
-"""What each cause means, and what to change."""
+"""Meaning of each cause, and what to change."""
 
 
 def causes(gil_wait_s: float | None, cores_busy_fraction: float | None) -> tuple[Cause, ...] | None:
     """Returns which of two resources is so scarce that threads wait for it, the GIL first.
 
     Args:
-        gil_wait_s: How late a Python thread that slept resumes, in the median.
-        cores_busy_fraction: Processor time over what the cores have, 0 to 1.
+        gil_wait_s: Median delay with which a Python thread resumes after a sleep.
+        cores_busy_fraction: Processor time over the time that all cores provide, 0 to 1.
 
     Returns:
-        None where neither was measured.
+        The scarce resources; None if neither was measured.
     """
     if gil_wait_s is None and cores_busy_fraction is None:
         return None
@@ -56,7 +57,8 @@ def causes(gil_wait_s: float | None, cores_busy_fraction: float | None) -> tuple
 def contradicts(data_only: Rate, actual: Rate) -> bool:
     """Whether training was faster than its input alone, beyond their intervals.
 
-    No input allows that. By a tenth at least, and by more than fetching outside a step costs.
+    No input allows that: the rates contradict each other. The difference must be at least a tenth,
+    and larger than the cost of fetching a batch outside a step.
     """
     if actual.low <= (1 + SAME) * data_only.high:
         return False
@@ -75,12 +77,12 @@ def contention(
     A shortfall counts if its whole interval is above 0, and its median at least 10 %.
 
     Args:
-        shortfall: How far the rate of both together is below the lower one of the two alone, as a
-            share of that.
-        in_sequence: The time of a batch plus a step, over the time they take together; 1 if
-            nothing overlaps.
-        cores_busy_fraction: As of `causes`.
-        gil_wait_s: As of `causes`.
+        shortfall: How far the rate of both together is below the lower of the two rates alone, as
+            a share of the latter.
+        in_sequence: Sum of the times for a batch alone and a step alone, over the time of both
+            together; 1 if nothing overlaps.
+        cores_busy_fraction: See `causes`.
+        gil_wait_s: See `causes`.
     """
     if shortfall.low <= 0 or shortfall.median < SMALLEST_SHORTFALL:
         return None
@@ -89,6 +91,6 @@ def contention(
         cause: Cause | None = found[0]
     else:
         # Two tasks that share all cores, or the GIL, take as long together as in sequence. So that
-        # pattern shows that nothing is prepared ahead only where neither is the case.
+        # pattern shows that nothing is prepared ahead only if neither resource is scarce.
         cause = "nothing ahead" if abs(in_sequence - 1) <= SAME else None
     return Contention(shortfall, cause, cores_busy_fraction, gil_wait_s)

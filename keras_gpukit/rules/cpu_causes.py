@@ -1,4 +1,4 @@
-"""Why an operation is on the CPU, and what to do about it."""
+"""Why an operation runs on the CPU, and what to do about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Registry = Callable[[str], OperationKernels | None]
 Why = tuple[FallbackCause, str]
 
 _NAMES_SHOWN = 3
-# The end of the input pipeline, which belongs on the host.
+# Operation types at the end of the input pipeline, which belongs on the host.
 _INPUT_PREFIXES = ("Iterator", "MultiDeviceIterator", "AnonymousIterator", "Optional")
 _CASTS = ("float32", "float16", "int64", "int32")
 
@@ -32,16 +32,16 @@ def find_fallbacks(
     trust_requests: bool,
     devices: Collection[str] = (),
 ) -> tuple[Fallback, ...]:
-    """Returns the operations on the CPU that are no part of the input pipeline, and why.
+    """Returns the operations on the CPU outside the input pipeline, and why they are there.
 
-    Those for which no reason is known are left out.
+    Operations without a known reason are left out.
 
     Args:
-        operations: What ran in the step.
+        operations: Operations that ran in the step.
         registry: Returns the kernels of an operation type.
-        predicted: Whether they are on the CPU because there is no GPU.
-        trust_requests: Whether a request for the CPU was meant as one.
-        devices: Those that TensorFlow has; none where they are not known.
+        predicted: Whether they run on the CPU because there is no GPU.
+        trust_requests: Whether a request for the CPU is deliberate, not just for lack of a GPU.
+        devices: Devices that TensorFlow lists; empty if unknown.
     """
     on_cpu: dict[OperationKind, list[str]] = defaultdict(list)
     for operation in operations:
@@ -60,17 +60,17 @@ def find_fallbacks(
         Fallback(type_, len(names), cause, reason, tuple(dict.fromkeys(names))[:_NAMES_SHOWN])
         for (type_, cause, reason), names in groups.items()
     ]
-    # What costs next to nothing comes last.
+    # "host memory" costs next to nothing, so it comes last.
     return tuple(sorted(found, key=lambda each: (each.cause == "host memory", -each.count)))
 
 
 def explain(
     kind: OperationKind, registry: Registry, *, predicted: bool, trust_requests: bool
 ) -> Why | None:
-    """Returns cause and reason for operations of a kind to be on the CPU; None if unknown."""
+    """Returns the cause and reason why operations of a kind run on the CPU; None if unknown."""
     if is_input(kind.type):
         return None
-    if kind.type in PYTHON_OPERATIONS:  # EagerPyFunc has a kernel for any device all the same
+    if kind.type in PYTHON_OPERATIONS:  # although EagerPyFunc has a kernel for any device
         return "host function", (
             f"{kind.type} calls Python, which runs on the CPU alone. Write it with TensorFlow "
             "operations, or do it in the input pipeline (dataset.map)."
@@ -86,22 +86,22 @@ def explain(
 
 
 def is_input(operation_type: str) -> bool:
-    """Whether operations of a type are the end of the input pipeline, which is on the host."""
+    """Whether operations of a type are the end of the input pipeline, which runs on the host."""
     return operation_type.startswith(_INPUT_PREFIXES) or "Dataset" in operation_type
 
 
 def not_for_gpu(kind: OperationKind, registry: Registry) -> Why | None:
-    """Returns what TensorFlow's kernels have against a GPU for operations of a kind."""
+    """Returns why TensorFlow's kernels keep operations of a kind off a GPU; None if they do not."""
     type_ = original_type(kind.type, registry)
     known = registry(type_)
-    # XLA has kernels of its own, and what oneDNN fused for the CPU no GPU run would fuse so.
+    # XLA has kernels of its own. oneDNN fuses operations for the CPU; a GPU run would not do so.
     if kind.compiled or known is None or type_.startswith("_Mkl"):
         return None
     return _from_kernels(kind, type_, known, registry)
 
 
 def kept_by_graph(kind: OperationKind, device: str, registry: Registry) -> Why | None:
-    """Returns what else of the graph keeps operations of a kind on a device."""
+    """Returns why the graph itself keeps operations of a kind on a device; None if it does not."""
     known = registry(original_type(kind.type, registry))
     if kind.compiled or known is None:
         return None
@@ -118,7 +118,7 @@ def kept_by_graph(kind: OperationKind, device: str, registry: Registry) -> Why |
 
 
 def original_type(operation_type: str, registry: Registry) -> str:
-    """Returns the type that oneDNN's rewrite of an operation for the CPU stands for."""
+    """Returns the type that an operation had before oneDNN rewrote it for the CPU."""
     for prefix in ("_MklNative", "_Mkl"):
         if operation_type.startswith(prefix):
             bare = operation_type[len(prefix) :]
@@ -129,7 +129,7 @@ def original_type(operation_type: str, registry: Registry) -> str:
 def _from_kernels(
     kind: OperationKind, type_: str, known: OperationKernels, registry: Registry
 ) -> Why | None:
-    """Returns what the kernels have against a GPU."""
+    """Returns why the kernels keep an operation off a GPU; None if they do not."""
     if not known.gpu:
         return "no kernel", (
             f"TensorFlow has no GPU kernel for {type_}. Do it in the input pipeline (dataset.map), "
@@ -145,7 +145,8 @@ def _from_kernels(
     if not fitting:
         return "dtype", _dtype_reason(kind, type_, known.gpu)
     kept = fitting[0].host_arguments
-    # A kernel that has only an argument in host memory, as Reshape its shape, is on the GPU.
+    # A kernel that keeps only one of its arguments in host memory, such as Reshape's shape, runs
+    # on the GPU.
     if (known.outputs or known.inputs) and kept.issuperset(known.outputs or known.inputs):
         dtypes = ", ".join(sorted({dtype for _, values in kind.types for dtype in values}))
         arguments = ", ".join(name for name in (*known.inputs, *known.outputs) if name in kept)
@@ -157,7 +158,7 @@ def _from_kernels(
 
 
 def _refused(kind: OperationKind, kernel: Kernel) -> list[str]:
-    """Returns the type attributes whose dtype the kernel doesn't take."""
+    """Returns the type attributes whose dtype the kernel does not support."""
     return [
         name
         for name, dtypes in kind.types

@@ -8,7 +8,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
 
 # Not "host memory": TensorFlow keeps shapes and loop counters there for speed.
-# Not "requested", nor a variable that was created elsewhere: what the user placed has not fallen
+# Not "requested" and not "variable elsewhere": an operation that the user placed has not fallen
 # back.
 BLAMED_CAUSES = ("no such device", "no kernel", "dtype", "host function")
 NAMED = 3
@@ -17,9 +17,9 @@ NAMED = 3
 class CPUFallback(Rule):
     """Operations of the training step that TensorFlow placed on the CPU although there is a GPU.
 
-    There is no threshold: one such operation in each step makes the GPU wait for a copy there and
-    a copy back. Operations that only touch shapes run on the CPU by design and do not count.
-    Without a GPU this is a prediction, and then never more than a remark.
+    There is no threshold: one such operation makes the GPU wait in each step for a copy to the CPU
+    and a copy back. Operations that only touch shapes run on the CPU by design and do not count.
+    Without a GPU the finding is a prediction, and then only a remark.
     """
 
     code = "cpu-fallback"

@@ -1,4 +1,4 @@
-"""Whether a series changes level at once or gradually."""
+"""Whether a series changes its level abruptly or gradually."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_gpukit.records.shift import ShiftKind
 from keras_gpukit.rules.change_points import PENALTY, SHORTEST, Segment, least_noise, segments
 
 MOSTLY = 0.5
-"""The part of a change that a line must make itself; our choice."""
+"""Least share of a drift's total change that the fitted line must make itself; our choice."""
 _FEWEST_OF_A_LINE = 3 * SHORTEST
 
 
@@ -21,11 +21,11 @@ class Change:
     """A change of level.
 
     Attributes:
-        kind: "level" or "drift".
-        begin: The first point after it; of a drift, its own first point.
-        end: The point after the last one of the new level, or of the drift.
-        before: The level until then.
-        after: The level from then on; of a drift, where it ends.
+        kind: "level" for an abrupt change, "drift" for a gradual one.
+        begin: Index of the first point at the new level; for a drift, of its own first point.
+        end: Index after the last point of the new level, or of the drift.
+        before: Level before the change; if none precedes a drift, the start of its line.
+        after: Level after the change; if none follows a drift, the end of its line.
     """
 
     kind: ShiftKind
@@ -40,13 +40,14 @@ def changes(
 ) -> tuple[Change, ...]:
     """Returns the changes of a series, in order.
 
-    Stairs in one direction are one drift where a line, or one with a level before or after it, fits
-    better than they do.
+    Consecutive level changes in one direction count as one drift if a line fits better than they
+    do. The line may stand alone, or have one level before or after it.
 
     Args:
         values: The series.
         least: The least change that matters.
-        are_logarithms: Whether a line may also be straight through what they are logarithms of.
+        are_logarithms: Whether the values are logarithms. If so, a line may also be straight in
+            the original values.
     """
     found = segments(values, least)
     penalty = PENALTY * least_noise(values, least) if len(found) > 1 else 0.0
@@ -58,7 +59,7 @@ def changes(
 
 
 def _stairs(found: Sequence[Segment]) -> Iterator[Sequence[Segment]]:
-    """Yields runs of segments whose levels all rise or all fall; neighbours share one segment."""
+    """Yields runs of segments whose levels all rise or all fall; adjacent runs share a segment."""
     first = 0
     for place in range(1, len(found)):
         is_last = place == len(found) - 1
@@ -77,7 +78,7 @@ def _of_stairs(
 ) -> Iterator[Change]:
     cost = penalty * (len(stairs) - 1) + sum(_cost(values, each) for each in stairs)
     best: Change | None = None
-    # A line instead of all segments, all but the first, or all but the last.
+    # Try a line in place of all segments, of all but the first, or of all but the last.
     for first, last in ((0, 0), (1, 0), (0, 1)):
         sloping, level = stairs[first : len(stairs) - last], stairs[:first] or stairs[-1:]
         begin, end = sloping[0].begin, sloping[-1].end
@@ -89,7 +90,7 @@ def _of_stairs(
             total = line_cost + penalty + beside
             start = level[0].level if first else line_start
             finish = level[0].level if last else line_finish
-            # A line that does not lead to the level next to it leaves a step between the two.
+            # If the line does not reach the adjacent level, a jump remains between the two.
             leads = (line_finish - line_start) / (finish - start) if finish != start else 0.0
             if total < cost and abs(finish - start) >= least and leads >= MOSTLY:
                 cost, best = total, Change("drift", begin, end, start, finish)
@@ -105,7 +106,7 @@ def _cost(values: Sequence[float], segment: Segment) -> float:
 
 
 def _line(values: Sequence[float], through_exponentials: bool) -> tuple[float, float, float]:
-    """The ends of a straight line through most points (Theil and Sen's), and its cost."""
+    """Fits a Theil-Sen line; returns its values at both ends, and the sum of its deviations."""
     points = [math.exp(value) for value in values] if through_exponentials else values
     slope = statistics.median(
         (later - one) / (place - start)

@@ -1,4 +1,4 @@
-"""What ended a run: memory of a device or, likely, of the host, or another exception."""
+"""Why a run ended: no device memory left, likely no host memory left, or another exception."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _FRAGMENTED = (
     "Enough is free in all, but not in one block: set TF_GPU_ALLOCATOR=cuda_malloc_async before "
     "TensorFlow starts, and keep batches to one shape, or to a few"
 )
-# The user's own way to end a run.
+# Exceptions with which users end a run on purpose.
 _ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
 
 
 class DeviceOutOfMemory(Rule):
     """A run that ended with TensorFlow's `ResourceExhaustedError`.
 
-    No threshold: the exception says so.
+    There is no threshold: the exception is the evidence.
     """
 
     code = "out-of-memory"
@@ -27,7 +27,7 @@ class DeviceOutOfMemory(Rule):
     requires = "the exception that ended the run"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Repeats what the exception said, with what would fit."""
+        """Reports the figures of the exception, and the changes that would make the run fit."""
         record = summary.out_of_memory
         if record is None:
             return self.abstain() if summary.ending is None else None
@@ -52,11 +52,11 @@ class DeviceOutOfMemory(Rule):
 
 
 class HostOutOfMemory(Rule):
-    """A run that ended without a word while the host's memory was at least 90 % full.
+    """A run that stopped without recording why, while the host's memory was at least 90 % full.
 
-    Linux ends a process that takes too much memory by SIGKILL, of which the process cannot report
-    anything. Our choice of the threshold: readings come once a second, and memory may rise by
-    gigabytes in that time. So the finding says likely.
+    Linux ends a process that takes too much memory with SIGKILL, which the process cannot catch or
+    report. The finding therefore says "likely". The threshold is our choice: readings come once a
+    second, and memory may rise by gigabytes between two of them.
     """
 
     code = "host-out-of-memory"
@@ -64,7 +64,7 @@ class HostOutOfMemory(Rule):
     requires = "a run that ended without a word, and a last reading of the host's memory"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks at the last reading before the end."""
+        """Compares the last reading of the host's memory with the threshold."""
         last = summary.host_at_end
         if last is None:
             return self.abstain() if summary.ending is None else None
@@ -115,10 +115,10 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
 
 
 class EndedByError(Rule):
-    """A run that an exception of a step or a callback ended.
+    """A run that ended with an exception raised in a step or a callback.
 
-    No threshold: the exception was seen. One of memory has a rule of its own, and an interrupt by
-    the user is no fault.
+    There is no threshold: the exception was seen. Out-of-memory errors have a rule of their own,
+    `DeviceOutOfMemory`. Interrupts by the user are not faults and do not count.
     """
 
     code = "ended-by-error"

@@ -1,8 +1,8 @@
-"""Memory that rises from epoch to epoch or from fit to fit, by what was in use between them.
+"""Memory that rises from epoch to epoch or from fit to fit, from readings taken between them.
 
-Between epochs no step holds activations, so that what is in use is what is kept. The first two
-epochs do not count: they trace, fill buffers and caches, and make the optimizer's variables. Nor
-do the first two fits.
+Between epochs no step holds activations, so the memory in use is memory that is kept. The first two
+epochs do not count: they trace, fill buffers and caches, and create the optimizer's variables. The
+first two fits do not count either.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from keras_gpukit.rules.random_walks import FEWEST_READINGS, MOST_CHANCE, chance
 
 WARM_UP = 2
 FEWEST_EPOCHS = FEWEST_READINGS
-"""Readings after the warm-up: two in each third, and enough to tell growth from a random walk."""
+"""Least number of readings after the warm-up: two in each third, and enough to exclude a random
+walk."""
 LEAST_PROCESS_BYTES = 32 * 2**20
-"""Growth of the process in all. Small healthy runs grew by up to an eighth as much in 40 epochs
+"""Least total growth of the process. Small healthy runs grew by up to an eighth of it in 40 epochs
 (`benchmarks/memory_growth.py`); larger ones leave more to Python and the system's allocator."""
 LEAST_DEVICE_BYTES = 16 * 2**20
-"""Growth on a device in all. Allocators count exactly; the same healthy runs grew by less."""
+"""Least total growth on a device. Allocators count exactly; the same healthy runs grew by less."""
 CLEAR = 4.0
-"""Least growth in all, in units of the noise around the line; our choice."""
+"""Least total growth, in units of the noise around the line; our choice."""
 _EVEN = (0.25, 0.75)
-"""The part of the growth until the middle third. It is 0.5 on a line, and near 0 or 1 for a jump or
-for what fills up and stops."""
+"""Range of the share of the growth that comes until the middle third. It is 0.5 on a line, and near
+0 or 1 for a jump or for a buffer that fills up."""
 _STILL = 0.5
-"""The part of its mean rate at which it must still grow in the last fifth."""
+"""Least growth rate in the last fifth, as a share of the mean rate."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,10 @@ class _Line:
     """A steady rise.
 
     Attributes:
-        per_epoch: Its slope, by Theil and Sen: the median of the slopes between all pairs.
-        begin: Where it begins.
-        end: Where it ends.
+        per_epoch: Theil-Sen slope, the median of the slopes between all pairs: bytes per epoch, or
+            per fit.
+        begin: Value at the first reading, in bytes.
+        end: Value at the last reading, in bytes.
     """
 
     per_epoch: float
@@ -50,7 +52,7 @@ class _Line:
 
 
 def readings_of(summary: RunSummary, turn: Turn) -> tuple[EpochMemory, ...]:
-    """The readings after epochs, or after fits."""
+    """Returns the readings after epochs, or after fits."""
     if summary.memory is None:
         return ()
     return summary.memory.epochs if turn == "epoch" else summary.memory.fits
@@ -62,14 +64,14 @@ def has_enough(summary: RunSummary, turn: Turn) -> bool:
 
 
 def growths_between(summary: RunSummary, turn: Turn) -> Iterator[Growth]:
-    """Yields the memory that grows from epoch to epoch or from fit to fit, of all there is.
+    """Yields all memory, of the process or a device, that grows from epoch to epoch or fit to fit.
 
-    Where what a device holds between epochs does not grow, its peak may: as when batches become
-    larger and larger.
+    If the memory that a device holds between epochs does not grow, its peak may, for example when
+    batches become larger and larger.
 
     Args:
         summary: A run with enough readings.
-        turn: Between which it was read.
+        turn: Whether to judge the readings after each "epoch" or after each "fit".
     """
     readings = _counted(summary, turn)
     last = readings[-1]
@@ -107,14 +109,14 @@ def growths_between(summary: RunSummary, turn: Turn) -> Iterator[Growth]:
 
 
 def steady_rise(values: Sequence[tuple[int, int | None]], least: float) -> _Line | None:
-    """Returns the line through values that rise steadily until the end; None for others.
+    """Returns the line through values that rise steadily until the end; None for other values.
 
-    A random walk that happens to rise is taken for such a line in 0.8 % of the walks that
-    `benchmarks/random_walks.py` makes up.
+    Of the random walks that `benchmarks/random_walks.py` generates, 0.8 % are mistaken for such a
+    line.
 
     Args:
-        values: Of each epoch that was read.
-        least: The least rise in all.
+        values: Number of each epoch or fit that was read, and its value in bytes; None if unknown.
+        least: Least total rise, in bytes.
     """
     points = [(float(epoch), float(value)) for epoch, value in values if value is not None]
     if len(points) < FEWEST_EPOCHS:
@@ -139,7 +141,7 @@ def _slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def _is_even(points: Sequence[tuple[float, float]]) -> bool:
-    """Whether it rises as much before its middle as after it."""
+    """Whether values rise about as much before their middle as after it."""
     values = [value for _, value in points]
     third = len(values) // 3
     low, high = statistics.median(values[:third]), statistics.median(values[-third:])
@@ -150,7 +152,7 @@ def _is_even(points: Sequence[tuple[float, float]]) -> bool:
 
 
 def _goes_on(points: Sequence[tuple[float, float]], slope: float) -> bool:
-    """Whether it still rises in the last fifth, in two epochs at least."""
+    """Whether values still rise in the last fifth, which is at least two readings long."""
     since, value = points[-max(len(points) // 5, 2) - 1]
     until, last = points[-1]
     return last - value >= _STILL * slope * (until - since)

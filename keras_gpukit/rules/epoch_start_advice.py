@@ -1,4 +1,4 @@
-"""What to change where epochs take long to start, by what `fit` was given."""
+"""Advice on epochs that take long to start, by the kind of input that `fit` was given."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.python_advice import PY_DATASET
 
 ARRAYS = "Keras' own "
-"""How the names begin of the stages that Keras makes of arrays."""
+"""Prefix of the names of stages that Keras creates for arrays."""
 SLOW_ONES = (
     "look for what else happened then: a cache that was filled, files read for the first time, "
     "other work on the machine. Other epochs started fast"
@@ -21,7 +21,7 @@ _AHEAD = (
     "ds.repeat().prefetch(tf.data.AUTOTUNE) and fit(steps_per_epoch=...): the next epoch's first "
     "batches are made while steps run"
 )
-# Such work comes again in each pass, also of a pipeline that repeats.
+# Each pass repeats such work, even in a pipeline with `repeat()`.
 _ONCE = (
     "do once, before fit, what the pipeline does before its first batch: list files, open them, "
     "build an index"
@@ -29,11 +29,11 @@ _ONCE = (
 
 
 def starts_advice(record: InputRecord | None, *, waits_first: bool) -> tuple[str, ...]:
-    """Returns what to change, the most rewarding first.
+    """Returns what to change, the most rewarding change first.
 
     Args:
-        record: The input.
-        waits_first: Whether most of the time goes until an epoch's first batch is there.
+        record: Record of the input; None if unknown.
+        waits_first: Whether most of an epoch's start is the wait for its first batch.
     """
     python = record.python if record else None
     if python is not None and python.name.endswith(PY_DATASET):

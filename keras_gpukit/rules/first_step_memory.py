@@ -1,4 +1,4 @@
-"""Whether the first step alone set the peak: the cost of trying algorithms for the later ones."""
+"""Whether only the first step set the memory peak, by trying algorithms for later steps."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
 
 FEWEST_READINGS = 30
 LATER_FRACTION = 0.75
-"""Of the first step's peak. Readings come at random moments of a step, and see its peak only
-nearly: in `benchmarks/sampled_peak.py` the most of 30 came to 80 % of it at least, but to 28 % with
-an LSTM, whose peak is short. So the step's prediction must be as low, and be no lower bound."""
+"""Later steps must use at most this share of the first step's peak. Readings come at random moments
+of a step and only approach its peak: in `benchmarks/sampled_peak.py` the highest of 30 reached at
+least 80 % of it, but 28 % with an LSTM, whose peak is short. So the step's prediction must be as
+low too, and must not be a lower bound."""
 SAME_PEAK = 1.001
 LEAST_USE = 0.5
-"""Of the limit: below it a peak of the first step does not decide which batch fits. Our choice."""
+"""Least peak of the first step, as a share of the limit. A lower peak does not decide which batch
+fits. Our choice."""
 
 
 class FirstStepMemory(Rule):
     """A GPU whose peak was reached in the first step, and never approached later.
 
-    In its first step cuDNN and XLA try several algorithms, each with a workspace of its own. What
-    later steps need is known by readings and by the prediction only: TensorFlow's peak is not set
-    back for it, since the run's own code may read it. Untested on a real GPU.
+    In the first step, cuDNN and XLA try several algorithms, each with its own workspace. The need
+    of later steps is known only from readings and from the prediction: TensorFlow's peak is not
+    reset after the first step, since the run's own code may read it. Untested on a real GPU.
     """
 
     code = "first-step-memory"
@@ -33,7 +35,7 @@ class FirstStepMemory(Rule):
     )
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for the GPU on which the first step needed the most in addition."""
+        """Looks for the GPU on which the first step needed the most extra memory."""
         gpus = [each for each in summary.allocators if each.device.startswith("GPU")]
         if not gpus:
             return self.abstain(NO_GPU)
@@ -65,7 +67,7 @@ def _is_known(memory: DeviceMemory) -> bool:
 
 
 def _predicted_bytes(summary: RunSummary) -> int | None:
-    """What a step was predicted to need at most; None where that leaves something out."""
+    """Returns the most that a step is predicted to need; None if that leaves something out."""
     prediction = summary.memory.prediction if summary.memory else None
     if prediction is None or prediction.high is None or prediction.is_lower_bound:
         return None

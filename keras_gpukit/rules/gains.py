@@ -5,8 +5,8 @@ from __future__ import annotations
 from keras_gpukit.records.diagnosis import Rate
 
 SMALLEST = 1.05
-"""The gain below which a change is not worth its line of code; our choice."""
-# Reading alone has all cores; alongside a training step it is slower than measured. Our choice.
+"""Smallest gain that makes a change worth its line of code; our choice."""
+# Input alone has all cores; alongside a training step it is slower than measured. Our choice.
 INPUT_MARGIN = 1.1
 
 
@@ -24,18 +24,18 @@ def ceiling_gain(ratio: Rate) -> float | None:
     """Returns the speed-up that a model would have if its input were free; None if none counts.
 
     Args:
-        ratio: Rate of the model alone over that with its input, with its interval.
+        ratio: Rate of the model alone over its rate with the input, with the interval.
     """
     return ratio.median if counts(ratio.median, ratio.low) else None
 
 
 def rejected_because(gain: float, low: float, high: float) -> str:
-    """Returns why a gain does not count; "" where it does.
+    """Returns why a gain does not count; "" if it does.
 
     Args:
         gain: The ratio of two rates.
         low: Lower end of its 95 % interval.
-        high: Upper end.
+        high: Upper end of its 95 % interval.
     """
     if counts(gain, low):
         return ""
@@ -45,19 +45,19 @@ def rejected_because(gain: float, low: float, high: float) -> str:
 
 
 def possible(gain: float, low: float, high: float) -> float:
-    """Returns the gain that a rejected change may still have; 1.0 where it has none."""
+    """Returns the gain that a rejected change may still have; 1.0 if it has none."""
     return gain if low > 1 or high >= SMALLEST else 1.0
 
 
 def training_gain(before: Rate, tuned: Rate, compute: Rate, *, overlap_is_new: bool) -> float:
-    """Returns how much faster steps become with a tuned input, at most, as an estimate.
+    """Estimates the largest speed-up of steps that a tuned input can bring.
 
-    Where batches are made while the model trains, the slower of the two sets the pace.
+    If batches are made while the model trains, the slower of the two sets the pace.
 
     Args:
-        before: Of the input as it came, alone.
-        tuned: Of the tuned one, alone.
-        compute: Of the model alone.
+        before: Rate of the original input alone.
+        tuned: Rate of the tuned input alone.
+        compute: Rate of the model alone.
         overlap_is_new: Whether only the tuned input makes batches while the model trains.
     """
     slower = min(before.median, compute.median)
@@ -67,5 +67,5 @@ def training_gain(before: Rate, tuned: Rate, compute: Rate, *, overlap_is_new: b
 
 
 def input_suffices(input_rate: Rate, compute_rate: Rate | None) -> bool:
-    """Whether a model cannot train as fast as its input delivers; False without a model."""
+    """Whether the input delivers batches faster than the model trains; False without a model."""
     return compute_rate is not None and input_rate.median >= INPUT_MARGIN * compute_rate.median

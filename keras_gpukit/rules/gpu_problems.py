@@ -1,4 +1,4 @@
-"""What blocks each GPU of a machine, and how to fix it, inferred from facts alone."""
+"""Infers from facts alone what blocks each GPU of a machine, and how to fix it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from keras_gpukit.records.installation import DriverGPU
 from keras_gpukit.rules.other_processes import SIZEABLE_FRACTION
 from keras_gpukit.rules.xids import worst_of
 
-# Our choice: a CUDA context with cuDNN and cuBLAS takes a third to a half of it.
+# A GPU with less free memory is blocked. Our choice: a CUDA context with cuDNN and cuBLAS takes a
+# third to a half of this.
 LEAST_FREE_BYTES = 2**30
 
 
 def gpu_problems(gpus: Sequence[DriverGPU], health: Sequence[GPUHealth]) -> tuple[Problem, ...]:
-    """Returns what blocks GPUs, those that block first."""
+    """Returns the problems of GPUs; problems that block a GPU come first."""
     by_index = {each.index: each for each in health}
     found = [
         problem
@@ -30,7 +31,7 @@ def _reset(gpu: DriverGPU) -> str:
 
 
 def _state(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
-    """States in which no program can compute there."""
+    """Yields problems with a GPU's state: no program can compute on it in such a state."""
     index, action, mode = gpu.index, health.recovery_action, health.compute_mode or ""
     if gpu.error is not None:
         yield Problem(
@@ -79,7 +80,7 @@ def _state(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
 
 
 def _held(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
-    # Instances of a GPU in MIG mode have memory of their own.
+    # In MIG mode, each instance of a GPU has its own memory.
     if health.memory_used_bytes is None or not gpu.memory_bytes or gpu.mig is not None:
         return
     used = health.memory_used_bytes

@@ -1,4 +1,4 @@
-"""What makes memory grow from epoch to epoch or from fit to fit, where the readings show it."""
+"""Causes of memory growth from epoch to epoch or from fit to fit, as far as readings show them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from keras_gpukit.rules.epoch_growth import readings_of
 from keras_gpukit.rules.memory_growth import THIS_PROCESS, Growth
 
 MOSTLY = 0.5
-"""The part of the growth that a cause must make; our choice."""
+"""Least share of the growth that a cause must account for; our choice."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What grows.
+    """A cause of memory growth.
 
     Attributes:
-        advice: What to do about it.
-        figures: What it was seen by.
+        advice: Recommended action.
+        figures: Figures that show the cause.
     """
 
     advice: str
@@ -28,11 +28,11 @@ class Cause:
 
 
 def cause_of(summary: RunSummary, growth: Growth) -> Cause | None:
-    """Returns what makes most of the growth; None where no reading shows it.
+    """Returns the cause of most of the growth; None if no reading shows it.
 
     Args:
         summary: The run.
-        growth: From epoch to epoch, or from fit to fit.
+        growth: Growth from epoch to epoch, or from fit to fit.
     """
     readings = readings_of(summary, growth.turn)
     if growth.per_turn_bytes is None or len(readings) < 2:
@@ -41,11 +41,11 @@ def cause_of(summary: RunSummary, growth: Growth) -> Cause | None:
 
 
 def is_filling(summary: RunSummary, growth: Growth) -> bool:
-    """Whether caches of the input that were still being filled make most of the growth.
+    """Whether input caches that were still being filled account for most of the growth.
 
     Args:
         summary: The run.
-        growth: From epoch to epoch, or from fit to fit.
+        growth: Growth from epoch to epoch, or from fit to fit.
     """
     record = summary.host_buffers
     on_host = growth.where == THIS_PROCESS or growth.where.startswith("CPU")
@@ -59,7 +59,7 @@ def is_filling(summary: RunSummary, growth: Growth) -> bool:
 
 
 def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
-    """A collection of a callback, the model or the script that grows as fast."""
+    """Returns a collection in a callback, the model or the script that grows as fast as memory."""
     later = [each for each in readings[len(readings) // 2 :] if each.kept]
     for each in later[-1].kept if later else ():
         is_there = growth.where.startswith(each.where) or (
@@ -68,7 +68,8 @@ def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
         per_turn = _per_turn_bytes(later, each)
         if not is_there or per_turn is None:
             continue
-        # One that grows much faster than memory holds what takes none, such as untouched pages.
+        # A collection that grows much faster than memory holds data that takes none, such as
+        # untouched pages.
         if MOSTLY <= per_turn / (growth.per_turn_bytes or 1.0) <= 1 / MOSTLY:
             items = () if each.length is None else (Figure(f"items of {each.name}", each.length),)
             return Cause(
@@ -80,9 +81,9 @@ def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
 
 
 def _per_turn_bytes(readings: list[EpochMemory], kept: Kept) -> float | None:
-    """How much a collection grew by in an epoch or a fit; None where it was read once only.
+    """Returns the growth of a collection per epoch or fit; None if only one reading names it.
 
-    A reading names a few collections: what an earlier one leaves out may have been there.
+    A reading names only a few collections. One that an earlier reading leaves out may have existed.
     """
     last = readings[-1]
     for reading in readings[:-1]:
@@ -93,7 +94,7 @@ def _per_turn_bytes(readings: list[EpochMemory], kept: Kept) -> float | None:
 
 
 def _traced(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
-    """Tracing the step in each epoch: each trace keeps a graph on the host."""
+    """Returns tracing in each epoch or fit as the cause: each trace keeps a graph on the host."""
     middle, last = readings[len(readings) // 2], readings[-1]
     tracings = last.tracings - middle.tracings
     if growth.where != THIS_PROCESS or not last.epoch - middle.epoch <= tracings:

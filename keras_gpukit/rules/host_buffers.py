@@ -1,4 +1,4 @@
-"""Whether caches and shuffle buffers of the input will need more host memory than there is."""
+"""Whether caches and shuffle buffers of the input will need more memory than the host has."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import Outcome, Rule
 
 NEARLY_ALL = 0.9
-"""Of what the host has left: training and other processes need some of it. Our choice."""
+"""Share of the free host memory that the buffers may still take before a warning. Training and
+other processes need some of it. Our choice."""
 
 
 class InputFillsMemory(Rule):
-    """Caches and shuffle buffers that are still to take more than the host has left.
+    """Caches and shuffle buffers that will take nearly all of the host's free memory, or more.
 
-    Critical where they will need more than all of it, a warning from 90 % on. What they will hold
-    is the number of elements by what each takes, by its shape or as tf.data measured it.
+    The finding is critical if they will need more than all of it, and a warning from 90 % on. A
+    full buffer takes its number of elements times the size of one. That size follows from the
+    element's shape or is measured by tf.data.
     """
 
     code = "host-memory-runs-out"
@@ -23,7 +25,7 @@ class InputFillsMemory(Rule):
     requires = "the caches and shuffle buffers of the pipeline, and the host's free memory"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks at the latest reading."""
+        """Judges the latest reading of the buffers."""
         record = summary.host_buffers
         if record is None or record.unknown_because is not None:
             return self.abstain(record.unknown_because if record else None)
@@ -36,7 +38,7 @@ class InputFillsMemory(Rule):
         return self.find_in(record)
 
     def find_in(self, record: HostBuffers) -> Finding | None:
-        """Judges one reading; None where there is enough, or too little is known."""
+        """Judges one reading; returns None if enough memory is left, or too little is known."""
         missing_bytes, left_bytes = record.missing_bytes, record.left_bytes
         if missing_bytes is None or left_bytes is None:
             return None
@@ -58,7 +60,7 @@ class InputFillsMemory(Rule):
 
 
 def _when(record: HostBuffers) -> str:
-    """When it happens, at the rate at which steps pass elements through the caches."""
+    """Returns when memory runs out, from the rate at which steps pass elements through caches."""
     left_bytes = record.left_bytes or 0
     fills_first = sum(
         (each.full_bytes or 0.0) - (each.held_bytes(record.steps) or 0.0)
@@ -66,7 +68,7 @@ def _when(record: HostBuffers) -> str:
         if each.kind == "shuffle"
     )
     caches = [each for each in record.buffers if each.kind == "cache" and each.per_step]
-    # What a cache takes before the first step, it takes to fill the shuffle buffers after it.
+    # Before the first step, a cache takes in the elements that fill the shuffle buffers after it.
     fills_first += sum(
         each.ahead * (each.element_bytes or 0.0) for each in caches if not record.steps
     )

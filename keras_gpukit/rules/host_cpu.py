@@ -1,4 +1,4 @@
-"""Whether the host's cores are the limit."""
+"""Whether the host's cores limit training."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from keras_gpukit.rules.input_bound import is_input_bound
 from keras_gpukit.rules.rule import Outcome, Rule, host_readings, readings_too_few
 from keras_gpukit.rules.savings import of_run, validation_wait_s
 
-# Of all cores. A desktop or a browser takes less, another training more; our choice.
+# Least use of all cores from which other processes, or those of the job, count. A desktop or a
+# browser takes less, another training run takes more; our choice.
 OTHERS_PERCENT = JOB_PERCENT = 25.0
-# Of what all other processes use together, from which on one is named; our choice.
+# A process is named if it uses at least this share of what all other processes use; our choice.
 NAMED_FRACTION = 0.10
 LESS_WORK = (
     "Do less work per example: smaller images, ds.cache(), prepare once",
@@ -21,12 +22,13 @@ LESS_WORK = (
 
 
 class HostCPUSaturated(Rule):
-    """The cores of the host mostly busy, by this run, by its job or by other processes.
+    """Host cores that are mostly busy with this run, its job or other processes.
 
-    From 70 % on average over all cores: where making batches and training share the cores, neither
-    uses them all of the time. A run that trains on the CPU keeps the cores busy when all is well,
-    so its own use counts only together with a wait for input, or with a GPU that depends on the
-    host. Other processes count from a quarter of the cores, our choice, and so do the job's.
+    The threshold is 70 % on average over all cores: if making batches and training share the cores,
+    neither uses all of them all the time. A run that trains on the CPU keeps the cores busy when
+    all is well. Its own use therefore counts only together with a wait for input, or with a GPU
+    that depends on the host. Other processes count from a quarter of the cores on, and so do other
+    processes of the job; our choice.
     """
 
     code = "host-cpu-saturated"
@@ -34,7 +36,7 @@ class HostCPUSaturated(Rule):
     requires = "readings of the host's cores"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Asks whether the cores are busy, with what, and whether that matters."""
+        """Judges whether the cores are busy, with what, and whether that matters."""
         host = host_readings(summary)
         if host is None or host.cpu_percent is None:
             return self.abstain(readings_too_few(summary))
@@ -104,18 +106,18 @@ class HostCPUSaturated(Rule):
 
 
 def _others_percent(summary: RunSummary, host: HostUtilization) -> float | None:
-    """What processes that belong neither to this one nor to its job used of all cores."""
+    """Returns the percentage of all cores used by processes outside this one and its job."""
     if host.cpu_percent is None or host.process_cpu_percent is None:
         return None
     worker = summary.environment.worker
     if host.job_cpu_percent is None and worker is not None and worker.count != 1:
-        return None  # as of a run that is not over: the job's other workers may use the cores
+        return None  # as while a run goes on: other workers of the job may use the cores
     known = host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent
     return host.cpu_percent - sum(each or 0.0 for each in known)
 
 
 def _saving(summary: RunSummary, host: HostUtilization) -> Saving | None:
-    """What the run would save without others, at most: its job's work here on all cores."""
+    """Returns the most that the run would save if its job had all cores of this host."""
     parts = summary.breakdown
     if parts is None or parts.compute_s is None or host.process_cpu_percent is None:
         return None

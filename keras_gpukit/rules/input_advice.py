@@ -1,4 +1,4 @@
-"""What to change in a pipeline that limits training, by its slowest stage."""
+"""Advice on a pipeline that limits training, by its slowest stage."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ GENERAL = (
     "ds.prefetch(tf.data.AUTOTUNE) last: prepare while the model trains",
     "with a PyDataset: use_multiprocessing=True, no more workers than cores",
 )
-"""Where the stage is not known."""
+"""Advice for a pipeline whose slowest stage is unknown."""
 
 MEASURE = "keras_gpukit.tune_input(ds, model) tries such changes, and measures each"
 PARALLEL = "give {name} num_parallel_calls=tf.data.AUTOTUNE: use every core"
 CACHE = "ds.cache() right after {name}, if it draws nothing at random: do it once, not each epoch"
 
 BY_HAND: frozenset[Work] = frozenset({"shuffling", "python"})
-"""Where the advice is for the pipeline's author alone: `tune_input` changes no function's code, and
-no order of elements."""
+"""Work with advice that only the pipeline's author can follow: `tune_input` changes neither the
+code of functions nor the order of elements."""
 
 BY_WORK: dict[Work, tuple[str, ...]] = {
     "reading": (
@@ -74,11 +74,11 @@ BY_WORK: dict[Work, tuple[str, ...]] = {
 
 
 def advice_for(record: InputRecord, cores: int | None) -> tuple[str, ...]:
-    """Returns what to change, the most rewarding first.
+    """Returns what to change, the most rewarding change first.
 
     Args:
-        record: The input.
-        cores: How many cores there are; None where that is unknown.
+        record: Record of the input.
+        cores: Number of CPU cores; None if unknown.
     """
     stage, source = bottleneck(record), record.python
     in_processes = source is not None and source.in_processes
@@ -102,7 +102,7 @@ def _for_stage(record: InputRecord, stage: StageRecord, cores: int | None) -> tu
     if workers == 1:
         lines = tuple(line for line in lines if "use_multiprocessing" not in line)
     if stage.parallelism > 1:
-        # It has that already.
+        # The stage already runs in parallel.
         lines = tuple(line for line in lines if line != PARALLEL.format(name=stage.name))
     if _is_cached(record, stage):
         lines = tuple(line for line in lines if "cache()" not in line)
@@ -110,14 +110,14 @@ def _for_stage(record: InputRecord, stage: StageRecord, cores: int | None) -> tu
 
 
 def _is_cached(record: InputRecord, stage: StageRecord) -> bool:
-    """Whether a cache keeps what a stage makes, in a stage nearer to training."""
+    """Whether a cache nearer to training keeps the results of a stage."""
     stages = record.pipeline.stages if record.pipeline else ()
     nearer = stages[: stages.index(stage)] if stage in stages else ()
     return any(each.work == "caching" for each in nearer)
 
 
 def _waits_for_gil(contention: ContentionRecord | None) -> bool:
-    """Whether threads wait for the GIL. Busy cores have a rule, which sees other processes too."""
+    """Whether threads wait for the GIL. Busy cores have a rule that also sees other processes."""
     if contention is None:
         return False
     found = causes(contention.gil_wait_s, contention.cores_busy_fraction) or ()
@@ -125,5 +125,5 @@ def _waits_for_gil(contention: ContentionRecord | None) -> bool:
 
 
 def bottleneck(record: InputRecord) -> StageRecord | None:
-    """The stage that is the bottleneck, if it is known."""
+    """Returns the stage that is the bottleneck; None if unknown."""
     return record.pipeline.bottleneck if record.pipeline else None

@@ -25,25 +25,25 @@ FILLS_CACHE = (
 
 
 class InputBound(Rule):
-    """The share of the steps' time that goes on waiting for data.
+    """The share of the steps' time that goes to waiting for data.
 
-    From 10 % of the steps' time, where the rules of xprof (TensorFlow's profiler) begin to suggest
-    something. Its "moderately input-bound", from 5 %, is too close to what a healthy run shows.
-    How severe it is, follows from the share of the whole run that steps waited.
+    The threshold is 10 % of the steps' time, where the rules of xprof (TensorFlow's profiler) begin
+    to suggest something. Its "moderately input-bound", from 5 %, is too close to what a healthy run
+    shows. The severity follows from the share of the whole run that steps waited.
 
-    Where the wait is only an upper bound, part of it may hide behind the device's work. It is then
-    believed only if the pipeline's buffer was empty as well: the buffers of stalled pipelines were
-    measured to be empty, those of others to hold 0.86 batches and more
-    (`benchmarks/rule_thresholds.py`); the line between is our choice. So is the least number of
-    steps, without which the first batch, which always takes longer, would decide. A sampled stall
-    must pass the thresholds by five percentage points, which is how far it may be off.
+    If the wait is only an upper bound, part of it may hide behind the device's work. It then counts
+    only if the pipeline's buffer was empty as well: buffers of stalled pipelines were measured to
+    be empty, and others to hold 0.86 batches or more (`benchmarks/rule_thresholds.py`); the line
+    between is our choice. The minimum number of steps is our choice too: with fewer, the first
+    batch, which always takes longer, would decide. A sampled stall must exceed the thresholds by
+    five percentage points, since it may be off by that much.
 
-    A fetch of a batch that is ready was measured to take at most 0.06 ms there, and more on busy
-    machines. Waits of under 0.25 ms a step are therefore none, whatever share of a tiny step they
-    are.
+    In the same benchmark, fetching a batch that is ready took at most 0.06 ms; it takes longer on
+    busy machines. Waits under 0.25 ms per step therefore do not count, however large a share of a
+    tiny step they are.
 
-    A stall of the first epoch alone, as where a cache is filled, is named so and stays a warning:
-    it is a smaller share of a longer run.
+    If only the first epoch stalls, as when a cache is filled, the title says so and the finding
+    stays a warning: the stall is a smaller share of a longer run.
     """
 
     code = "input-bound"
@@ -72,7 +72,7 @@ class InputBound(Rule):
         advice = advice_for(record, summary.environment.cpu_count)
         what, figures = "Steps wait", []
         if later is not None and later < WARNING_FRACTION:
-            # Where a cache helps, the run has one: its later epochs show it.
+            # If a cache helps, the run already has one: its later epochs show that.
             advice = tuple(line for line in advice if "cache" not in line)
             what, advice = "Steps of the first epoch wait", (_first_epoch(record), *advice)
             figures.append(percent("after the first epoch", later))
@@ -110,7 +110,7 @@ def _first_epoch(record: InputRecord) -> str:
 
 
 def is_input_bound(summary: RunSummary) -> bool | None:
-    """Whether input explains a slow run; None where unknown."""
+    """Whether input explains a slow run; None if unknown."""
     outcome = InputBound().judge(summary)
     return None if isinstance(outcome, NotApplicable) else outcome is not None
 
@@ -124,7 +124,7 @@ def _wait(record: InputRecord) -> Iterator[Figure]:
 
 def _stage(record: InputRecord) -> Iterator[Figure]:
     source, stage = record.python, bottleneck(record)
-    # The stage is timed at each batch, the code only looked at each second.
+    # The stage is timed at each batch; the code is sampled only once per second.
     if source is not None and stage is not None and stage.name == source.name:
         source = source if source.workers > 1 or stage.cost_per_batch_s is None else None
     if source is not None and source.time_per_batch_s is not None:

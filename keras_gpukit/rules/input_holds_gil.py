@@ -1,4 +1,4 @@
-"""Whether Python code that makes batches keeps training from the GIL."""
+"""Whether Python code that makes batches slows training down by holding the GIL."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from keras_gpukit.rules.savings import CRITICAL_FRACTION, of_gil
 class InputHoldsGIL(Rule):
     """Batches that are ready in time, made by Python code that slows the steps down.
 
-    Starting a step takes Python code too, and only one thread at a time runs that. So a step gets
-    longer without ever waiting for its batch. Two figures together show it: a thread that wants
-    the GIL (global interpreter lock) waits for it as long as where a producer was measured to keep
-    it, and the pipeline's own Python code runs for at least a fifth of each step. Code that only
-    waits, for a disk or a network, releases the GIL.
+    Starting a step also runs Python code, and only one thread at a time can do so. So a step takes
+    longer without ever waiting for its batch. Two figures together show this. A thread that wants
+    the GIL (global interpreter lock) waits for it as long as was measured where a producer held it.
+    And the pipeline's own Python code runs for at least a fifth of each step. Code that only waits
+    for a disk or a network releases the GIL.
 
-    How much of the steps' time this costs is not measured: at most as long as that code runs.
+    How much of the steps' time this costs is not measured. It is at most the run time of that code.
     """
 
     code = "input-holds-gil"
@@ -61,7 +61,7 @@ class InputHoldsGIL(Rule):
 
 
 def _python_code(record: InputRecord) -> tuple[str, float] | None:
-    """Name, and time for each batch, of the code in this process that takes longest."""
+    """Returns the name and time per batch of the slowest Python code here; None if unknown."""
     found = []
     if record.python is not None and not record.python.in_processes:
         found.append((record.python.name, record.python.time_per_batch_s))

@@ -1,4 +1,4 @@
-"""Whether making batches keeps the cores busy that training needs."""
+"""Whether making batches keeps cores busy that training needs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MEASURE = "keras_gpukit.diagnose(model, ds) measures how fast the steps are with
 
 
 class InputTakesCores(Rule):
-    """Batches that are ready in time, made on the cores that compute the steps.
+    """Batches that are ready in time, but are made on the cores that compute the steps.
 
-    Such steps get longer without ever waiting. Two figures together show it: this process keeps at
-    least 70 % of its cores busy, as where pipelines that work were measured to slow training down,
-    and the threads that make batches take at least a fifth of all cores, our choice. A stage that
+    Such steps take longer without ever waiting. Two figures together show this. This process keeps
+    at least 70 % of its cores busy, as measured where pipelines that compute slowed training down.
+    And the threads that make batches take at least a fifth of all cores, our choice. A stage that
     waits for a disk or a network uses no processor time and does not count.
 
-    How much of the steps' time this costs is not measured: at most as long as those threads
-    computed.
+    How much of the steps' time this costs is not measured. It is at most the time for which those
+    threads computed.
     """
 
     code = "input-takes-cores"
@@ -35,7 +35,7 @@ class InputTakesCores(Rule):
     )
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares how busy the cores are, and how busy with input, with the thresholds."""
+        """Compares the share of busy cores, and the share that input takes, with the thresholds."""
         contention, throughput = summary.contention, summary.throughput
         if contention is None or contention.input_cores_fraction is None:
             return self.abstain()
@@ -48,7 +48,7 @@ class InputTakesCores(Rule):
         if contention.input_cores_fraction < CRITICAL_FRACTION or is_input_bound(summary):
             return None
         if isinstance(InputHoldsGIL().judge(summary), Finding):
-            return None  # the same code, and what it holds is scarcer
+            return None  # the same code also holds the GIL, which is scarcer than cores
         stage = _costliest(summary.pipeline)
         figures = [
             percent("cores that this process keeps busy", contention.cores_busy_fraction),
@@ -70,7 +70,7 @@ class InputTakesCores(Rule):
 
 
 def _costliest(pipeline: PipelineRecord | None) -> StageRecord | None:
-    """The stage that takes longest by the clock, of those that do not only read."""
+    """Returns the stage that takes longest per batch, without those that read; None if unknown."""
     stages = pipeline.stages if pipeline else ()
     known = [each for each in stages if each.cost_per_batch_s and each.work != "reading"]
     return max(known, key=_cost_ms, default=None)

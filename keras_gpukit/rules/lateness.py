@@ -1,7 +1,7 @@
 """Which worker arrives last at the collectives of a synchronous step, and what makes it late.
 
-All workers take the same time for a step, so neither their step times nor the fastest and slowest
-of them say which one is the culprit. The culprit is the one that waits least for the others.
+All workers have the same step time, so neither their step times nor the fastest and slowest of them
+show the culprit. The culprit is the worker that waits least for the others.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ Cause = Literal["input", "compute"]
 
 # Fewer steps say little about the run; our choice.
 FEWEST_STEPS = 5
-# Of the step time, as every warning on a part of the run; see `savings.WARNING_FRACTION`.
+# Least delay, as a share of the step time. It is that of every warning on a part of the run; see
+# `savings.WARNING_FRACTION`.
 LATE_FRACTION = 0.10
-# Share of the compared steps in which the same worker must arrive last. Of two even workers each
-# does in half of them, of four in a quarter; our choice.
+# Share of the compared steps in which the same worker must arrive last. Of two equal workers, each
+# is last in half of the steps; of four, in a quarter. Our choice.
 LATE_STEPS = 2 / 3
-# A link counts as slow from this many times the round trip of the links without its worker on, and
-# where a step's messages over it take at least this share of the step time; our choices.
+# A worker's link is slow if its round trip is at least this multiple of that of links without the
+# worker, and if a step's messages over it take at least this share of the step time; our choices.
 SLOW_LINK_FACTOR = 3.0
 SLOW_LINK_FRACTION = 0.05
 FEWEST_READINGS = 3
@@ -35,14 +36,15 @@ class Late:
 
     Attributes:
         member: The worker.
-        cause: What makes it late; None where that is unknown.
-        low_s: How much later than the last of the others it arrives, in a step: lower quartile.
-        median_s: The same, the median.
-        high_s: The same, the upper quartile.
-        own_s: What the cause takes of its step; of an unknown one, all but the collectives.
-        others_s: What the same takes of the others' steps.
-        step_s: Step time.
-        steps: Steps that the figures are made from.
+        cause: Why it is late: "input" or "compute"; None if unknown.
+        low_s: Lower quartile of its delay behind the last of the others, in seconds per step.
+        median_s: Median of that delay.
+        high_s: Upper quartile of that delay.
+        own_s: Seconds per step that the cause takes on it; if the cause is unknown, all of its
+            step but the collectives.
+        others_s: Median of the same time on the other workers.
+        step_s: Median step time of all workers.
+        steps: Number of steps that the figures come from.
     """
 
     member: WorkerFigures
@@ -62,9 +64,9 @@ class SlowLink:
 
     Attributes:
         member: The worker.
-        round_trip_s: Of its fastest link.
-        others_s: The median of the links without it.
-        ring_s: What an all-reduce loses by it at least, in a step.
+        round_trip_s: Round trip over its fastest link.
+        others_s: Median round trip over the links without it.
+        ring_s: Least time that an all-reduce loses because of it, in seconds per step.
     """
 
     member: WorkerFigures
@@ -74,7 +76,7 @@ class SlowLink:
 
 
 def common_steps(comparison: WorkerComparison) -> tuple[tuple[ComparedStep, ...], ...]:
-    """The steps that are known of every member, each with the members' figures in order."""
+    """Returns the steps that are known of every member, each with the members' figures in order."""
     by_member = [{each.step: each for each in member.compared} for member in comparison.members]
     if len(by_member) < 2:
         return ()
@@ -83,7 +85,7 @@ def common_steps(comparison: WorkerComparison) -> tuple[tuple[ComparedStep, ...]
 
 
 def unknown_because(comparison: WorkerComparison | None) -> str | None:
-    """Why members cannot be compared step by step; None where they can."""
+    """Returns why members cannot be compared step by step; None if they can."""
     if comparison is None:
         return "the run has one worker and one replica, or others were not compared here"
     if not comparison.is_complete:
@@ -101,24 +103,25 @@ def unknown_because(comparison: WorkerComparison | None) -> str | None:
 
 
 def late_member(comparison: WorkerComparison) -> Late | None:
-    """The member that the others wait for in most steps; None if there is no such one.
+    """Returns the member that the others wait for in most steps; None if no member is late.
 
-    By the compared steps, where there are enough; otherwise, and where none is late in them, by
-    the wait for input over the whole run.
+    The compared steps decide if there are enough of them. If not, or if no member is late in them,
+    the input wait over the whole run decides.
     """
     return _by_steps(comparison) or _by_waits(comparison)
 
 
 def margins_of(comparison: WorkerComparison, place: int) -> list[float]:
-    """How much later a member arrives than the last other one, in each compared step; sorted."""
+    """Returns a member's delays behind the last of the others, in all compared steps, sorted."""
     steps = common_steps(comparison)
     return sorted(_margin_s([each.busy_s for each in step], place) for step in steps)
 
 
 def exchange_s(comparison: WorkerComparison) -> float | None:
-    """The exchange itself: how long a step is at collectives when every member is there; median.
+    """Returns the median time per step in collectives after every member has arrived.
 
-    The member that arrives last waits for none of the others, so that its time is the exchange's.
+    The member that arrives last waits for none of the others, so its time in collectives is that of
+    the exchange. None if there are too few compared steps.
     """
     steps = common_steps(comparison)
     if len(steps) < FEWEST_STEPS:
@@ -127,16 +130,16 @@ def exchange_s(comparison: WorkerComparison) -> float | None:
 
 
 def step_s(comparison: WorkerComparison) -> float | None:
-    """The median step time of all members; of the compared steps where there are some."""
+    """Returns the members' median step time, of compared steps if there are any, else of all."""
     compared = [each.duration_s for step in common_steps(comparison) for each in step]
     means = [each.step_time_s for each in comparison.members if each.step_time_s is not None]
     return statistics.median(compared or means) if compared or means else None
 
 
 def slow_link(comparison: WorkerComparison) -> SlowLink | None:
-    """The member with slow links to every other one that it was measured with.
+    """Returns the member with slow links to all others it was measured with; None if none has.
 
-    It takes three members: of a single link it is unknown which end is slow.
+    It takes at least three members: with a single link, it is unknown which end is slow.
     """
     links: dict[frozenset[int], float] = {}
     for member in comparison.members:
@@ -195,10 +198,10 @@ def _by_steps(comparison: WorkerComparison) -> Late | None:
 def _cause(
     comparison: WorkerComparison, steps: Sequence[Sequence[ComparedStep]], place: int
 ) -> tuple[Cause | None, float, float]:
-    """Returns what makes a member late, what that takes of its step, and of the others' steps.
+    """Returns why a member is late, and the time this takes in its step and in the others' steps.
 
-    The wait for input, if it accounts for half of the difference; its own compute otherwise. None
-    where a wait is unknown.
+    The cause is the input wait if it accounts for half of the difference, otherwise the member's
+    own compute. It is None if a wait is unknown.
     """
     busy_s = [statistics.median(step[at].busy_s for step in steps) for at in range(len(steps[0]))]
     own_s, others_s = _apart(busy_s, place)
@@ -216,13 +219,13 @@ def _cause(
 
 
 def _wait_s(member: WorkerFigures, steps: Sequence[ComparedStep]) -> float | None:
-    """A member's wait for input in a step: of the compared ones, or else of all."""
+    """Returns a member's input wait per step: of the compared steps or, if unknown, of all."""
     known = [step.input_s for step in steps if step.input_s is not None]
     return statistics.median(known) if len(known) == len(steps) else member.input_wait_s
 
 
 def _apart(times_s: Sequence[float], place: int) -> tuple[float, float]:
-    """One of several times, and the median of the others."""
+    """Returns one of several times, and the median of the others."""
     return times_s[place], statistics.median(_others(times_s, place))
 
 
@@ -247,5 +250,5 @@ def _by_waits(comparison: WorkerComparison) -> Late | None:
 
 
 def _margin_s(times_s: Sequence[float], place: int) -> float:
-    """How much longer one takes than the longest of the others; negative where it does not."""
+    """Returns by how much one time exceeds the longest of the others; negative if it is shorter."""
     return times_s[place] - max(_others(times_s, place))

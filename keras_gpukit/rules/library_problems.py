@@ -1,4 +1,4 @@
-"""What keeps TensorFlow from loading its CUDA libraries, and how to fix it, from facts alone."""
+"""Infers from facts alone why TensorFlow cannot use its CUDA libraries, and how to fix that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INSTALL = 'pip install "tensorflow[and-cuda]"'
 def library_problems(
     libraries: Sequence[CUDALibrary], packages: Sequence[CUDAPackage]
 ) -> tuple[Problem, ...]:
-    """Returns what is wrong with the libraries that were found; the missing are another matter."""
+    """Returns the problems of the libraries that were found; missing ones are left to `no_gpu`."""
     return (
         *(_broken(each) for each in libraries if each.path is not None and each.error is not None),
         *_old_cudnn(libraries, packages),
@@ -33,8 +33,9 @@ def _broken(library: CUDALibrary) -> Problem:
 def _old_cudnn(
     libraries: Sequence[CUDALibrary], packages: Sequence[CUDAPackage]
 ) -> Iterator[Problem]:
-    """TensorFlow wants cuDNN's own major version, and at least its own minor version.
+    """Yields a problem if the cuDNN that the loader finds is too old for TensorFlow.
 
+    TensorFlow needs the major version that it was built for, and at least that minor version:
     `IsSourceCompatibleWithCudnnLibrary` in XLA's stream_executor/cuda/cuda_dnn.cc.
     """
     library = next((each for each in libraries if each.name.startswith("libcudnn.")), None)

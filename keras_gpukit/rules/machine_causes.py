@@ -1,4 +1,4 @@
-"""What the machine shows where steps became slower: clocks that fell, other processes."""
+"""Causes of slower steps that readings of the machine show: lower clocks, other processes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from keras_gpukit.records.shift import Series
 from keras_gpukit.rules.shifts import scale_of, series_of
 
 MOSTLY = 0.5
-"""The share of a change that explains it."""
+"""Least share of a change that a cause must account for to explain it."""
 SINCE_INPUT, SINCE_CALLBACKS = "input wait since then", "callbacks since then"
 SINCE_STEPS = "step time since then"
-"""What a saving rests on."""
+"""Bases of a saving, see `Saving`."""
 _OTHERS_PERCENT = 15.0
 _CLOCK = "sm_clock_mhz"
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What changed with the step time.
+    """A change that came together with a longer step time.
 
     Attributes:
-        words: What happened, after "when"; "" where nothing is known of it.
-        basis: What a saving rests on.
-        evidence: Figures before and after.
-        advice: What to do.
+        words: Description of the change, which follows "when" in a title; "" if unknown.
+        basis: Basis of the saving, such as "step time since then".
+        evidence: Figures before and after the change.
+        advice: Recommended actions.
     """
 
     words: str
@@ -39,14 +39,14 @@ class Cause:
 
 @dataclass(frozen=True)
 class Spans:
-    """Two stretches of a run, in seconds since it began: before a change, and after it."""
+    """Two stretches of a run, before and after a change, in seconds since the run began."""
 
     before_s: tuple[float, float]
     after_s: tuple[float, float]
 
 
 def levels(series: Series | None, spans: Spans) -> tuple[float, float] | None:
-    """The medians of a series before and after a change; None where it has no points there."""
+    """Returns a series' medians before and after a change; None if a stretch has no points."""
     if series is None:
         return None
     found = []
@@ -63,13 +63,13 @@ def levels(series: Series | None, spans: Spans) -> tuple[float, float] | None:
 
 
 def changed(name: str, levels: tuple[float, float], unit: str) -> tuple[Figure, ...]:
-    """The figures of a level before a change and after it."""
+    """Returns the figures of a level before and after a change."""
     before, after = levels
     return Figure(f"{name} before", before, unit), Figure("after", after, unit)
 
 
 def slower_clock(summary: RunSummary, spans: Spans) -> Cause | None:
-    """The GPU whose clock fell; None where none did, or it is unknown."""
+    """Returns a fallen GPU clock as the cause; None if no clock fell or clocks are unknown."""
     for series in summary.series:
         clocks = levels(series, spans) if series.tag.endswith(f"/{_CLOCK}") else None
         scale = scale_of(summary, series.tag)
@@ -89,7 +89,7 @@ def slower_clock(summary: RunSummary, spans: Spans) -> Cause | None:
 
 
 def busy_neighbours(summary: RunSummary, spans: Spans) -> Cause | None:
-    """Other processes that began to use the cores; None where none did, or it is unknown."""
+    """Returns other processes that started to use the cores; None if none did or it is unknown."""
     busy, own = (levels(series_of(summary, tag), spans) for tag in (HOST_CPU, HOST_PROCESS_CPU))
     if busy is None or own is None:
         return None

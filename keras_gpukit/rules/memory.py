@@ -13,7 +13,7 @@ MOSTLY_UNUSED_FRACTION = 0.3
 
 
 class _OfFullestGPU(Rule):
-    """A rule on the GPU whose peak is nearest to what TensorFlow may take on it."""
+    """A rule on the GPU whose peak is closest to the limit of TensorFlow's allocator on it."""
 
     requires = "the peak and the limit of TensorFlow's allocator on a GPU"
 
@@ -26,21 +26,21 @@ class _OfFullestGPU(Rule):
 
     @abstractmethod
     def judge_fullest(self, share: Figure) -> Outcome:
-        """Looks at the peak over the limit, in percent."""
+        """Judges the peak as a percentage of the limit."""
 
 
 class MemoryNearlyFull(_OfFullestGPU):
-    """A GPU whose peak came to 90 % of what TensorFlow may take on it.
+    """A GPU whose peak reached 90 % of the memory that TensorFlow may take on it.
 
-    The margin is our choice: a batch size that passed several trial steps was seen to run out of
-    memory later, as fragmentation, a longer batch or validation add to the peak.
+    The margin is our choice. A batch size that passed several trial steps was seen to run out of
+    memory later, since fragmentation, a longer batch or validation add to the peak.
     """
 
     code = "memory-nearly-full"
     title = "GPU memory is nearly full"
 
     def judge_fullest(self, share: Figure) -> Outcome:
-        """Compares it with the threshold."""
+        """Compares the share with the threshold."""
         if share.value < 100 * NEARLY_FULL_FRACTION:
             return None
         return self.find(
@@ -54,18 +54,18 @@ class MemoryNearlyFull(_OfFullestGPU):
 
 
 class MemoryMostlyUnused(_OfFullestGPU):
-    """GPUs whose peak stayed at or under 30 % of what TensorFlow may take.
+    """GPUs whose peak stayed at or under 30 % of the memory that TensorFlow may take.
 
-    Our choice: at under a third, twice the batch still leaves room to spare. The fullest GPU
-    decides, since a batch must fit on each. It is a remark: a larger batch keeps the GPU busier,
-    but may want another learning rate, and a small model is no fault.
+    The threshold is our choice: under a third, a batch twice as large still leaves room. The
+    fullest GPU decides, since a batch must fit on each. The finding is a remark: a larger batch
+    keeps the GPU busier but may need another learning rate, and a small model is not a fault.
     """
 
     code = "memory-mostly-unused"
     title = "GPU memory is mostly unused"
 
     def judge_fullest(self, share: Figure) -> Outcome:
-        """Compares it with the threshold."""
+        """Compares the share with the threshold."""
         if share.value > 100 * MOSTLY_UNUSED_FRACTION:
             return None
         return self.find(
@@ -76,13 +76,13 @@ class MemoryMostlyUnused(_OfFullestGPU):
 
 
 def fullest_fraction(summary: RunSummary) -> float | None:
-    """The peak of the fullest GPU's allocator, as a share of its limit; None where unknown."""
+    """Returns the peak of the fullest GPU's allocator as a share of its limit; None if unknown."""
     shares = _shares(summary)
     return max(share.value for share in shares) / 100 if shares else None
 
 
 def _shares(summary: RunSummary) -> list[Figure]:
-    """Peak over limit, in percent, of each GPU that reports both."""
+    """Returns the peak of each GPU as a percentage of its limit, for GPUs that report both."""
     return [
         Figure(f"peak use of {memory.device}", 100 * memory.peak_bytes / memory.limit_bytes, "%")
         for memory in summary.allocators

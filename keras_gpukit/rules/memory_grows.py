@@ -1,4 +1,4 @@
-"""Whether memory in use grows for as long as a run goes on."""
+"""Whether memory in use keeps growing as a run goes on."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _CACHE = "ds.cache() without a file grows in the first epoch, until it holds all
 class MemoryGrows(Rule):
     """Memory of the process or of a GPU's allocator that rises steadily until the run's end.
 
-    It is judged by what is in use between epochs, or between fits of the same callback, where there
-    are enough of them; without enough epochs, also by readings of each second: there by a quarter
-    and 256 MiB at least, our choice. It is a remark while more is left than it grew by, since a
-    cache that fills grows likewise; from then on a run as long again would run out of memory.
+    The rule judges the memory in use between epochs, or between fits of the same callback, if there
+    are enough of them. Without enough epochs it also uses one reading per second, which must grow
+    by at least a quarter and 256 MiB (our choice). The finding is a remark as long as more memory
+    is left than another run of the same length would add, since a cache that fills also grows.
+    Otherwise it is a warning.
     """
 
     code = "memory-grows"
@@ -39,7 +40,7 @@ class MemoryGrows(Rule):
     )
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for the memory that has the least left for its growth."""
+        """Looks for the growth that is closest to running out of memory."""
         by_epochs = has_enough(summary, "epoch")
         by_fits = has_enough(summary, "fit")
         if not (by_epochs or by_fits or has_enough_readings(summary)):

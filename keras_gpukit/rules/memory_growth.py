@@ -17,7 +17,7 @@ LEAST_RATIO = 1.25
 LEAST_BYTES = 256 * 2**20
 THIS_PROCESS = "this process"
 Turn = Literal["epoch", "fit"]
-"""Between which memory is read."""
+"""Memory is read between epochs or between fits."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,14 @@ class Growth:
 
     Attributes:
         where: "this process", or a device such as "GPU:0".
-        before_bytes: In use where it began to grow.
-        after_bytes: In use in the end.
-        left_bytes: What there still was in the end; None where that is unknown.
-        steps: Steps in which it grew; None where it was read by epochs or fits.
-        per_turn_bytes: How much it grew by in an epoch, or in a fit; None where it is not known.
-        turns: Epochs of the run, or fits of the same callback; None likewise.
-        turn: Which of the two.
+        before_bytes: Bytes in use when the growth began.
+        after_bytes: Bytes in use at the end.
+        left_bytes: Bytes still available at the end; None if unknown.
+        steps: Steps over which it grew; None if it was read between epochs or fits.
+        per_turn_bytes: Growth per epoch, or per fit; None if unknown.
+        turns: Epochs of the run, or fits of the same callback; None if the growth per epoch or fit
+            is unknown.
+        turn: Whether `per_turn_bytes` and `turns` count an "epoch" or a "fit".
     """
 
     where: str
@@ -46,19 +47,19 @@ class Growth:
 
     @property
     def grown_bytes(self) -> float:
-        """By how much it grew."""
+        """Total growth, in bytes."""
         return self.after_bytes - self.before_bytes
 
     @property
     def turns_left(self) -> int | None:
-        """Whole epochs or fits after which nothing is left, at this rate; None if unknown."""
+        """Whole epochs or fits until nothing is left, at this rate; None if unknown."""
         if self.left_bytes is None or not self.per_turn_bytes:
             return None
         return int(self.left_bytes / self.per_turn_bytes)
 
     @property
     def urgency(self) -> float:
-        """What a run as long again would need of what is left; 0 where that is unknown."""
+        """Growth of another run as long as this one, over the bytes left; 0 if unknown."""
         if self.left_bytes is None:
             return 0.0
         needed = self.grown_bytes
@@ -68,12 +69,12 @@ class Growth:
 
 
 def has_enough_readings(summary: RunSummary) -> bool:
-    """Whether memory was read often enough over time."""
+    """Whether any memory series has enough readings over time."""
     return any(True for _ in _long_series(summary))
 
 
 def growths_over_time(summary: RunSummary) -> Iterator[Growth]:
-    """Yields the memory that grew gradually until the end, by readings of each second."""
+    """Yields the memory that grew gradually until the end, from one reading per second."""
     for series, where in _long_series(summary):
         for shift in shifts_in(replace(summary, series=(series,)), series.tag)[-1:]:
             grown = Growth(
@@ -91,7 +92,7 @@ def growths_over_time(summary: RunSummary) -> Iterator[Growth]:
 
 
 def _without_first_step(series: Series) -> Series:
-    """The first step takes memory as long as it traces."""
+    """Returns a series without the first step, which takes extra memory while it traces."""
     begin = sum(step == series.step[0] for step in series.step)
     return Series(
         series.tag,
@@ -103,7 +104,7 @@ def _without_first_step(series: Series) -> Series:
 
 
 def _long_series(summary: RunSummary) -> Iterator[tuple[Series, str]]:
-    """The series of memory that are long enough after the first step, and whose it is."""
+    """Yields the memory series with enough points after the first step, and where they belong."""
     tags = [(HOST_MEMORY, THIS_PROCESS)]
     tags += [
         (memory_tag(each.device, MEMORY_FIGURES[0]), each.device) for each in summary.allocators
@@ -118,7 +119,7 @@ def _long_series(summary: RunSummary) -> Iterator[tuple[Series, str]]:
 
 
 def _is_no_walk(series: Series, drift: Shift) -> bool:
-    """Whether its drift, which leads to the series' end, rises as no random walk does."""
+    """Whether a drift up to the series' end is very unlikely to be a random walk."""
     readings = zip(series.elapsed_s, series.mean, strict=True)
     since = [reading for reading in readings if reading[0] > drift.elapsed_s]
     return chance_of_rise(since) <= MOST_CHANCE

@@ -7,10 +7,12 @@ from math import ceil
 from keras_gpukit.records.memory import MemoryByCause, MemoryOption, OptionKind
 
 MIXED_PRECISION_SHARE = 0.7
-"""Of activations and gradients, at most: half of them in float16, but for what stays in float32,
-such as batch statistics and softmax. Our choice, on the safe side of a half."""
+"""Upper bound of the share of activations and gradients that remains with mixed precision. float16
+halves them, but some stay in float32, such as batch statistics and softmax. Our choice, on the safe
+side of a half."""
 REMATERIALISATION_SHARE = 0.6
-"""Of activations, at most. Measured once on a convolutional model: 45 MB instead of 100."""
+"""Upper bound of the share of activations that remains with rematerialisation. Measured once on a
+convolutional model: 45 MB instead of 100."""
 
 
 def memory_options(
@@ -23,16 +25,18 @@ def memory_options(
     precision: str | None,
     allowed_bytes: int | None,
 ) -> tuple[MemoryOption, ...]:
-    """Returns the ways to need less, each with its predicted peak.
+    """Returns the ways to need less memory, each with its predicted peak.
 
     Args:
-        needs: What a step needs at most as it is.
-        batch_size: Its batch.
-        fitting: The largest batch that fits, with what it needs at most.
-        accumulating: The largest micro-batch that fits next to accumulated gradients, likewise.
-        trainable_bytes: Of trainable weights: accumulated gradients take as much.
-        precision: The model's dtype policy.
-        allowed_bytes: What may be used; None where it is unknown.
+        needs: Upper bound of the memory that the step needs without a change, by cause.
+        batch_size: Examples per batch of that step.
+        fitting: Largest batch size that fits, with the upper bound of the memory that its step
+            needs; None if no batch size fits.
+        accumulating: Largest micro-batch that fits next to accumulated gradients, with the upper
+            bound of the memory that its step needs without them; None if no micro-batch fits.
+        trainable_bytes: Size of the trainable weights. Accumulated gradients take as much.
+        precision: Name of the model's dtype policy, such as "float32"; None if unknown.
+        allowed_bytes: Memory that a step may use; None if unknown.
     """
     options = []
     if fitting is not None:

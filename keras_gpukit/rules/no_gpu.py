@@ -1,4 +1,4 @@
-"""Whether there is a GPU at all, and why TensorFlow has none, inferred from facts alone."""
+"""Infers from facts alone whether there is a GPU, and why TensorFlow has none."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NOT_WANTED = Cause("not_wanted", 'devices="none" hides every GPU.')
 
 
 class NoGPU(Rule):
-    """A run on the CPU because TensorFlow has no GPU to use. A remark: it may well be meant so."""
+    """A run on the CPU because TensorFlow has no GPU. It is a remark, since it may be intended."""
 
     code = "no-gpu"
     title = "TensorFlow had no GPU: the run used the CPU"
     requires = "the list of TensorFlow's GPUs"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks at the list of GPUs."""
+        """Checks whether the list of GPUs is empty."""
         if summary.environment.gpus:
             return None
         return self.find(
@@ -31,10 +31,10 @@ class NoGPU(Rule):
 
 
 def why_no_gpu(machine: Machine) -> tuple[Cause, ...]:
-    """Returns why TensorFlow lists no GPU, the cause to remove first coming first.
+    """Returns why TensorFlow lists no GPU; the cause to fix first comes first.
 
     Returns:
-        At least one cause; none when TensorFlow lists a GPU.
+        At least one cause; empty if TensorFlow lists a GPU.
     """
     if machine.gpus:
         return ()
@@ -50,7 +50,7 @@ def why_no_gpu(machine: Machine) -> tuple[Cause, ...]:
 
 
 def import_fails(error: Exception) -> Cause:
-    """Returns the cause where TensorFlow or Keras cannot be used at all."""
+    """Returns the cause if TensorFlow or Keras cannot be used at all."""
     return Cause(
         "import_fails",
         f"TensorFlow and Keras cannot be used: {type(error).__name__}: {error}",
@@ -93,7 +93,6 @@ def _hidden(machine: Machine) -> Cause | None:
 
 def _driver(machine: Machine) -> Cause | None:
     driver = machine.driver
-    # A driver with another fault than these answers no question, but CUDA may work all the same.
     if machine.platform == "darwin" or driver.error is None:
         return None
     if driver.error == "LibraryNotFound" and driver.kernel_module:
@@ -121,6 +120,7 @@ def _driver(machine: Machine) -> Cause | None:
             "The NVIDIA driver's libraries are of another version than the loaded driver.",
             "It was updated while running: restart the machine (or, in a container, the host).",
         )
+    # With any other error NVML answers no question, but CUDA may still work.
     return Cause(
         "driver_fails",
         f"The NVIDIA driver does not answer (NVML says {driver.error}).",
@@ -141,7 +141,7 @@ def _no_device(machine: Machine) -> Cause | None:
 def _old_driver(machine: Machine) -> Cause | None:
     can, built = machine.driver.cuda_version, machine.build.cuda_version
     needs = int(built.split(".")[0]) if built and built[0].isdigit() else None
-    # Within a major release CUDA runs on every driver of that release.
+    # Within a major release, CUDA runs on every driver for that release.
     # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
     if can is None or needs is None or can[0] >= needs:
         return None
@@ -155,7 +155,7 @@ def _old_driver(machine: Machine) -> Cause | None:
 
 def _missing_libraries(machine: Machine) -> Cause | None:
     missing = [library.name for library in machine.libraries if library.path is None]
-    # Without a driver they would be of no use, and most machines without one lack them.
+    # Without a driver the libraries would be useless, and most machines without one lack them.
     if not missing or machine.driver.version is None:
         return None
     return Cause(

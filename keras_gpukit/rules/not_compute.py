@@ -1,4 +1,4 @@
-"""Whether most of a run's time went to something else than compute, whatever that is."""
+"""Whether most of a run's time went to something other than compute, whatever that is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from keras_gpukit.rules.tiny_steps import TinySteps
 
 HALF = 0.5
 SHORT_RUN_S = 60.0
-# Rules that name a part of the time; where one does, it says more than this one.
+# Rules that explain one part of the time. If one of them reports it, it says more than this rule.
 COVERED_BY: dict[str, tuple[Rule, ...]] = {
     "input": (InputBound(),),
     "epoch starts": (SlowEpochStart(),),
@@ -45,11 +45,12 @@ ADVICE: dict[str, tuple[str, ...]] = {
 
 
 class MostlyNotCompute(TimeRule):
-    """Compute took less than half of the run, and no other rule names what took the most.
+    """Compute took less than half of the run, and no other rule explains the largest other part.
 
-    Half is our choice. The largest other part is named, whatever its kind, also time of which no
-    part is known. The first step comes once: as the largest part it is a remark in a run of less
-    than a minute (our choice), and no finding where a lasting cause is named.
+    Half is our choice. The finding names the largest other part, even if it is time that belongs
+    to no known part. The first step happens only once. If it is the largest part, the finding is a
+    remark in a run of less than a minute (our choice), and is left out if another rule finds a
+    lasting cause.
     """
 
     code = "mostly-not-compute"

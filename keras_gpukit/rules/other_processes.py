@@ -17,8 +17,9 @@ SIZEABLE_FRACTION = 0.10
 class OtherProcessesOnGPU(Rule):
     """Other processes that hold a tenth or more of a GPU's memory.
 
-    Our choice: a desktop or an idle notebook takes less on most cards, while another training
-    takes more. A process that holds memory probably computes too, and then shares the GPU's time.
+    The threshold is our choice: a desktop or an idle notebook takes less on most cards, another
+    training run more. A process that holds memory probably computes too, and then shares the GPU's
+    time.
     """
 
     code = "other-processes-on-gpu"

@@ -1,4 +1,4 @@
-"""Whether an operation is where it was expected, and why it is not."""
+"""Whether operations run on the expected device, and if not, why."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def judge_placement(
     predicted: bool,
     trust_requests: bool,
 ) -> tuple[bool, Why | None]:
-    """Returns whether operations are where they were expected, and cause and reason if known.
+    """Returns whether operations run on the expected device, with cause and reason if known.
 
-    They are expected where they were asked to be and, where no device was asked for, on a GPU if
-    there is one. A reason is also returned for those that were asked onto the CPU.
+    The expected device is the requested one. If none was requested, it is a GPU if there is one.
+    Operations that were requested on the CPU get a cause and a reason too.
 
     Args:
-        kind: What they are.
-        device: Where they run.
+        kind: Kind of the operations: their type, dtypes and requested device.
+        device: Device that they run on, such as "CPU:0".
         registry: Returns the kernels of an operation type.
-        devices: Those that TensorFlow has.
-        predicted: Whether there is no GPU, and what one would leave to the CPU is asked for.
-        trust_requests: Whether a request for the CPU was meant as one.
+        devices: Devices that TensorFlow lists.
+        predicted: Whether there is no GPU, and the answer predicts what a run on one would do.
+        trust_requests: Whether a request for the CPU is deliberate, not just for lack of a GPU.
     """
     on_cpu = device.startswith("CPU")
     if kind.ignored_request and not is_met(kind.ignored_request, device):
@@ -56,12 +56,12 @@ def judge_placement(
         return True, None
     why = explain(kind, registry, predicted=predicted, trust_requests=trust_requests)
     if why is None:
-        return predicted, None  # without a GPU everything is on the CPU, and rightly so
+        return predicted, None  # without a GPU, every operation is rightly on the CPU
     return why[0] == "requested", why
 
 
 def by_likely_mistake(row: PlacedOperations) -> tuple[int, int]:
-    """Sorts rows: mistakes first, then what has no known reason, what is usual, and the rest."""
+    """Returns a sort key: likely mistakes, unknown reasons, usual causes, then all other rows."""
     if row.cause in _USUAL:
         return len(_CAUSES) + 1 + _USUAL.index(row.cause), -row.count
     if row.cause is not None:

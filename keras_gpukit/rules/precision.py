@@ -1,4 +1,4 @@
-"""Which precision a GPU is fast at, and whether the model computes in it."""
+"""Which numeric precision a GPU is fast at, and whether the model computes in it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Float32OnTensorCores(Rule):
     """A float32 model on GPUs with tensor cores.
 
     Tensor cores multiply float16 from compute capability 7.0 and bfloat16 from 8.0 (NVIDIA's CUDA
-    documentation); every GPU of the run must have them. The saving is what the ratio of the chips'
-    peak rates leaves of the steps' own time, which no real model reaches: a model reads and writes
-    memory too, at twice the rate at most. From 8.0 on TensorFlow lets float32 products use the
-    tensor cores as TensorFloat-32 unless told not to; what is left to gain is then less and the
-    finding is a remark.
+    documentation); every GPU of the run must have them. The saving is an upper bound: it assumes
+    steps that are faster by the ratio of the chips' peak rates. No real model reaches that ratio,
+    since it also reads and writes memory, at most at twice the rate. From 8.0 on, TensorFlow
+    computes float32 products on the tensor cores as TensorFloat-32 unless that is disabled. The
+    remaining gain is then smaller, and the finding is a remark.
     """
 
     code = "float32-on-tensor-cores"
@@ -41,7 +41,7 @@ class Float32OnTensorCores(Rule):
     requires = "a GPU whose compute capability is known, and the model's precision"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the policy with what the weakest GPU can do."""
+        """Compares the dtype policy with the lowest compute capability among the GPUs."""
         environment = summary.environment
         if not environment.gpus:
             return self.abstain(NO_GPU)
@@ -97,13 +97,13 @@ def choose_policy(gpus: tuple[GPUInfo, ...]) -> tuple[str, str]:
 
 
 def lowest_capability(gpus: tuple[GPUInfo, ...]) -> tuple[int, int] | None:
-    """Returns the least compute capability among the GPUs; None where one is unknown."""
+    """Returns the lowest compute capability among the GPUs; None if one is unknown."""
     known = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
     return min(known, default=None) if len(known) == len(gpus) else None
 
 
 def misfit(policy: str, gpus: tuple[GPUInfo, ...]) -> str | None:
-    """Returns what is wrong with a dtype policy on these GPUs; None for nothing."""
+    """Returns what is wrong with a dtype policy on these GPUs; None if nothing is."""
     needed = {"mixed_float16": FLOAT16_FROM, "mixed_bfloat16": BFLOAT16_FROM}.get(policy)
     if needed is None:
         return None

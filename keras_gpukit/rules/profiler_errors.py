@@ -1,9 +1,9 @@
-"""What to do about errors of TensorFlow's profiler."""
+"""Remedies for errors of TensorFlow's profiler."""
 
 from __future__ import annotations
 
-# By what the error says, in small letters. CUPTI is NVIDIA's library for profilers. Its errors and
-# the driver's option: https://developer.nvidia.com/ERR_NVGPUCTRPERM
+# Remedies by a part of the error's text, in lower case. CUPTI is NVIDIA's library for profilers.
+# Its errors and the driver's option: https://developer.nvidia.com/ERR_NVGPUCTRPERM
 REMEDIES = {
     "privilege": (
         "NVIDIA's driver lets only administrators profile GPUs, so what ran on them is not in the "
@@ -18,6 +18,6 @@ REMEDIES = {
 
 
 def remedy(error: str) -> str | None:
-    """Returns what is wrong and what to do about it; None for an error that is not known."""
+    """Returns what is wrong and how to fix it; None for an unknown error."""
     said = error.lower()
     return next((remedy for sign, remedy in REMEDIES.items() if sign in said), None)

@@ -1,4 +1,4 @@
-"""What to change in one's own Python code that makes batches."""
+"""Advice on the user's own Python code that makes batches."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ PY_DATASET = ".__getitem__"
 WORKERS = 4
 IN_PROCESSES = "keras.utils.PyDataset with workers={workers}, use_multiprocessing=True"
 WHOLE_BATCH = "make the whole batch with NumPy or TensorFlow operations, not row by row"
-"""What helps most. A fit on two cores whose `PyDataset` loops over the values of its rows took 37
-to 42 % less time with NumPy operations, 2 to 21 % less with four threads, up to 7 % less with two
-processes; it lasted under 7 s, in which starting processes counts."""
+"""The change that helps most. A fit on two cores whose `PyDataset` loops over the values of its
+rows took 37 to 42 % less time with NumPy operations, 2 to 21 % less with four threads, and up to
+7 % less with two processes. It lasted under 7 s, so the time to start processes mattered."""
 
 
 def workers_within(workers: int, cores: int | None) -> int:
-    """Returns a number of workers that is no more than that of the cores, where that is known."""
+    """Returns the number of workers, limited to the number of cores if that is known."""
     return workers if cores is None else min(workers, cores)
 
 
@@ -39,9 +39,9 @@ def for_gil(name: str, workers: int, cores: int | None) -> tuple[str, ...]:
     """Returns what to change in code that holds the GIL: not more threads, which wait for it too.
 
     Args:
-        name: Of the function or method.
-        workers: Threads that run it.
-        cores: How many there are; None where that is unknown.
+        name: Name of the function or method.
+        workers: Number of threads that run it.
+        cores: Number of CPU cores; None if unknown.
     """
     return (
         "Python code that makes batches holds the GIL (global interpreter lock), which training "
@@ -51,7 +51,7 @@ def for_gil(name: str, workers: int, cores: int | None) -> tuple[str, ...]:
 
 
 def _processes(name: str, workers: int, cores: int | None) -> tuple[str, ...]:
-    """How to make batches in other processes; nothing where there is no core for one."""
+    """Returns how to make batches in other processes; empty if there are too few cores."""
     workers = workers_within(workers if workers > 1 else WORKERS, cores)
     if workers < 2:
         return ()

@@ -1,6 +1,6 @@
-"""What to change in a dataset or a model before several replicas train on it.
+"""Advice on a dataset or a model that several replicas are to train on.
 
-The meaning of the policies is that of `tf.data.experimental.AutoShardPolicy`,
+The sharding policies are those of `tf.data.experimental.AutoShardPolicy`,
 https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy.
 """
 
@@ -10,17 +10,17 @@ from collections.abc import Iterator
 
 from keras_gpukit.records.cluster import ReplicaInput
 
-# Batch normalization's error on ImageNet is the same with 16 examples a replica as with 32, and
-# grows with fewer: Wu and He 2018, "Group Normalization", https://arxiv.org/abs/1803.08494,
-# table 2.
+# Batch normalization has the same error on ImageNet with 16 examples per replica as with 32, and a
+# larger error with fewer: Wu and He 2018, "Group Normalization",
+# https://arxiv.org/abs/1803.08494, table 2.
 FEWEST_FOR_STATISTICS = 16
 
 
 def advise(given: ReplicaInput) -> tuple[str, ...]:
-    """Returns what to change, in sentences; empty where nothing is seen to be wrong.
+    """Returns what to change, in sentences; empty if nothing is seen to be wrong.
 
     Args:
-        given: What the replicas train on. What is unknown leads to no advice.
+        given: The replicas, and the data and model they train on. Unknown fields give no advice.
     """
     if given.replicas == 1:
         return ()

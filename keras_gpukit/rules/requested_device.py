@@ -1,4 +1,4 @@
-"""Whether the device that an operation was asked onto exists, and which one comes nearest."""
+"""Whether the device requested for an operation exists, and which device is most similar."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ _ANY = ("", "*")
 
 
 def is_missing(requested: str, devices: Collection[str]) -> bool:
-    """Whether no device is what was asked for; False where the devices are not known.
+    """Whether no device matches the requested one; False if the devices are unknown.
 
     Args:
-        requested: Such as "GPU:0", or "GPU:*" for any GPU; empty where none was asked for.
-        devices: Those that TensorFlow has, such as "GPU:0".
+        requested: Requested device, such as "GPU:0", or "GPU:*" for any GPU; empty if none was.
+        devices: Devices that TensorFlow lists, such as "GPU:0".
     """
     return bool(requested and devices) and not any(is_met(requested, each) for each in devices)
 
 
 def is_met(requested: str, device: str) -> bool:
-    """Whether a device is what was asked for."""
+    """Whether a device matches the requested one."""
     (kind, number), (real_kind, real_number) = _parts(requested), _parts(device)
     return kind == real_kind and number in (*_ANY, real_number)
 
 
 def nearest(requested: str, devices: Collection[str]) -> str | None:
-    """Returns the device most like one that does not exist; None where none is like it."""
+    """Returns the device most similar to a requested one that does not exist; None if none is."""
     kind, number = _parts(requested)
     alike = [each for each in devices if _parts(each)[0] in kind]
     wanted = int(number) if number.isdecimal() else 0
@@ -32,7 +32,7 @@ def nearest(requested: str, devices: Collection[str]) -> str | None:
 
 
 def no_such_device(requested: str, device: str, devices: Collection[str]) -> str:
-    """Says that soft placement ran operations elsewhere because of a device's name."""
+    """Explains that soft placement ran operations elsewhere, and which device to request."""
     like = nearest(requested, devices)
     if like:
         advice = f"Ask for {like}."

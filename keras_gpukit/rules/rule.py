@@ -1,6 +1,6 @@
-"""What a rule is: a small class that looks at a run and says one thing about it.
+"""The base class of rules: small classes that look at a run and draw one conclusion about it.
 
-Rules share the readings that are enough to conclude from, and how many that is.
+Also what rules share: readings of the machine, and how many of them it takes to judge.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from keras_gpukit.records.machine import GPUUtilization, HostUtilization
 from keras_gpukit.records.run import RunSummary
 
 MINIMUM_SAMPLES = 5
-"""Readings of the machine below which its means say more about start-up than about training.
+"""Least number of readings of the machine; means of fewer show start-up rather than training.
 
-Our choice: tracing and compiling the first step commonly takes up the first reading or two.
+Our choice: tracing and compiling the first step commonly lasts for the first one or two readings.
 """
 
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """A rule's answer where the evidence is missing or says nothing.
+    """A rule's outcome if the evidence is missing or inconclusive.
 
     Attributes:
-        reason: Why the rule could not look, in words.
+        reason: Why the rule could not judge, in words.
     """
 
     reason: str
 
 
 Outcome = Finding | NotApplicable | None
-"""A finding, no answer, or None where the rule looked and found nothing."""
+"""A finding, the reason why the rule could not judge, or None if it looked and found nothing."""
 
 
 class Rule(ABC):
-    """One question asked of every run.
+    """One question that is asked of every run.
 
     Attributes:
         code: Stable identifier, also the heading of the rule's section in the documentation.
         title: The finding in one line.
-        requires: The evidence without which the rule gives no answer.
+        requires: The evidence that the rule needs to judge.
     """
 
     code: ClassVar[str]
@@ -50,10 +50,10 @@ class Rule(ABC):
 
     @abstractmethod
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks at a run."""
+        """Judges a run."""
 
     def abstain(self, because: str | None = None) -> NotApplicable:
-        """No answer; for want of what the rule requires, unless a better reason is known."""
+        """Returns no answer. By default the reason is that the required evidence is missing."""
         return NotApplicable(because or f"needs {self.requires}")
 
     def find(
@@ -64,14 +64,14 @@ class Rule(ABC):
         saving: Saving | None = None,
         title: str | None = None,
     ) -> Finding:
-        """A finding of this rule; a saving that is negligible is not told, and is no warning."""
+        """Returns a finding. A negligible saving is left out and makes the finding a remark."""
         if saving is not None and saving.is_negligible:
             severity, saving = "info", None
         return Finding(self.code, title or self.title, severity, evidence, advice, saving)
 
 
 def gpu_readings(summary: RunSummary) -> tuple[GPUUtilization, ...]:
-    """The GPUs' readings; empty where there are none, or too few."""
+    """Returns the GPUs' readings; empty if there are none, or too few."""
     record = summary.utilization
     return record.gpus if record and record.samples >= MINIMUM_SAMPLES else ()
 
@@ -80,7 +80,7 @@ NO_GPU = "there is no GPU"
 
 
 def gpu_readings_unknown_because(summary: RunSummary) -> str | None:
-    """Why there are no readings of the GPUs, where that is known."""
+    """Returns why there are no or too few readings of the GPUs; None if the reason is unknown."""
     if not summary.environment.gpus:
         return NO_GPU
     record = summary.utilization
@@ -90,13 +90,13 @@ def gpu_readings_unknown_because(summary: RunSummary) -> str | None:
 
 
 def host_readings(summary: RunSummary) -> HostUtilization | None:
-    """The host's readings; None where there are none, or too few."""
+    """Returns the host's readings; None if there are none, or too few."""
     record = summary.utilization
     return record.host if record and record.samples >= MINIMUM_SAMPLES else None
 
 
 def readings_too_few(summary: RunSummary) -> str | None:
-    """That the machine was read, but less often than it takes; None where it was not read."""
+    """Returns the reason if there are readings, but too few; None if there are none or enough."""
     record = summary.utilization
     if record is None or not 0 < record.samples < MINIMUM_SAMPLES:
         return None
@@ -105,5 +105,5 @@ def readings_too_few(summary: RunSummary) -> str | None:
 
 
 def percent(name: str, fraction: float) -> Figure:
-    """A share, as a percentage."""
+    """Returns a share, 0 to 1, as a figure in percent."""
     return Figure(name, 100 * fraction, "%")

@@ -1,7 +1,7 @@
-"""What removing a cause would save of a run's wall time: sums over where that time went.
+"""Estimates how much of a run's wall time removing a cause would save, from where the time went.
 
-No saving is larger than the time that there is to save. What is saved by one cause alone is meant:
-savings of several findings do not add up.
+No saving exceeds the time that there is to save. Each saving assumes that only its own cause is
+removed: savings of several findings do not add up.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from keras_gpukit.records.finding import Saving, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.contention import GIL_WAIT_S
 
-# Shares of the run's wall time: from the first the rules of xprof begin to suggest something, the
-# second its input-pipeline analyzer calls "highly input-bound".
+# Shares of the run's wall time. The rules of xprof begin to suggest something at the first one; its
+# input-pipeline analyzer calls the second one "highly input-bound".
 WARNING_FRACTION = 0.10
 CRITICAL_FRACTION = 0.20
 # How far a sampled stall may be off, as a share of the steps' time; see docs on the input wait.
 SAMPLED_MARGIN = 0.05
-# Of two sets of threads that want all cores each gets half, so compute alone takes no less than
-# half as long as next to a pipeline that never rests. From a scheduler that is fair, not measured.
+# If two sets of threads want all cores, each gets half. So compute alone takes at least half as
+# long as next to a pipeline that never rests. This assumes a fair scheduler; it is not measured.
 FAIR_SHARE = 0.5
 # On a CPU, a step after a pause takes longer, because the cores slept and their caches cooled down:
 # by up to a tenth of the pause (`benchmarks/results/step_after_pause.json`). Not measured on a GPU.
@@ -26,12 +26,10 @@ AFTER_PAUSE = 0.10
 
 
 def severity(saving: Saving | None, summary: RunSummary) -> Severity:
-    """Returns how severe a cause is, by the part of the run that was seen to go to it.
+    """Returns the severity of a cause, by the share of the run that was seen to go to it.
 
-    "warning" where that is unknown.
-
-    The first step comes once and is left out: a short run with a lasting cause stands for a long
-    one.
+    The severity is "warning" if that share is unknown. The first step happens only once and is
+    left out of the run's time: a short run with a lasting cause stands for a long one.
     """
     if saving is None:
         return "warning"
@@ -44,7 +42,7 @@ def severity(saving: Saving | None, summary: RunSummary) -> Severity:
 
 
 def wall_s(summary: RunSummary) -> float | None:
-    """The run's wall time; where that is unknown, the time of the steps that were measured."""
+    """Returns the run's wall time or, if unknown, the total time of the measured steps."""
     if summary.breakdown is not None:
         return summary.breakdown.wall_s or None
     throughput, record = summary.throughput, summary.input
@@ -64,7 +62,7 @@ def of_run(
     basis: str,
     upper_bound: bool = False,
 ) -> Saving | None:
-    """Returns a saving, see there, within the run's wall time; None where that is unknown."""
+    """Returns a `Saving`, limited to the run's wall time; None if that is unknown."""
     of_s = wall_s(summary)
     if of_s is None or of_s <= 0:
         return None
@@ -74,12 +72,12 @@ def of_run(
 
 
 def of_input(summary: RunSummary) -> Saving | None:
-    """Returns what a run would save if steps found each batch ready.
+    """Returns what a run would save if every batch were ready when its step needs it.
 
-    At least the wait. On a GPU that is all. On a CPU, making batches also takes cores away from the
-    steps; how much at most, follows from how busy the cores were. Steps also get faster if they no
-    longer start after a pause. Where Python code that makes batches holds the GIL, only the whole of
-    the steps' time is a bound.
+    The saving is at least the wait. On a GPU it is no more than that. On a CPU, making batches also
+    takes cores away from the steps; how busy the cores were limits that part. Steps also get faster
+    if they no longer start after a pause. If Python code that makes batches holds the GIL, the only
+    upper bound is the total time of the steps.
     """
     wait_s = _waited_s(summary)
     if wait_s is None or summary.input is None:
@@ -128,11 +126,11 @@ def slower_after_pauses_s(summary: RunSummary, paused_s: float) -> float:
 
 
 def of_gil(summary: RunSummary, time_per_step_s: float) -> Saving | None:
-    """Returns what is saved at most if Python code that makes batches no longer holds the GIL.
+    """Returns the most that a run would save if Python code that makes batches released the GIL.
 
     Args:
         summary: The run.
-        time_per_step_s: How long that code runs for each step.
+        time_per_step_s: How long that code runs per step, in seconds.
     """
     compute_s = time_of_steps_s(summary) - (_waited_s(summary) or 0.0)
     throughput = summary.throughput
@@ -143,7 +141,7 @@ def of_gil(summary: RunSummary, time_per_step_s: float) -> Saving | None:
 
 
 def of_input_cores(summary: RunSummary) -> Saving | None:
-    """Returns what is saved at most if making batches takes no cores from the steps any more."""
+    """Returns the most that a run would save if making batches took no cores from the steps."""
     taken_s = _taken_cores_s(summary)
     if taken_s is None:
         return None
@@ -151,11 +149,11 @@ def of_input_cores(summary: RunSummary) -> Saving | None:
 
 
 def of_rates(summary: RunSummary, ratio: Rate) -> Saving | None:
-    """Returns what a run would save if its steps took no longer than without their input.
+    """Returns what a run would save if its steps were as fast as without their input.
 
     Args:
         summary: The run.
-        ratio: The rate of steps without input over that with it, as `diagnose` measures it.
+        ratio: Rate of steps without input over their rate with it, as `diagnose` measures it.
     """
     steps_s = time_of_steps_s(summary)
     if not steps_s:
@@ -165,12 +163,12 @@ def of_rates(summary: RunSummary, ratio: Rate) -> Saving | None:
 
 
 def of_compute(summary: RunSummary, fraction: float, *, basis: str) -> Saving | None:
-    """Returns what is saved at most if a share of the steps' own time goes.
+    """Returns the most that a run would save without a share of the steps' own time.
 
     Args:
         summary: The run.
         fraction: The share, 0 to 1.
-        basis: As of `Saving`.
+        basis: Basis of the saving, such as "idle GPUs".
     """
     compute_s = time_of_steps_s(summary) - (_waited_s(summary) or 0.0)
     if compute_s <= 0:
@@ -179,7 +177,7 @@ def of_compute(summary: RunSummary, fraction: float, *, basis: str) -> Saving | 
 
 
 def validation_wait_s(summary: RunSummary) -> float:
-    """How long the steps of all validations waited; 0 where that is unknown."""
+    """Returns the total input wait of the steps of all validations; 0 if unknown."""
     record, throughput = summary.validation_input, summary.validation
     if record is None or record.wait_s is None or throughput is None:
         return 0.0
@@ -187,7 +185,7 @@ def validation_wait_s(summary: RunSummary) -> float:
 
 
 def _waited_s(summary: RunSummary) -> float | None:
-    """Time in which steps waited, without epochs' first batches."""
+    """Returns the total input wait of the steps, without epochs' first batches; None if unknown."""
     if summary.breakdown is not None and summary.breakdown.input_s is not None:
         return summary.breakdown.input_s
     record = summary.input
@@ -197,7 +195,7 @@ def _waited_s(summary: RunSummary) -> float | None:
 
 
 def time_of_steps_s(summary: RunSummary) -> float:
-    """Time of the steps, with their waits; 0 where it is unknown."""
+    """Returns the total time of the steps, waits included; 0 if unknown."""
     parts = summary.breakdown
     if parts is not None and parts.input_s is not None and parts.compute_s is not None:
         return parts.input_s + parts.compute_s
@@ -208,13 +206,13 @@ def time_of_steps_s(summary: RunSummary) -> float:
 
 
 def _waits_for_gil(summary: RunSummary) -> bool:
-    """Whether threads wait long for the GIL, in steps whose time is known."""
+    """Whether threads wait long for the GIL, and the time of the steps is known."""
     gil_wait_s = summary.contention.gil_wait_s if summary.contention else None
     return gil_wait_s is not None and gil_wait_s >= GIL_WAIT_S and time_of_steps_s(summary) > 0
 
 
 def _freed_cores_s(summary: RunSummary) -> float | None:
-    """How much of the steps' own time may go to sharing the cores with the pipeline, at most."""
+    """Returns the most of the steps' own time that sharing the cores with the pipeline may cost."""
     taken_s = _taken_cores_s(summary)
     if taken_s is not None:
         return taken_s
@@ -222,17 +220,17 @@ def _freed_cores_s(summary: RunSummary) -> float | None:
     if record is None or record.cores_busy_fraction is None:
         return None
     steps_s = time_of_steps_s(summary)
-    # While cores idle, nothing is slowed down by having too few of them.
+    # While some cores idle, a lack of cores slows nothing down.
     contended_s = min(steps_s - (_waited_s(summary) or 0.0), record.cores_busy_fraction * steps_s)
     return FAIR_SHARE * max(contended_s, 0.0)
 
 
 def _taken_cores_s(summary: RunSummary) -> float | None:
-    """Time in which threads that make batches computed, alongside the steps' own work.
+    """Returns how long threads that make batches computed alongside the steps' own work.
 
-    A step is slowed down for no longer than that, since the threads that compute it wait for each
-    other: one that gets no core delays all. None where that time is unknown, or that of
-    other processes which make the batches.
+    That is the most by which they slow the steps down: the threads that compute a step wait for
+    each other, so one that gets no core delays all. None if that time is unknown, or if other
+    processes make the batches, whose time is unknown.
     """
     record, contention = summary.input, summary.contention
     if record is None or contention is None or contention.input_cores_fraction is None:

@@ -1,11 +1,11 @@
-"""The step time on more GPUs: a run's own figures, and the ring model of the exchange.
+"""Forecasts the step time on more GPUs, from a run's figures and a ring model of the exchange.
 
 A ring all-reduce of B bytes over N members sends 2 (N - 1) / N times B over each link, in 2 (N - 1)
 messages one after the other: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for
-clusters of workstations", Journal of Parallel and Distributed Computing 69(2). Over several nodes
-each reduces inside first, then the nodes exchange, and the result is spread inside again, as in
-Goyal et al. 2017, https://arxiv.org/abs/1706.02677, section 4; the messages of all GPUs of a node
-share its links to the others.
+clusters of workstations", Journal of Parallel and Distributed Computing 69(2). With several nodes,
+each node first reduces inside, then the nodes exchange, and each node distributes the result
+inside, as in Goyal et al. 2017, https://arxiv.org/abs/1706.02677, section 4. The messages of all
+GPUs of a node share its links to the others.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ LINKS: dict[str, Link] = {
     "ethernet-25g": Link(3.125e9, source="IEEE 802.3: 25 Gb/s"),
     "ethernet-100g": Link(12.5e9, source="IEEE 802.3: 100 Gb/s"),
 }
-"""Published bandwidths of links, in one direction, in bytes a second.
+"""Published bandwidths of links, in one direction, in bytes per second.
 
-They are peaks: what NCCL reaches is less, and nccl-tests measures it. No latency is among them, as
-their makers publish none.
+They are peaks. NCCL reaches less; nccl-tests measures how much. Latencies are missing, since the
+makers publish none.
 """
 
 _ALWAYS = (
@@ -59,16 +59,16 @@ def forecast(
     links_per_node: int = 1,
     run: str | None = None,
 ) -> ScalingForecast:
-    """Returns what is expected of each number of GPUs.
+    """Returns the forecast for each number of GPUs.
 
     Args:
-        basis: What one replica does.
+        basis: Figures of one replica.
         inside: The links between the GPUs of a node.
-        between: A link of a node to others.
-        gpus: The numbers of GPUs.
-        gpus_per_node: GPUs in a node.
-        links_per_node: Links to other nodes that a node has.
-        run: Name of the run.
+        between: One link from a node to other nodes.
+        gpus: Numbers of GPUs to forecast.
+        gpus_per_node: GPUs per node.
+        links_per_node: Links from each node to other nodes.
+        run: Name of the run; None without a record.
     """
     points = tuple(
         _point(basis, inside, between, count, gpus_per_node, links_per_node) for count in gpus
@@ -86,22 +86,22 @@ def forecast(
 
 
 def ring_s(size_bytes: float, members: int, bandwidth: float, latency_s: float | None) -> float:
-    """Returns how long a ring all-reduce takes.
+    """Returns how long a ring all-reduce takes, in seconds.
 
     Args:
-        size_bytes: What is reduced.
-        members: Of the ring.
-        bandwidth: Of each link, in one direction, in bytes a second.
-        latency_s: Of one message; None leaves it out.
+        size_bytes: Size of the reduced data.
+        members: Number of members of the ring.
+        bandwidth: Bandwidth of each link in one direction, in bytes per second.
+        latency_s: Latency of one message; None counts as 0.
     """
     passes = 2 * (members - 1)
     return passes / members * size_bytes / bandwidth + passes * (latency_s or 0.0)
 
 
 def measured_link(basis: ScalingBasis, latency_s: float | None, latency_source: str) -> Link:
-    """Returns the link that the run's exchange was over, as fast as that exchange says.
+    """Returns the link that the run's exchange used, with the bandwidth that the exchange implies.
 
-    The bandwidth is unknown where the exchange was not measured, or went over links of two kinds.
+    The bandwidth is unknown if the exchange was not measured, or used links of two kinds.
     """
     unknown = Link(None, latency_s, "unknown", latency_source)
     size, exchange_s, members = basis.gradient_bytes, basis.exchange_s, basis.replicas

@@ -1,4 +1,4 @@
-"""What one replica of a run does, taken from its record."""
+"""The figures of one replica, such as its step time, taken from a run's record."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from keras_gpukit.rules.unscaled_batch import replica_batch
 
 
 def basis_of(summary: RunSummary) -> ScalingBasis:
-    """Returns what a run's record says of one replica; unknown is None, with the reason.
+    """Returns the figures of one replica from a run's record; unknown ones are None, with reasons.
 
     Args:
-        summary: The run, that of the first worker where there are several.
+        summary: The run; if it has several workers, the record of the first one.
     """
     environment = summary.environment
     replicas = environment.replicas or 1

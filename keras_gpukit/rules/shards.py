@@ -8,17 +8,18 @@ from keras_gpukit.rules.lateness import unknown_because
 from keras_gpukit.rules.rule import Outcome, Rule
 from keras_gpukit.rules.savings import of_run, severity, time_of_steps_s
 
-# A smaller difference costs less than a step in twenty; our choice.
+# Smallest loss that counts, as a share of the steps: one in twenty; our choice.
 SMALLEST_LOSS = 0.05
 
 
 class UnevenShards(Rule):
     """Workers that train on different numbers of examples, so that some idle while others train.
 
-    A synchronous run takes as many steps as the worker with the most data; those that have run out
-    take part with empty batches. With even shards every worker would have the mean: what is lost is
-    1 less the mean over the most. From 5 % of the steps on (our choice), and from two batches on,
-    since a rest of the data is always uneven.
+    A synchronous run takes as many steps as the worker with the most data; workers that run out of
+    data take part with empty batches. With even shards, every worker would have the mean number of
+    examples. So the lost share is 1 - mean / largest number. It counts from 5 % of the steps on
+    (our choice) and from a difference of two batches on, since the rest of the data is always
+    uneven.
     """
 
     code = "uneven-shards"
@@ -26,7 +27,7 @@ class UnevenShards(Rule):
     requires = "the number of examples that every worker trained on"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the examples of all workers."""
+        """Compares the numbers of examples of all workers."""
         comparison = summary.workers
         if comparison is None or not comparison.is_complete:
             return self.abstain(unknown_because(comparison))

@@ -1,4 +1,4 @@
-"""Why steps became slower: what else changed when they did."""
+"""Why steps became slower: what else changed at the same time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from keras_gpukit.rules.machine_causes import (
 from keras_gpukit.rules.shifts import series_of
 from keras_gpukit.rules.slower_stages import slower_stage
 
-# Of a drift, the parts at its ends that are compared.
+# Share of a drift at each of its ends; the two parts are compared with each other.
 _END_OF_DRIFT = 0.2
 _LOOK_INTO_STEPS = (
     "look for what grows: longer examples, lists kept between steps, memory that runs out",
@@ -32,7 +32,7 @@ _LOOK_INTO_STEPS = (
 
 
 def _spans(shift: Shift, begin_s: float) -> Spans:
-    """The stretches on both sides of a shift."""
+    """Returns the stretches of the run before and after a shift."""
     before_s, after_s = (begin_s, shift.elapsed_s), (shift.elapsed_s, shift.end_s)
     if shift.kind == "drift":
         end_s = _END_OF_DRIFT * (shift.end_s - shift.elapsed_s)
@@ -47,8 +47,8 @@ def cause_of(summary: RunSummary, shift: Shift, begin_s: float = 0.0) -> Cause:
 
     Args:
         summary: The run.
-        shift: Of its step time.
-        begin_s: Where the level before it began, in seconds since the run did.
+        shift: Change of the step time.
+        begin_s: Start of the level before the shift, in seconds since the run began.
     """
     spans = _spans(shift, begin_s)
     waits = levels(series_of(summary, INPUT_WAIT), spans)
@@ -97,7 +97,7 @@ def _input(
 
 
 def _callbacks(summary: RunSummary, shift: Shift, spans: Spans) -> Cause | None:
-    """Callbacks, if what steps took longer lies between the step functions; else None."""
+    """Returns callbacks as the cause if most of the extra step time is between steps, else None."""
     between = levels(series_of(summary, BETWEEN_STEPS), spans)
     if between is None or between[1] - between[0] < MOSTLY * (shift.after - shift.before):
         return None
@@ -116,7 +116,7 @@ def _callbacks(summary: RunSummary, shift: Shift, spans: Spans) -> Cause | None:
 
 
 def _captures(summary: RunSummary, shift: Shift) -> Iterator[str]:
-    """Where to look: the first profile after the change, or how to make one."""
+    """Yields where to look: the first profile after the change, and the last one before it."""
     captures = summary.captures.captures if summary.captures else ()
     after = [each for each in captures if each.path and each.first_step >= shift.step]
     before = [each for each in captures if each.path and each.first_step < shift.step]

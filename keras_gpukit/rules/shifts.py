@@ -1,4 +1,4 @@
-"""Where a run's figures changed for good: its step time, input wait, memory, clocks and so on."""
+"""Lasting changes of a run's figures: step time, input wait, memory, clocks and so on."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from keras_gpukit.records.shift import Series, Shift
 from keras_gpukit.rules.drifts import Change, changes
 
 SLOWER = 1.25
-"""The least ratio of two step times, or of two rates, that counts as a change. Our choice: a shared
-or a warm machine commonly varies by a tenth."""
-_LARGER = 1.1  # of two sizes or clocks
-_PERCENT = 15.0  # of two shares of the same whole
+"""Smallest ratio of two step times, or of two rates, that counts as a change. Our choice: on a
+shared or warm machine they commonly vary by a tenth."""
+_LARGER = 1.1  # smallest ratio of two sizes or clocks
+_PERCENT = 15.0  # smallest difference of two percentages
 _STALL_PERCENT = 10.0
 _WAIT_SHARE = 0.10  # of the mean step time
 _LEAST_WAIT_MS = 0.25  # a fetch of a batch that is ready takes up to 0.06 ms, see `InputBound`
@@ -23,11 +23,11 @@ _LEAST_WAIT_MS = 0.25  # a fetch of a batch that is ready takes up to 0.06 ms, s
 
 @dataclass(frozen=True)
 class Scale:
-    """How a figure's levels are compared.
+    """How the levels of a figure are compared.
 
     Attributes:
-        least: The least change that matters: a ratio or a difference.
-        is_ratio: Which of the two.
+        least: Smallest change that matters, as a ratio or a difference.
+        is_ratio: Whether `least` is a ratio.
     """
 
     least: float
@@ -35,12 +35,12 @@ class Scale:
 
     @property
     def apply(self) -> Callable[[float], float]:
-        """Makes ratios differences."""
+        """Function that maps levels to a scale on which changes are differences."""
         return math.log if self.is_ratio else float
 
     @property
     def revert(self) -> Callable[[float], float]:
-        """The inverse."""
+        """Inverse of `apply`."""
         return math.exp if self.is_ratio else float
 
     def differ(self, before: float, after: float) -> bool:
@@ -51,14 +51,15 @@ class Scale:
 
 
 def series_of(summary: RunSummary, tag: str) -> Series | None:
-    """The series of one figure; None where it was not recorded."""
+    """Returns the series of one figure; None if it was not recorded."""
     return next((series for series in summary.series if series.tag == tag), None)
 
 
 def scale_of(summary: RunSummary, tag: str) -> Scale | None:
-    """How a figure's levels are compared; None for a figure whose changes are not looked at.
+    """Returns how the levels of a figure are compared; None if its changes are not judged.
 
-    Peaks only rise, temperature and power follow the load, and disks are read in bursts.
+    Not judged are peaks, which only rise, temperature and power, which follow the load, and disk
+    reads, which come in bursts.
     """
     if tag in (STEP_TIME, EXAMPLE_RATE):
         return Scale(SLOWER, is_ratio=True)
@@ -76,21 +77,21 @@ def scale_of(summary: RunSummary, tag: str) -> Scale | None:
 
 
 def shifts_of(summary: RunSummary) -> tuple[Shift, ...]:
-    """Finds where the figures of a run changed for good, up or down.
+    """Finds the lasting changes of a run's figures, up or down.
 
-    Each series is cut where its level changes by more than its noise and more than matters; changes
-    that come gradually are drifts. What lasts fewer than three points is none. A series of fewer
-    than ten points has no shifts.
+    Each series is cut where its level changes by more than its noise and by more than the smallest
+    change that matters. Gradual changes are drifts. A change that lasts fewer than three points
+    does not count. A series of fewer than ten points has no shifts.
 
     Returns:
-        The shifts of all series, in the order of time.
+        The shifts of all series, in order of time.
     """
     found = [shift for series in summary.series for shift in _shifts(summary, series)]
     return tuple(sorted(found, key=lambda shift: shift.elapsed_s))
 
 
 def shifts_in(summary: RunSummary, tag: str) -> tuple[Shift, ...]:
-    """The shifts of one figure, in order; none where it was not recorded."""
+    """Returns the shifts of one figure, in order; empty if it was not recorded."""
     series = series_of(summary, tag)
     return () if series is None else _shifts(summary, series)
 

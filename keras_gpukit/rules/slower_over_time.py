@@ -1,4 +1,4 @@
-"""Whether steps take longer later in a run than before."""
+"""Whether steps take longer later in a run than earlier."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST_SHARE = 0.05
 SHORTEST_S = float(FEWEST)
 WARM_UP_S = 10.0
 WARM_UP_SHARE = 0.2
-# A level that comes so near to an earlier one is that one again.
+# A later level below this multiple of an earlier one counts as a return to it.
 _SAME = 1.1
 
 
@@ -29,12 +29,12 @@ class Slowdown:
     """A change to slower steps.
 
     Attributes:
-        shift: The change.
-        begin_s: Where the level before it began, in seconds since the run did.
-        back: The change by which steps were as fast again; None where none was.
-        lost_s: By how much steps took longer than the median before, in all.
-        low_s: The same by the slower ones before, at the ninth decile.
-        high_s: The same by the faster ones, at the first.
+        shift: Change of the step time.
+        begin_s: Start of the level before the change, in seconds since the run began.
+        back: Later change that made steps as fast as before; None if they stayed slower.
+        lost_s: Total extra time of the slower steps, compared with the level before the change.
+        low_s: Total extra time compared with the ninth decile of the step times before.
+        high_s: Total extra time compared with the first decile of the step times before.
     """
 
     shift: Shift
@@ -46,14 +46,14 @@ class Slowdown:
 
 
 class SlowerOverTime(Rule):
-    """Steps that take 1.25 times as long from some step on, or come to do so gradually.
+    """Steps that take 1.25 times as long from some step on, or gradually come to do so.
 
     Optimal partitioning separates changes of level from noise, see `change_points`. The ratio is
-    our choice; so is the least share of the steps' time, 5 %, that must have been lost by it.
+    our choice, and so is the least share of the steps' time, 5 %, that must have been lost.
 
-    What comes in the first ten seconds, or in a shorter run in the first fifth, is warm-up: steps
-    are quick while they use up what buffers held when training began. Ten seconds are our choice.
-    Steps that become faster, as where a cache is filled, are no fault.
+    Changes in the first ten seconds, or in the first fifth of a run under 50 s, are warm-up: steps
+    are fast while they use up what buffers held when training began. Ten seconds are our choice.
+    Steps that become faster, as when a cache is filled, are not a fault.
     """
 
     code = "slower-over-time"
@@ -63,7 +63,7 @@ class SlowerOverTime(Rule):
     def judge(self, summary: RunSummary) -> Outcome:
         """Looks for the change to slower steps that cost the most."""
         series = series_of(summary, STEP_TIME)
-        # Each epoch ends a point: in a short run there may be ten points of little time.
+        # Each epoch ends a point, so even ten points may cover little time in a short run.
         if series is None or len(series.mean) < FEWEST or series.elapsed_s[-1] < SHORTEST_S:
             return self.abstain()
         found = slowdowns(summary, series)
@@ -77,7 +77,7 @@ class SlowerOverTime(Rule):
         shift, cause = worst.shift, cause_of(summary, worst.shift, worst.begin_s)
         saving = of_run(summary, worst.low_s, worst.high_s, basis=cause.basis)
         return self.find(
-            # A slowdown that lasts costs more in a longer run, so it is no remark.
+            # A slowdown that lasts costs more in a longer run, so it is more than a remark.
             "critical" if severity(saving, summary) == "critical" else "warning",
             Figure("step time before", shift.before, "ms"),
             Figure("after", shift.after, "ms"),
@@ -108,7 +108,7 @@ def _slowdown(series: Series, shift: Shift, back: Shift | None, begin_s: float) 
     end_s = back.elapsed_s if back else series.elapsed_s[-1]
     points = list(zip(series.elapsed_s, series.mean, series.weight, strict=True))
     before = [mean for until_s, mean, _ in points if begin_s < until_s <= shift.elapsed_s]
-    # Of a drift nothing came before, or what came before is where it starts.
+    # A drift has no level before it, or starts at that level.
     fast_ms = slow_ms = shift.before
     if shift.kind == "level" and len(before) > 1:
         fast_ms, *_, slow_ms = statistics.quantiles(before, n=10, method="inclusive")
@@ -138,7 +138,7 @@ def _moment(step: int, elapsed_s: float) -> str:
 
 
 def _spoken(elapsed_s: float) -> str:
-    """A time since the run began: "40 s", "1.2 min"."""
+    """Formats a time since the run began: "40 s", "1.2 min"."""
     for size_s, unit in ((3600.0, "h"), (60.0, "min")):
         if elapsed_s >= size_s:
             return f"{two_digits(elapsed_s / size_s)} {unit}"
@@ -146,5 +146,5 @@ def _spoken(elapsed_s: float) -> str:
 
 
 def two_digits(number: float) -> str:
-    """A factor, as the finding says it: "4.9", "12"."""
+    """Formats a factor or a number for a title: "4.9", "12"."""
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"

@@ -1,4 +1,4 @@
-"""Which stage of a pipeline takes longer for a batch than before."""
+"""Which stage of a pipeline takes longer per batch than before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
 
 MOSTLY = 0.5
-"""The share of what all stages take longer that one must have to be named; our choice."""
+"""A stage is named if it has more than this share of all stages' extra time; our choice."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,9 @@ class SlowerStage:
     """A stage before and after a change.
 
     Attributes:
-        stage: What it is.
-        before_s: Its own time for a batch before.
-        after_s: The same after.
+        stage: Record of the stage.
+        before_s: The stage's own time per batch before the change.
+        after_s: The stage's own time per batch after the change.
     """
 
     stage: StageRecord
@@ -30,12 +30,12 @@ class SlowerStage:
 def slower_stage(
     summary: RunSummary, before_s: tuple[float, float], after_s: tuple[float, float]
 ) -> SlowerStage | None:
-    """Returns the stage whose own time rose the most; None where none stands out, or is known.
+    """Returns the stage whose own time rose the most; None if none stands out or times are unknown.
 
     Args:
         summary: The run.
-        before_s: From when to when the run went as before, in seconds since it began.
-        after_s: From when to when it was slower.
+        before_s: Start and end of the stretch before the change, in seconds since the run began.
+        after_s: Start and end of the slower stretch, in seconds since the run began.
     """
     pipeline = summary.pipeline
     if pipeline is None:
@@ -51,11 +51,11 @@ def slower_stage(
 
 
 def _costs_s(pipeline: PipelineRecord, span_s: tuple[float, float]) -> list[float] | None:
-    """The median cost of each stage within a stretch of the run; None where none was measured."""
+    """Returns the median cost of each stage in a stretch; None if none was measured there."""
     inside = [
         each for each in pipeline.costs if span_s[0] <= (each.begin_s + each.end_s) / 2 <= span_s[1]
     ]
-    # What is half before a change and half after it is of use only where there is nothing else.
+    # A part that lies only partly in the stretch is used only if no part lies wholly in it.
     whole = [each for each in inside if span_s[0] <= each.begin_s and each.end_s <= span_s[1]]
     columns = zip(*(each.per_batch_s for each in whole or inside), strict=True)
     return [statistics.median(costs) for costs in columns] or None

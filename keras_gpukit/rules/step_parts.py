@@ -1,4 +1,4 @@
-"""Where a step's time goes on each worker, on average over the steps that all of them measured."""
+"""Where a step's time goes on each worker, on average over the steps measured on all of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from keras_gpukit.rules.lateness import common_steps
 
 @dataclass(frozen=True)
 class StepParts:
-    """One worker's step. What is not known is None.
+    """Parts of one worker's step, on average. Unknown parts are None.
 
     Attributes:
-        input_s: Waiting for its batch.
-        compute_s: Computing, and Python between the steps; with the wait where that is unknown.
-        waiting_s: At collectives, until the last worker is there.
-        exchange_s: At collectives, from then on.
+        input_s: Time waiting for the batch.
+        compute_s: Time computing, and in Python between steps; includes an unknown input wait.
+        waiting_s: Time in collectives until the last worker has arrived.
+        exchange_s: Time in collectives after that.
     """
 
     input_s: float | None = None
@@ -27,7 +27,7 @@ class StepParts:
 
 
 def step_parts(comparison: WorkerComparison) -> tuple[StepParts, ...]:
-    """Returns the parts for each member, in their order."""
+    """Returns the parts of each member's step, in the order of the members."""
     steps = common_steps(comparison)
     parts = []
     for place, member in enumerate(comparison.members):

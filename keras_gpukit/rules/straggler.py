@@ -38,10 +38,11 @@ _ADVICE = {
 class Straggler(Rule):
     """One worker, or replica, that arrives last at the collectives, and what makes it late.
 
-    It arrives later than the last of the others by 10 % of the step time in the median, and last in
-    two thirds of the compared steps, and the run would save at least 10 % of its time: on a busy
-    machine some worker is always the last. Where none is late, the links of a worker may be slow:
-    three times the round trip of all others, and enough for 5 % of a step.
+    Its median delay behind the last of the others is at least 10 % of the step time, it arrives
+    last in two thirds of the compared steps, and the run would save at least 10 % of its time. On a
+    busy machine, some worker is always the last. If no worker is late, the links of one may be
+    slow: their round trips take three times as long as other links', and cost at least 5 % of a
+    step.
     """
 
     code = "straggler"
@@ -49,7 +50,7 @@ class Straggler(Rule):
     requires = "the same steps of every worker, with their time in collectives"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for the one that waits least for the others, then for slow links."""
+        """Looks for the worker that waits least for the others, then for slow links."""
         comparison = summary.workers
         if comparison is None or not comparison.is_complete:
             return self.abstain(lateness.unknown_because(comparison))

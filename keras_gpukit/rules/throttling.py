@@ -1,4 +1,4 @@
-"""Whether heat or power held the GPUs' clocks down."""
+"""Whether heat or power limited the GPUs' clocks."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ LIMITS = frozenset(
 
 
 class Throttled(Rule):
-    """GPUs whose clocks were held down by heat or power in a tenth of the readings.
+    """GPUs whose clocks were limited by heat or power in at least a tenth of the readings.
 
     NVML says that its hardware slowdown may also show for a moment when clocks change, so single
-    readings prove nothing; the tenth is our choice, and holds for each reason by itself. Clocks
-    that a user set, or that follow another GPU, are no fault and do not count. A software power
-    cap alone is a remark, for it is how many data-centre GPUs spend their busiest hours.
+    readings prove nothing. The threshold of a tenth is our choice and applies to each reason
+    separately. Clocks that a user set, or that follow another GPU, are not a fault and do not
+    count. A software power cap alone is a remark, since many data-centre GPUs run at theirs during
+    their busiest hours.
     """
 
     code = "throttled"

@@ -1,4 +1,4 @@
-"""Whether something other than steps takes up a run's time."""
+"""Whether something other than steps takes much of a run's time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keras_gpukit.rules.savings import of_callbacks, of_run, severity, validatio
 MINIMUM_WALL_S = 5.0
 NOTABLE_FRACTION = 0.10
 LONG_VALIDATION_FRACTION = 0.30
-# What Keras' own loop takes between two steps.
+# Upper bound of the time that Keras' own loop takes between two steps.
 LOOP_S = 0.25e-3
 MOSTLY = 0.5
 FEW, NEARLY_ALL = 0.25, 0.8
@@ -24,10 +24,10 @@ TOO_SHORT = f"the run took less than {MINIMUM_WALL_S:g} s"
 
 
 class TimeRule(Rule):
-    """A rule on where a run's time went, if the run is long enough: shorter ones mostly start."""
+    """A rule on where a run's time went. It skips short runs, which mostly consist of start-up."""
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Judges the parts of the time, where they are known."""
+        """Judges the parts of the time, if they are known."""
         parts = summary.breakdown
         if parts is None:
             return self.abstain()
@@ -37,18 +37,18 @@ class TimeRule(Rule):
 
     @abstractmethod
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        """Looks at the parts of a run that is long enough."""
+        """Judges the parts of a run that is long enough."""
 
 
 class SlowEpochStart(TimeRule):
-    """The share of the time that goes on starting epochs, until their first batches are there.
+    """The share of the time that goes to starting epochs, until their first batches arrive.
 
-    Keras makes a new iterator each epoch: pipelines begin and buffers are filled again, and steps
-    wait meanwhile. A tenth is our choice, as for other waits. The first epoch cannot be separated
-    from tracing, so at least one more must have been seen.
+    Keras creates a new iterator for each epoch. The pipeline then restarts and fills its buffers
+    again, and steps wait meanwhile. The threshold of a tenth is our choice, as for other waits. The
+    first epoch cannot be separated from tracing, so at least one more must have been seen.
 
-    Where at most a quarter of the epochs make up four fifths of the waits, those few are named;
-    both are our choice.
+    If at most a quarter of the epochs account for four fifths of the waits, the finding names those
+    few. Both shares are our choice.
     """
 
     code = "slow-epoch-start"
@@ -60,7 +60,7 @@ class SlowEpochStart(TimeRule):
         start = summary.input.pipeline_start if summary.input else None
         if start is None:
             return self.abstain("no epoch after the first began, or its start was not measured")
-        # The first epoch's pipeline starts in any case; its wait is within the first step.
+        # The first epoch's pipeline starts in any case; its wait is part of the first step.
         lasting_s = max(
             start.epochs * start.mean_s, parts.epoch_start_s * start.epochs / (start.epochs + 1)
         )
@@ -102,7 +102,7 @@ class SlowEpochStart(TimeRule):
 
 
 def _slow_ones(start: PipelineStartRecord) -> int:
-    """How many epochs make up most of the waits for first batches; 0 where those are not few."""
+    """Returns how many epochs account for most of the waits for first batches; 0 if not few."""
     total_s = start.epochs * start.mean_s
     for count in range(1, len(start.longest_s) + 1):
         if count > FEW * start.epochs:
@@ -113,10 +113,10 @@ def _slow_ones(start: PipelineStartRecord) -> int:
 
 
 class TracingAgain(TimeRule):
-    """The share of the time that goes on step functions that are made again during a run.
+    """The share of the time that goes to step functions that are created again during a run.
 
-    TensorFlow then traces the model again, and compiles it where it is compiled. A tenth is our
-    choice, as for other waits. Seen at the start of epochs only.
+    TensorFlow then traces the model again, and also compiles it again if it was compiled. The
+    threshold of a tenth is our choice, as for other waits. Only the start of epochs is checked.
     """
 
     code = "tracing-again"
@@ -128,7 +128,7 @@ class TracingAgain(TimeRule):
         share = parts.tracing_s / parts.wall_s
         if share < NOTABLE_FRACTION:
             return None
-        # Such a step also does a step's work.
+        # A traced step also does the normal work of a step.
         work_s = parts.tracings * (summary.step_time_s or 0.0)
         saving = of_run(summary, parts.tracing_s - work_s, parts.tracing_s, basis="traced steps")
         return self.find(
@@ -144,11 +144,12 @@ class TracingAgain(TimeRule):
 
 
 class SlowCallbacks(TimeRule):
-    """The share of the time that goes on callbacks, checkpoints among them.
+    """The share of the time that goes to callbacks, including checkpoints.
 
-    Keras' own loop is in what is measured between steps: 0.25 ms a step, more than it was measured
-    to take, is left out. A tenth of the time is our choice. A callback is named if it took half of
-    the time in callbacks, our choice too; no more is promised then than its own time at least.
+    The time between steps includes Keras' own loop. So 0.25 ms per step is left out, more than the
+    loop was measured to take. The threshold of a tenth is our choice. A callback is named if it
+    took half of the time in callbacks, also our choice. The lower end of the saving is then its
+    own time.
     """
 
     code = "slow-callbacks"
@@ -168,7 +169,7 @@ class SlowCallbacks(TimeRule):
         is_named = longest_s >= MOSTLY * spent_s
         figures = [percent("of the time", share), Figure("in callbacks", spent_s, "s")]
         if is_named:
-            # It was seen in samples, and may lie above what is left without Keras' loop.
+            # Its time comes from samples, and may exceed the time left without Keras' loop.
             longest_s = min(longest_s, spent_s)
             figures.append(Figure(f"in {name}", longest_s, "s"))
             saving = of_callbacks(summary, longest_s, parts.callbacks_s)
@@ -195,11 +196,12 @@ def _callback_advice(name: str | None) -> tuple[str, ...]:
 
 
 class LongValidation(TimeRule):
-    """The share of the time that goes on validation within `fit`.
+    """The share of the time that goes to validation within `fit`.
 
-    Three tenths is our choice. A remark while compute takes half of the time: how often to validate
-    is a question of its own. What its steps wait for input is saved without validating less, so it
-    is critical where that is a large part of the run.
+    The threshold of three tenths is our choice. The finding is a remark if compute takes at least
+    half of the time, since how often to validate is the user's decision. The input wait of its
+    steps can be saved without validating less. So the finding is critical if that wait is a large
+    part of the run.
     """
 
     code = "long-validation"

@@ -16,16 +16,17 @@ STEPS_A_START = 16
 class TinySteps(Rule):
     """Steps under 2 ms, each started from Python.
 
-    Measured with Keras 3.15 and TensorFlow 2.21 on two idle cores: a model that computes next to
-    nothing took 0.94 ms a step, and 0.17 ms with 32 steps to an execution. Starting a step so costs
-    most of a millisecond, a large part of 2 ms. Sixteen steps for each start save most of what
-    Keras' own loop takes between steps, and at most as much of the other time between steps and of
-    the steps' own. Time in which callbacks were seen is not spent on starting steps. A hundred
-    steps is our choice: with fewer there is little to save.
+    With Keras 3.15 and TensorFlow 2.21 on two idle cores, a model that computes next to nothing was
+    measured to take 0.94 ms per step, and 0.17 ms with 32 steps per execution. Starting a step
+    therefore costs most of a millisecond, a large part of 2 ms. With sixteen steps per execution, a
+    run saves at least most of the time that Keras' own loop takes between steps, and at most the
+    same share of all time between steps and of the steps' own time. Time in which callbacks were
+    seen is not spent on starting steps. The minimum of a hundred steps is our choice: with fewer,
+    there is little to save.
 
-    An execution of sixteen steps takes longer to trace, which comes off what is saved at least. On
-    the same host the first step of a small model took 0.28 to 0.29 s, and 0.34 to 0.36 s with
-    sixteen steps to an execution; of one with seven layers 0.71 to 0.81 s, and 0.84 to 0.88 s. We
+    An execution of sixteen steps takes longer to trace, which reduces the lower end of the saving.
+    On the same host, the first step of a small model took 0.28 to 0.29 s, and 0.34 to 0.36 s with
+    sixteen steps per execution. With seven layers it took 0.71 to 0.81 s, and 0.84 to 0.88 s. We
     assume that it takes up to twice as long.
     """
 
@@ -52,7 +53,7 @@ class TinySteps(Rule):
         if steps_per_execution > 1 or throughput.step_time_s >= TINY_STEP_S:
             return None
         saving = _saving(summary)
-        # Where validation or the input takes most of the run, little is to be gained here.
+        # If validation or input takes most of the run, there is little to gain here.
         small = saving is not None and (saving.highest_fraction or 0.0) < WARNING_FRACTION
         return self.find(
             "info" if small else "warning",

@@ -1,4 +1,4 @@
-"""What would make a pipeline faster, but only its author can change."""
+"""Advice that makes a pipeline faster, but that only its author can follow."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Iterable, Iterator
 from keras_gpukit.records.tuning import StageTraits
 
 SMALL_BATCH = 16
-"""Fetching a batch and starting a step cost the same for one example as for a hundred.
+"""Batch size below which a larger one is advised; our choice.
 
-The number is our choice.
+Fetching a batch and starting a step cost the same for one example as for a hundred.
 """
 PROCESSES = (
     "Where __getitem__ computes in Python or NumPy, threads share one interpreter: "
     "processes (use_multiprocessing=True, tried with try_processes=True) do not."
 )
-"""For a `keras.utils.PyDataset` whose workers are threads."""
+"""Advice for a `keras.utils.PyDataset` whose workers are threads."""
 
 
 _CACHE_FIRST = "it comes before the shuffle, or every epoch has the order of the first."
 
 
 def advise(stages: Iterable[StageTraits], *, cache_pays: bool = False) -> list[str]:
-    """Returns what to change by hand, one thing a line.
+    """Returns what to change by hand, one change per line.
 
     Args:
-        stages: Of the pipeline.
-        cache_pays: Whether a cache is suggested as well.
+        stages: Traits of the pipeline's stages.
+        cache_pays: Whether a cache is advised as well.
     """
     return list(dict.fromkeys(line for stage in stages for line in _about(stage, cache_pays)))
 

@@ -1,4 +1,4 @@
-"""Whether the global batch was left at what one GPU had."""
+"""Whether the global batch was not scaled up from one GPU to several."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from keras_gpukit.rules.memory import fullest_fraction
 from keras_gpukit.rules.rule import Outcome, Rule, gpu_readings, gpu_readings_unknown_because
 from keras_gpukit.rules.utilization import LOW_PERCENT
 
-# Up to this share of its memory a GPU has room for a batch twice as large; our choice.
+# A GPU that uses at most this share of its memory has room for twice the batch; our choice.
 ROOM_FRACTION = 0.5
 
 
 class BatchNotScaled(Rule):
-    """Replicas that share one batch, each of its GPUs idle half of the time and half empty.
+    """Replicas that share a batch so small that their GPUs are mostly idle and half empty.
 
-    A dataset's batch is the global one: two replicas get half of it each. Left at one GPU's size,
-    each GPU has less to do, and the exchange of gradients comes on top. The size alone proves
-    nothing, so the GPUs must be under 50 % busy, as for `low-utilization`, with input there, and
-    their memory at most half used (our choice).
+    A dataset's batch is the global one: each of two replicas gets half of it. If it keeps the size
+    that suited one GPU, each GPU has less to do, and the exchange of gradients comes on top. The
+    size alone proves nothing. So the GPUs must also be under 50 % busy, as for `low-utilization`,
+    not wait for input, and use at most half of their memory (our choice).
     """
 
     code = "batch-not-scaled"
@@ -58,7 +58,7 @@ class BatchNotScaled(Rule):
 
 
 def replica_batch(summary: RunSummary) -> float | None:
-    """Examples of a step on each replica of this process; None where they are not known."""
+    """Returns the examples per step on each replica of this process; None if unknown."""
     throughput = summary.throughput
     if throughput is None or throughput.examples_per_s is None or throughput.step_time_s is None:
         return None

@@ -13,11 +13,12 @@ LOW_PERCENT = 50.0
 
 
 class LowUtilization(Rule):
-    """GPUs in which no kernel ran for more than half of the time, though input was there.
+    """GPUs that ran no kernel for more than half of the time, although input was available.
 
-    50 % is our choice. NVML counts the time in which at least one kernel ran, however small, so
-    that even a poorly used GPU reads high: one that reads under half idles for certain. Where
-    input is the cause, or may be, `input-bound` speaks and this rule does not.
+    The threshold of 50 % is our choice. NVML counts the time in which at least one kernel ran,
+    however small. Even a poorly used GPU therefore reads high, and one that reads under half
+    certainly idles. If the GPUs wait for input, or may do so, this rule gives no answer:
+    `input-bound` reports the wait.
     """
 
     code = "low-utilization"

@@ -1,4 +1,4 @@
-"""Every rule asked of one run."""
+"""Judges a run by every rule."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ RULES: tuple[Rule, ...] = (
     MostlyNotCompute(),
     NoGPU(),
 )
-"""In the order in which findings of equal severity and saving are shown."""
+"""All rules, in the order in which findings of equal severity and saving are shown."""
 
 _SAME_CAUSE = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code}
 _ENDED_BY = (DeviceOutOfMemory.code, HostOutOfMemory.code, EndedByError.code)
@@ -78,9 +78,9 @@ _LEAST_SHARES = {"critical": CRITICAL_FRACTION, "warning": WARNING_FRACTION, "in
 
 
 def judge(summary: RunSummary) -> Verdict:
-    """Asks every rule, and sorts the findings: the most severe first, then the largest saving.
+    """Applies every rule and sorts the findings: the most severe first, then the largest saving.
 
-    A finding that says nothing of the run's time counts as the least that is as severe.
+    A finding without a saving is sorted by the smallest saving that its severity stands for.
     """
     outcomes = {rule.code: rule.judge(summary) for rule in RULES}
     findings = [outcome for outcome in outcomes.values() if isinstance(outcome, Finding)]
@@ -96,10 +96,10 @@ def judge(summary: RunSummary) -> Verdict:
 
 
 def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Puts a slowdown before the wait, or the callbacks, that most of came with it.
+    """Puts a slowdown before the finding on input or callbacks that has the same cause.
 
-    It must be as severe. Both are the same cause; the slowdown also says when it began. What ended
-    the run comes first.
+    Both must be equally severe, and the slowdown must account for most of the other saving. It
+    comes first because it also says when it began. A finding on what ended the run precedes all.
     """
     slower = next((each for each in findings if each.code == SlowerOverTime.code), None)
     if slower is not None and _is_same_cause(slower, findings[0]):

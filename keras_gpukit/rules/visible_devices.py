@@ -1,7 +1,7 @@
-"""Which GPUs CUDA lists, and in which order, inferred from its environment variables alone.
+"""Infers which GPUs CUDA lists, and in which order, from its environment variables alone.
 
-What CUDA itself reports is better evidence. This is for where it does not answer, and for saying
-what is wrong with the variables. It abstains, with the reason, where NVIDIA documents no order:
+What CUDA itself reports is better evidence. This module serves if CUDA does not answer, and shows
+what is wrong with the variables. It gives the reason instead if NVIDIA documents no order:
 https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html and
 https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html
 """
@@ -17,7 +17,7 @@ from keras_gpukit.records.installation import DriverGPU, MIGInstance
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
 _IN_GPU = re.compile(r"MIG-(GPU-.+)/(\d+)/(\d+)")
-"""An instance as drivers before 470 name it: by its GPU, GPU instance and compute instance."""
+"""MIG instance as drivers before 470 name it: by its GPU, GPU instance and compute instance."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class CUDAOrder:
     """The GPUs that CUDA lists.
 
     Attributes:
-        uuids: In CUDA's order; None where that is unknown.
-        unknown_because: Why it is unknown.
+        uuids: UUIDs of the listed GPUs in CUDA's order; None if unknown.
+        unknown_because: Reason why they are unknown; None if they are known.
     """
 
     uuids: tuple[str, ...] | None = None
@@ -38,9 +38,9 @@ class _Unknown(Exception):
 
 
 def entries_of(value: str) -> tuple[str, ...]:
-    """Returns the entries of `CUDA_VISIBLE_DEVICES` up to the first that can name no GPU.
+    """Returns the entries of `CUDA_VISIBLE_DEVICES` before the first one that cannot name a GPU.
 
-    CUDA ignores what comes after an entry that names none, such as -1.
+    CUDA ignores all entries from the first one on that names no GPU, such as -1.
     """
     entries = []
     for each in value.split(","):
@@ -52,11 +52,12 @@ def entries_of(value: str) -> tuple[str, ...]:
 
 
 def cuda_order(gpus: Sequence[DriverGPU], environment: Mapping[str, str]) -> CUDAOrder:
-    """Infers which GPUs CUDA lists in a process of this environment.
+    """Infers which GPUs CUDA lists in a process with these environment variables.
 
     Args:
         gpus: Every GPU of the machine.
-        environment: With or without `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`.
+        environment: Environment variables. `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` may be
+            missing.
     """
     try:
         return CUDAOrder(_listed(gpus, environment))
@@ -102,7 +103,7 @@ def _listed(gpus: Sequence[DriverGPU], environment: Mapping[str, str]) -> tuple[
 
 
 def _numbered(gpus: Sequence[DriverGPU], environment: Mapping[str, str]) -> Sequence[DriverGPU]:
-    """The GPUs in the order in which CUDA numbers them before it hides any."""
+    """Returns the GPUs in the order in which CUDA numbers them before it hides any."""
     if len(gpus) == 1:
         return gpus
     order = environment.get(ORDER, "FASTEST_FIRST")
@@ -118,7 +119,7 @@ def _numbered(gpus: Sequence[DriverGPU], environment: Mapping[str, str]) -> Sequ
 
 
 def _of_uuid(entry: str, gpus: Sequence[DriverGPU]) -> DriverGPU | MIGInstance | None:
-    """The GPU or instance of a UUID or of its beginning; None where none has it."""
+    """Returns the GPU or MIG instance with a UUID or UUID prefix; None if none has it."""
     if entry.startswith("MIG-") and not any(gpu.mig for gpu in gpus):
         raise _Unknown(f"{VISIBLE} names an instance of a GPU in MIG mode, and NVML lists none")
     if (parts := _IN_GPU.fullmatch(entry)) is not None:
@@ -142,7 +143,7 @@ def _of_uuid(entry: str, gpus: Sequence[DriverGPU]) -> DriverGPU | MIGInstance |
 
 
 def _seen(listed: Sequence[DriverGPU | MIGInstance]) -> tuple[str, ...]:
-    """The UUIDs of what CUDA lists of these: one instance at most, and next to it no whole GPU."""
+    """Returns the UUIDs that CUDA lists: those of whole GPUs, or that of a single MIG instance."""
     instances = []
     for each in listed:
         if isinstance(each, MIGInstance):

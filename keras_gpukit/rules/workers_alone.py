@@ -8,10 +8,10 @@ from keras_gpukit.rules.rule import Outcome, Rule
 
 
 class WorkersTrainAlone(Rule):
-    """A process that is a worker of a cluster, and made no strategy that connects the workers.
+    """A process that is a worker of a cluster but has no strategy that connects the workers.
 
-    TensorFlow reads `TF_CONFIG` for such a strategy alone. Without one each process trains the
-    whole model on all of the data, and nothing says so.
+    TensorFlow reads `TF_CONFIG` only for such a strategy. Without one, each process trains the
+    whole model on all of the data, and no message says so.
     """
 
     code = "workers-train-alone"
@@ -19,7 +19,7 @@ class WorkersTrainAlone(Rule):
     requires = "the process's place in its cluster, and its strategy"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks at the cluster and the strategy."""
+        """Compares the process's place in its cluster with its strategy."""
         environment = summary.environment
         worker = environment.worker
         if worker is None or environment.replicas is None:

@@ -1,4 +1,4 @@
-"""What NVIDIA's Xid error numbers mean, and what to do.
+"""Meaning of NVIDIA's Xid error numbers, and what to do about each.
 
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 """
@@ -20,8 +20,8 @@ class Meaning:
     """One kind of error.
 
     Attributes:
-        text: What happened.
-        advice: What to do.
+        text: Description of the error.
+        advice: Recommended action.
         needs_reset: Whether the GPU needs a reset before it works again.
     """
 
