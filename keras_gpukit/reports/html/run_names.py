@@ -9,11 +9,11 @@ from keras_gpukit.records.report import RunReport
 
 _SEPARATORS = "-_.,= "
 _LEAST = 8
-"""Shorter shared beginnings of the last part of a path are kept, which is easier to read."""
+"""Characters; shorter shared beginnings of the last part of a path are kept for readability."""
 
 
 def common_prefix(names: Sequence[str]) -> str:
-    """Returns the prefix that all names share and can do without; "" if there is none.
+    """Returns the prefix that can be left out of all names; "" without such a prefix.
 
     The prefix has whole folders, then a beginning of the last part of the path that ends in a
     separator, if that is long enough: all of "resnet50-imagenet-", but nothing of "lr-".

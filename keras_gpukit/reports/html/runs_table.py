@@ -78,7 +78,7 @@ class RunsTable:
 def runs_table(
     runs: Sequence[RunReport], href: Callable[[RunReport], str | None] = lambda run: None
 ) -> RunsTable:
-    """Makes the table.
+    """Returns a table of runs, with the data to compare them.
 
     Args:
         runs: Runs to list, the newest first.
