@@ -1,1 +1,1 @@
-"""Views of a record for people and programs."""
+"""Presents records as text, tables, HTML and Markdown."""

@@ -1,4 +1,4 @@
-"""The batch sizes that were tried, as a table in a terminal, and with a chart in a notebook."""
+"""Batch size search results: a table in a terminal, with a chart in a notebook."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from keras_gpukit.reports.printable import plain
 from keras_gpukit.rules.batch_size import is_near_enough
 
 _BAR = 12
-"""Characters of the longest bar."""
+"""Length of the longest bar, in characters."""
 
 
 def print_search(search: BatchSizeSearch, console: Console | None = None) -> None:
-    """Prints what was found and each batch size that was tried."""
+    """Prints the result of the search and each batch size that was tried."""
     print_anywhere(render(search), console)
 
 
 def render(search: BatchSizeSearch, *, bars: bool = True) -> RenderableType:
-    """The largest and the fastest, then a row for each batch size.
+    """Returns the largest and the fastest batch size, then a table with a row for each size.
 
     Args:
-        search: What was found.
-        bars: Whether rates have bars, which stand for the chart.
+        search: Result of the search.
+        bars: Whether the table shows rates as text bars too; a notebook has the chart instead.
     """
     lines = [_largest(search), _fastest(search), *_notes(search)]
     return Group(*(plain(line) for line in lines), _table(search.by_size, bars))
@@ -47,14 +47,14 @@ def _largest(search: BatchSizeSearch) -> str:
         because = search.most_because
         if search.ending == "time ran out" and search.largest < search.most:
             because = search.ending
-        # A little more passed, so that the margin is kept.
+        # A slightly larger batch passed: the reported size is below it by the margin.
         than = "" if passed is None or passed <= search.largest else f" than {passed:,}"
         return f"{start}. Larger ones{than} were not tried: {because}."
     text = (
         f"{start}, tried, with a margin of {units.percentage(search.margin)} "
         f"({passed or search.largest:,} passed, {failed:,} ran out of memory)."
     )
-    if passed is not None and passed <= search.largest:  # one between them failed its last trials
+    if passed is not None and passed <= search.largest:  # a size between failed its last trials
         text = f"{start}, tried with less memory than there is; {failed:,} ran out of it."
     if search.ending == "time ran out" and passed and not is_near_enough(passed, failed):
         return f"{text} More may fit: time ran out before the sizes between them were tried."
@@ -123,7 +123,7 @@ def _rate(rate: Rate) -> str:
 
 
 def as_notebook_html(search: BatchSizeSearch) -> str:
-    """What the terminal shows, and the chart."""
+    """Returns the terminal's output as HTML, with the chart below it."""
     return card(as_html(render(search, bars=False)) + chart(search))
 
 

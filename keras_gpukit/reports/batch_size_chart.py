@@ -1,6 +1,6 @@
-"""Throughput and peak memory against the batch size, as an SVG without scripts.
+"""A chart of throughput and peak memory by batch size, as an SVG without scripts.
 
-The axis of batch sizes is logarithmic; rates and memory begin at zero.
+The batch size axis is logarithmic; the axes of rates and memory start at zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Point = tuple[int, float]
 
 
 def chart(search: BatchSizeSearch) -> str:
-    """Returns two panels below each other; "" without two batch sizes that were measured."""
+    """Returns two panels, one above the other; a panel with fewer than two points is left out."""
     trials = search.by_size
     rates = [(each.batch_size, each.rate.median) for each in trials if each.rate is not None]
     peaks = [(each.batch_size, float(each.peak_bytes)) for each in trials if each.peak_bytes]
@@ -44,7 +44,7 @@ def _panel(
     if len(points) < 2:
         return ""
     highest = max(value for _, value in points)
-    # A level far above would press the points onto the axis.
+    # A level far above the points would flatten them onto the axis.
     shown = level if level is not None and level[1] <= 2 * highest else None
     top = 1.08 * max(highest, shown[1] if shown else 0.0)
     first, last = log2(points[0][0]), log2(points[-1][0])
@@ -81,7 +81,7 @@ def _panel(
 
 
 def _labelled(sizes: Sequence[int], marked: dict[int, str]) -> list[int]:
-    """Sizes with room for their labels: those that are marked first, then the others."""
+    """Returns the sizes whose labels fit without overlap; marked sizes take precedence."""
     room = (log2(sizes[-1]) - log2(sizes[0])) / _MOST_LABELS
     chosen: list[int] = []
     for size in sorted(sizes, key=lambda each: each not in marked):

@@ -1,4 +1,4 @@
-"""The verdict as one short panel, and printing to a terminal of any encoding."""
+"""The verdict as a short panel, and printing to a terminal with any encoding."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _ASCII = str.maketrans({"µ": "u", "×": "x"})
 def print_summary(
     summary: RunSummary, console: Console | None = None, log_dir: Path | None = None
 ) -> None:
-    """Prints the panel.
+    """Prints the verdict on a run as a panel.
 
     Args:
-        summary: The run, judged.
-        console: Where to print; standard output by default, without colours if that is not
+        summary: Summary of the run, with its verdict.
+        console: Console to print to; standard output by default, without colours if that is not
             a terminal.
-        log_dir: Where the run was written; None if nowhere.
+        log_dir: Log directory of the run; None if it was not written to disk.
     """
     print_anywhere(render(summary, log_dir), console)
 
 
 def render(summary: RunSummary, log_dir: Path | None = None) -> RenderableType:
-    """The panel: the run's figures, then the findings, worst first, then where there is more.
+    """Returns the panel: the run's figures, the findings (worst first), and where to read more.
 
-    The worst finding has all of its advice, the others only the first line, and "info" findings
-    no figures: users change one thing at a time, and the next run has its own verdict.
+    The worst finding is shown with all of its advice, the others with the first line only. "info"
+    findings have no figures. Users change one thing at a time; the next run has its own verdict.
     """
     lines: list[RenderableType] = [
         plain(", ".join(phrases.headline(summary)) or "Nothing was measured.")
@@ -76,11 +76,12 @@ def _tell(finding: Finding, advice: tuple[str, ...]) -> list[RenderableType]:
 
 
 def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:
-    """Prints to a console; one that lacks the characters of units gets them in ASCII.
+    """Prints to a console, with ASCII replacements if its encoding lacks "µ" or "×".
 
     Args:
-        renderable: What to print.
-        console: Standard output by default, without colours if that is not a terminal.
+        renderable: The object to print.
+        console: Console to print to; standard output by default, without colours if that is not
+            a terminal.
     """
     console = console or Console()
     try:

@@ -22,7 +22,7 @@ _CONTRADICTION = (
 
 
 def render(diagnosis: Diagnosis) -> RenderableType:
-    """The panel: the three rates and what they mean."""
+    """Returns a panel with the three rates and the conclusions from them."""
     table = Table("", box=None, pad_edge=False)
     for heading in ("batches/s", "interval", "examples/s"):
         table.add_column(heading, justify="right")
@@ -46,7 +46,7 @@ def render(diagnosis: Diagnosis) -> RenderableType:
 
 
 def conclusions(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """What the rates mean, one or two sentences per line."""
+    """Returns the conclusions from the rates, one or two sentences per line."""
     if diagnosis.is_contradictory:
         return (_CONTRADICTION,)
     lines = [_ceiling(diagnosis)]

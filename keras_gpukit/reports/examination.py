@@ -1,4 +1,4 @@
-"""What a machine has and lacks for training on its GPUs, as people read it in a terminal."""
+"""Results of checking a machine's GPU setup, as text for a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from keras_gpukit.reports.units import size
 
 _STYLES = {"ok": "green", "missing": "bold red", "broken": "bold red", "set": ""}
 Line = tuple[str, str, str]
-"""A mark, what it is about, and what was found."""
+"""One line of the output: a mark, the name of the checked item, and the result."""
 
 
 def render(
@@ -32,19 +32,19 @@ def render(
     not_applied: tuple[str, ...],
     warnings: tuple[str, ...],
 ) -> RenderableType:
-    """A line for each thing that was looked at, with its mark; then what follows from it.
+    """Returns a line with a mark for each checked item, then the conclusions.
 
     Args:
-        versions: Of packages; None for one that is not installed.
-        machine: What was read.
-        health: Each GPU's state.
-        packages: NVIDIA's pip packages.
-        problems: What blocks GPUs.
+        versions: Version by package name; None if the package is not installed.
+        machine: Facts that were read about the machine.
+        health: State of each GPU.
+        packages: NVIDIA's pip packages that TensorFlow can use.
+        problems: Problems that block a GPU or put it at risk.
         uses_gpu: Whether TensorFlow lists a GPU that would be used.
-        actions: What `configure_gpus()` would set.
-        causes: Why no GPU can be used.
-        not_applied: What would have no effect.
-        warnings: What else there is to know.
+        actions: Settings that `configure_gpus()` would make.
+        causes: Reasons why no GPU can be used.
+        not_applied: Arguments that have no effect without a GPU.
+        warnings: Further warnings; shown only if a GPU is used.
     """
     facts = Table(box=None, pad_edge=False, show_header=False)
     found = (*lines(versions, machine), *package_lines(packages), *health_lines(machine, health))
@@ -69,7 +69,7 @@ def render(
 
 
 def lines(versions: Mapping[str, str | None], machine: Machine) -> Iterator[Line]:
-    """What was looked at: "ok", "missing", "broken", or for an environment variable "set"."""
+    """Yields a line per checked item, marked "ok", "missing", "broken" or (variables) "set"."""
     for package, number in versions.items():
         yield _found(package, number, "not installed")
     driver = machine.driver
@@ -100,14 +100,14 @@ def _library(library: CUDALibrary) -> Line:
 
 
 def _about_another(library: CUDALibrary) -> str | None:
-    """The loader's message, where it is about another file than the library itself."""
+    """Returns the loader's message if it is about a file other than the library; else None."""
     if library.error is None or library.error.startswith(f"{library.name}: cannot open"):
         return None
     return library.error
 
 
 def package_lines(packages: Sequence[CUDAPackage]) -> Iterator[Line]:
-    """NVIDIA's pip packages of another version than TensorFlow asks for."""
+    """Yields a line per NVIDIA pip package whose version does not meet TensorFlow's requirement."""
     for package in packages:
         if package.fits is False:
             found = f"{package.installed}; TensorFlow asks for {package.needs}"
@@ -115,7 +115,7 @@ def package_lines(packages: Sequence[CUDAPackage]) -> Iterator[Line]:
 
 
 def health_lines(machine: Machine, health: Sequence[GPUHealth]) -> Iterator[Line]:
-    """Each GPU of the machine: where it is, its memory in use, its number in TensorFlow."""
+    """Yields a line per GPU of the machine: its PCI address, memory in use and TensorFlow index."""
     states = {each.index: each for each in health}
     own = {machine.driver.position_of(gpu.uuid): gpu.index for gpu in machine.gpus}
     for gpu in machine.driver.gpus:

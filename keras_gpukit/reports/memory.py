@@ -1,4 +1,4 @@
-"""Predicted memory, by cause."""
+"""The predicted peak memory by cause, as a panel in a terminal or notebook."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STEPS = {"graph": "graph steps", "eager": "eager steps", "xla": "steps compiled
 
 
 def render(prediction: MemoryPrediction) -> RenderableType:
-    """The causes with their range, then the largest tensors, then what fits."""
+    """Returns a panel: memory range per cause, the largest tensors, the largest batch that fits."""
     low, high = prediction.low, prediction.high
     lines: list[RenderableType] = []
     if low is not None and high is not None and prediction.peak_bytes is not None:

@@ -1,7 +1,7 @@
-"""What terminals show, as HTML for notebooks: text that wraps, and tables.
+"""Converts terminal output to HTML for notebooks: text that wraps, and tables.
 
-Colours of text are left to the notebook, whose theme may be light or dark; what a terminal shows
-in a colour has a bar of that colour.
+The notebook sets the text colour, because its theme may be light or dark. Text that is coloured in
+a terminal has a bar of that colour on its left instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 _CONSOLE = Console(color_system=None)
-"""Knows the styles by name; nothing is printed."""
+"""Looks up styles by name; nothing is printed to it."""
 _BARS = {
     "red": "#d1242f",
     "yellow": "#bf8700",
@@ -31,13 +31,13 @@ _CELL = "color:inherit;padding:.15em 1.2em .15em 0;background:none;border:none;v
 
 
 def as_html(shown: RenderableType) -> str:
-    """Returns what would be printed, as HTML; names in it may be anything.
+    """Returns a printable object as HTML; its text is escaped, so names may contain anything.
 
     Args:
-        shown: A panel, a table, text, or a group of those.
+        shown: A panel, a table, padding, text, a group of those, or an object with `__rich__`.
 
     Raises:
-        TypeError: If it has a part of another kind.
+        TypeError: If the object or one of its parts has any other type.
     """
     if isinstance(shown, Panel):
         return card(as_html(shown.renderable), str(shown.title or ""))
@@ -55,12 +55,12 @@ def as_html(shown: RenderableType) -> str:
 
 
 def card(html: str, title: str = "keras_gpukit") -> str:
-    """Returns HTML with a frame and a title around it."""
+    """Returns the HTML inside a frame with a title."""
     return f'<div style="{_CARD}"><div><b>{escape(title)}</b></div>{html}</div>'
 
 
 def code_as_html(code: str) -> str:
-    """Returns lines of code as HTML; "" for none."""
+    """Returns lines of code as HTML; "" if the code is empty."""
     css = "white-space:pre;overflow-x:auto;padding:.6em 0;margin:0;background:none"
     return f'<pre style="{css}">{escape(code)}</pre>' if code else ""
 
@@ -75,7 +75,7 @@ def _paragraph(text: Text) -> str:
 
 
 def _line(text: Text) -> str:
-    """Text with its bold and its dim parts; what has a colour is bold."""
+    """Returns text as HTML: dim parts stay dim, bold and coloured parts are bold."""
     parts = []
     for part, style, _ in text.render(_CONSOLE):
         css = "font-weight:600" if style and (style.bold or style.color) else ""
@@ -99,7 +99,7 @@ def _table(table: Table) -> str:
 
 
 def _row(tag: str, cells: Iterable[RenderableType], alignments: list[str]) -> str:
-    # A cell that is a string is markup, as in a terminal.
+    # Rich parses string cells as markup in a terminal, so do the same here.
     texts = [Text.from_markup(str(each)) if not isinstance(each, Text) else each for each in cells]
     row = (
         f'<{tag} style="{css}">{_line(text)}</{tag}>'

@@ -19,11 +19,11 @@ _CHANGES = {
 }
 
 _SIZED = ("batch size", "accumulation")
-"""Changes whose batch is the largest one predicted to fit."""
+"""Kinds of change whose batch size is the largest one predicted to fit."""
 
 
 def note(record: OutOfMemory) -> str:
-    """The note on the exception, several lines."""
+    """Returns the note that is added to the exception, on several lines."""
     lines = [asked(record), *figures(record)]
     lines += [f"- {line}" for line in advice(record)]
     if too_little := not_enough(record):
@@ -32,7 +32,7 @@ def note(record: OutOfMemory) -> str:
 
 
 def asked(record: OutOfMemory) -> str:
-    """What was asked for, by what: "conv2d asked for 128 MiB on GPU:0 for a tensor …"."""
+    """Describes the failed request: "Layer 'conv2d' asked for 128 MiB on GPU:0 …"."""
     size = record.state.asked_bytes
     amount = "an unknown amount of memory" if size is None else units.size(size)
     where = f"Layer {record.layer!r}" if record.layer else "The training step"
@@ -50,7 +50,7 @@ def asked(record: OutOfMemory) -> str:
 
 
 def figures(record: OutOfMemory) -> tuple[str, ...]:
-    """The state of the allocator, the largest tensors and other processes, a sentence each."""
+    """Describes the allocator's state, the largest tensors and other processes, in sentences."""
     lines = [*_state(record)]
     prediction = record.prediction
     if prediction is not None and prediction.low and prediction.high:
@@ -75,7 +75,7 @@ def figures(record: OutOfMemory) -> tuple[str, ...]:
 
 
 def advice(record: OutOfMemory) -> tuple[str, ...]:
-    """What would fit, or may, one change a line; why that is unknown where it is."""
+    """Returns the changes that would or may fit, one per line, or why they are unknown."""
     lines = [_change(option) for option in record.options if option.fits is not False]
     if record.is_fragmented:
         lines.append(
@@ -90,7 +90,7 @@ def advice(record: OutOfMemory) -> tuple[str, ...]:
 
 
 def not_enough(record: OutOfMemory) -> tuple[str, ...]:
-    """Changes that are predicted to need less, and still too much, one a line."""
+    """Returns the changes that save memory but are predicted not to suffice, one per line."""
     return tuple(_change(option) for option in record.options if option.fits is False)
 
 

@@ -1,4 +1,4 @@
-"""Sentences that all reports share."""
+"""Sentences and figures in words, shared by all reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING_FOUND = "Nothing found."
 _ONLY_REMARKS = "No warnings."
 _INTERRUPTED = "The run was interrupted."
 ACCOUNT_OF_TIME = "mostly-not-compute"
-"""The rule on what all of a run's time went on."""
+"""Code of the rule that accounts for all of a run's time."""
 _CAPTURES_LISTED = 3
 
 MEMORY_CAUSES = {
@@ -29,11 +29,11 @@ MEMORY_CAUSES = {
     "gradients": "gradients_bytes",
     "workspace": "workspace_bytes",
 }
-"""What memory is held for, with the field of `MemoryByCause`."""
+"""Causes of memory use, each with its field in `MemoryByCause`."""
 
 
 def headline(summary: RunSummary) -> tuple[str, ...]:
-    """The run's main figures; only those that are known."""
+    """Returns the run's main figures in words; unknown figures are left out."""
     parts = [
         *(_speed(summary.throughput, summary.environment.workers) if summary.throughput else ()),
         *([input_share(summary) or "input stall unknown"] if summary.input else ()),
@@ -47,7 +47,7 @@ def headline(summary: RunSummary) -> tuple[str, ...]:
 
 
 def time_spent(summary: RunSummary) -> str | None:
-    """Where the wall time went, the largest part first; None where that is not known."""
+    """Returns the parts of the wall time in words, the largest first; None if unknown."""
     parts = summary.breakdown
     if parts is None or not parts.wall_s:
         return None
@@ -59,7 +59,7 @@ def time_spent(summary: RunSummary) -> str | None:
 
 
 def captured(summary: RunSummary) -> str | None:
-    """The captures there are, each by its first step and its reason; None without any."""
+    """Lists the captures, each with its first step and reason; None without captures."""
     captures = summary.captures.captures if summary.captures else ()
     written = [capture for capture in captures if capture.path is not None]
     told = []
@@ -79,7 +79,7 @@ def captured(summary: RunSummary) -> str | None:
 
 
 def compared(summary: RunSummary) -> str | None:
-    """How many workers were compared, or why they were not; None for a run that trains alone."""
+    """Returns how many workers were compared, or why not; None for a run that trains alone."""
     workers = summary.workers
     if workers is None or (workers.expected or 0) < 2:
         return None
@@ -92,23 +92,23 @@ def compared(summary: RunSummary) -> str | None:
 
 
 def conclusion(summary: RunSummary) -> str | None:
-    """What to say if no rule found a problem, and how much was judged; None if one did."""
+    """Returns the conclusion and how much was judged; None if a rule found a problem."""
     verdict = summary.verdict
-    # A short run of which compute took less than half is not called healthy either.
+    # A short run in which compute took less than half of the time is not called healthy either.
     if any(each.severity != "info" or each.code == ACCOUNT_OF_TIME for each in verdict.findings):
         return None
     return " ".join(filter(None, (all_well(summary), not_judged(verdict))))
 
 
 def all_well(summary: RunSummary) -> str:
-    """The verdict on a run without a problem, in a sentence."""
+    """Returns a sentence with the verdict on a run without a problem."""
     if summary.ending == "interrupted":
         return _INTERRUPTED
     return _ONLY_REMARKS if summary.verdict.findings else NOTHING_FOUND
 
 
 def not_judged(verdict: Verdict) -> str | None:
-    """How many rules could not judge and why, the wait for input first; None if all could."""
+    """Returns how many rules could not judge and why, "input-bound" first; None if all could."""
     unjudged = dict(verdict.not_applicable)
     if not unjudged:
         return None
@@ -124,14 +124,14 @@ def not_judged(verdict: Verdict) -> str | None:
 
 
 def count_not_judged(verdict: Verdict) -> str:
-    """How many rules could not judge, of how many."""
+    """Returns how many of the rules could not judge: "3 of 40 rules could not judge"."""
     count = len(verdict.not_applicable)
     rules = count + len(verdict.passed) + len(verdict.findings)
     return f"{count} of {rules} rules could not judge"
 
 
 def evidence(finding: Finding) -> str:
-    """A finding's figures and what fixing it saves, on one line."""
+    """Returns a finding's figures and the saving from fixing it, on one line."""
     figures = [f"{figure.name} {units.measured(figure)}".strip() for figure in finding.evidence]
     if finding.saving is not None:
         figures.append(f"fixing it saves {saved(finding.saving)}")
@@ -139,13 +139,13 @@ def evidence(finding: Finding) -> str:
 
 
 def saved(saving: Saving) -> str:
-    """A saving: "2.4 to 4.1 s of 9 s, 1.4 to 1.8× faster (basis: wait and freed cores)"."""
+    """Formats a saving: "2.4 to 4.1 s of 9 s, 1.4 to 1.8× faster (basis: wait and freed cores)"."""
     time, faster, basis = saved_parts(saving)
     return f"{', '.join(filter(None, (time, faster)))} ({basis})"
 
 
 def saved_parts(saving: Saving) -> tuple[str, str | None, str]:
-    """A saving's time, its factor if it would read more than 1, and its basis."""
+    """Returns a saving's time, its factor (None if unknown or it would read 1), and its basis."""
     most = "at most" if saving.upper_bound else "up to"
     span = _span(
         units.duration(saving.low_s) if saving.low_s else None,
@@ -161,12 +161,12 @@ def saved_parts(saving: Saving) -> tuple[str, str | None, str]:
 
 
 def _span(low: str | None, high: str | None, most: str) -> str:
-    """A range of two figures with the same unit behind each.
+    """Returns a range of two figures in words.
 
     Args:
-        low: The lower one; None for nothing.
-        high: The upper one; None if it is unknown.
-        most: What to say before an upper figure that stands alone.
+        low: Lower figure with its unit; None to leave it out.
+        high: Upper figure with its unit; None if it is unknown.
+        most: Words before an upper figure without a lower one: "at most" or "up to".
     """
     if low is None:
         return f"{most} {high}" if high else "an unknown part"
@@ -176,7 +176,7 @@ def _span(low: str | None, high: str | None, most: str) -> str:
 
 
 def _factor(speed_up: float | None) -> str | None:
-    """A factor with one decimal; None where it is unknown or would read 1."""
+    """Returns a factor with one decimal; None if it is unknown or would read 1."""
     rounded = round(speed_up or 1.0, 1)
     return f"{units.number(rounded)}×" if rounded > 1 else None
 
@@ -193,9 +193,11 @@ def _speed(throughput: ThroughputRecord, workers: int) -> list[str]:
 
 
 def input_fractions(summary: RunSummary) -> tuple[float, float] | None:
-    """The shares of the run that went to input: within steps, and until epochs' first batches.
+    """Returns the shares of the run spent on input: within steps, and before first batches.
 
-    What else the start of an epoch takes, such as making Keras' iterator, is no wait for input.
+    The second share is the wait for the first batch of each epoch. Other work at the start of an
+    epoch, such as making Keras' iterator, is no wait for input. None if the parts of the wall time
+    are unknown.
     """
     parts = summary.breakdown
     if parts is None or parts.input_s is None or not parts.wall_s:
@@ -206,14 +208,15 @@ def input_fractions(summary: RunSummary) -> tuple[float, float] | None:
 
 
 def hedge(record: InputRecord) -> str:
-    """What to say before a stall that is not known exactly."""
+    """Returns the words before an inexact input stall: "about ", "at most ", or "" if exact."""
     return {"sampled": "about ", "upper bound": "at most "}.get(record.confidence or "", "")
 
 
 def input_share(summary: RunSummary) -> str | None:
-    """The share of the run that went to waiting for input, also for epochs' first batches.
+    """Returns the share of the run spent waiting for input, first batches of epochs included.
 
-    Where only the steps' time is known, their stall; None where that is unknown too.
+    If only the step times are known, returns the input stall of the steps; None if that is unknown
+    too.
     """
     record = summary.input
     if record is None or record.stall_fraction is None:
@@ -251,7 +254,7 @@ def _memory(record: MemoryRecord) -> list[str]:
 
 
 def predicted_peak(prediction: MemoryPrediction | None) -> str | None:
-    """Returns "1.2 GiB", "at least 1.2 GiB" where something is left out, or None."""
+    """Returns the peak as "1.2 GiB", or "at least 1.2 GiB" for a lower bound; None if unknown."""
     if prediction is None or prediction.low is None or prediction.peak_bytes is None:
         return None
     if prediction.is_lower_bound:

@@ -1,4 +1,4 @@
-"""Where operations ran, and why: in words, and as the rows of tables."""
+"""Devices that operations ran on and the reasons, in words and as rows of tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARTS_SHOWN = 3
 
 
 def placement_markdown(record: PlacementRecord) -> str:
-    """Where operations ran, for TensorBoard's text tab."""
+    """Returns the placement of operations as Markdown, for TensorBoard's Text tab."""
     if not record.operations:
         return f"Placement is unknown: {record.unknown_because or 'it was not read'}."
     total = ", ".join(f"{count} on {device}" for device, count in record.by_device.items())
@@ -49,7 +49,7 @@ def placement_markdown(record: PlacementRecord) -> str:
 
 
 def cells(row: PlacedOperations) -> tuple[str, ...]:
-    """A row of the table of operations by layer, its cells as `COLUMNS` names them."""
+    """Returns a row of the table of operations by layer; the cells match `COLUMNS`."""
     return (
         row.operation,
         row.layer or "",
@@ -61,7 +61,7 @@ def cells(row: PlacedOperations) -> tuple[str, ...]:
 
 
 def copy_cells(copies: DeviceCopies) -> tuple[str, ...]:
-    """A row of the table of copies between devices, its cells as `COPY_COLUMNS` names them."""
+    """Returns a row of the table of copies between devices; the cells match `COPY_COLUMNS`."""
     return (
         copies.source,
         copies.target,
@@ -85,11 +85,11 @@ def _bytes(copies: DeviceCopies) -> Iterator[str]:
 
 
 def beyond(record: PlacementRecord, shown: int) -> str:
-    """What of the operations by layer is not shown; empty where everything is.
+    """Returns a note on the rows and operations that are not shown; "" if all are shown.
 
     Args:
         record: Placement of the training step.
-        shown: Number of the record's rows that are.
+        shown: Number of the record's rows that are shown.
     """
     hidden = record.rows[shown:]
     rows = len(hidden) + record.rows_left_out
@@ -100,7 +100,7 @@ def beyond(record: PlacementRecord, shown: int) -> str:
 
 
 def compiled_note(record: PlacementRecord) -> str | None:
-    """Says what a device means for operations that XLA compiled; None where it compiled none."""
+    """Explains the device of operations that XLA compiled; None if XLA compiled nothing."""
     if not record.compiled_parts:
         return None
     words = "; ".join(

@@ -1,7 +1,7 @@
-"""Text that a terminal shows and does not obey.
+"""Makes text safe to print: a terminal shows control characters instead of obeying them.
 
-Names of runs, stages, models and processes may have any characters in them: those that move the
-cursor, change colours or the direction of writing, and those that no encoding has.
+Names of runs, stages, models and processes may contain any character. Some characters move the
+cursor, change colours or change the writing direction; lone surrogates cannot be encoded at all.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 
 
 def printable(text: str) -> str:
-    r"""Returns a text with its control characters written as Python writes them: "\x1b".
+    r"""Returns a text with its control characters as Python escapes, such as "\x1b".
 
-    Lines stay lines.
+    Line breaks are kept.
     """
     return _CONTROLS.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Returns the same for a panel, in which it is no markup either."""
-    from rich.text import Text  # a script that is run unchanged may look at what is loaded
+    """Returns a text for a panel: control characters are escaped, markup is not parsed."""
+    from rich.text import Text  # a script run unchanged may check which modules are loaded
 
     return Text(printable(text), style=style)
 
 
 def as_text(shown: RenderableType) -> str:
-    """Returns what a terminal of 100 columns shows, without colours."""
+    """Returns the text that a terminal of 100 columns shows, without colours."""
     from rich.console import Console
 
     text = io.StringIO()

@@ -1,4 +1,4 @@
-"""What is expected of a run on more GPUs, as a table in a terminal."""
+"""The forecast for training on more GPUs, as a table in a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHAT_TO_GIVE = (
 
 
 def render(forecast: ScalingForecast) -> RenderableType:
-    """The basis, the links, a row for each number of GPUs, and the assumptions."""
+    """Returns the basis, the links, a table with a row per number of GPUs, and the assumptions."""
     parts: list[RenderableType] = [Text(_basis(forecast.run, forecast.basis))]
     if forecast.basis.on_cpu:
         parts.append(Text(ON_CPU))

@@ -1,4 +1,4 @@
-"""How the GPUs are set up, or would be, as people read it in a terminal."""
+"""The GPU setup, done or planned, as text for a terminal."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def setup_panel(
     replicas: int,
     notes: tuple[str, ...] = (),
 ) -> RenderableType:
-    """Lays a setup out: the GPUs or why there are no GPUs, what was set and why, the warnings.
+    """Returns a panel: the GPUs (or why there are none), the settings with reasons, the warnings.
 
     Args:
-        devices: The GPUs that are used.
-        state: TensorFlow's settings afterwards.
-        actions: What was set.
-        causes: Why no GPU is used.
-        not_applied: Arguments that are about GPUs, on a machine without one.
-        warnings: What was resolved, overruled, or turned out other than asked.
-        strategy: Class name of the distribution strategy; None without one.
-        replicas: Copies of the model that train in step.
-        notes: What the strategy means for the loss and the batch, or why no strategy is used.
+        devices: GPUs that are used.
+        state: TensorFlow's settings after the setup.
+        actions: Settings that were made.
+        causes: Reasons why no GPU is used.
+        not_applied: Arguments that have no effect, because the machine has no GPU.
+        warnings: Settings that were resolved, overruled, or differ from the request.
+        strategy: Class name of the distribution strategy; None without a strategy.
+        replicas: Number of copies of the model that train in step.
+        notes: Effects of the strategy on the loss and the batch, or why no strategy is used.
     """
     parts: list[RenderableType] = []
     if devices:
@@ -63,13 +63,13 @@ def worker_lines(
     causes: tuple[Cause, ...],
     warnings: tuple[str, ...],
 ) -> RenderableType:
-    """What a worker other than the chief has of its own: its GPUs, and its own warnings.
+    """Returns lines for a worker other than the chief: its GPUs and its own warnings.
 
     Args:
-        name: "worker 1".
-        devices: The GPUs that it uses.
-        causes: Why it uses none.
-        warnings: What turned out other than asked.
+        name: Name of the worker, such as "worker 1".
+        devices: GPUs that the worker uses.
+        causes: Reasons why it uses no GPU.
+        warnings: Settings that differ from the request.
     """
     if devices:
         models = Counter(gpu.name or "unknown" for gpu in devices)
@@ -88,7 +88,7 @@ def worker_lines(
 
 
 def gpu_table(devices: tuple[GPUInfo, ...], state: TensorFlowState | None = None) -> Table:
-    """One row for each GPU; with a state, how its memory is used."""
+    """Returns a table with a row per GPU; with a state, also how its memory is allocated."""
     headings = ("GPU", "Name", "Capability", "Memory", "UUID")
     table = Table(*headings, box=None, pad_edge=False)
     if state is not None:
@@ -107,7 +107,7 @@ def gpu_table(devices: tuple[GPUInfo, ...], state: TensorFlowState | None = None
 
 
 def actions_table(actions: tuple[Action, ...]) -> Table:
-    """One row for each action, in order."""
+    """Returns a table with a row per action, in order."""
     table = Table(box=None, pad_edge=False, show_header=False)
     for action in actions:
         target = action.name or action.kind.replace("_", " ")
@@ -121,7 +121,7 @@ def actions_table(actions: tuple[Action, ...]) -> Table:
 
 
 def no_gpu_text(causes: tuple[Cause, ...], not_applied: tuple[str, ...]) -> Text:
-    """Why no GPU is used, and what to do."""
+    """Explains why no GPU is used and what to do."""
     text = plain("No GPU is used; training runs on the CPU.", style="bold")
     for cause in causes:
         text.append(f"\n{cause}", style="not bold")

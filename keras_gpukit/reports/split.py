@@ -1,4 +1,4 @@
-"""How a model is split over devices, as a table in a terminal."""
+"""The split of a model over devices, as a table in a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHOSEN_BY = {
 
 
 def render(plan: SplitPlan) -> RenderableType:
-    """The stages with their memory, and what passes between them."""
+    """Returns a table of the stages with their memory, and the transfers between devices."""
     heading = (
         f"Split over {len(plan.stages)} devices, {_CHOSEN_BY[plan.chosen_by]}; activations of "
         f"{plan.batch_size} examples, optimizer {plan.optimizer}."

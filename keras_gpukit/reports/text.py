@@ -1,4 +1,4 @@
-"""Markdown for TensorBoard's text tab."""
+"""Markdown for TensorBoard's Text tab."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_gpukit.reports import phrases, units
 
 
 def markdown(summary: RunSummary) -> str:
-    """A run's figures and verdict."""
+    """Returns a run's figures and verdict as Markdown."""
     parts = (
         ", ".join(phrases.headline(summary)) or "Nothing was measured.",
         phrases.time_spent(summary),
@@ -26,7 +26,7 @@ def markdown(summary: RunSummary) -> str:
 
 
 def findings_markdown(verdict: Verdict) -> str:
-    """Every finding with all of its advice, then the rules that could not judge."""
+    """Returns every finding with all of its advice, then the rules that could not judge."""
     blocks = []
     for finding in verdict.findings:
         blocks.append(f"### {finding.severity}: {finding.title} (`{finding.code}`)")
@@ -41,7 +41,7 @@ def findings_markdown(verdict: Verdict) -> str:
 
 
 def _input_markdown(record: InputRecord) -> str:
-    """The distribution of the wait over steps, and the pipeline's stages."""
+    """Returns tables of the wait per step (distribution) and of the pipeline's stages."""
     blocks = []
     distribution = record.distribution
     if distribution is not None:
@@ -81,9 +81,9 @@ def _stagestable(pipeline: PipelineRecord) -> str:
 
 
 def table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
-    """A table in Markdown."""
+    """Returns a Markdown table."""
     lines = [header, ("---",) * len(header), *rows]
-    # A bar within a cell would start another cell.
+    # An unescaped "|" within a cell would start another cell.
     return "\n".join(
         "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
     )

@@ -21,8 +21,8 @@ _ENDINGS: dict[Ending, str] = {
 
 
 def render(record: TuningRecord, code: str = "") -> RenderableType:
-    """The rates, the trials, and what remains to be done by hand."""
-    # Text throughout: function names must not be parsed as markup.
+    """Returns the rates, a table of the trials, and the advice on what to do by hand."""
+    # Plain text throughout: function names must not be parsed as markup.
     parts: list[RenderableType] = [plain(line) for line in _headline(record)]
     if record.trials:
         parts.append(_table(record.trials))
@@ -58,7 +58,7 @@ def _headline(record: TuningRecord) -> list[str]:
 
 
 def _training(record: TuningRecord) -> str:
-    """What training gains, where something was changed."""
+    """Returns a sentence on the gain for training; "" if nothing was changed or is unknown."""
     kept = [trial.change for trial in record.trials if trial.kept]
     if record.compute_rate is None or not kept:
         return ""

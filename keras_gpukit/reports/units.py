@@ -1,4 +1,4 @@
-"""Numbers with their units, as people read them."""
+"""Formats numbers with their units for people to read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def number(value: float) -> str:
-    """Three significant digits, thousands separated: "0.0123", "4.56", "1,234"."""
+    """Formats a number: three significant digits below 100, else whole: "0.0123", "1,234"."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def size(count_bytes: float) -> str:
-    """Bytes in binary units: "3.1 GiB"."""
+    """Formats bytes in binary units: "3.1 GiB"."""
     value = float(count_bytes)
     for unit in _SIZES[:-1]:
         if abs(value) < 1024:
@@ -25,7 +25,7 @@ def size(count_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time, from microseconds to hours."""
+    """Formats a duration with a unit from microseconds to hours: "62.3 ms"."""
     if seconds < 1e-3:
         return f"{number(1e6 * seconds)} µs"
     if seconds < 1:
@@ -38,23 +38,23 @@ def duration(seconds: float) -> str:
 
 
 def percentage(fraction: float) -> str:
-    """A share of 1 as a percentage, no finer than the measurement: "78 %", "0.9 %"."""
+    """Formats a fraction as a percentage, no finer than the measurement: "78 %", "0.9 %"."""
     percent = 100 * fraction
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
 
 
 def span(low: str, high: str) -> str:
-    """A range of two figures, or the one that both are."""
+    """Joins two formatted figures to a range; returns one of them if they are the same."""
     return low if low == high else f"{low} to {high}"
 
 
 def known(value: float | None, text: Callable[[float], str], otherwise: str = "unknown") -> str:
-    """A figure as text, or that it is unknown."""
+    """Formats a value with `text`; returns `otherwise` if the value is None."""
     return otherwise if value is None else text(value)
 
 
 def measured(figure: Figure) -> str:
-    """A figure's value with its unit."""
+    """Formats a figure's value with its unit."""
     if figure.unit == "B":
         return size(figure.value)
     if figure.unit == "s":

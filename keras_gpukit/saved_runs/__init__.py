@@ -1,4 +1,4 @@
-"""Runs read back from their log folders, while they go on or afterwards."""
+"""Reads runs back from their log folders, while they are in progress or afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["LogFolder", "load_report"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads what reads runs on first use: TensorBoard only looks for them at its start."""
+    """Imports the readers on first use: TensorBoard only looks for run files at its start."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from keras_gpukit.saved_runs import log_folder

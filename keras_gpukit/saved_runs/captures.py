@@ -1,4 +1,4 @@
-"""The profiles under a log folder, each read once."""
+"""Reads the profiles under a log folder, each of them once."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.records.search import find_profiles
 
 MOST_READ = 12
-"""A profile of ten steps takes some tenths of a second to read."""
+"""Number of newest profiles that are read; ten steps take some tenths of a second to read."""
 
 
 class Captures:
-    """Finds and reads profiles; asked again, it reads only what is new."""
+    """Finds and reads profiles; further calls read only new or changed ones."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[Path, int, int], CaptureReport] = {}
 
     def under(self, root: Path) -> dict[Path, CaptureReport]:
-        """Returns what profiles say, by file, the oldest first."""
+        """Returns the captures under a folder by file, the oldest first.
+
+        Only the newest `MOST_READ` are read; the others have `unread_because`.
+        """
         files = sorted((_stamp(path) for path in find_profiles(root)), key=lambda file: file[2])
         newest = set(files[-MOST_READ:])
         told = {
@@ -37,14 +40,14 @@ def _read(path: Path) -> CaptureReport:
 
     try:
         return CaptureReport(_name(path), profile=read_profile(path))
-    except Exception as error:  # it may be any file at all, and the others can still be read
+    except Exception as error:  # the file may hold anything, and other profiles are still readable
         return CaptureReport(_name(path), unread_because=str(error) or type(error).__name__)
 
 
 def _stamp(path: Path) -> tuple[Path, int, int]:
     try:
         told = path.stat()
-    except OSError:  # it went in the meantime
+    except OSError:  # the file was deleted in the meantime
         return path, 0, 0
     return path, told.st_size, told.st_mtime_ns
 

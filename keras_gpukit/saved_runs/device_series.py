@@ -1,4 +1,4 @@
-"""Figures over time of several devices, in fixed memory."""
+"""Time series of several devices' figures, in fixed memory."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from keras_gpukit.records.report import TimeSeries
 from keras_gpukit.saved_runs.downsampling import Downsampler
 
 MOST_DEVICES = 64
-"""Of one kind in a run: a damaged file may name any number."""
+"""Maximum number of devices of one kind in a run; a damaged file may name any number."""
 
 
 class DeviceSeries:
-    """Takes readings of devices in.
+    """Collects readings of devices and downsamples them.
 
     Args:
-        figures: Names of the figures of a reading.
-        most_points: How many points a device's series has at most; even.
+        figures: Names of the figures in a reading.
+        most_points: Maximum number of points per device; even.
     """
 
     def __init__(self, figures: tuple[str, ...], most_points: int) -> None:
@@ -25,10 +25,10 @@ class DeviceSeries:
     def add(
         self, device: str, time_s: float, step: int | None, values: tuple[float | None, ...]
     ) -> None:
-        """Takes one reading in.
+        """Adds a reading of a device.
 
         Raises:
-            ValueError: If there are too many devices.
+            ValueError: If there are more than `MOST_DEVICES` devices.
         """
         if device not in self._devices and len(self._devices) == MOST_DEVICES:
             raise ValueError(f"more than {MOST_DEVICES} devices")
@@ -36,6 +36,6 @@ class DeviceSeries:
         points.add(time_s, step, values)
 
     def series(self) -> dict[str, TimeSeries]:
-        """Returns the figures over time, by device."""
+        """Returns the time series by device."""
         by_device = {device: points.series() for device, points in self._devices.items()}
         return {device: series for device, series in by_device.items() if series is not None}

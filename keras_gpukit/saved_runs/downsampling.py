@@ -1,4 +1,4 @@
-"""Any number of readings in a fixed number of points, with nothing hidden."""
+"""Downsamples any number of readings to a fixed number of points, keeping outliers."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from keras_gpukit.records.codec import LARGEST
 from keras_gpukit.records.report import Band, TimeSeries
 
 MOST_POINTS = 800
-"""About what a screen is wide."""
+"""Maximum number of points; about as many as a chart on a screen can show."""
 FEWEST_POINTS = 2
-"""Enough for the mean, lowest and highest of all readings."""
+"""Number of points that is enough for the mean, lowest and highest of all readings."""
 _DIGITS = 6
 _MOST_WAITING = 1024
 _Reading = tuple[float, int | None, Sequence[float | None], Sequence[float]]
 
 
 class Downsampler:
-    """Takes readings in; when there are too many points, neighbours become one.
+    """Collects readings as points; neighbouring points are merged when there are too many.
 
-    A point keeps mean, lowest and highest of what it is made from, so that a single outlier among a
-    million readings still shows.
+    A point keeps the mean, lowest and highest of its readings, so a single outlier among a million
+    readings remains visible.
 
     Args:
-        figures: Names of what is read.
-        most_points: How many points there are at most; even.
+        figures: Names of the figures in a reading.
+        most_points: Maximum number of points; even.
     """
 
     def __init__(self, figures: Sequence[str], most_points: int = MOST_POINTS) -> None:
@@ -45,22 +45,23 @@ class Downsampler:
         values: Sequence[float | None],
         weights: Sequence[float] | None = None,
     ) -> None:
-        """Takes one reading in.
+        """Adds a reading.
 
         Args:
-            time_s: When, in seconds since the Unix epoch.
-            step: Global step, where it is known.
-            values: By figure; None where it was not read. All within `LARGEST`.
-            weights: Of each value in the mean; all the same unless given.
+            time_s: Time of the reading, in seconds since the Unix epoch.
+            step: Global step; None if unknown.
+            values: Value of each figure, in the order of `figures`; None if it was not read. Values
+                lie between -`LARGEST` and `LARGEST`.
+            weights: Weight of each value in the mean; all weights are equal by default.
         """
         self._waiting.append((time_s, step, values, weights or self._equal_weights))
         self._readings += 1
-        # Sums of many at once are made in a fraction of the time.
+        # Summing many readings together takes a fraction of the time.
         if self._readings % self._per_point == 0 or len(self._waiting) == _MOST_WAITING:
             self._fold()
 
     def series(self) -> TimeSeries | None:
-        """Returns the points, in order; None where there are none."""
+        """Returns the points in order of time; None if there are no points."""
         self._fold()
         if not self._points:
             return None
@@ -76,7 +77,7 @@ class Downsampler:
         )
 
     def _fold(self) -> None:
-        """Adds what waits to the last point, or makes the next one of it."""
+        """Adds the waiting readings to the last point, or makes a new point from them."""
         if not self._waiting:
             return
         times_s, steps, values, weights = zip(*self._waiting, strict=True)
@@ -97,7 +98,7 @@ class Downsampler:
 
 
 class _Cell(NamedTuple):
-    """One figure in one point."""
+    """One figure in one point: its weight, weighted sum, lowest and highest value."""
 
     weight: float
     total: float
@@ -149,5 +150,5 @@ def _band(cells: Sequence[_Cell]) -> Band:
 
 
 def _rounded(value: float) -> float:
-    """Six digits are more than is measured, and a third of the page."""
+    """Rounds to six digits: more precise than the measurement, and a third of the page's size."""
     return float(f"{value:.{_DIGITS}g}")

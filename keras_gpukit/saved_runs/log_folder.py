@@ -1,4 +1,4 @@
-"""A log folder with its runs, read and read again."""
+"""Reads the runs of a log folder, and again whenever records have grown."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MOST_FILES = 500
 
 
 class LogFolder:
-    """The runs under a folder. Asked again, it reads what was added since.
+    """Reads the runs under a folder. Each further report reads only what was added since.
 
-    The newest `MOST_DETAILED` runs are read in full, of those before them the summary.
+    The newest `MOST_DETAILED` runs are read in full. Older runs have only their summary.
 
     Args:
-        path: A run's log folder, or one with several of them at any depth.
+        path: Log folder of a run, or a folder that contains several of them at any depth.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -41,11 +41,11 @@ class LogFolder:
         self._lock = threading.Lock()
 
     def report(self) -> Report:
-        """Returns what there is now; may be called from any thread.
+        """Returns the current state of all runs. Thread-safe.
 
         Raises:
-            FileNotFoundError: If the folder is not there, or holds no run and no profile.
-            NotADirectoryError: If it is a file.
+            FileNotFoundError: If the folder does not exist, or contains no run and no profile.
+            NotADirectoryError: If the path is a file.
         """
         with self._lock:
             return self._report(time.time())
@@ -91,9 +91,9 @@ class LogFolder:
         now_s: float,
         notes: list[str],
     ) -> list[RunReport]:
-        """Reads runs, the newest first.
+        """Reads runs and returns them, the newest first.
 
-        Takes what they captured out of `captures`, adds faults to `notes`.
+        Removes the profiles of these runs from `captures`. Adds read errors to `notes`.
         """
         self._files = {
             path: self._files.get(path)
@@ -128,25 +128,25 @@ class LogFolder:
 
 
 def load_report(path: str | os.PathLike[str]) -> Report:
-    """Reads the runs under a folder once; see `LogFolder.report`."""
+    """Returns a report of the runs under a folder, read once; see `LogFolder.report`."""
     return LogFolder(path).report()
 
 
 def _with_profiles(run: RunReport, log_dir: Path, profiles: dict[Path, CaptureReport]) -> RunReport:
-    """Adds to the run's captures what their profiles say, and takes those out."""
+    """Adds profiles to the captures of a run, and removes them from `profiles`."""
     captures = []
     for each in run.captures:
         path = each.capture.path if each.capture else None
-        # Only what was found under the folder: the path may be anything.
+        # Read only profiles found under the folder: the path in the record may be anything.
         profile = profiles.pop(log_dir / path, None) if path else None
         captures.append(replace(profile, capture=each.capture) if profile else each)
     return replace(run, captures=tuple(captures))
 
 
 def _run_name(root: Path, file: Path) -> str:
-    """What a record's runs are called: their log folder, seen from the one that was asked for.
+    """Returns the name of a record's runs: their log folder, relative to the root.
 
-    Where several processes wrote to it, with the worker and the process.
+    The name also has the worker and the process, if the name of the record file has them.
     """
     log_dir = file.parent.parent
     name = _folder_of(root, file) or log_dir.resolve().name or str(log_dir)
@@ -160,14 +160,14 @@ def _run_name(root: Path, file: Path) -> str:
 
 
 def _folder_of(root: Path, file: Path) -> str:
-    """A record's log folder, from the folder that was asked for; "" where it is that one."""
+    """Returns a record's log folder relative to the root; "" if they are the same."""
     log_dir = file.parent.parent
     below = log_dir.relative_to(root) if log_dir.is_relative_to(root) else Path()
     return below.as_posix() if below.parts else ""
 
 
 def _text(name: str) -> str:
-    """A name as text; it may hold bytes that are none."""
+    """Decodes a file name, with a replacement character for bytes that are not UTF-8."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 

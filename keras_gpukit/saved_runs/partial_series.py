@@ -1,4 +1,4 @@
-"""The figures of a run over time, from its lines, where it wrote no summary."""
+"""Rebuilds the time series of a summary from a run's lines, if the run wrote no summary."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from keras_gpukit.records.report import RunReport, TimeSeries
 from keras_gpukit.records.shift import Series
 from keras_gpukit.sensors.series import SeriesCollector
 
-# By figure, its tag, and the factor to the tag's unit.
+# TensorBoard tag of each figure, and the factor that converts the figure to the tag's unit.
 _STEPS = {
     "step_time_s": (names.STEP_TIME, 1e3),
     "examples_per_s": (names.EXAMPLE_RATE, 1.0),
@@ -23,7 +23,7 @@ _HOST = {
 
 
 def partial_series(run: RunReport) -> tuple[Series, ...]:
-    """Returns the series that a run's summary would hold."""
+    """Returns the series that the run's summary would contain."""
     collector = SeriesCollector()
     sources = [(run.steps, _STEPS), (run.host, _HOST)]
     sources += [

@@ -1,4 +1,4 @@
-"""What a run came to until now, from its lines, where it wrote no summary."""
+"""Rebuilds a summary from a run's lines, for a run that has not written one."""
 
 from __future__ import annotations
 
@@ -38,23 +38,25 @@ def partial_summary(
     host_buffers: HostBuffers | None = None,
     host_at_end: HostSample | None = None,
 ) -> RunSummary:
-    """Sums up and judges.
+    """Summarizes a run from its lines, and judges it.
 
     Args:
-        run: What its lines say, without a summary.
-        environment: As it was recorded, if it was.
-        operations: Likewise.
-        allocators: The latest reading of each.
-        epochs: What was in use after epochs.
-        memory_by_cause: What the model holds and steps are predicted to need, once it was known.
-        input_so_far: What the run noted last of its input: its stages, and where its time went.
-        out_of_memory: Why memory ran out, if it did.
-        host_buffers: What caches and shuffle buffers held last.
-        host_at_end: The last reading of the host, of a run that ended without a word.
+        run: The run as read from its lines, without a summary.
+        environment: Recorded environment; None if it was not recorded.
+        operations: Recorded placement of operations; None if it was not recorded.
+        allocators: Latest reading of each device's allocator.
+        epochs: Memory in use after epochs.
+        memory_by_cause: Memory that the model holds and the prediction for steps; None if not
+            recorded yet.
+        input_so_far: Latest record of the input: its stages and the parts of its time; None if not
+            recorded.
+        out_of_memory: Why memory ran out; None if it did not.
+        host_buffers: Latest record of the contents of caches and shuffle buffers; None without.
+        host_at_end: Last reading of the host, for a run whose process ended without a summary.
     """
     phase, steps = run.phase, run.steps
     wall_s = None if run.began_s is None else (run.ended_s or 0.0) - run.began_s
-    # What ended a run may have come before its first window of steps.
+    # A run may have ended before its first window of steps.
     ended = out_of_memory is not None or host_at_end is not None
     watched = ended or (phase is not None and steps is not None)
     summary = RunSummary(
@@ -71,7 +73,7 @@ def partial_summary(
         host_buffers=host_buffers,
         host_at_end=host_at_end,
     )
-    # Without its set-up, rules would judge what they take for a machine without GPUs.
+    # Without the environment, rules would take the machine for one without GPUs.
     return replace(summary, verdict=judge(summary)) if watched and environment else summary
 
 
@@ -89,7 +91,7 @@ def _throughput(phase: Phase, steps: TimeSeries, wall_s: float | None) -> Throug
 
 
 def _input(phase: Phase, steps: TimeSeries, so_far: InputRecord | None) -> InputRecord:
-    """What was noted last, with the figures of its steps up to the last window."""
+    """Returns the latest input record, updated with the figures of all step windows so far."""
     waits = steps.figures["wait_s"]
     return replace(
         so_far or InputRecord(phase),

@@ -1,4 +1,4 @@
-"""What the other workers of a run that ends right now have recorded, in the same log folder."""
+"""Reads the records of other workers from the same log folder, as a run ends."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from keras_gpukit.saved_runs.worker_figures import (
 
 # Workers of a synchronous run end together, and each writes its record within about a second.
 SUMMARIES_WITHIN_S = 5.0
-# As soon, a worker that has just started has written its first line.
+# A worker writes its first line within this time after its start.
 FIRST_LINES_WITHIN_S = 3.0
 LOOK_EVERY_S = 0.1
 
 
 class Peers:
-    """Looks for the records of other workers in this worker's folder.
+    """Finds and compares the records of other workers in this worker's folder.
 
     Args:
-        folder: The folder of the records, `<log_dir>/gpukit`.
-        expected: How many workers train together.
-        began_s: When the run began, in seconds since the Unix epoch.
-        now: The clock, in seconds since the Unix epoch.
-        sleep: Waits for some seconds.
+        folder: Folder of the records, `<log_dir>/gpukit`.
+        expected: Number of workers that train together.
+        began_s: Start of the run, in seconds since the Unix epoch.
+        now: Clock that returns seconds since the Unix epoch.
+        sleep: Function that waits for a number of seconds.
     """
 
     def __init__(
@@ -52,9 +52,13 @@ class Peers:
         self._files: dict[Path, tuple[int, RunFile]] = {}
 
     def compare(self, own: WorkerFigures, within_s: float = SUMMARIES_WITHIN_S) -> WorkerComparison:
-        """Waits until every worker that has a record here has ended it, but not for long.
+        """Compares the workers, once all records are complete or the time is over.
 
-        Of one that has not, what it has written so far counts.
+        A worker whose record is incomplete is compared by the lines that it has written so far.
+
+        Args:
+            own: Figures of this worker.
+            within_s: Maximum time to wait for the other records, in seconds.
 
         Raises:
             OSError: If the folder cannot be read.
@@ -74,7 +78,7 @@ class Peers:
         return comparison(own, others, self._expected, missing_words(sorted(missing)))
 
     def _runs(self, own: int, now_s: float) -> dict[int, RunReport]:
-        """The latest run of each other worker, where it took place at the same time."""
+        """Returns the latest run of each other worker that overlaps with this run, by index."""
         this = RunReport("", "running", began_s=self._began_s, ended_s=now_s)
         latest: dict[int, RunReport] = {}
         for index, file in self._records():
@@ -96,7 +100,7 @@ class Peers:
 
 
 def _with_worker(run: RunReport, index: int) -> RunReport:
-    """The run, as that of the worker that its file's name says."""
+    """Returns the run with the worker index from its file's name."""
     if run.worker is None or run.worker.index == index:
         return run
     return replace(run, worker=replace(run.worker, index=index))

@@ -1,4 +1,4 @@
-"""The events of a run, in fixed memory."""
+"""Collects the events of a run in fixed memory."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import replace
 from keras_gpukit.records.event import EventKind, RunEvent
 
 MOST_EVENTS = 400
-"""Of each kind; on a screen, each is two to three pixels wide."""
+"""Maximum number of events per kind; on a screen, each is then two to three pixels wide."""
 
 
 class RunEvents:
-    """Takes events in; where a kind has too many, neighbours are merged."""
+    """Collects events; neighbouring events of a kind are merged if there are too many."""
 
     def __init__(self) -> None:
         self._events: dict[EventKind, list[RunEvent]] = {}
         self._per_event: dict[EventKind, int] = {}
 
     def add(self, event: RunEvent) -> None:
-        """Takes one event in, in the order in which they ended."""
+        """Adds an event. Call it in the order in which events ended."""
         events = self._events.setdefault(event.kind, [])
         if events and events[-1].count < self._per_event.setdefault(event.kind, 1):
             events[-1] = _merged(events[-1], event)
@@ -30,7 +30,7 @@ class RunEvents:
         events.append(event)
 
     def all(self) -> tuple[RunEvent, ...]:
-        """Returns the events, each kind's in their order."""
+        """Returns the events grouped by kind, in order within each kind."""
         return tuple(event for events in self._events.values() for event in events)
 
 

@@ -1,4 +1,4 @@
-"""One `run.jsonl` with its runs, read on from where reading ended."""
+"""Reads the runs in a `run.jsonl` file, continuing where the last read ended."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from keras_gpukit.saved_runs.downsampling import FEWEST_POINTS, MOST_POINTS
 from keras_gpukit.saved_runs.run_lines import Line, RunLines
 
 MOST_DETAILED = 4
-"""Runs of which everything is kept; of those before them, the summary."""
+"""Number of newest runs that are kept in full; older runs keep only their summary."""
 MOST_LISTED = 500
 LONGEST_BYTES = 4 * 2**20
-"""A longer line is none of ours: a summary of a large model has a hundredth of it."""
+"""Longest valid line; the summary of a large model has a hundredth of it."""
 _HEAD_BYTES = 64
-"""A record starts with its time, within these."""
+"""Bytes that identify a record file: they contain the time of its first line."""
 _READINGS = tuple(
     b'{"kind":"%s"' % kind
     for kind in (b"steps", b"host", b"gpu", b"memory", b"event", b"progress", b"input")
 )
-"""How lines start that a run's summary sums up: nearly all of a file."""
+"""Starts of the lines that a run's summary covers: nearly all of a file."""
 
 Detail = Literal["summary", "means", "full"]
 
@@ -35,15 +35,15 @@ _decode = msgspec.json.Decoder(Line).decode
 
 
 class RunFile:
-    """A file that may still be written to.
+    """A record file, which may still grow.
 
-    One of many files is read for what its runs came to: where each has a summary, other lines are
-    skipped, which takes a fiftieth of the time. A run without a summary has its readings added up.
+    If the file is one of many and its runs have summaries, lines of readings are skipped, which
+    takes a fiftieth of the time. For a run without a summary, the readings are aggregated instead.
 
     Args:
-        path: The file.
-        name: What to call its runs.
-        folder: Their log folder, from the one that the report is of.
+        path: Path of the file.
+        name: Name of its runs.
+        folder: Log folder of its runs, relative to the report's folder.
     """
 
     def __init__(self, path: Path, name: str, folder: str = "") -> None:
@@ -55,11 +55,11 @@ class RunFile:
         self._restart("summary")
 
     def runs(self, now_s: float, *, in_full: bool = True) -> tuple[RunReport, ...]:
-        """Reads what was added since the last call, and returns all runs, the oldest first.
+        """Reads the lines added since the last call, and returns all runs, the oldest first.
 
         Args:
-            now_s: The time, in seconds since the Unix epoch.
-            in_full: Whether the newest runs have their time series.
+            now_s: Current time, in seconds since the Unix epoch.
+            in_full: Whether to read the newest runs with their time series.
 
         Raises:
             OSError: If the file cannot be read.
@@ -71,7 +71,7 @@ class RunFile:
             self._restart("means")
             self._read()
         if self._current and not self._current.is_over and self._current.process_has_ended:
-            self._read()  # what it wrote last, as it ended
+            self._read()  # the last lines, which the process wrote as it ended
         if self._offset != self._reported_to or not (self._current and self._current.is_over):
             running = [self._current.report(now_s)] if self._current else []
             self._reported, self._reported_to = (*self._ended, *running), self._offset
@@ -93,7 +93,7 @@ class RunFile:
         with self._path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
             if not head.startswith(self._head) or os.fstat(file.fileno()).st_size < self._offset:
-                self._restart(self._detail)  # another record took its place
+                self._restart(self._detail)  # another record replaced the file
             self._head = head
             file.seek(self._offset)
             for line, length in _whole_lines(file):
@@ -105,7 +105,7 @@ class RunFile:
                     self._take(line)
 
     def _take(self, data: bytes | None) -> None:
-        # Whatever stands in a file, at most its line is lost.
+        # Whatever a line contains, at most that line is lost.
         try:
             if data is None:
                 raise ValueError("too long")
@@ -151,7 +151,7 @@ class _Head(msgspec.Struct):
 
 
 def without_time_series(run: RunReport) -> RunReport:
-    """What is kept of a run that is one of many."""
+    """Returns a run without its time series and events, as one of many runs."""
     return replace(
         run,
         summary=replace(run.summary, series=()),
@@ -166,10 +166,10 @@ def without_time_series(run: RunReport) -> RunReport:
 
 
 def _whole_lines(file: BinaryIO) -> Iterator[tuple[bytes | None, int]]:
-    """Reads on to the last line that is complete.
+    """Reads up to the last complete line.
 
     Yields:
-        A line, or None for one that is too long to be one of ours; and its length in bytes.
+        The line (None if it is longer than `LONGEST_BYTES`), and its length in bytes.
     """
     while line := file.readline(LONGEST_BYTES):
         if line.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""The lines of one run, taken in one after the other."""
+"""Builds the report of one run from its lines, which are added one by one."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ from keras_gpukit.sensors.series import EpochMemoryCollector
 from keras_gpukit.writers.process_identity import has_ended
 
 FRESH_S = 30.0
-"""Lines come about once a second: a run without one for so long has ended, or whose process has."""
+"""A run without a new line for this long has ended; lines come about once a second. A run whose
+process has ended is over without this wait."""
 LATEST_S = 1e11
-"""The year 5138."""
+"""Latest valid time, in seconds since the Unix epoch: the year 5138."""
 MOST_CAPTURES = 200
 _STEPS = (
     *("step_time_s", "wait_s", "stall_fraction"),
@@ -57,7 +58,7 @@ _KEPT: dict[RecordKind, type[Any]] = {
 
 
 class Line(msgspec.Struct, gc=False):
-    """One line of `run.jsonl`, its record not yet looked at."""
+    """A line of `run.jsonl`, with its record still encoded."""
 
     kind: str
     record: msgspec.Raw
@@ -66,13 +67,13 @@ class Line(msgspec.Struct, gc=False):
 
 
 class RunLines:
-    """Takes a run's lines in, in fixed memory.
+    """Collects the lines of a run in fixed memory.
 
     Args:
-        name: Of the run.
-        note: What is wrong with it from the start, in words.
-        folder: Its log folder, from the one that the report is of.
-        most_points: How many points its time series have at most; even.
+        name: Name of the run.
+        note: Note on a problem that is known from the start, such as a lost beginning.
+        folder: Log folder of the run, relative to the report's folder.
+        most_points: Maximum number of points per time series; even.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class RunLines:
         self._ended_s: float | None = None
         self._progress: Progress | None = None
         self._step = 0
-        # Of these kinds the latest record is kept.
+        # The latest record of each kind that is kept.
         self._latest: dict[RecordKind, Any] = dict.fromkeys(_KEPT)
         self._last_host: tuple[float | None, ...] | None = None
         self._captures: list[CaptureReport] = []
@@ -117,10 +118,10 @@ class RunLines:
         }
 
     def take(self, line: Line) -> None:
-        """Takes one line in; of a kind that is not known, only its time.
+        """Adds a line. Only the time and step of a line of unknown kind are used.
 
         Raises:
-            Exception: If the record is not what its kind says.
+            Exception: If the line has no valid time, or the record does not match its kind.
         """
         time_s = line.time_s
         if time_s is None or not 0 < time_s < LATEST_S:
@@ -136,18 +137,18 @@ class RunLines:
         self._step = max(self._step, line.step or 0)
 
     def unreadable(self, number: int, fault: str) -> None:
-        """Counts a line that could not be taken in.
+        """Counts a line that could not be read.
 
         Args:
-            number: Of the line in its file, from 1.
-            fault: What is wrong with it.
+            number: Number of the line in its file, from 1.
+            fault: Description of the error.
         """
         self._unreadable += 1
         self._first_fault = self._first_fault or f"line {number:,}: {fault}"
 
     @property
     def is_over(self) -> bool:
-        """Whether the run's summary says how it ended."""
+        """Whether the run has a summary that states how it ended."""
         return self._ending is not None
 
     @property
@@ -156,10 +157,10 @@ class RunLines:
         return None if summary is None else summary.ending
 
     def report(self, now_s: float | None) -> RunReport:
-        """Returns the run as far as it was read.
+        """Returns the run from the lines added so far.
 
         Args:
-            now_s: The time, in seconds since the Unix epoch; None for a run that another followed.
+            now_s: Current time, in seconds since the Unix epoch; None if another run followed.
         """
         header: RunHeader | None = self._latest["run"]
         run = RunReport(
@@ -224,7 +225,7 @@ class RunLines:
         return self._phase
 
     def _progress_so_far(self) -> Progress | None:
-        """With the latest step, which other lines tell more often."""
+        """Returns the latest progress record with the latest step, which other lines also have."""
         latest = self._progress
         return latest and replace(latest, step=max(latest.step, self._step))
 
@@ -247,11 +248,11 @@ class RunLines:
             raise ValueError("a window that does not say when it ended")
         if self._phase is None:
             self._phase = window.phase
-        # Others than the run's own are those of a validation within `fit`.
+        # Windows of another phase than the run's are those of a validation within `fit`.
         readings = self._steps if window.phase == self._phase else self._validation
         wait_s, examples, between_s = window.input_wait_s, window.examples, window.between_s
         readings.add(
-            window.time_s,  # those of short epochs are written together, later
+            window.time_s,  # not the line's: windows of short epochs are written later, together
             window.step,
             bounded(
                 duration_s / steps,
@@ -290,7 +291,7 @@ class RunLines:
         self._latest_memory[reading.device] = reading
 
 
-# Of a run of a million windows these take up most of the time.
+# For a run of a million windows, these take most of the time.
 _host_values, _gpu_values = operator.attrgetter(*_HOST), operator.attrgetter(*_GPU)
 _memory_values = operator.attrgetter(*_MEMORY)
 _decode_window = quick_decoder(StepWindow)

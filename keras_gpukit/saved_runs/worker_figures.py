@@ -1,4 +1,4 @@
-"""The workers of a cluster next to each other, from what each of them recorded."""
+"""Compares the workers of a cluster by the records that each of them wrote."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from keras_gpukit.records.worker_comparison import (
 )
 from keras_gpukit.rules import judge
 
-# Clocks of two machines may differ by so much.
+# Largest tolerated difference between the clocks of two machines.
 CLOCKS_DIFFER_S = 5.0
 
 
 def figures_of(index: int, summary: RunSummary) -> WorkerFigures:
-    """Returns a worker's figures over its whole run; those of single steps are to be added."""
+    """Returns a worker's figures over its whole run, without those of single steps."""
     throughput = summary.throughput
     examples = None
     if throughput and throughput.examples_per_s is not None and throughput.step_time_s is not None:
@@ -40,9 +40,9 @@ def figures_of(index: int, summary: RunSummary) -> WorkerFigures:
 
 
 def own_figures(run: RunReport) -> WorkerFigures | None:
-    """Returns what a worker's record says about that worker; None if it is no worker's.
+    """Returns a worker's figures from its own record; None if the record is not from a worker.
 
-    A run that is not over has no summary yet: its profiles are read instead.
+    A run that is not over has no summary yet, so its profiles provide the figures of single steps.
     """
     worker = run.worker
     if worker is None or worker.index is None:
@@ -58,7 +58,10 @@ def own_figures(run: RunReport) -> WorkerFigures | None:
 
 
 def overlap(one: RunReport, other: RunReport) -> bool:
-    """Whether two runs took place at the same time, as far as clocks agree."""
+    """Whether two runs overlapped in time, with a tolerance for clocks that differ.
+
+    False if a start or end is unknown.
+    """
     begun_s = [run.began_s for run in (one, other) if run.began_s is not None]
     ended_s = [run.ended_s for run in (one, other) if run.ended_s is not None]
     if len(begun_s) + len(ended_s) < 4:
@@ -69,13 +72,13 @@ def overlap(one: RunReport, other: RunReport) -> bool:
 def comparison(
     own: WorkerFigures, others: Iterable[WorkerFigures], expected: int, missing_because: str
 ) -> WorkerComparison:
-    """Puts workers next to each other.
+    """Combines the figures of workers into a comparison.
 
     Args:
-        own: Of the worker that compares.
-        others: Of those that it knows of.
-        expected: How many train together.
-        missing_because: Why the others are missing, where some are.
+        own: Figures of the worker that makes the comparison.
+        others: Figures of the other known workers.
+        expected: Number of workers that train together.
+        missing_because: Why some workers are missing; used only if some are.
     """
     by_index = {each.index: each for each in (*others, own)}
     members = tuple(by_index[index] for index in sorted(by_index))
@@ -86,9 +89,10 @@ def comparison(
 
 
 def with_comparisons(runs: Sequence[RunReport]) -> list[RunReport]:
-    """Adds the other workers to each chief's run whose folder has their records, and judges it.
+    """Adds a comparison with the other workers to each chief's run, and judges it again.
 
-    To a run on several GPUs of one process, these are added, as its last profile shows them.
+    The other workers are those with records among `runs`. A run on several GPUs of one process gets
+    a comparison of these replicas instead, from its newest profile that shows them.
     """
     return [_compared(run, runs) if _is_chief(run) else _with_replicas(run) for run in runs]
 
@@ -129,7 +133,7 @@ def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:
 
 
 def missing_words(missing: Sequence[int]) -> str:
-    """Says which workers' records are not there."""
+    """Says which workers' records are missing from the log folder, and how to add them."""
     named = ", ".join(map(str, missing[:8])) + (" and more" if len(missing) > 8 else "")
     workers = f"worker{'' if len(missing) == 1 else 's'} {named}"
     return (

@@ -1,1 +1,1 @@
-"""The tab "GPU Kit" in TensorBoard: the report of every run under the log directory, kept fresh."""
+"""The TensorBoard tab "GPU Kit": an up-to-date report of every run under the log directory."""

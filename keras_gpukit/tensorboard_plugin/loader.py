@@ -1,4 +1,4 @@
-"""What TensorBoard loads at its start, through the entry point `tensorboard_plugins`."""
+"""The loader that TensorBoard imports at startup, from the entry point `tensorboard_plugins`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tensorboard.plugins import base_plugin
 
 
 class GPUKitLoader(base_plugin.TBLoader):
-    """Makes the plugin; loads nothing heavy, since TensorBoard waits for it."""
+    """Creates the plugin; it imports nothing heavy, because TensorBoard waits for it."""
 
     def load(self, context: base_plugin.TBContext) -> Any:
         """Returns the plugin.
 
         Args:
-            context: TensorBoard's own: its flags, of which the log directories are read.
+            context: TensorBoard's context; its flags contain the log directories.
         """
         from keras_gpukit.tensorboard_plugin.plugin import GPUKitPlugin
 

@@ -1,4 +1,4 @@
-"""Which folders TensorBoard was started on."""
+"""Finds the folders that TensorBoard was started on."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import os
 import re
 from pathlib import Path
 
-# A scheme of two letters or more; a single one is a Windows drive.
+# A scheme has at least two letters; a single letter is a Windows drive.
 _URI = re.compile(r"[a-zA-Z][0-9a-zA-Z.+-]+://")
 
 
 def log_dirs(logdir: str | None, logdir_spec: str | None) -> dict[str, Path]:
-    """Returns the local log directories, by the name that TensorBoard shows them under.
+    """Returns the local log directories by the names that TensorBoard shows.
+
+    Remote folders, such as gs://bucket/logs, are not supported and left out.
 
     Args:
-        logdir: The flag `--logdir`: one folder, which needs no name.
-        logdir_spec: The flag `--logdir_spec`: `name:path,name:path`, where names may be missing.
-
-    Folders elsewhere, such as gs://bucket/logs, are left out: they are not read.
+        logdir: Flag `--logdir`: one folder, whose name is "".
+        logdir_spec: Flag `--logdir_spec`: `name:path,name:path`, where names are optional.
     """
     if logdir:
         return {} if _URI.match(logdir) else {"": _absolute(logdir)}
@@ -30,7 +30,7 @@ def log_dirs(logdir: str | None, logdir_spec: str | None) -> dict[str, Path]:
 
 
 def _split(spec: str) -> tuple[str, str]:
-    """As TensorBoard does: /a:b, C:/a and gs://a are paths, the rest may begin with a name."""
+    """Splits "name:path" as TensorBoard does: /a:b, C:/a and gs://a are paths without a name."""
     named = ":" in spec and not spec.startswith("/") and not os.path.splitdrive(spec)[0]
     if not named or _URI.match(spec):
         return "", spec
@@ -39,5 +39,5 @@ def _split(spec: str) -> tuple[str, str]:
 
 
 def _absolute(path: str) -> Path:
-    # The current folder may change later, so the path is settled now; the folder may come later.
+    # Resolve the path now, because the current folder may change; the folder need not exist yet.
     return Path(os.path.abspath(os.path.expanduser(path)))

@@ -1,4 +1,4 @@
-"""What the tab says where there is no report to show."""
+"""Pages that the tab shows if there is no report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ model.fit(dataset, callbacks=[gpukit.Monitor("{log_dir}")])</pre>
 
 
 def no_runs(roots: Mapping[str, Path]) -> str:
-    """There is nothing to report yet: how to begin."""
+    """Returns the page shown when no run was found yet, with instructions to start."""
     if not roots:
         where = "TensorBoard was not started on a local folder, and only those are read."
         return _page("No log directory to read", f"<p>{where}</p>")
@@ -44,7 +44,7 @@ def no_runs(roots: Mapping[str, Path]) -> str:
 
 
 def folder_is_gone() -> str:
-    """A folder was asked for that is not, or no longer, under the log directory."""
+    """Returns the page for a folder that is not, or no longer, under the log directory."""
     return _page(
         "These runs are not here",
         "<p>They were removed or renamed, or the search has not found them yet. As soon as it "
@@ -53,7 +53,7 @@ def folder_is_gone() -> str:
 
 
 def failed(error: BaseException) -> str:
-    """A report could not be made."""
+    """Returns the page for a report that failed, with the error."""
     what = escape(readable(f"{type(error).__name__}: {error}"))
     return _page(
         "The report could not be made",

@@ -1,4 +1,4 @@
-"""The plugin: its routes, and what TensorBoard asks it."""
+"""The TensorBoard plugin with its HTTP routes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from keras_gpukit.tensorboard_plugin.log_dirs import log_dirs
 from keras_gpukit.tensorboard_plugin.report_pages import ReportPages
 from keras_gpukit.tensorboard_plugin.run_folders import RunFolder, RunFolders
 
-# TensorBoard's page waits for the answer whether the tab has something to show.
+# TensorBoard's page waits for `is_active`, so the first search may delay it by this much only.
 FIRST_LOOK_S = 0.1
 STATIC = Path(__file__).parent / "static"
 MODULES = ("index.js", "address.js", "live.js", "theme.js")
 DAY_S = 86400
-# TensorBoard's own policy is sent as well, and a browser keeps to both. The one script that stands
-# in a report is allowed by its hash; names in the records cannot add any.
+# TensorBoard sends its own policy too, and browsers enforce both. The only inline script of a
+# report is allowed by its hash, so names in records cannot inject scripts.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -39,10 +39,10 @@ POLICY = "; ".join(
 
 
 class GPUKitPlugin(base_plugin.TBPlugin):
-    """The tab "GPU Kit".
+    """The plugin of the tab "GPU Kit".
 
-    What a page may ask for is given by the id of a folder that was found under the log directory;
-    no part of a URL ever becomes part of a path.
+    Pages request a folder by its id, which must belong to a folder found under the log directory.
+    No part of a URL ever becomes part of a path.
     """
 
     plugin_name = "gpukit"
@@ -55,8 +55,8 @@ class GPUKitPlugin(base_plugin.TBPlugin):
         self._pages = ReportPages()
 
     def get_plugin_apps(self) -> Mapping[str, Callable[..., Any]]:
-        """The routes, below /data/plugin/gpukit."""
-        # Asked for when TensorBoard has loaded everything: runs are found until a user looks.
+        """Returns the request handlers by route, below /data/plugin/gpukit."""
+        # TensorBoard calls this at startup: starting the search now finds runs before a user looks.
         self._folders.known()
         routes = {
             **{f"/{name}": _static(name, "text/javascript") for name in MODULES},
@@ -68,17 +68,17 @@ class GPUKitPlugin(base_plugin.TBPlugin):
         return {route: _reading_only(handler) for route, handler in routes.items()}
 
     def is_active(self) -> bool:
-        """Whether there is a run to show; asked often, and answered from memory."""
+        """Whether there is a run to show; called often, and answered from memory."""
         return bool(self._folders.known(FIRST_LOOK_S).folders)
 
     def frontend_metadata(self) -> base_plugin.FrontendMetadata:
-        """The tab's name and page. It keeps itself fresh, so TensorBoard need not reload it."""
+        """Returns the tab's name and page; the page updates itself, so reloads are disabled."""
         return base_plugin.FrontendMetadata(
             es_module_path="/index.js", tab_name="GPU Kit", disable_reload=True
         )
 
     def _state(self, request: Request) -> Response:
-        """Which folders there are, and a stamp that changes when the asked one's report would."""
+        """Returns the folders, and a stamp that changes when the requested report does."""
         found = self._folders.known()
         folder = self._asked(request)
         state = {
@@ -101,7 +101,7 @@ class GPUKitPlugin(base_plugin.TBPlugin):
                 page = self._pages.page(folder, self._folders.known().folders)
                 return _page(request, page, script=drawing_js())
         except FileNotFoundError:
-            pass  # it went since it was found
+            pass  # the folder was deleted since it was found
         return _page(request, messages.folder_is_gone(), code=404)
 
     def _plotly_js(self, request: Request) -> Response:
@@ -110,7 +110,7 @@ class GPUKitPlugin(base_plugin.TBPlugin):
         return _respond(request, plotly_js(), "text/javascript", expires=DAY_S)
 
     def _asked(self, request: Request) -> RunFolder | None:
-        """The folder whose id a page gives, the first one if it gives none."""
+        """Returns the folder with the requested id, or the first folder if no id was given."""
         known = self._folders.known().folders
         if "folder" in request.args:
             return known.get(request.args["folder"])
@@ -138,7 +138,7 @@ def _respond(request: Request, content: Any, content_type: str, **options: Any) 
 
 
 def _reading_only(handler: Callable[[Request], Response]) -> Callable[..., Any]:
-    """Makes an application of a handler: one that changes nothing, and says what failed."""
+    """Wraps a handler as a WSGI application that allows only GET and HEAD and shows errors."""
 
     @Request.application
     def serve(request: Request) -> Response:

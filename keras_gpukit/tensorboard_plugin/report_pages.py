@@ -1,4 +1,4 @@
-"""Reports as pages, made when a record has changed."""
+"""Renders reports as pages and caches them until a record changes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.tensorboard_plugin.run_folders import RunFolder
 
-# A folder that was read is read on from where it was left; each holds some megabytes.
+# Cached folders continue reading where they stopped. Each takes some megabytes of memory.
 KEPT = 8
 TRACE_TOOL = "trace_viewer@"
 
 
 class ReportPages:
-    """The pages of the folders that were asked for last.
+    """The pages of the most recently requested folders.
 
-    One is made at a time, since each may take a processor for seconds.
+    Pages are made one at a time, because each may keep a CPU core busy for seconds.
     """
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ class ReportPages:
         """Returns a folder's report as HTML, which loads `plotly.js` from its own folder.
 
         Args:
-            folder: The folder.
-            known: All of them by id; those of single runs are linked to.
+            folder: Folder to report on.
+            known: All folders by id; the report links to the folders of single runs.
 
         Raises:
-            OSError: If the folder has gone, or cannot be read.
+            OSError: If the folder no longer exists or cannot be read.
         """
         with self._making:
             page = self._kept.setdefault(folder.id, _ReportPage(folder))
@@ -63,7 +63,7 @@ class _ReportPage:
             ids = {folder.path: folder.id for folder in known.values()}
 
             def href(run: RunReport) -> str | None:
-                """The report of one of many runs, which has its charts."""
+                """Returns the URL of a run's own report, which has its charts; None if unknown."""
                 folder = ids.get(self._path / run.folder) if run.folder else None
                 return None if folder is None else f"report?folder={folder}#{run_id(run)}"
 
@@ -81,15 +81,15 @@ class _ReportPage:
 
 
 def trace_url(root: Path | None, log_dir: Path, capture: CaptureRecord) -> str | None:
-    """Returns where the Profile tab shows a capture's trace, from a report in the tab GPU Kit.
+    """Returns the URL of a capture's trace in the Profile tab, relative to a page of this tab.
 
-    None where there is no trace.
+    None if there is no trace, or if its name in the Profile tab is unknown.
 
     Args:
-        root: TensorBoard's log directory, whose runs have no name before their path; None where it
-            has several, whose names for the Profile tab are not known.
-        log_dir: Where the run was written.
-        capture: One of its captures.
+        root: TensorBoard's log directory. None if it is one of `--logdir_spec`, because the names
+            of its runs in the Profile tab are unknown.
+        log_dir: Log folder of the run.
+        capture: A capture of the run.
     """
     if root is None or capture.path is None or not (log_dir / capture.path).is_file():
         return None
@@ -97,5 +97,5 @@ def trace_url(root: Path | None, log_dir: Path, capture: CaptureRecord) -> str |
     host = Path(capture.path).name.removesuffix(PROFILE_SUFFIX)
     told = {"run": os.fsencode(run), "tag": TRACE_TOOL.encode(), "host": os.fsencode(host)}
     query = "&".join(f"{name}={quote(value, safe='')}" for name, value in told.items())
-    # From /data/plugin/gpukit/report.
+    # Relative to /data/plugin/gpukit/report.
     return f"../../../?{query}#profile"

@@ -1,7 +1,7 @@
-"""The folders with watched runs under TensorBoard's log directories.
+"""Finds the folders with recorded runs under TensorBoard's log directories.
 
-They are looked for in the background and for a bounded time, since TensorBoard asks often and its
-log directories may be huge. Links are not followed: what they lead to may lie outside.
+The search runs in the background for a bounded time, because TensorBoard asks often and its log
+directories may be huge. Links are not followed, because they may lead outside of them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from keras_gpukit.records.search import find_run_files
 
 WITHIN_S = 10.0
 LOOK_EVERY_S = 5.0
-# Looking may take a twentieth of the time at most.
+# A pause is this many times as long as the search before it, so at most 1/20 of the time is search.
 REST = 20
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder with runs in it, in folders below, or both; what a reader of the tab can pick.
+    """A folder that contains runs at any depth. Users pick such a folder in the tab.
 
     Attributes:
-        id: What pages call it in their URLs; says nothing about where it lies.
-        name: What people read.
-        path: Where it lies.
-        records: The files that its report is made of.
-        root: The log directory; None where TensorBoard has several, each with a name.
+        id: Id of the folder in URLs; a hash that does not reveal the path.
+        name: Name that the tab shows.
+        path: Path of the folder.
+        records: Record files of the runs in the folder.
+        root: TensorBoard's log directory; None if it is a named one of `--logdir_spec`.
     """
 
     id: str
@@ -41,9 +41,9 @@ class RunFolder:
     root: Path | None = None
 
     def stamp(self) -> str:
-        """Changes with every line that is added to a record, and when one goes or grows no longer.
+        """Returns a hash that changes when a record grows, is deleted, or stops growing.
 
-        A run whose record grows no longer is over, and its report says so.
+        A run whose record has stopped growing is over, and its report says so.
         """
         from keras_gpukit.saved_runs.run_lines import FRESH_S
 
@@ -61,11 +61,11 @@ class RunFolder:
 
 @dataclass(frozen=True)
 class Found:
-    """What one search found.
+    """The result of a search.
 
     Attributes:
-        folders: By id: each log directory before the folders in it.
-        complete: False if the search gave up at its bounds.
+        folders: Folders by id, each log directory before the folders in it.
+        complete: Whether every folder was searched; False if the search reached its limits.
     """
 
     folders: Mapping[str, RunFolder]
@@ -73,10 +73,10 @@ class Found:
 
 
 def find_run_folders(roots: Mapping[str, Path]) -> Found:
-    """Looks for folders with runs, those near the top first.
+    """Searches for folders with runs, those near the top first.
 
     Args:
-        roots: Log directories by name; a single one may be called "".
+        roots: Log directories by name; the name may be "" if there is only one.
     """
     folders: list[RunFolder] = []
     complete = True
@@ -88,7 +88,7 @@ def find_run_folders(roots: Mapping[str, Path]) -> Found:
 
 
 class RunFolders:
-    """Keeps knowing the folders with runs; asking costs next to nothing.
+    """Keeps a list of the folders with runs up to date; reading the list takes almost no time.
 
     Args:
         roots: Log directories by name.
@@ -102,13 +102,13 @@ class RunFolders:
         self._looking = threading.Lock()
 
     def known(self, wait_s: float = 0.0) -> Found:
-        """Returns what the last search found, and begins the next one if it is time.
+        """Returns the result of the last search, and starts the next search if it is due.
 
         Args:
-            wait_s: How long the very first search is waited for.
+            wait_s: Maximum time to wait for the very first search, in seconds.
         """
         if self._is_time() and self._looking.acquire(blocking=False):
-            if self._is_time():  # still: a search may have ended between the two
+            if self._is_time():  # check again: a search may have ended before the lock was acquired
                 threading.Thread(target=self._look, name="gpukit-runs", daemon=True).start()
             else:
                 self._looking.release()
@@ -130,7 +130,7 @@ class RunFolders:
 
 
 def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[RunFolder]:
-    """The log directory with all that is in it, then each folder with what is in it."""
+    """Yields the log directory with all of its records, then each folder with its records."""
     within: dict[Path, list[Path]] = {_log_dir(root, record): [] for record in records}
     folders = len(within)
     if folders > 1:
@@ -154,10 +154,10 @@ def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[Ru
 
 
 def _log_dir(root: Path, record: Path) -> Path:
-    """The folder above "gpukit", unless TensorBoard was started on that one itself."""
+    """Returns the folder above "gpukit", or the root if TensorBoard was started on "gpukit"."""
     return root if record.parent == root else record.parent.parent
 
 
 def readable(path: str | Path) -> str:
-    """A path as text that can be shown and sent; its names may be any bytes."""
+    """Returns a path as valid Unicode text; bytes that are not UTF-8 are replaced."""
     return os.fsencode(path).decode("utf-8", "replace")

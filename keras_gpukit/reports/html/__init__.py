@@ -1,4 +1,4 @@
-"""The report as one HTML page: records in, text out."""
+"""Renders a report, made of records, as one HTML page."""
 
 from __future__ import annotations
 

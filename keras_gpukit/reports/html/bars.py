@@ -1,4 +1,4 @@
-"""Bars side by side, distinguished by colour and pattern."""
+"""Bar charts whose traces differ by colour and pattern."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from keras_gpukit.reports.html.chart import PALETTE, PATTERNS, axis, draw, names
 
 
 def bar(name: str, place: int, color: str | None = None, **data: Any) -> Any:
-    """A bar trace that differs from its neighbours by colour and by pattern.
+    """Returns a bar trace that differs from its neighbours by colour and by pattern.
 
     Args:
-        name: In the legend.
-        place: Among the chart's traces.
-        color: Of the palette, by place, unless given.
-        **data: Plotly's own.
+        name: Name in the legend.
+        place: Index of the trace in the chart, from 0.
+        color: Colour of the bars; by default the palette's colour for `place`.
+        **data: Further arguments of Plotly's `Bar`.
     """
     from plotly import graph_objects as go
 
@@ -31,14 +31,14 @@ def row_bars(
     hover: str,
     color: str | None = None,
 ) -> Any:
-    """The bars of one trace in rows at 0, 1, 2 and so on.
+    """Returns a trace of horizontal bars in rows at 0, 1, 2 and so on.
 
     Args:
-        name: In the legend.
-        place: Among the chart's traces.
-        values: Of the rows, from the first on.
-        hover: What the cursor says of a bar, as Plotly's template.
-        color: Of the palette, by place, unless given.
+        name: Name in the legend.
+        place: Index of the trace in the chart, from 0.
+        values: Length of the bar in each row, the first row first; None for no bar.
+        hover: Hover text of a bar, as a Plotly template.
+        color: Colour of the bars; by default the palette's colour for `place`.
     """
     rows = list(range(len(values)))
     return bar(name, place, color, x=values, y=rows, orientation="h", hovertemplate=hover)
@@ -47,14 +47,14 @@ def row_bars(
 def draw_bars(
     traces: Sequence[Any], names: Sequence[str], heading: str, *, height: int, hovermode: str
 ) -> str:
-    """Draws bars that are stacked side by side, a row for each name.
+    """Returns the JSON of a figure of stacked horizontal bars, with a row for each name.
 
     Args:
-        traces: Each with its bars at 0, 1, 2 and so on.
-        names: Of the rows, the first on top.
-        heading: Of the other axis, with its unit.
-        height: In pixels.
-        hovermode: Plotly's.
+        traces: Traces with their bars in rows at 0, 1, 2 and so on.
+        names: Names of the rows, top row first.
+        heading: Title of the value axis, with its unit.
+        height: Height of the figure in pixels.
+        hovermode: Plotly's `hovermode`.
     """
     return draw(
         traces,

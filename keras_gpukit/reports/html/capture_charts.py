@@ -1,4 +1,4 @@
-"""Charts of captured profiles: where a step's time went, and what took it."""
+"""Charts of captured profiles: the parts of a step's time, and the operations that took it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def captures_chart(
     missed: Sequence[MissedCapture] = (),
     stage_names: Mapping[str, str] = MappingProxyType({}),
 ) -> Chart | Unknown:
-    """The mean step of each capture by where its time went.
+    """Returns a chart of each capture's mean step time, split into its parts.
 
     Args:
-        captures: What was captured.
-        missed: What was to be captured too.
-        stage_names: What the page calls the stages, by the profiles' names.
+        captures: Captures, the oldest first.
+        missed: Captures that were requested but not started.
+        stage_names: Names of the stages in the page, by their names in the profiles.
     """
     if not captures and missed:
         return Unknown(_CAPTURES, f"no capture was started: {missed[0].because}")
@@ -58,7 +58,7 @@ def captures_chart(
 
 
 def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
-    """The steps of the newest capture that has several, one bar each."""
+    """Returns a chart with a bar per step of the newest capture that has several steps."""
     several = [each for each in captures if each.profile and len(each.profile.each_step) > 1]
     if not several or several[-1].profile is None:
         return Unknown(_EACH_STEP, "no capture has several distinguishable steps")
@@ -106,7 +106,7 @@ def _bars(captures: Sequence[CaptureReport]) -> str:
 
 
 def _short(each: CaptureReport) -> str:
-    """A capture's name next to its bar: its first step identifies it."""
+    """Returns the label of a capture's bar: its first step, or a short name if that is unknown."""
     if each.capture:
         return f"step {each.capture.first_step:,}"
     return label(each.name.split("/")[0], 26)
@@ -138,7 +138,7 @@ def _words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> s
 
 
 def _parts_ms(of: Sequence[ProfileRecord | StepProfile]) -> dict[Part, list[float | None]]:
-    """The time of each part in each step or capture; only of parts that any of them has."""
+    """Returns the milliseconds of each part, per step or capture, without parts that none has."""
     return {
         part: [_ms(each.parts_s.get(part)) for each in of]
         for part in _PARTS

@@ -1,4 +1,4 @@
-"""A chart of memory during a capture."""
+"""A chart of allocator memory during a capture."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MEMORY = "Memory during the newest capture"
 
 
 def capture_memory_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
-    """What each allocator held during the newest capture, and what its peak consisted of."""
+    """Returns a chart of the memory per allocator during the newest capture, with its peak."""
     from plotly import graph_objects as go
 
     memories = [each.profile.memory for each in captures if each.profile and each.profile.memory]

@@ -20,13 +20,13 @@ _TENSOR_CORES = {True: "yes", False: "no", None: "unknown"}
 
 
 def captures_table(captures: Sequence[CaptureReport]) -> Table:
-    """One capture per row, including those that could not be read."""
+    """Returns a table with a row per capture, including captures that could not be read."""
     heads = ("capture", "because", "steps", "step time", "stall", "training blocked", "remarks")
     return Table(heads, tuple(_capture_row(each) for each in captures))
 
 
 def missed_table(missed: Sequence[MissedCapture]) -> Table:
-    """One capture per row that was asked for and not started."""
+    """Returns a table with a row per capture that was requested but not started."""
     rows = tuple((f"{each.step:,}", each.reason, each.because) for each in missed)
     return Table(("step", "because", "not started because"), rows)
 
@@ -34,11 +34,11 @@ def missed_table(missed: Sequence[MissedCapture]) -> Table:
 def detail_tables(
     profile: ProfileRecord, stage_names: Mapping[str, str]
 ) -> Iterator[tuple[str, Table]]:
-    """What took the time of one capture, by heading; only what is known.
+    """Yields the known tables of where a capture's time went, each with its heading.
 
     Args:
-        profile: The capture's.
-        stage_names: What the page calls its stages, by the profile's names.
+        profile: Profile of the capture.
+        stage_names: Names of the stages in the page, by their names in the profile.
     """
     steps = max(profile.steps, 1)
     if profile.kinds_s:
@@ -54,7 +54,7 @@ def detail_tables(
 
 
 def holdings_tables(memories: Sequence[MemoryProfile]) -> Iterator[tuple[str, Table]]:
-    """What held each allocator's peak."""
+    """Yields a table per allocator, with its heading: memory held by operations at its peak."""
     for memory in memories:
         if memory.holdings:
             rows = tuple(

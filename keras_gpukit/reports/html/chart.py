@@ -1,4 +1,4 @@
-"""A chart: a caption, the figure for Plotly, and the numbers as a table."""
+"""The building blocks of charts: figures for Plotly, and their numbers as tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# Each stands out from white and from near black by 3 to 1 at least, and black text on it by 4.5.
+# Contrast of each colour: at least 3:1 to white and to near black, 4.5:1 to black text on it.
 COLORS = {
     "input": "#d9772b",
     "compute": "#2a8f86",
@@ -18,7 +18,7 @@ COLORS = {
     "other": "#7d8790",
 }
 PALETTE = ("#2a8f86", "#d9772b", "#4a7fc1", "#cf6690", "#9a82cc", "#8c8c3a", "#7d8790")
-# So that lines and areas differ by more than their colour.
+# Lines and areas must differ by more than their colour.
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 PATTERNS = ("", "/", ".", "x", "\\", "-", "|", "+")
 _LONGEST = 60
@@ -26,14 +26,14 @@ _LONGEST = 60
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers of a chart, formatted.
+    """A table of formatted numbers, below a chart or by itself.
 
     Attributes:
-        columns: Headings.
-        rows: Cells; the first one of each row is its heading.
-        note: What the rows are, where that is not plain.
-        filtered_by: What its rows can be filtered by, as an example of words; empty for a table
-            without a filter.
+        columns: Headings of the columns.
+        rows: Cells of each row; the first cell is the row's heading.
+        note: Note on what the rows are; "" if none is needed.
+        filtered_by: Hint in the filter's input field, such as "layer, operation, device"; "" for a
+            table without a filter.
     """
 
     columns: tuple[str, ...]
@@ -44,17 +44,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Chart:
-    """One figure of the report.
+    """A chart of the report.
 
     Attributes:
-        title: Its heading.
-        caption: What it shows, in words.
-        figure: JSON as Plotly takes it; None where there is only the table.
-        table: Its numbers.
-        more: Further tables, by heading.
-        shown: A table that is open from the start.
-        shown_title: Its heading.
-        over_time: Whether its axis is the run's time, and so shares cursor and zoom.
+        title: Heading of the chart.
+        caption: Description of the result in words.
+        figure: JSON of the Plotly figure; None for a table without a figure.
+        table: Numbers of the chart.
+        more: Further tables, each with its heading.
+        shown: Table that is open from the start; None without one.
+        shown_title: Heading of the open table.
+        over_time: Whether the x-axis is the run's time; such charts share their cursor and zoom.
     """
 
     title: str
@@ -69,11 +69,11 @@ class Chart:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A chart that is not there.
+    """A chart that cannot be drawn.
 
     Attributes:
-        title: Its heading.
-        because: Why it is missing.
+        title: Heading of the chart.
+        because: Why the chart is missing.
     """
 
     title: str
@@ -82,11 +82,11 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Flat:
-    """A chart that would show one level line, and is a sentence instead.
+    """A sentence in place of a chart that would only show flat lines.
 
     Attributes:
-        title: Its heading.
-        says: What stayed as it was, such as "the host's memory stayed at 1.2 GiB".
+        title: Heading of the chart.
+        says: The sentence, such as "the wait for input stayed below 0.5 % of the step time".
     """
 
     title: str
@@ -94,7 +94,7 @@ class Flat:
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:
-    """Keeps both ends of a long name: paths differ at the end, kernels at the begin."""
+    """Returns a long name without its middle: paths differ at the end, kernels at the start."""
     if len(text) <= longest:
         return text
     half = (longest - 1) // 2
@@ -102,12 +102,12 @@ def shortened(text: str, longest: int = _LONGEST) -> str:
 
 
 def label(text: str, longest: int = _LONGEST) -> str:
-    """A name for Plotly, which takes some markup in what it writes, links among it."""
+    """Returns a short, escaped name for Plotly, which parses some markup, such as links."""
     return html.escape(shortened(text, longest), quote=False)
 
 
 def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
-    """Returns a figure's JSON, without colours for text and lines: those are the page's."""
+    """Returns a figure's JSON, without colours for text and axes, which the page sets."""
     from plotly import graph_objects as go
 
     common = {
@@ -133,19 +133,19 @@ def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
 
 
 def step_time_unit(longest_s: float | None) -> tuple[float, str]:
-    """The unit that fits step times: its size in seconds, and its name."""
+    """Returns a unit that suits step times: its size in seconds, and its name."""
     if longest_s is not None and longest_s < 1e-3:
         return 1e-6, "µs"
     return (1e-3, "ms") if longest_s is None or longest_s < 1 else (1.0, "s")
 
 
 def scaled(values: Sequence[float | None], size: float) -> list[float | None]:
-    """Values in a unit of another size."""
+    """Converts values to a unit that is `size` times as large as theirs; None stays None."""
     return [None if value is None else round(value / size, 4) for value in values]
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
-    """An axis with a title."""
+    """Returns a Plotly axis with a title."""
     font = {"size": 13}
     return {
         "title": {"text": title, "font": font, "standoff": 8},
@@ -156,14 +156,14 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 
 def marked_line(x: float, text: str, yref: str, *, on_right: bool, **line: Any) -> dict[str, Any]:
-    """A line from top to bottom with a label, as a shape of Plotly.
+    """Returns a labelled vertical line, as a Plotly shape.
 
     Args:
-        x: Where.
-        text: Of the label.
-        yref: What top and bottom are of.
-        on_right: Whether the label is on the right of the line, or on the left.
-        **line: How it is drawn.
+        x: Position on the x-axis.
+        text: Text of the label.
+        yref: Plotly's `yref`: "paper" spans the figure, "y domain" the panel of the first y-axis.
+        on_right: Whether the label is on the right of the line; otherwise it is on the left.
+        **line: Plotly's line properties, such as `dash` and `color`.
     """
     return {
         "type": "line",
@@ -184,9 +184,9 @@ def marked_line(x: float, text: str, yref: str, *, on_right: bool, **line: Any) 
 
 
 def names_axis(names: Sequence[str]) -> dict[str, Any]:
-    """Names down the side, the first on top; those of bars at 0, 1, 2 and so on.
+    """Returns a y-axis that labels the rows 0, 1, 2 and so on with names, the first on top.
 
-    Names themselves would do only if no two were the same.
+    A categorical axis would merge rows with equal names.
     """
     return {
         "tickmode": "array",

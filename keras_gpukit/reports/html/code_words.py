@@ -1,4 +1,4 @@
-"""Code within sentences of advice, which the page sets apart and can copy."""
+"""Finds code within sentences of advice; the page formats it as code with a copy button."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 _INSIDE = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"
 _CODE = re.compile(
-    # A call with its arguments, and what is called on its result.
+    # A call with its arguments, and calls chained to its result.
     rf"(?:[A-Za-z_][\w.]*\({_INSIDE}\))(?:\.[A-Za-z_]\w*\({_INSIDE}\))*"
-    # A command of a shell, to the end of the sentence.
+    # A shell command, to the end of the sentence.
     r"|(?:pip install|nvidia-smi|keras-gpukit|export) [^:;,]*[^:;,.\s]"
-    # An argument, an attribute of a module.
+    # A keyword argument, or an attribute of a module.
     r"|\b[a-z_]+=(?:[\w.]+|\"[^\"]*\")|\b(?:tf|keras|ds|keras_gpukit)(?:\.\w+)+"
 )
 
 
 class Words(NamedTuple):
-    """A part of a sentence."""
+    """A part of a sentence: code, or text without code."""
 
     text: str
     is_code: bool
@@ -28,7 +28,7 @@ def code_in(sentence: str) -> Iterator[Words]:
     """Yields the parts of a sentence, in order.
 
     Args:
-        sentence: Such as "ds.cache() right after decode: do it once".
+        sentence: Sentence of advice, such as "ds.cache() right after decode: do it once".
     """
     end = 0
     for found in _CODE.finditer(sentence):

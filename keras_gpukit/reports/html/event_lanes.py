@@ -1,4 +1,4 @@
-"""What happened in a run apart from its steps, in lanes below the timeline."""
+"""Events of a run, such as epochs and validations, as lanes below the timeline."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import COLORS
 from keras_gpukit.reports.html.time_axis import TimeAxis
 
-# Of the axis: a shorter event is drawn as long as this, so that it can be seen.
+# As a fraction of the axis: shorter events are drawn at this length so that they stay visible.
 _SHORTEST = 0.002
-# The cursor reads points: a long event has one at least so often.
+# Hover text needs points. A long event has at least one per this fraction of the axis.
 _APART = 0.02
 _KINDS: dict[EventKind, tuple[str, str]] = {
     "epoch": ("epochs", COLORS["compute"]),
@@ -31,14 +31,14 @@ _OTHER_EPOCH = "#7fbdb7"
 
 @dataclass(frozen=True)
 class Mark:
-    """One event, as it is drawn.
+    """An event, as it is drawn in a lane.
 
     Attributes:
-        began_s: In seconds since the Unix epoch.
-        duration_s: Until it ended.
-        says: What the cursor and the table say.
-        step: Global step when it ended, if known.
-        text: Stands in its bar, where there is room.
+        began_s: Start of the event, in seconds since the Unix epoch.
+        duration_s: Duration of the event, in seconds.
+        says: Description of the event in its hover text and in the table.
+        step: Global step when the event ended (first step of a capture); None if unknown.
+        text: Label inside the event's bar, shown if there is room.
     """
 
     began_s: float
@@ -50,7 +50,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lane:
-    """Events of one kind."""
+    """A row of events of one kind, with the colour of their bars."""
 
     name: str
     color: str
@@ -59,7 +59,7 @@ class Lane:
 
 
 def lanes(run: RunReport) -> tuple[Lane, ...]:
-    """The lanes that are not empty, epochs first."""
+    """Returns the lanes that have events, with the epochs first."""
     found = [
         Lane(
             name,
@@ -93,7 +93,7 @@ def lanes(run: RunReport) -> tuple[Lane, ...]:
 
 
 def draw_lane(lane: Lane, place: int, time: TimeAxis) -> Iterator[Any]:
-    """Bars on the second axis, and the points that the cursor reads."""
+    """Yields a lane's bars on the second y-axis, and invisible points for its hover text."""
     from plotly import graph_objects as go
 
     shortest_s = _SHORTEST * time.lasted_s
@@ -133,7 +133,7 @@ def draw_lane(lane: Lane, place: int, time: TimeAxis) -> Iterator[Any]:
 
 
 def event_rows(found: Sequence[Lane], time: TimeAxis, most: int) -> tuple[tuple[str, ...], ...]:
-    """The longest events, in the order in which they began, as cells."""
+    """Returns table rows of the longest events, in order of their start."""
     marks = [(lane, mark) for lane in found for mark in lane.marks]
     longest = sorted(marks, key=lambda each: -each[1].duration_s)[:most]
     return tuple(
@@ -160,7 +160,7 @@ def _mark(event: RunEvent) -> Mark:
 
 
 def _throttled(series: TimeSeries) -> Iterator[Mark]:
-    """Readings in a row that were throttled, each since the one before."""
+    """Yields a mark per stretch of throttled readings, from the last reading before it."""
     throttled = series.figures["throttled"].mean
     for is_throttled, those in groupby(range(len(throttled)), lambda each: bool(throttled[each])):
         if is_throttled:

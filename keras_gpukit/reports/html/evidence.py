@@ -1,4 +1,4 @@
-"""What a finding rests on, in sentences."""
+"""The evidence of a finding, in sentences."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.reports import units
 
-# By a figure's name: its sentence, or what it adds to the sentence before. What has neither is
-# shown as a name with its value.
+# `_SENTENCES` has a sentence per figure name; `_ADDED` has words that extend the previous sentence.
+# A figure that neither of them nor `_PATTERNS` covers is shown as its name and value.
 _SENTENCES = {
     "input stall": "Steps spend {value} of their time waiting for input",
     "input stall, at most": "Steps spend at most {value} of their time waiting for input",
@@ -92,7 +92,7 @@ _PATTERNS = {
 
 
 def evidence_sentences(finding: Finding) -> tuple[str, ...]:
-    """Returns what was measured, in sentences: "A step waits 10 ms for its batch" and the like."""
+    """Returns a finding's figures in sentences, such as "A step waits 10 ms for its batch."."""
     sentences: list[str] = []
     for figure in finding.evidence:
         value = units.measured(figure)

@@ -1,4 +1,4 @@
-"""A chart of the wait for input, and of the pipeline's buffer."""
+"""A chart of the wait for input and of the pipeline's buffer over time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from keras_gpukit.reports.html.timeline_chart import TOO_SHORT
 from keras_gpukit.reports.html.window_areas import WindowAreas
 
 _STALL = "Wait for input over the run"
-# In percent: less is drawn as a line on the axis.
+# In percent: a stall below this would only be a line on the axis.
 _LEAST = 0.5
 
 
 def input_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
-    """The share of the time that steps waited, and how full the pipeline's buffer was."""
+    """Returns a chart of the input stall of steps and of the fill of the pipeline's last buffer."""
     series = run.steps
     if series is None or len(series.time_s) < 2:
         return Unknown(_STALL, TOO_SHORT)

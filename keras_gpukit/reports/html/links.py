@@ -1,4 +1,4 @@
-"""What belongs together in the page: a finding, its charts, its stage, its captures."""
+"""Links between the parts of the page: a finding, its charts and captures, pipeline stages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras_gpukit.records.report import RunReport
 
 _INPUT = ("stages", "input", "timeline")
 _TIME = ("wall-time", "timeline")
-# By the beginning of a finding's code: the charts that show it, by their keys in the page.
+# Keys of the charts that show a finding, by the beginning of the finding's code.
 _CHARTS: dict[str, tuple[str, ...]] = {
     "input": _INPUT,
     "slow-epoch-start": (*_TIME, "stages"),
@@ -37,7 +37,7 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     "float32": ("captures",),
 }
 _OTHERS = ("timeline", "wall-time")
-# Findings on single steps, which captures show, and what triggers captures of such steps.
+# Findings on single steps, which captures show, and the triggers of captures of unusual steps.
 _STEPS = ("input", "slower-over-time", "tiny-steps")
 _ANOMALIES: tuple[Trigger, ...] = ("stall", "step time")
 
@@ -47,8 +47,8 @@ class Link:
     """A link within the page.
 
     Attributes:
-        href: Where to.
-        text: What is there.
+        href: Target of the link, such as "#run-1-timeline-title".
+        text: Text of the link: the chart's title.
     """
 
     href: str
@@ -56,14 +56,17 @@ class Link:
 
 
 def chart_links(finding: Finding, titles: dict[str, Link]) -> tuple[Link, ...]:
-    """The charts that show what a finding says, the most telling first."""
+    """Returns links to the charts that show a finding, the most relevant first."""
     fitting = [code for code in _CHARTS if finding.code.startswith(code)]
     keys = _CHARTS[max(fitting, key=len)] if fitting else _OTHERS
     return tuple(titles[key] for key in keys if key in titles)
 
 
 def captures_of(finding: Finding, run: RunReport) -> tuple[CaptureRecord, ...]:
-    """The captures that show it: those of unusual steps, or any; at most two."""
+    """Returns up to two captures that show a finding, preferably captures of unusual steps.
+
+    Empty for findings that are not about single steps.
+    """
     captures = [each.capture for each in run.captures if each.capture and each.capture.path]
     if not finding.code.startswith(_STEPS):
         return ()
@@ -72,13 +75,13 @@ def captures_of(finding: Finding, run: RunReport) -> tuple[CaptureRecord, ...]:
 
 
 def stage_names(run: RunReport) -> dict[str, str]:
-    """What the stages of a run's profiles are called in the rest of the page.
+    """Maps the names of stages in a run's profiles to their names in the rest of the page.
 
-    A profile knows a stage without a `name=` by its kind, the pipeline's record by its function.
-    They are the same stage where a pipeline has only one of a kind.
+    Without a `name=`, a profile names a stage by its kind, the pipeline's record by its function.
+    Both are the same stage if the pipeline has only one stage of that kind.
 
     Returns:
-        By the profile's name.
+        The name in the pipeline's record by the name in the profile.
     """
     pipeline = run.summary.pipeline
     if pipeline is None:
@@ -98,6 +101,6 @@ def stage_names(run: RunReport) -> dict[str, str]:
 
 
 def _plain(kind: str) -> str:
-    """Returns the same for "ParallelMapV2" and "map", or "MapAndBatch" and "map and batch"."""
+    """Normalizes a kind: "ParallelMapV2" to "map", "map and batch" to "mapandbatch"."""
     text = re.sub(r"[ _]", "", kind.lower())
     return re.sub(r"(dataset)?(v\d+)?$", "", text).removeprefix("parallel")

@@ -1,4 +1,4 @@
-"""Charts of how busy the machine was: its GPUs, its processors and its disks."""
+"""Charts of the machine's utilization: GPUs, CPU cores and disks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from keras_gpukit.reports.html.time_axis import TimeAxis
 _BUSY = "How busy GPUs and host were"
 _DISK = "Disk reads"
 _MIB = 2**20
-# Logs and libraries; no disk and no network disk is limited by so little.
+# Reading logs and libraries causes this much; it limits neither local nor network disks.
 _LEAST_BYTES_PER_S = _MIB
 
 
 def utilization_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
-    """Each GPU's utilization, and that of the host's processors."""
+    """Returns a chart of the utilization of each GPU and of the host's CPU cores."""
     lines = [
         Line(f"GPU {index}", series, "utilization_percent") for index, series in run.gpus.items()
     ]
@@ -39,7 +39,7 @@ def utilization_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
 
 
 def disk_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
-    """Bytes read each second, from all disks together and by all processes."""
+    """Returns a chart of the bytes read per second, from all disks and by all processes."""
     if run.host is None:
         return Unknown(_DISK, NO_READINGS)
     line = Line("all disks", run.host, "disk_read_bytes_per_s")

@@ -1,4 +1,4 @@
-"""A table of the memory at the peak by cause: predicted, and measured as far as it can be."""
+"""A table of peak memory by cause: predicted, and measured as far as possible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = ("at the peak", "predicted", "measured")
 
 
 def memory_causes(run: RunReport) -> Chart | Unknown:
-    """What a step was predicted to need, next to what the run took."""
+    """Returns tables of the predicted memory of a step next to the measured memory of the run."""
     record = run.summary.memory
     if record is None or not (record.devices or record.prediction):
         because = record.unknown_because if record else None
@@ -32,7 +32,7 @@ def memory_causes(run: RunReport) -> Chart | Unknown:
 
 
 def _largest(prediction: MemoryPrediction | None) -> Table | None:
-    """The largest tensors that the prediction holds at its peak."""
+    """Returns a table of the largest tensors at the predicted peak; None without a prediction."""
     if prediction is None or not prediction.largest:
         return None
     rows = tuple(
@@ -70,7 +70,7 @@ def _words(prediction: MemoryPrediction | None, fullest: DeviceMemory | None, di
         predicted = None if prediction.is_lower_bound else prediction.peak_bytes
     if fullest is not None:
         held = f"{fullest.device} held at most {units.size(fullest.peak_bytes)}"
-        if died:  # it held that before its peak, which says nothing of the prediction
+        if died:  # the run ended before its peak, so the prediction cannot be compared
             predicted, held = None, f"{held} when the run ended by running out of memory"
         more = fullest.peak_bytes / predicted - 1 if predicted else 0.0
         off = f", {100 * abs(more):.0f} % {'more' if more > 0 else 'less'}" if predicted else ""

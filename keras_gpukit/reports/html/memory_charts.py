@@ -1,4 +1,4 @@
-"""Charts of memory, scaled to its use: of the devices, and of the host."""
+"""Charts of device and host memory over time, scaled to the memory in use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _HOST = "Memory of the host"
 
 
 def device_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
-    """What TensorFlow's allocators hold and what whole GPUs hold; the limits are words."""
+    """Returns a chart of memory in TensorFlow's allocators and on whole GPUs.
+
+    The caption gives the limits, because drawing them would flatten the lines.
+    """
     lines: list[Line] = []
     words: list[str] = []
     for device, series in run.memory.items():
@@ -31,7 +34,7 @@ def device_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknow
 
 
 def host_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
-    """What this process holds of the machine's memory."""
+    """Returns a chart of the host memory that this process holds."""
     if run.host is None:
         return Unknown(_HOST, NO_READINGS)
     lines = [Line("this process", run.host, "memory_bytes")]

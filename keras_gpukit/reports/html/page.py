@@ -1,4 +1,4 @@
-"""The page as a whole."""
+"""Assembles the HTML page of a report from its charts and tables."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _SCRIPTS = (
     *("runs_table.js", "table_filter.js", "refresh.js"),
 )
 Keyed = tuple[str, Chart | Flat | Unknown]
-"""A chart with the key that its id ends in."""
+"""A chart with its key, such as "timeline", which ends its id in the page."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A chart with its place in the page."""
+    """A chart with its id in the page."""
 
     id: str
     chart: Chart
@@ -58,12 +58,13 @@ class Section:
     """The charts of one run, or of captures without a run.
 
     Attributes:
-        id: For links.
-        run: The run.
-        shown: Its charts.
-        flat: Those that would show a level line.
-        unknown: Those that cannot be drawn.
-        brief: Whether it has no charts, the run being one of many; shown when it is linked to.
+        id: Id of the section, for links.
+        run: The run; None for captures without a run and for comparisons of runs.
+        shown: Charts that are drawn.
+        flat: Sentences in place of charts that would only show flat lines.
+        unknown: Charts that cannot be drawn.
+        brief: Whether the run has no charts because it is one of many. A brief section is hidden
+            until a link to it is followed.
     """
 
     id: str
@@ -75,17 +76,17 @@ class Section:
 
     @property
     def timeline(self) -> tuple[Shown, ...]:
-        """The chart that comes right after the verdict, if there is one."""
+        """The timeline, which follows the verdict directly; empty without one."""
         return tuple(each for each in self.shown if each.id == f"{self.id}-timeline")
 
     @property
     def others(self) -> tuple[Shown, ...]:
-        """All but the timeline."""
+        """All charts but the timeline."""
         return tuple(each for each in self.shown if each not in self.timeline)
 
     @property
     def links(self) -> dict[str, Link]:
-        """Where each chart is, by its key."""
+        """Link to each chart, by the chart's key."""
         return {
             each.id.removeprefix(f"{self.id}-"): Link(f"#{each.id}-title", each.chart.title)
             for each in self.shown
@@ -93,7 +94,7 @@ class Section:
 
 
 def plotly_js() -> str:
-    """Plotly's own JavaScript, which draws the charts (about 5 MB)."""
+    """Returns Plotly's JavaScript library, which draws the charts (about 5 MB)."""
     from plotly.offline import get_plotlyjs
 
     source: str = get_plotlyjs()
@@ -101,7 +102,7 @@ def plotly_js() -> str:
 
 
 def drawing_js() -> str:
-    """The page's own script, the only one in it apart from Plotly."""
+    """Returns the page's own script, the only one apart from Plotly."""
     return "\n".join(map(_packaged, _SCRIPTS))
 
 
@@ -114,15 +115,16 @@ def render(
 ) -> str:
     """Returns the report as one HTML document.
 
-    Names of runs, operations and files may be anything: the template escapes them, and what goes
-    into scripts is escaped here.
+    Names of runs, operations and files may contain anything. The template escapes text in HTML;
+    this function escapes data in scripts.
 
     Args:
-        report: Its data.
-        plotly_src: Where the page finds `plotly_js()`; None puts it into the page, which then needs
-            nothing else.
-        href: Where one of many runs is shown; None for its place in this page.
-        profile_href: Where TensorBoard's Profile tab shows a capture's trace; None if unknown.
+        report: Data of the report.
+        plotly_src: URL of the script `plotly_js()`; None embeds it, so that the page is
+            self-contained.
+        href: Returns the URL of the page that shows a run; None if it is shown in this page.
+        profile_href: Returns the URL of a capture's trace in TensorBoard's Profile tab; None if
+            unknown.
     """
     ids = run_ids(report.runs)
     sections = [
@@ -215,12 +217,12 @@ def _section(name: str, run: RunReport | None, charts: Iterator[Keyed]) -> Secti
 
 
 def _as_json(figures: dict[str, str]) -> str:
-    """One JSON of figures that are JSON already."""
+    """Joins figures, which are JSON already, to one JSON object by chart id."""
     return "{" + ",".join(f"{json.dumps(name)}:{each}" for name, each in figures.items()) + "}"
 
 
 def _in_script(text: str) -> str:
-    """JSON that cannot end the script it stands in, whatever names are in it."""
+    """Escapes JSON for a script element: no name in it can end the script."""
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

@@ -1,4 +1,4 @@
-"""A chart of where operations ran."""
+"""A chart of the devices that operations ran on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_FALLBACKS = 30
 
 
 def placement_chart(run: RunReport) -> Chart | Unknown:
-    """The commonest operations by device, and those that are not where they could be."""
+    """Returns a chart of the most common operations per device, with a table of CPU fallbacks."""
     record = run.summary.operations
     if record is None or not record.operations:
         because = record.unknown_because if record else None

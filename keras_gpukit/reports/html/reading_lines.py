@@ -1,4 +1,4 @@
-"""Lines of readings over the run, with a band from lowest to highest, and their tables."""
+"""Line charts of readings over the run, with a band from lowest to highest, and their tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_READINGS = "the run was over before two readings, which come about once a sec
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart: a figure over time."""
+    """A line of a chart: its name, and a figure of a time series."""
 
     name: str
     series: TimeSeries
@@ -24,28 +24,28 @@ class Line:
 
     @property
     def band(self) -> Band:
-        """Its values."""
+        """Values of the figure over time."""
         return self.series.figures[self.figure]
 
     @property
     def is_known(self) -> bool:
-        """Whether it was ever read."""
+        """Whether the figure has any reading."""
         return self.band.overall is not None
 
     @property
     def is_flat(self) -> bool:
-        """Whether it never changed by more than a fiftieth."""
+        """Whether the figure's range is at most a fiftieth of its highest value."""
         lowest, highest = self.band.lowest, self.band.highest
         return lowest is not None and highest is not None and highest - lowest <= highest / 50
 
 
 def are_enough(lines: Sequence[Line]) -> bool:
-    """Whether any of them has two points or more."""
+    """Whether any of the lines has at least two points."""
     return any(len(line.series.time_s) > 1 for line in lines)
 
 
 def traces_of(line: Line, place: int, time: TimeAxis, size: float, unit: str) -> Iterator[Any]:
-    """The mean as a line, with a band from lowest to highest where they differ."""
+    """Yields the mean as a line, preceded by a band from lowest to highest if points are merged."""
     from plotly import graph_objects as go
 
     band, places = line.band, time.places(line.series)
@@ -88,16 +88,16 @@ def lines_chart(
     size: float,
     unit: str,
 ) -> Chart:
-    """The chart of some lines, with their tables.
+    """Returns a chart of lines over time, with their tables.
 
     Args:
-        title: Its heading.
-        caption: What it shows, in words.
-        lines: At least one.
-        time: The axis.
-        yaxis: The other one.
-        size: Of the unit, in that of the figures.
-        unit: Its name.
+        title: Heading of the chart.
+        caption: Description of the result in words.
+        lines: Lines to draw; at least one.
+        time: The time axis.
+        yaxis: Layout of Plotly's y-axis.
+        size: Size of the shown unit in the figures' unit, such as 2**20 to show bytes in MiB.
+        unit: Name of the shown unit.
     """
     series = lines[0].series
     level = (lines[0].band.overall or 0.0) / size
@@ -115,7 +115,7 @@ def lines_chart(
 
 
 def _table(lines: Sequence[Line], time: TimeAxis, size: float, unit: str) -> Table:
-    """The figures with the first line's times."""
+    """Returns a table of the lines that share the first line's time series."""
     series = lines[0].series
     figures = [
         (f"{line.name} ({unit})", line.figure, 1 / size) for line in lines if line.series is series
@@ -126,7 +126,7 @@ def _table(lines: Sequence[Line], time: TimeAxis, size: float, unit: str) -> Tab
 def _tables_of_others(
     lines: Sequence[Line], time: TimeAxis, size: float, unit: str
 ) -> tuple[tuple[str, Table], ...]:
-    """The figures that were read at other times."""
+    """Returns a table per remaining time series, with the name of its first line as heading."""
     others = [line for line in lines if line.series is not lines[0].series]
     if not others:
         return ()
@@ -135,7 +135,7 @@ def _tables_of_others(
 
 
 def _joined(pieces: Iterable[Sequence[Any]]) -> list[Any]:
-    """Pieces of a line one after the other, which is interrupted between them."""
+    """Joins the pieces of a line, with None between them so that Plotly interrupts it."""
     joined: list[Any] = []
     for piece in pieces:
         joined += [None, *piece] if joined else piece

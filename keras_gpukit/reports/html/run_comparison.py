@@ -1,4 +1,4 @@
-"""Several runs over time, in one chart each."""
+"""Charts that overlay several runs over time."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from keras_gpukit.reports.html.run_names import common_prefix
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.windows import corners
 
-# So that lines differ by more than their colour.
+# Lines must differ by more than their colour.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 
 
 def step_times_chart(runs: Sequence[RunReport]) -> Chart | Unknown:
-    """The step times of those runs that have them over time, in one chart."""
+    """Returns a chart of the step times of all runs that have a time series."""
     return _overlaid(runs, "Step times of the runs", "step_time_s", "ms per step", 1e3, "ms")
 
 
 def stalls_chart(runs: Sequence[RunReport]) -> Chart | Unknown:
-    """Their input stalls."""
+    """Returns a chart of the input stalls of all runs that have a time series."""
     return _overlaid(runs, "Input stalls of the runs", "stall_fraction", "input stall, %", 1e2, "%")
 
 

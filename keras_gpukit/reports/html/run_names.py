@@ -1,4 +1,4 @@
-"""What runs are called where many are shown: short names, and ids for links."""
+"""Short names for runs in lists, and ids for links to them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from keras_gpukit.records.report import RunReport
 
 _SEPARATORS = "-_.,= "
 _LEAST = 8
-"""A shorter beginning that names share, within the last part of a path, stays: it reads better."""
+"""Characters; shorter shared beginnings of the last part of a path are kept for readability."""
 
 
 def common_prefix(names: Sequence[str]) -> str:
-    """What all names begin with, up to a separator; "" where that says nothing.
+    """Returns the prefix that can be left out of all names; "" without such a prefix.
 
-    Whole folders are left out, and a long beginning of the last part: all of "resnet50-imagenet-"
-    and nothing of "lr-".
+    The prefix has whole folders, then a beginning of the last part of the path that ends in a
+    separator, if that is long enough: all of "resnet50-imagenet-", but nothing of "lr-".
     """
     if len(set(names)) < 2:
         return ""
-    # What the first and the last in order share, all between them share too.
+    # A prefix of the first and last name in sort order is a prefix of all names between them.
     first, last = min(names), max(names)
     pairs = zip(first, last, strict=False)
     length = next((place for place, (a, b) in enumerate(pairs) if a != b), len(first))
@@ -31,9 +31,9 @@ def common_prefix(names: Sequence[str]) -> str:
 
 
 def run_id(run: RunReport) -> str:
-    """Returns an id for links, which stays while other runs come and go.
+    """Returns a run's id for links; it does not depend on other runs in the report.
 
-    It is the same whether the report is of the run's folder or of one above.
+    The id is the same whether the report covers the run's folder or a folder above it.
     """
     last = run.name.rpartition("/")[2]
     told = f"{run.began_s} {last}".encode("utf-8", "replace")
@@ -41,7 +41,7 @@ def run_id(run: RunReport) -> str:
 
 
 def run_ids(runs: Sequence[RunReport]) -> tuple[str, ...]:
-    """Returns an id for each run; no two are the same, even of copied records."""
+    """Returns a unique id for each run, also if records are copies of each other."""
     seen: dict[str, int] = {}
     ids = []
     for run in runs:

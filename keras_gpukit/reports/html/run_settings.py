@@ -1,4 +1,4 @@
-"""The settings of a run, as far as its record has them: what two runs may differ in."""
+"""The recorded settings of runs, for comparisons between runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_COLUMNS = 6
 
 
 def settings(run: RunReport) -> dict[str, str]:
-    """Returns the settings by name, those that people change most often first."""
+    """Returns a run's settings by name, the most frequently changed settings first."""
     summary = run.summary
     versions = summary.environment.versions
     setup = dict(words.setup(summary))
@@ -28,13 +28,13 @@ def settings(run: RunReport) -> dict[str, str]:
 
 
 def differing(runs: Sequence[dict[str, str]]) -> tuple[str, ...]:
-    """Returns the names of settings that are not the same in all runs, in their order."""
+    """Returns the names of settings that differ between runs, in the settings' order."""
     names = dict.fromkeys(name for each in runs for name in each)
     return tuple(name for name in names if len({each.get(name) for each in runs}) > 1)
 
 
 def columns(runs: Sequence[dict[str, str]]) -> tuple[str, ...]:
-    """Returns which settings get a column: short ones that differ, and not for every run."""
+    """Returns the settings that get a column: short ones with few distinct values, at most 6."""
     many = max(2, len(runs) // 2)
     return tuple(
         name
@@ -44,18 +44,18 @@ def columns(runs: Sequence[dict[str, str]]) -> tuple[str, ...]:
 
 
 def _examples_per_step(summary: RunSummary) -> str | None:
-    """The batch that a step trains on: what is left of the rate and the step time."""
+    """Returns the batch size of a step, computed from examples per second and the step time."""
     rate, step_s = summary.examples_per_s, summary.step_time_s
     if not rate or not step_s:
         return None
     examples = rate * step_s
-    # A last batch with fewer examples leaves the mean a little below.
+    # A smaller last batch lowers the mean slightly below the batch size.
     whole = abs(examples - round(examples)) <= 0.01 * examples
     return f"{examples:,.0f}" if whole else units.number(examples)
 
 
 def _pipeline(summary: RunSummary) -> str | None:
-    """The stages, from the sources to training."""
+    """Returns the stages of the input pipeline in words, from the sources to training."""
     pipeline = summary.pipeline
     if pipeline is None or not pipeline.stages:
         return None

@@ -1,4 +1,4 @@
-"""Many runs in one table, and what a browser needs to compare two of them."""
+"""A table of many runs, with the data for comparing two of them in the browser."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SEVERITIES = ("critical", "warning", "info", "good", "unknown")
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell.
+    """A cell of the table.
 
     Attributes:
-        text: What it says.
-        value: What it is sorted by; None where that is its text, or unknown.
-        badge: Its class in the style sheet and its words, before the text; None without one.
-        part: Share of a whole that is drawn as a bar, 0 to 1.
+        text: Text of the cell.
+        value: Sort key; None if the cell is sorted by its text, or the value is unknown.
+        badge: CSS class and text of a badge before the text; None without a badge.
+        part: Share of a whole, 0 to 1, drawn as a bar; None without a bar.
     """
 
     text: str
@@ -35,20 +35,20 @@ class Cell:
 
     @property
     def words(self) -> str:
-        """What it says without its looks."""
+        """Plain text of the cell; the badge's text if it has no other."""
         return self.text or (self.badge[1] if self.badge else "")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One run.
+    """A row of the table: one run.
 
     Attributes:
-        id: Of the run.
-        href: Where the run is shown.
-        name: Without what all names begin with.
-        full_name: With it.
-        cells: In the order of the columns.
+        id: Id of the run.
+        href: URL where the run is shown.
+        name: Name of the run without the prefix that all names share.
+        full_name: Name of the run with the prefix.
+        cells: Cells in the order of the columns.
     """
 
     id: str
@@ -60,13 +60,13 @@ class Row:
 
 @dataclass(frozen=True)
 class RunsTable:
-    """The table.
+    """A table of runs.
 
     Attributes:
-        prefix: What all names begin with, and the table leaves out.
-        columns: Headings of the cells.
-        rows: The newest run first.
-        data: JSON by run id: its figures and settings, for comparisons.
+        prefix: Prefix that all names share; the table leaves it out.
+        columns: Headings of the columns.
+        rows: Rows of the table, the newest run first.
+        data: JSON object of each run's name, figures and settings by run id, for comparisons.
     """
 
     prefix: str
@@ -78,18 +78,18 @@ class RunsTable:
 def runs_table(
     runs: Sequence[RunReport], href: Callable[[RunReport], str | None] = lambda run: None
 ) -> RunsTable:
-    """Makes the table.
+    """Returns a table of runs, with the data to compare them.
 
     Args:
-        runs: The newest first.
-        href: Where a run is shown; None for its place in the page.
+        runs: Runs to list, the newest first.
+        href: Returns the URL of the page that shows a run; None if it is shown in this page.
     """
     names = [run.name for run in runs]
     prefix = common_prefix(names)
     ids = run_ids(runs)
     told = [settings(run) for run in runs]
     cells = [_cells(run) for run in runs]
-    # A figure that no run has gets no column, as a GPU's figures on a machine without one.
+    # Leave out figures that no run has, such as GPU figures on a machine without a GPU.
     kept = [name for name in cells[0] if any(each[name].text != _UNKNOWN for each in cells)]
     differ = columns(told)
     rows = tuple(

@@ -1,4 +1,4 @@
-"""Where a run's figures changed for good, on its timeline."""
+"""Marks on the timeline for lasting changes of a run's figures."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from keras_gpukit.rules.shifts import shifts_of
 from keras_gpukit.rules.slower_over_time import two_digits
 
 COLOR = "#c9a227"
-# Their labels must not cover one another.
+# More labels would cover each other.
 _MOST_LABELLED = 6
-# Of the axis: labels of lines further left are on the right of them.
+# As a fraction of the axis: lines left of this have their label on the right, others on the left.
 _LEFT = 0.6
 
 
 def shifts_lane(run: RunReport) -> Lane | None:
-    """The shifts as a lane; None without any."""
+    """Returns a lane with the run's shifts; None if there are no shifts."""
     began_s = run.began_s or 0.0
     marks = tuple(
         Mark(
@@ -39,7 +39,10 @@ def shifts_lane(run: RunReport) -> Lane | None:
 
 
 def step_time_lines(run: RunReport, time: TimeAxis) -> list[dict[str, Any]]:
-    """Lines through the step times where they changed, with the factor, as shapes of Plotly."""
+    """Returns vertical lines where the step time changed, labelled with the factor.
+
+    The lines are Plotly shapes; only the largest changes get one.
+    """
     shifts: Sequence[Shift] = [
         shift
         for shift in shifts_of(run.summary)

@@ -16,7 +16,7 @@ _MOST_STAGES = 30
 
 
 def stages_chart(run: RunReport) -> Chart | Unknown:
-    """The time of each stage per batch, starting with the one nearest to training."""
+    """Returns a chart of the time per batch of each stage, the stage nearest to training first."""
     record = run.summary.pipeline
     if record is None or not record.stages:
         because = record.unknown_because if record else None
@@ -31,7 +31,7 @@ def stages_chart(run: RunReport) -> Chart | Unknown:
             name,
             int(blamed),
             color,
-            # Two stages may have one name, and must not share a bar.
+            # Rows by index, not by name: two stages with the same name must not share a bar.
             y=places,
             x=[(stages[place].cost_per_batch_s or 0.0) * 1e3 for place in places],
             text=[_said_of(stages[place]) for place in places],
@@ -63,13 +63,13 @@ def stages_chart(run: RunReport) -> Chart | Unknown:
 
 
 def _said_of(stage: StageRecord) -> str:
-    """What is written on a stage's bar."""
+    """Returns the label of a stage's bar: its time per batch, and its parallelism above 1."""
     spent = units.known(stage.cost_per_batch_s, units.duration)
     return f"{spent}, {stage.parallelism:,} parallel" if stage.parallelism > 1 else spent
 
 
 def _step_words(run: RunReport) -> str:
-    """What the stages have to keep up with."""
+    """Returns a sentence with the step time without the wait; "" if unknown."""
     step_s, record = run.summary.step_time_s, run.summary.input
     wait_s = record.wait_s if record else None
     if step_s is None or wait_s is None:

@@ -1,4 +1,4 @@
-"""What a run in progress is doing, and what one that ended early was doing last."""
+"""Notes on the state of runs that are in progress or ended early."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keras_gpukit.reports.html.words import moment
 
 
 def state_note(run: RunReport) -> str | None:
-    """A note on a run that is in progress or ended early; None for one that completed."""
+    """Returns a note on a run that is in progress or ended early; None if it completed."""
     if run.state == "completed":
         return None
     if run.state == "interrupted":
@@ -30,7 +30,7 @@ def state_note(run: RunReport) -> str | None:
 
 
 def doing(progress: Progress) -> str:
-    """What a run is, or was, doing, as "training, at step 1,240 in epoch 2 of 3"."""
+    """Describes a run's latest activity: "training, at step 1,240 in epoch 2 of 3"."""
     epoch = "" if progress.epoch is None else f"epoch {progress.epoch:,}"
     if epoch and progress.epochs is not None:
         epoch += f" of {progress.epochs:,}"

@@ -1,4 +1,4 @@
-"""A chart of how step times are distributed, with the slowest steps as a table."""
+"""A chart of the distribution of step times, with a table of the slowest steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_TICKS = 8
 
 
 def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
-    """How many steps took how long, and which took longest."""
+    """Returns a histogram of the step times, with a table of the slowest steps."""
     record = run.summary.throughput.step_times if run.summary.throughput else None
     if record is None or not record.counts:
         return Unknown(_TITLE, not_told(run, "no step was measured"))
@@ -53,7 +53,7 @@ def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
         showlegend=False,
     )
     marks = (("median", record.quantile_s(0.5), "solid"), ("99 %", record.quantile_s(0.99), "dot"))
-    middle = math.sqrt(edges[0] * edges[-1])  # of the axis
+    middle = math.sqrt(edges[0] * edges[-1])  # of the logarithmic axis
     figure = draw(
         [trace],
         hovermode="x",
@@ -92,7 +92,7 @@ def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
 
 
 def _bars(record: StepTimes) -> list[tuple[float, float, int]]:
-    """Begin, end and steps of each bar; neighbouring bins share one where there are many."""
+    """Returns start, end and steps of each bar, at most 60; one bar may join several bins."""
     size = -(-len(record.counts) // _MOST_BARS)
     return [
         (
@@ -105,7 +105,7 @@ def _bars(record: StepTimes) -> list[tuple[float, float, int]]:
 
 
 def _ticks(edges: list[float]) -> list[float]:
-    """Round numbers within the chart, not too many."""
+    """Returns round numbers within the chart as ticks, fewer if there would be too many."""
     lowest = math.floor(math.log10(edges[0]))
     decades = range(lowest, math.ceil(math.log10(edges[-1])) + 1)
     every = [mantissa * 10.0**decade for decade in decades for mantissa in (1, 1.5, 2, 3, 5, 7)]

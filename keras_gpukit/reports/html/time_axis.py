@@ -1,4 +1,4 @@
-"""The time since a run began, shared by all charts over time."""
+"""The time axis of a run, shared by all charts over time."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _MOST_ROWS = 20
 
 
 def time_unit(lasted_s: float) -> tuple[float, str]:
-    """The unit for times within a run: its size in seconds, and its name."""
+    """Returns a unit that suits a run's duration: its size in seconds, and its name."""
     fitting = ((size, name) for least, size, name in _UNITS if lasted_s >= least)
     return next(fitting, (1.0, "seconds"))
 
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """Where on the axis a moment is.
+    """Converts times to positions on the axis of the time since the run's start.
 
     Attributes:
-        began_s: When the run began, in seconds since the Unix epoch.
-        lasted_s: Until the last reading.
-        epochs: In their order.
+        began_s: Start of the run, in seconds since the Unix epoch.
+        lasted_s: Length of the axis in seconds: from the start to the last reading.
+        epochs: Epochs of the run, in their order.
     """
 
     began_s: float
@@ -41,21 +41,21 @@ class TimeAxis:
         return time_unit(self.lasted_s)
 
     def place(self, time_s: float) -> float:
-        """Where a moment is, which is in seconds since the Unix epoch."""
+        """Returns the position of a time, which is in seconds since the Unix epoch."""
         return round((time_s - self.began_s) / self._unit[0], 4)
 
     def places(self, series: TimeSeries) -> list[float]:
-        """Where the points of a series are."""
+        """Returns the positions of a series' points."""
         return [self.place(time_s) for time_s in series.time_s]
 
     def length(self, duration_s: float) -> float:
-        """A duration on the axis."""
+        """Converts a duration to the unit of the axis."""
         return duration_s / self._unit[0]
 
     def epoch(self, time_s: float) -> str:
-        """The epoch at a time, such as "3"; "?" where it is not known."""
+        """Returns the epoch at a time: "3", "3 to 5" if epochs are merged, or "?" if unknown."""
         place = bisect_right(self.epochs, time_s, key=lambda epoch: epoch.began_s)
-        # The epoch under way has no record yet.
+        # The current epoch has no record yet, so it follows the latest recorded one.
         if not place or self.epochs[place - 1].number is None:
             return "1" if self.epochs and not place else "?"
         latest = self.epochs[place - 1]
@@ -66,12 +66,12 @@ class TimeAxis:
     def whereabouts(
         self, times_s: Sequence[float], steps: Sequence[int | None], level: float = 0.0
     ) -> Any:
-        """Points that do not show, and add step and epoch to what the cursor says.
+        """Returns invisible points that add step and epoch to the hover text.
 
         Args:
-            times_s: When, in seconds since the Unix epoch.
-            steps: Global step at each time.
-            level: Where on the other axis; a value within its range.
+            times_s: Times of the points, in seconds since the Unix epoch.
+            steps: Global step at each time; None if unknown.
+            level: Value on the y-axis; it must lie within the axis' range.
         """
         from plotly import graph_objects as go
 
@@ -96,10 +96,10 @@ class TimeAxis:
         )
 
     def layout(self) -> dict[str, Any]:
-        """Plotly's axis."""
+        """Returns the layout of Plotly's x-axis."""
         size_s, name = self._unit
         whole = max(self.lasted_s / size_s, 0.0)
-        # A little room, so that the last point is not cut off.
+        # A small margin keeps the last point from being cut off.
         return axis(
             f"{name} since the run began",
             range=[0, whole * 1.01 or 1],
@@ -107,19 +107,20 @@ class TimeAxis:
         )
 
     def title(self) -> str:
-        """What its numbers are."""
+        """Returns the heading for end times in tables, such as "until (minutes)"."""
         return f"until ({self._unit[1]})"
 
     def begin_title(self) -> str:
-        """What the begins of events are."""
+        """Returns the heading for start times in tables, such as "at (minutes)"."""
         return f"at ({self._unit[1]})"
 
     def table(self, series: TimeSeries, figures: Sequence[tuple[str, str, float]]) -> Table:
-        """The time series in at most twenty rows: mean, and lowest to highest.
+        """Returns a table of a time series in at most 20 rows: mean, and lowest to highest.
 
         Args:
             series: The time series.
-            figures: Heading, the figure's name, and the factor to its heading's unit.
+            figures: Heading, name of the figure in the series, and the factor that converts it to
+                the heading's unit.
         """
         places = self.places(series)
         size = -(-len(places) // _MOST_ROWS)

@@ -1,4 +1,4 @@
-"""The timeline: step time and what it is made of, with events on its axis."""
+"""The timeline of a run: the step time and its parts, with events on the same axis."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _LANE_HEIGHT = 24
 _REST_HEIGHT = 76
 _MOST_EVENTS = 100
 _WAITING, _COMPUTING, _BETWEEN = "waiting for input", "computing", "callbacks between steps"
-# Of the steps' time: less of it between steps would not be seen.
+# As a fraction of the step time: a smaller part between steps would be invisible in the chart.
 _LEAST_BETWEEN = 0.02
 
 
 def timeline_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
-    """Step time, split into the wait for input and the rest if that is known, and the events."""
+    """Returns a chart of the step time, split into its parts if they are known, and the events."""
     if run.steps is None or len(run.steps.time_s) < 2:
         return Unknown(TIMELINE, TOO_SHORT)
     times, waits = run.steps.figures["step_time_s"], run.steps.figures["wait_s"]
@@ -86,7 +86,7 @@ def _areas(series: TimeSeries, time: TimeAxis, size_s: float, unit: str) -> Iter
     between = _between(series, size_s)
     work = _less(after_wait, between) if between else after_wait
     yield time.whereabouts(series.time_s, series.step, level=(times.highest or 0.0) / size_s)
-    # The later covers the earlier, so that each part is as high as its time.
+    # Later areas cover earlier ones, so the visible part of each is as high as its time.
     if not all(is_split):
         name, color = "wait unknown" if any(is_split) else "whole step", COLORS["other"]
         yield areas.area(whole, name, color)
@@ -126,7 +126,7 @@ def _words(series: TimeSeries) -> str:
     times, waits = series.figures["step_time_s"], series.figures["wait_s"]
     if times.overall is None or times.lowest is None or times.highest is None:
         return ""
-    # The ends of epochs cut windows short.
+    # Epochs' ends cut windows short, so the window's length is a mean.
     window_s = times.overall * sum(times.weight) / series.readings
     waited = (
         "how much of it for input is unknown"
@@ -141,7 +141,7 @@ def _words(series: TimeSeries) -> str:
 
 
 def _between(series: TimeSeries, size_s: float) -> list[float | None] | None:
-    """The time between steps, where it is a part of theirs that can be seen."""
+    """Returns the time between steps per point; None if unknown or too small to be visible."""
     between, times = series.figures.get("between_s"), series.figures["step_time_s"]
     if between is None or not between.overall or not times.overall:
         return None
@@ -151,7 +151,7 @@ def _between(series: TimeSeries, size_s: float) -> list[float | None] | None:
 
 
 def _less(whole: Sequence[float | None], part: Sequence[float | None]) -> list[float | None]:
-    """What is left of each value; None where either is unknown."""
+    """Subtracts the parts from the whole, not below zero; None if either value is unknown."""
     return [
         None if one is None or other is None else max(round(one - other, 5), 0.0)
         for one, other in zip(whole, part, strict=True)

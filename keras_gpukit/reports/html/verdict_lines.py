@@ -11,10 +11,10 @@ _MOST = 0.5
 
 
 def verdict_line(run: RunReport) -> str:
-    """The worst finding, or that nothing was found.
+    """Returns the worst finding, or a sentence that nothing was found.
 
-    It says how a run ended that did not complete, and, without a finding, how much was judged where
-    that is less than half of the rules.
+    For a run that did not complete, the line also says how it ended. If more than half of the rules
+    could not judge, a line without a critical finding or warning says how many.
     """
     told, end = verdict(run), _end(run)
     if told.severity in ("critical", "warning"):
@@ -23,7 +23,7 @@ def verdict_line(run: RunReport) -> str:
         return headline if is_said else f"{headline}; {end}"
     sentences = [
         None if end is None else f"{end[:1].upper()}{end[1:]}.",
-        # Of an interrupted run without a finding, the headline says that alone.
+        # Without a finding, an interrupted run's headline only says that it was interrupted.
         None if run.state == "interrupted" and told.finding is None else told.headline,
         _mostly_not_judged(run.summary.verdict),
     ]
@@ -31,7 +31,7 @@ def verdict_line(run: RunReport) -> str:
 
 
 def _end(run: RunReport) -> str | None:
-    """How a run ended, or that it goes on; None if it completed."""
+    """Describes how a run ended, or that it is still running; None if it completed."""
     where = _where(run)
     if run.state == "running":
         return f"still running{where}"

@@ -1,4 +1,4 @@
-"""A chart of where the whole run's time went."""
+"""A chart of how a run's wall time splits into parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST_LABELLED = 0.06
 
 
 def wall_time_chart(run: RunReport) -> Chart | Unknown:
-    """One bar for the whole run."""
+    """Returns a chart with one bar for the whole run, split into the parts of its wall time."""
     parts = run.summary.breakdown
     if parts is None or parts.wall_s <= 0:
         return Unknown(_WALL_TIME, not_told(run, "it was not measured for every step"))

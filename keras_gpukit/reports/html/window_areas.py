@@ -1,4 +1,4 @@
-"""Figures of windows of steps as areas that stop where no steps were measured."""
+"""Area charts of step windows, with gaps where no steps were measured."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from keras_gpukit.reports.html.windows import corners
 
 
 class WindowAreas:
-    """Draws figures of the same windows.
+    """Draws figures of one series of step windows.
 
     Args:
-        series: The windows.
-        time: The axis.
-        yaxis: Plotly's name of the other one.
+        series: The series of step windows.
+        time: The time axis.
+        yaxis: Plotly's name of the y-axis: "y" or "y2".
     """
 
     def __init__(self, series: TimeSeries, time: TimeAxis, yaxis: str = "y") -> None:
@@ -28,7 +28,10 @@ class WindowAreas:
         self._owners = [corner.point for corner in line]
 
     def area(self, values: Sequence[float | None], name: str, color: str) -> Any:
-        """An area down to zero. Where a value is unknown, it is zero: another area stands there."""
+        """Returns an area from zero to the values; an unknown value counts as zero.
+
+        Another area, such as the whole step, covers the points with unknown values.
+        """
         from plotly import graph_objects as go
 
         return go.Scatter(
@@ -45,7 +48,7 @@ class WindowAreas:
         )
 
     def reading(self, values: Sequence[float | None], name: str, color: str, hover: str) -> Any:
-        """What the cursor says of an area."""
+        """Returns points that carry the hover text of an area."""
         from plotly import graph_objects as go
 
         points = zip(self._points, values, strict=True)
@@ -65,7 +68,7 @@ class WindowAreas:
     def edges(
         self, highest: tuple[str, Sequence[float | None]], lowest: tuple[str, Any], hover: str
     ) -> Iterator[Any]:
-        """Lines along the highest and the lowest of windows that were merged."""
+        """Yields lines of the highest and the lowest value among merged windows."""
         from plotly import graph_objects as go
 
         for (name, values), dash in ((highest, "dot"), (lowest, "dash")):

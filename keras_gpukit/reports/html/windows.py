@@ -1,4 +1,4 @@
-"""Windows of steps as stretches of time, with gaps where no steps were measured."""
+"""The stretches of time that step windows cover, and the gaps between them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from statistics import median
 
 from keras_gpukit.records.report import TimeSeries
 
-# Readings come each second: after so many missing ones there is a gap.
+# In intervals between readings, which come about once a second: a longer pause is a gap.
 _MISSING_READINGS = 3.5
-# Windows that follow one another are apart by the jitter of their last step.
+# A shorter pause between consecutive windows is jitter of the last step.
 _LEAST_GAP_S = 0.1
 
 
@@ -20,8 +20,8 @@ class Corner:
     """A corner of the line along the windows.
 
     Attributes:
-        time_s: When, in seconds since the Unix epoch.
-        point: Which point of the series it belongs to; None where the line is at zero.
+        time_s: Time of the corner, in seconds since the Unix epoch.
+        point: Index of the point in the series; None if the line is at zero.
     """
 
     time_s: float
@@ -29,9 +29,9 @@ class Corner:
 
 
 def corners(series: TimeSeries) -> Iterator[Corner]:
-    """Yields the corners of the area under the windows, which is zero in gaps.
+    """Yields the corners of the line along the windows; the line is at zero in gaps.
 
-    From corner to corner the line goes up or down first, then across.
+    Between two corners the line is vertical first, then horizontal.
     """
     ended_s: float | None = None
     for point, time_s in enumerate(series.time_s):
@@ -48,7 +48,7 @@ def corners(series: TimeSeries) -> Iterator[Corner]:
 
 
 def unbroken(series: TimeSeries) -> Iterator[slice]:
-    """Yields the pieces of a series of readings, which a stop of the process interrupts."""
+    """Yields slices of readings without a gap; a process that was stopped leaves a gap."""
     apart_s = [after - before for before, after in pairwise(series.time_s)]
     longest_s = _MISSING_READINGS * max(median(apart_s), 1.0) if apart_s else 0.0
     began = 0
@@ -60,13 +60,13 @@ def unbroken(series: TimeSeries) -> Iterator[slice]:
 
 
 def _measured_s(series: TimeSeries, point: int) -> float:
-    """How much time the steps of a point took."""
+    """Returns the total duration of a point's steps."""
     times = series.figures["step_time_s"]
     return (times.mean[point] or 0.0) * times.weight[point]
 
 
 def _longest_jitter_s(series: TimeSeries, point: int) -> float:
     if series.readings_per_point > 1:
-        # Of several windows in one point, only what is a large part of it shows.
+        # In a point of several windows, only a gap that is long compared to the point is visible.
         return max(_measured_s(series, point), _LEAST_GAP_S)
     return max(2 * (series.figures["step_time_s"].high[point] or 0.0), _LEAST_GAP_S)

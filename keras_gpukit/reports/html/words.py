@@ -1,4 +1,4 @@
-"""The page's sentences about a run."""
+"""Sentences and figures about a run for the HTML page."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Verdict:
     """The headline of a run.
 
     Attributes:
-        severity: "critical", "warning", "info"; "good" if nothing was found, "unknown" if
-            nothing was found, but what its time went on is not known.
-        headline: One line.
-        finding: The finding behind it, if there is one.
-        note: How much was judged, where nothing was found.
+        severity: "critical", "warning" or "info" with a finding. Without one, "good"; or "unknown"
+            if the run was not judged, was interrupted, or its time is not accounted for.
+        headline: Summary in one line.
+        finding: Finding that the headline states; None without one.
+        note: Number of rules that could not judge, and why; None with a finding, or if all could.
     """
 
     severity: str
@@ -38,39 +38,42 @@ class Verdict:
 
 
 def verdict(run: RunReport) -> Verdict:
-    """The worst finding; without one, "good" or "unknown"."""
+    """Returns the worst finding as a headline; without a finding, "good" or "unknown"."""
     told = run.summary.verdict
     worst = told.findings[0] if told.findings else None
     if worst is not None and (worst.severity != "info" or phrases.conclusion(run.summary) is None):
         return Verdict(worst.severity, worst.title, worst)
     if not (told.findings or told.passed or told.not_applicable):
         return Verdict("unknown", "Not judged: the run has no figures to judge by.")
-    # Of a run whose time is not accounted for, that nothing was found is no good news.
+    # Finding nothing is no good news if the run's time is not accounted for.
     unclear = run.summary.ending == "interrupted" or phrases.ACCOUNT_OF_TIME in told.not_applicable
     severity = "unknown" if unclear else "good"
     return Verdict(severity, phrases.all_well(run.summary), note=phrases.not_judged(told))
 
 
 def saving(finding: Finding) -> str | None:
-    """What fixing a finding saves."""
+    """Returns the saving from fixing a finding; None if it is unknown."""
     return None if finding.saving is None else f"saves {phrases.saved(finding.saving)}"
 
 
 def sentence(text: str) -> str:
-    """Begins a line with a capital, unless its first word is a name."""
+    """Capitalizes the first letter, unless the first word looks like a name."""
     first = text.partition(" ")[0]
     return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
 
 
 def not_told(run: RunReport, because: str) -> str:
-    """Why something is missing that a run reports at its end, and after its first seconds."""
+    """Explains a missing figure that runs record at their end and after their first seconds.
+
+    `because` is the explanation for a run that ended with a summary.
+    """
     if run.state == "unfinished":
         return "the run ended before it was recorded"
     return "it is not known yet" if run.state == "running" else because
 
 
 def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
-    """The most important figures, name and value; only those that are known."""
+    """Returns the most important known figures as pairs of name and value."""
     throughput, record = summary.throughput, summary.input
     figures: list[tuple[str, str]] = []
     if throughput is not None:
@@ -115,7 +118,7 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
 
 
 def _memory_by_cause(summary: RunSummary) -> list[tuple[str, str]]:
-    """What the peak memory was made of, as far as it is measured."""
+    """Returns the measured parts of the peak memory, and the predicted peak if there is one."""
     record = summary.memory
     if record is None or record.fullest is None or record.weights_bytes is None:
         return []
@@ -130,7 +133,7 @@ def _memory_by_cause(summary: RunSummary) -> list[tuple[str, str]]:
 
 
 def setup(summary: RunSummary) -> tuple[tuple[str, str], ...]:
-    """The run's set-up, name and value."""
+    """Returns the run's setup as pairs of name and value."""
     environment = summary.environment
     facts = [*environment.versions.items()]
     for gpu in environment.gpus:
@@ -155,7 +158,7 @@ def setup(summary: RunSummary) -> tuple[tuple[str, str], ...]:
 
 
 def moment(time_s: float | None) -> str:
-    """A time in the local time zone."""
+    """Formats a time, in seconds since the Unix epoch, in the local time zone."""
     if time_s is None:
         return "unknown"
     return datetime.fromtimestamp(time_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,4 @@
-"""A chart of the workers of a cluster, next to each other."""
+"""A chart that compares the workers of a cluster, or the replicas of a process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PARTS = (
 
 
 def workers_chart(run: RunReport) -> Chart | Unknown | None:
-    """A bar for each worker's step; None for a run that trains alone."""
+    """Returns a chart with a bar per worker for its mean step; None for a run that trains alone."""
     comparison = run.summary.workers
     if comparison is None or (comparison.expected or 0) < 2:
         return None
