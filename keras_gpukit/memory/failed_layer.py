@@ -9,7 +9,7 @@ from typing import Any
 
 
 def failed_layer(error: BaseException) -> str | None:
-    """Returns the name of the innermost layer in the traceback; None if no frame is of a layer.
+    """Returns the name of the innermost layer in the traceback; None if it contains no layer.
 
     Keras raises its own exception in place of the original one. The original stays available as
     the context of the new one, so both are searched. No reference to either is kept.
