@@ -1,1 +1,1 @@
-"""Short trainings that find something out, and give the model back as it was."""
+"""Experiments: short training runs that measure something and then restore the model."""

@@ -1,4 +1,4 @@
-"""What experiments accept; each check raises an error that says so, and what was received."""
+"""Argument checks of the experiments; each error states what is accepted and what was received."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from keras_gpukit.arguments import check_number
 
 
 def check_experiment(name: str, seconds: Any) -> None:
-    """Keras on TensorFlow, and a time to measure."""
+    """Checks that Keras runs on TensorFlow, and that `seconds` is a number above 0.
+
+    Args:
+        name: Name of the experiment, for the error.
+        seconds: The argument to check.
+    """
     import keras
 
     if keras.backend.backend() != "tensorflow":
@@ -21,7 +26,7 @@ def check_experiment(name: str, seconds: Any) -> None:
 
 
 def check_model(model: Any) -> None:
-    """A Keras model that can be trained."""
+    """Checks that an argument is a compiled Keras model that can be trained."""
     import keras
 
     if not isinstance(model, keras.Model):
@@ -40,11 +45,11 @@ def check_model(model: Any) -> None:
 
 
 def check_one_device(model: Any, purpose: str) -> None:
-    """A model on no more than one replica.
+    """Checks that a model trains on one replica only.
 
     Args:
         model: A Keras model.
-        purpose: What a model of one replica is for, as "predict a replica".
+        purpose: Reason to build the model outside the strategy, such as "predict a replica".
     """
     replicas = model.distribute_strategy.num_replicas_in_sync
     if replicas > 1:
@@ -55,28 +60,33 @@ def check_one_device(model: Any, purpose: str) -> None:
 
 
 def check_verbose(verbose: Any) -> None:
-    """Whether to print the result; "auto" leaves it to the experiment."""
+    """Checks that `verbose` is "auto", True or False; with "auto" the experiment decides."""
     if verbose not in ("auto", True, False):
         raise ValueError(f'`verbose` must be "auto", True or False. Received: verbose={verbose!r}')
 
 
 def wrong_kind(dataset: Any, accepted: str) -> TypeError:
-    """What to raise for something that is no dataset."""
+    """Returns the error for an argument that is not a dataset.
+
+    Args:
+        dataset: The argument.
+        accepted: Sentence that says what is accepted.
+    """
     hint = ""
     if hasattr(dataset, "__next__"):
         hint = (
             " A generator can be iterated only once, and the experiment would use it up: wrap the"
             " function that makes it, tf.data.Dataset.from_generator(function, ...)."
         )
-    # An array would fill the screen.
+    # The full repr of an array would fill the screen.
     return TypeError(f"{accepted}{hint} Received: dataset={reprlib.repr(dataset)}")
 
 
 def check_arrays(arrays: list[Any], name: str = "dataset") -> int:
-    """Dense arrays with as many rows each, one for each example.
+    """Checks that arrays are dense and have the same number of rows, one per example.
 
     Returns:
-        How many rows.
+        The number of rows.
     """
     for array in arrays:
         if not (hasattr(array, "dtype") and hasattr(array, "shape")):

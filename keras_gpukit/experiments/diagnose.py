@@ -32,11 +32,11 @@ def diagnose(
 ) -> Diagnosis:
     """Measures the rates of the input, of the model, and of both together.
 
-    In several rounds it iterates the pipeline without the model, trains as `fit` does, and trains
-    on a few batches in memory. The ratio of the last two rates is the most by which a better
-    pipeline can make the steps faster. The model is restored bit for bit, also when this ends
-    early: weights, optimizer, metrics, random numbers, and what was not built or compiled yet. No
-    callback runs.
+    In each of several rounds, it iterates the pipeline without the model, trains as `fit` does, and
+    trains on a few batches in memory. The rate from memory divided by the rate of `fit` is the
+    maximum speed-up of the steps by a better pipeline. The model is restored bit for bit, even if
+    the experiment ends early: weights, optimizer, metrics and random numbers. Parts that were not
+    built or compiled before are not afterwards. No callback of yours runs.
 
     The dataset is only iterated: from its start, and again if it ends. A dataset that reshuffles on
     each iteration has advanced by one iteration.
@@ -45,12 +45,13 @@ def diagnose(
         model: A compiled model, built or not.
         dataset: The argument of `fit`: a `tf.data.Dataset` of batches, a `keras.utils.PyDataset`,
             or a tuple of arrays `(x, y)` or `(x, y, sample_weight)`.
-        batch_size: Examples in a batch of arrays; 32 by default.
-        seconds: How long to measure. Tracing the train step and making the first batch take
-            additional time, and so do slow steps, of which at least three rounds are measured.
-        summary: Of a run of this model on this dataset: `Monitor.summary`. The result then also
-            says what that whole run would save, with its epoch starts, validation and callbacks.
-        verbose: Whether to show progress and print the result; "auto" is True.
+        batch_size: Examples per batch if the dataset is a tuple of arrays; 32 by default.
+        seconds: Duration of the measurement. Tracing the train step and making the first batch take
+            additional time. Slow steps may too, because there are at least three rounds.
+        summary: Summary of a run of this model on this dataset, from `Monitor.summary`. The result
+            then also has the time that the whole run would save, which includes epoch starts,
+            validation and callbacks.
+        verbose: Whether to show progress and print the result; "auto" means True.
 
     Returns:
         The rates with their intervals, and the conclusions.
@@ -58,7 +59,7 @@ def diagnose(
     Raises:
         TypeError: If an argument has another type.
         ValueError: If the model is not compiled, the dataset is empty, or another argument is
-            out of range. Errors of the dataset or the model are passed on unchanged.
+            out of range. Exceptions of the dataset or the model are raised unchanged.
 
     Example:
         ```python
@@ -96,7 +97,7 @@ def diagnose(
 def _progress(shown: bool) -> Iterator[Tell]:
     from rich.progress import Progress
 
-    # Drawn between rounds only: a thread that draws would disturb what is measured.
+    # Refresh between rounds only: a refresh thread would disturb the measurement.
     with Progress(auto_refresh=False, transient=True, disable=not shown) as progress:
         task = progress.add_task("diagnose", total=1.0)
 

@@ -1,4 +1,4 @@
-"""`find_batch_size`: the largest batch size that fits, and the fastest."""
+"""`find_batch_size`: finds the largest batch size that fits into memory, and the fastest."""
 
 from __future__ import annotations
 
@@ -46,48 +46,51 @@ def find_batch_size(
 ) -> BatchSizeSearch:
     """Finds the largest batch size that fits into memory, and the fastest.
 
-    The largest is found by training: the predicted size first, then a bracket that is halved until
-    it is narrower than 2 %. Recommended is 2 % less than the largest that passed, or less still,
-    after it trained two epochs of full and smaller batches up to six times, without the memory of
-    a fiftieth of the batch.
+    The largest batch size is found by training. Trials with small batches correct the predicted
+    size. Further trials start at that size and narrow a bracket until its ends differ by at most
+    2 %. The recommended size is 2 % below the largest that passed. Up to six longer trials confirm
+    it: each trains two epochs of full batches with a smaller last batch, while the memory of 2 % of
+    the batch is withheld. If one of them fails, the recommended size is lowered.
 
-    The fastest is the knee of the throughput: the smallest that trains within 5 % of the
-    fastest, by the rates of the largest and of powers of two below it. No batch size counts
-    as faster than the input, whose rate is measured too.
+    The fastest batch size is the knee of the throughput curve: the smallest size whose rate is
+    within 5 % of the highest. Rates are measured for the largest size and for powers of two below
+    it. The rate of the input is measured too, and no batch size counts as faster than the input.
 
-    Batches of any size are made of a few examples of the data set, which are repeated.
+    Batches of any size are made by repeating a few examples of the data set.
 
-    Without `isolated`, trials run in this process, next to all that it holds. The model is
-    restored bit for bit, as by `diagnose`. TensorFlow keeps the memory that it took. With it, each
-    trial of memory starts in a new process, which finds what an own program would find. Where
-    tracing the step takes long, several sizes share one, the smallest first.
+    Without `isolated`, trials run in this process, next to all that it holds in memory. The model
+    is restored bit for bit, as by `diagnose`, but TensorFlow keeps the memory that it took. With
+    `isolated`, each memory trial starts in a new process and so finds the memory that a separate
+    program would find. If tracing the step takes long, several sizes share a process, the smallest
+    first.
 
     Args:
-        model: A compiled model, on one device. With `isolated`, it must be one that Keras can save
-            with its compilation; or a function without arguments that makes it, which another
-            process can import.
-        dataset: What `fit` gets: a `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a
-            tuple of arrays `(x, y)` or `(x, y, sample_weight)`. Its own batch size is irrelevant.
-        isolated: Whether trials run in processes of their own. The script must then guard what it
-            does by `if __name__ == "__main__":`, and on GPUs this process must not take all memory:
+        model: A compiled model, on one device. With `isolated`, Keras must be able to save it with
+            its compilation. Alternatively, pass a function without arguments that makes the model
+            and that another process can import.
+        dataset: The argument of `fit`: a `tf.data.Dataset` of batches, a `keras.utils.PyDataset`,
+            or a tuple of arrays `(x, y)` or `(x, y, sample_weight)`. Its batch size is irrelevant.
+        isolated: Whether trials run in separate processes. The script must then guard its code with
+            `if __name__ == "__main__":`. On GPUs, this process must not take all the memory: call
             `configure_gpus(memory="growth")`.
-        max_batch_size: The largest batch size to look for; by default as many as there are
-            examples, and 65,536 at most. To be sure that it fits, 2 % more is tried.
-        seconds: About how long to search: trials are planned by how long the earlier ones took. The
-            largest is confirmed at least once, and one rate is measured, in any case.
-        verbose: Whether to show progress and print the result; "auto" is True.
+        max_batch_size: Maximum batch size to look for. By default the number of examples, but at
+            most 65,536. To be sure that it fits, sizes up to 2 % above it are tried.
+        seconds: Approximate duration of the search. Trials are planned from the durations of
+            earlier ones. At least one trial confirms the largest size, and one rate is measured, in
+            any case.
+        verbose: Whether to show progress and print the result; "auto" means True.
 
     Returns:
-        Both batch sizes, and each trial. On a CPU without a limit of memory, `largest` is
-        None.
+        Both batch sizes, and all trials. On a CPU without a memory limit, `largest` is None.
 
     Raises:
         TypeError: If an argument has another type.
-        ValueError: If the model is not compiled, is on several replicas, takes one batch
-            size only, or cannot be taken to another process; if the dataset is empty or gives no
-            batches of dense tensors; if steps compiled by XLA are to run out of memory in this
-            process on a CPU; or if another argument is out of range.
-        TrialError: If a trial in a process of its own failed for another reason than memory.
+        ValueError: If the model is not compiled, is on several replicas, accepts one batch size
+            only, or cannot be moved to another process; if the dataset is empty or does not give
+            batches of dense tensors; if `isolated` is False for steps compiled by XLA on a CPU with
+            a memory limit, where running out of memory ends the process; or if another argument is
+            out of range.
+        TrialError: If a trial in a separate process failed for a reason other than memory.
 
     Example:
         ```python
@@ -168,9 +171,9 @@ def _check_model(model: Any, isolated: bool) -> None:
 
 
 def _may_be_built_by_data(model: Any) -> bool:
-    """Whether the fixed size may be that of the first batch, if Keras built the model by it.
+    """Whether the model's fixed batch size may come from the first batch, on which Keras built it.
 
-    Any other size trains as well then, unless a layer keeps a state for each example.
+    Such a model trains with any other size too, unless a layer keeps a state for each example.
     """
     import keras
 
@@ -188,7 +191,7 @@ def _cannot_survive(model: Any) -> bool:
 
 
 def _most(given: int | None, examples: Examples) -> tuple[int, str]:
-    """The largest batch size to try, and why no larger one."""
+    """Returns the maximum batch size to look for, and the reason for this maximum."""
     if given is not None:
         return given, f"max_batch_size is {given:,}"
     if examples.total is not None and examples.total < MOST:
@@ -204,7 +207,7 @@ def _trials(model: Any, examples: Examples, isolated: bool) -> Iterator[Trials]:
         if isolated:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="keras_gpukit-"))
             job = Job.of(Path(folder), model)
-            # From its start on, the process removes the folder if this one is gone.
+            # Start the process before saving: it removes the folder if this process dies.
             trials = InOwnProcesses(job)
             stack.callback(trials.close)
             job.save(model, examples)
@@ -219,7 +222,7 @@ def _progress(shown: bool, seconds: float) -> Iterator[Callable[[str], None]]:
     from rich.progress import Progress
 
     began = time.perf_counter()
-    # Drawn between trials only: a thread that draws would disturb what is measured.
+    # Refresh between trials only: a refresh thread would disturb the measurement.
     with Progress(auto_refresh=False, transient=True, disable=not shown) as progress:
         task = progress.add_task("find_batch_size", total=seconds)
 

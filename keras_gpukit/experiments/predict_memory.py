@@ -1,4 +1,4 @@
-"""`predict_memory`: what training a model with a batch needs, without training it."""
+"""`predict_memory`: predicts the memory that training a model needs, without training it."""
 
 from __future__ import annotations
 
@@ -32,34 +32,35 @@ def predict_memory(
     limit_bytes: int | None = None,
     verbose: Literal["auto"] | bool = "auto",
 ) -> MemoryPrediction:
-    """Predicts the memory of training steps by cause: exactly what is exact, the rest as a range.
+    """Predicts the memory of training steps by cause: exact where possible, otherwise a range.
 
-    It traces the training step, as `fit` does before its first step, and follows through its graph
-    which tensors are held when. Nothing is trained and no batch is computed. The model is restored
-    bit for bit.
+    It traces the training step, as `fit` does before its first step, and finds from the graph which
+    tensors are held when. Nothing is trained and no batch is computed. The model is restored bit
+    for bit, except that parts that were not built yet stay built.
 
     Args:
-        model: A compiled model. What is not built yet is built, as `fit` does.
-        batch: What `fit` gets: one batch, as a tuple of arrays `(x, y)`, or a `tf.data.Dataset` of
-            batches, or a `PyDataset`, whose first batch is made.
-        batch_size: Another number of examples than the batch has; arrays may then be a whole
+        model: A compiled model. Parts that are not built yet are built, as by `fit`.
+        batch: One batch, as a tuple of arrays `(x, y)`; or the dataset for `fit`: a
+            `tf.data.Dataset` of batches, or a `PyDataset`, whose first batch is made.
+        batch_size: Examples per batch, if different from `batch`. The arrays may then be a whole
             data set.
-        limit_bytes: What the device gives; by default what TensorFlow may take of the first GPU.
-        verbose: Whether to print the result; "auto" is True.
+        limit_bytes: Memory that the device has for training. By default the maximum that TensorFlow
+            may take of the first GPU.
+        verbose: Whether to print the result; "auto" means True.
 
     Returns:
-        The prediction; with a limit, also the largest batch that is predicted to leave
-        10 % of it free, by the rule of the note on an out-of-memory error.
+        The prediction. With a limit, it includes the largest batch size that is predicted to leave
+        10 % of the limit free. The note on an out-of-memory error uses the same rule.
 
     Raises:
         TypeError: If an argument has another type.
-        ValueError: If the model is not compiled, or on several replicas, or the batch size is not
-            known.
+        ValueError: If the model is not compiled, the model is on several replicas, or the batch
+            size is unknown.
 
     Example:
         ```python
         prediction = gpukit.predict_memory(model, (x[:64], y[:64]))
-        prediction.peak_bytes  # about what training with 64 examples takes
+        prediction.peak_bytes  # expected peak of training with 64 examples per batch
         ```
     """
     check_model(model)
@@ -83,25 +84,25 @@ def predict_memory(
 def predict_of_spec(
     model: Any, spec: Any, size: int, limit_bytes: int | None = None
 ) -> MemoryPrediction:
-    """Predicts for a batch of which the specification is known.
+    """Predicts the memory of training steps from the specification of a batch.
 
     Args:
-        model: A compiled model. One that is not built yet is built for the specification.
-        spec: As a dataset's `element_spec`.
-        size: Examples in a batch.
-        limit_bytes: What the device gives; by default what TensorFlow may take. Then what is held
-            there now counts.
+        model: A compiled model. If it is not built yet, it is built for the specification.
+        spec: Specification of a batch, as a dataset's `element_spec`.
+        size: Examples per batch.
+        limit_bytes: Memory that the device has for training. By default the maximum that TensorFlow
+            may take; memory already in use on the device then reduces the largest batch size.
     """
     sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
     own_device = limit_bytes is None and bool(sensor.devices)
     if own_device:
         limit_bytes = sensor.limit_bytes(sensor.devices[0])
-    # What is built is not restored: TensorFlow would keep the memory, and `fit` builds it again.
+    # Built parts are not unbuilt: TensorFlow would keep the memory, and `fit` would rebuild them.
     if not all(each.built for each in (model, *model.layers)):
         build_by_tracing(model, spec)
     elif model.optimizer is not None and not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
-    # Before the copies that `untouched` holds, some of them in the same memory.
+    # Read this before `untouched` makes its copies, since they may be in the same memory.
     other_bytes = held_by_others(model, sensor) if own_device else 0
     with untouched(model):
         memory = StepMemory(model, spec)
@@ -117,7 +118,7 @@ def predict_of_spec(
 
 
 def _spec(batch: Any) -> tuple[Any, int | None]:
-    """What a batch is made of, and its examples."""
+    """Returns the specification of a batch, and its number of examples (None if unknown)."""
     import keras
     import tensorflow as tf
 
@@ -138,7 +139,7 @@ def _spec(batch: Any) -> tuple[Any, int | None]:
 
 
 def _as_specs(batch: Any) -> Any:
-    """Arrays as Keras feeds them to the model: numbers in float64 become float32."""
+    """Returns the specification of arrays as Keras feeds them: float64 becomes `floatx`."""
     import keras
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""What batches come from, made endless, so that an experiment sees no epoch end."""
+"""Makes the source of batches endless, so that an experiment sees no end of an epoch."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ DEFAULT_BATCH_SIZE = 32  # Keras' own
 
 
 def endless(dataset: Any, batch_size: int | None = None) -> Any:
-    """Makes something for `fit` that gives the dataset's batches again and again.
+    """Returns an endless dataset for `fit` that repeats the batches of a dataset.
 
-    The dataset itself is not changed. Its epochs follow one another within the pipeline; where
-    Keras shuffles a `PyDataset`, the order here is its own.
+    The dataset itself is not changed. Its epochs follow one another within the pipeline. The
+    batches of a `PyDataset` keep the order of the dataset, although Keras would shuffle them.
 
     Args:
         dataset: A `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a tuple of arrays:
-            inputs, targets and, if wanted, sample weights.
-        batch_size: Examples in a batch of arrays; 32 by default.
+            inputs, targets and optional sample weights.
+        batch_size: Examples per batch if the dataset is a tuple of arrays; 32 by default.
 
     Raises:
-        TypeError: If it is none of these, or an iterator, which cannot be restarted.
-        ValueError: If it is empty, or `batch_size` is below 1 or given with batches.
+        TypeError: If the dataset has none of these types. Iterators are not accepted because they
+            cannot be restarted.
+        ValueError: If the dataset is empty, `batch_size` is below 1, or `batch_size` is given for a
+            dataset that already has batches.
     """
     import keras
     import tensorflow as tf
@@ -71,7 +73,7 @@ def _from_py_dataset(dataset: Any) -> Any:
 
 
 def _from_arrays(arrays: tuple[Any, ...], batch_size: int) -> Any:
-    """The way Keras feeds arrays: shuffled row numbers in batches, then those rows."""
+    """Makes batches of arrays as Keras does: shuffles and batches row numbers, gathers the rows."""
     import keras
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""`tune_input`: tries changes to an input pipeline, and keeps those that make it faster."""
+"""`tune_input`: tries changes to an input pipeline and keeps those that make it faster."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from keras_gpukit.reports.notebook import as_html, card, code_as_html
 from keras_gpukit.reports.printable import as_text
 from keras_gpukit.reports.tuning import render
 
-# Largest share and time of one reading, and of measuring the model.
+# Maximum share of the total time, and maximum seconds, of one reading and of measuring the model.
 READ_SHARE, READ_S = 1 / 150, 0.4
 COMPUTE_SHARE, COMPUTE_S = 1 / 15, 4.0
 
 
 @dataclass(frozen=True)
 class TunedInput:
-    """What `tune_input` returns. Printing it shows what `tune_input` prints at its end.
+    """The result of `tune_input`. Printing it shows the same report as `tune_input` itself.
 
     Attributes:
-        dataset: The tuned dataset; the given one if nothing made it faster.
-        code: The code that replaces it; "" if nothing made it faster.
+        dataset: The tuned dataset; the original one if no change made it faster.
+        code: Python code of the tuned pipeline; "" if no change made it faster.
         record: Rates, trials and advice.
     """
 
@@ -52,14 +52,14 @@ class TunedInput:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """The trials, in order."""
+        """The trials, in the order in which they ran."""
         return self.record.trials
 
     def __rich__(self) -> RenderableType:
         return render(self.record, self.code)
 
     def _repr_html_(self) -> str:
-        """The same for notebooks."""
+        """Returns the report as HTML, for notebooks."""
         return card(as_html(render(self.record)) + code_as_html(self.code))
 
     def __str__(self) -> str:
@@ -79,12 +79,12 @@ def tune_input(
     service: str | None = None,
     verbose: bool = True,
 ) -> TunedInput:
-    """Makes an input pipeline faster by trying changes, and measuring each.
+    """Makes an input pipeline faster by trying changes and measuring each.
 
-    Each change is read in turn with the best pipeline so far, and kept only if it is 5 % faster,
-    and faster at all with 95 % confidence; changes that bring less are tried together. The tuned
-    dataset gives the same elements in the same order, in every epoch. It keeps the
-    given functions; none is traced again.
+    Each changed pipeline is read in turn with the best pipeline so far. The change is kept only if
+    it is 5 % faster, and if it is faster at all with 95 % confidence. Changes with a smaller gain
+    are tried together. The tuned dataset gives the same elements in the same order, in every epoch.
+    It reuses your functions without tracing them again.
 
     For a `tf.data.Dataset`, it tries maps, file reads and batching in parallel, a cache, more
     threads, and prefetching. A cache is placed before every shuffle and every random stage. For a
@@ -95,31 +95,33 @@ def tune_input(
 
     Args:
         dataset: A `tf.data.Dataset` of batches, or a `keras.utils.PyDataset`. It is not changed.
-        model: A compiled model. With it, tuning ends once the input is faster than the model. It is
-            trained briefly, then restored.
-        seconds: Total time in seconds. A trial that has started is finished.
+        model: A compiled model. With it, tuning ends once the input is faster than the model. The
+            model is trained briefly, then restored.
+        seconds: Total time in seconds. A trial that has started is finished even if it takes
+            longer.
         cache: Whether elements may be cached: "memory", "disk", True for either, False for
             neither. "ask" asks in the terminal; without a terminal it caches nothing, but reports
             the gain.
-        cache_folder: Where a cache on disk goes, an existing folder; by default a temporary one,
-            which is removed when the dataset goes.
+        cache_folder: Existing folder for a cache on disk. By default a temporary folder, which is
+            removed when the dataset is deleted.
         allow_reorder: Whether elements may come in another order, and random draws with a seed may
             fall on other elements.
         trust_python: Whether Python functions in the pipeline (`py_function`, generators) depend
-            only on their arguments and may run in parallel. Without it, no trial does so.
+            only on their arguments and may run in parallel. If False, no trial runs them in
+            parallel.
         try_processes: Whether worker processes of a `PyDataset` may be tried. They are forked while
             TensorFlow's threads run, which can hang.
         service: Address of a tf.data service, such as "grpc://host:5050"; `keras-gpukit
-            input-service` starts one. It is tried to make there what comes before batching. The
-            order of elements changes, so the change is kept with `allow_reorder` only. Python
-            functions cannot be moved.
-        verbose: Whether to show progress, and the result.
+            input-service` starts one. A trial moves the stages before batching to the service. This
+            changes the order of elements, so it is kept only with `allow_reorder`. Python functions
+            cannot be moved.
+        verbose: Whether to show progress and print the result.
 
     Raises:
         TypeError: If an argument has another type.
         ValueError: If an argument is out of range, the model is not compiled, the dataset is
-            empty or cannot be restarted, it writes a cache on disk that cannot be left out of the
-            trials, nothing answers at `service`, or Keras' backend is not TensorFlow.
+            empty or cannot be restarted, the dataset writes a cache on disk that trials cannot
+            leave out, nothing answers at `service`, or Keras' backend is not TensorFlow.
     """
     check_experiment("tune_input", seconds)
     if model is not None:
@@ -136,7 +138,7 @@ def tune_input(
     with (
         _progress(console, verbose) as (tell, ask),
         untouched(model),
-        # On the disk that a cache would be on.
+        # Use the disk on which a cache would be.
         tempfile.TemporaryDirectory(prefix="keras_gpukit-", dir=cache_folder) as scratch,
     ):
         read_s = min(READ_SHARE * seconds, READ_S)
@@ -222,7 +224,7 @@ def _is_py_dataset(dataset: Any) -> bool:
 def _progress(
     console: Console, verbose: bool
 ) -> Iterator[tuple[Callable[[str], None], Callable[[str], bool]]]:
-    """Shows a line with the current trial, and can ask a question in its place."""
+    """Shows a status line with the current trial, and can pause it to ask the user a question."""
     status = console.status("Tuning the input")
 
     def tell(what: str) -> None:
@@ -235,7 +237,7 @@ def _progress(
             status.start()
         return answer.strip().lower() in {"y", "yes"}
 
-    # Where the console is no terminal, a status prints nothing.
+    # If the console is not a terminal, the status prints nothing.
     if verbose:
         status.start()
     try:

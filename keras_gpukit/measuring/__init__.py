@@ -1,1 +1,1 @@
-"""Rates, rounds, intervals and untouched models: what every experiment measures with."""
+"""Measuring tools of the experiments: rates, rounds, intervals, and restoring the model."""

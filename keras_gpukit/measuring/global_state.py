@@ -2,8 +2,8 @@
 
 Private names, seen on Keras 3.12 to 3.15 and TensorFlow 2.21:
 `keras.src.backend.common.global_state.GLOBAL_STATE_TRACKER`, which holds the global seed generator
-and the counters that automatic names are made from; `context._rng`, which operations without a seed
-of their own draw from after `tf.random.set_seed`; `stateful_random_ops.global_generator`;
+and the counters for automatic names; `context._rng`, the source of seeds for operations without
+one after `tf.random.set_seed`; `stateful_random_ops.global_generator`;
 `data_structures.ListWrapper`, in which TensorFlow keeps lists. If a name is gone, its state is not
 restored: a run that draws from it continues with other numbers.
 """
@@ -24,7 +24,7 @@ def keras_globals() -> Any | None:
 
 
 def eager_seeds() -> random.Random | None:
-    """Returns the generator that gives seeds to operations without one; None before `set_seed`."""
+    """Returns the generator of seeds for operations without one; None before `set_seed`."""
     try:
         from tensorflow.python.eager import context
     except ImportError:
@@ -42,7 +42,7 @@ def global_generator() -> Any | None:
 
 
 def keeps_its_items_inside(thing: Any) -> bool:
-    """Whether this is a list of TensorFlow that keeps its items in one of its attributes."""
+    """Whether an object is a TensorFlow list that keeps its items in one of its attributes."""
     try:
         from tensorflow.python.trackable.data_structures import ListWrapper
     except ImportError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# As many as training would have ready; together they may take this much memory.
+# The number of batches that training would have ready, and the memory they may take together.
 HELD_BATCHES = 8
 HELD_BYTES = 2**29
 
@@ -13,13 +13,13 @@ def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> 
     """Takes some batches from a pipeline into memory.
 
     Args:
-        iterator: The pipeline's; batches that a strategy has split are joined again.
-        element_spec: The pipeline's `element_spec`, so that these batches cause no new
-            trace; by default that of the batches, with an open batch size as in Keras.
-        count: The largest number of batches; fewer if they need more than 512 MiB.
+        iterator: Iterator of the pipeline. Batches that a strategy has split are joined again.
+        element_spec: The pipeline's `element_spec`. With it, these batches cause no new trace.
+            By default the specification of the batches, with an open batch size as in Keras.
+        count: Maximum number of batches. There are fewer if they take more than 512 MiB.
 
     Returns:
-        A finite `tf.data.Dataset` that gives these batches from memory.
+        A finite `tf.data.Dataset` that yields these batches from memory.
     """
     import tensorflow as tf
 
@@ -44,8 +44,8 @@ def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> 
 def replay(held: Any) -> Any:
     """Repeats batches from memory without end.
 
-    Autotuning is off: there is nothing to tune, and its thread may miss its cancellation and sleep
-    on for as long as the iterator has lived.
+    Autotuning is off because there is nothing to tune. Its thread may also miss its cancellation
+    and then sleep for as long as the iterator has lived.
 
     Returns:
         An endless `tf.data.Dataset`.

@@ -1,4 +1,4 @@
-"""Runs an experiment where Keras itself would train."""
+"""Runs an experiment at the point in `fit` where Keras itself would train."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
 
     The iterator and the step function are therefore those that Keras itself makes. The step
     function is rebuilt, so the traces of the user's own training are neither used nor changed. No
-    callback runs.
+    callback of the user runs. Call this within `untouched(model)`.
 
     Args:
-        model: A compiled model; call it within `untouched(model)`.
-        source: Anything that `fit` accepts, without an end.
+        model: A compiled model.
+        source: Endless source of batches, of any type that `fit` accepts.
         experiment: Called with the step function and the iterator that Keras would pass to it.
 
     Raises:
         ValueError: If the source ran out of batches.
-        BaseException: Whatever the experiment raised, after Keras has stopped the workers of a
-            PyDataset.
+        BaseException: Any exception that the experiment raised, after Keras has stopped the
+            workers of a PyDataset.
     """
     import keras
     import tensorflow as tf
@@ -73,8 +73,8 @@ def without_model(source: Any, experiment: Experiment) -> None:
     """Runs an experiment with the iterator that Keras makes over a source.
 
     Args:
-        source: Anything that `fit` accepts, without an end.
-        experiment: Called with a step that does nothing, and the iterator.
+        source: Endless source of batches, of any type that `fit` accepts.
+        experiment: Called with a step function that does nothing, and the iterator.
 
     Raises:
         ValueError: If the source ran out of batches.

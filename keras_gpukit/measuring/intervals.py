@@ -1,4 +1,4 @@
-"""95 % confidence intervals: of a median, of a mean, and of anything by resampling."""
+"""95 % confidence intervals: of a median, of a mean, and of any estimate by resampling."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ RESAMPLES = 1000
 
 
 def summarize(rounds: Sequence[float], unit: str = "batches/s") -> Rate:
-    """Returns the median of the rounds with its interval."""
+    """Returns the median of the rounds' rates with its confidence interval."""
     return Rate(statistics.median(rounds), *median_interval(rounds), unit)
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Returns an interval that holds the true median, whatever the distribution (sign test).
+    """Returns the confidence interval of the median, for any distribution (sign test).
 
     A value is as likely above the true median as below it, so the number of values on one side
-    follows the binomial distribution. Of five values or fewer the interval is their whole range,
-    whose confidence is lower: 94 % at five, 75 % at three.
+    follows the binomial distribution. For five values or fewer, the interval is their whole range.
+    Its confidence is then below 95 %: 94 % for five values, 75 % for three.
     """
     ordered = sorted(values)
     count, outside, tail = len(ordered), 0, 1 / 2 ** len(ordered)
@@ -37,7 +37,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Returns Student's interval of the mean; it is infinite for a single value."""
+    """Returns Student's t interval of the mean; it is infinite for a single value."""
     mean, freedom = statistics.fmean(values), len(values) - 1
     if not freedom:
         return -math.inf, math.inf
@@ -52,8 +52,8 @@ def resampled_interval(
 
     Args:
         estimate: Computes the estimate from one array per sample.
-        *samples: What was measured; each is resampled along its first axis.
-        resamples: How many estimates the interval is taken from.
+        *samples: Measured values; each array is resampled along its first axis.
+        resamples: Number of resampled estimates from which the interval is taken.
     """
     random = np.random.default_rng(0)
     estimates = [

@@ -1,4 +1,4 @@
-"""Processor time that was spent, and a wait until this process is idle."""
+"""Measures the processor time that was used, and waits until this process is idle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 from keras_gpukit.sensors.interpreter import usable_cores
 
-# Of one core. Below it, only periodic checks are left.
+# Share of one core. Below it, a process runs nothing but periodic checks.
 QUIET_SHARE = 0.1
 LOOK_EVERY_S = 0.02
 
@@ -28,7 +28,7 @@ def busy_cpu_s() -> float:
 
 
 def own_cpu_s() -> float:
-    """Returns the processor seconds that this process and its running children used so far."""
+    """Returns the processor seconds that this process and its running descendants have used."""
     import psutil
 
     spent_s = time.process_time()
@@ -42,10 +42,10 @@ def own_cpu_s() -> float:
 
 
 def wait_until_quiet(limit_s: float) -> None:
-    """Waits until this process has nothing left to do, such as filling its buffers.
+    """Waits until this process is idle, for example because its buffers are full.
 
     Args:
-        limit_s: The longest wait.
+        limit_s: Maximum wait in seconds.
     """
     end = time.perf_counter() + limit_s
     while time.perf_counter() < end:

@@ -1,4 +1,4 @@
-"""Measures rates: of anything that can be called, and of training on batches in memory."""
+"""Measures rates: of any function, and of training on batches in memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from keras_gpukit.measuring.inside_fit import Step, within_fit
 from keras_gpukit.measuring.intervals import summarize
 from keras_gpukit.records.diagnosis import Rate
 
-# With this many, the interval leaves out the three lowest and the three highest.
+# With 15 rounds, the interval leaves out the three lowest and the three highest rates.
 ROUNDS = 15
-# Share of each stretch that is not counted: buffers empty or fill, idle cores wake up.
+# Share of each measurement that is not counted, while buffers empty or fill and idle cores wake up.
 SETTLING = 0.25
-# Fewer calls say nothing, however long they take.
+# Fewer calls give no reliable rate, however long they take.
 MINIMUM_CALLS = 3
 
 Call = Callable[[], Any]
@@ -28,8 +28,8 @@ def compute_rate(model: Any, held: Any, *, seconds: float) -> Rate:
 
     Args:
         model: A compiled model.
-        held: Some batches in memory, from `hold`; training repeats them.
-        seconds: How long to measure. Tracing takes additional time.
+        held: Batches in memory, as returned by `hold`; training repeats them.
+        seconds: Duration of the measurement. Tracing takes additional time.
     """
     rates: list[float] = []
 
@@ -49,10 +49,10 @@ def rate_of(call: Call, seconds: float, *, batches: int = 1, settling: float = S
     """Measures how often a function can be called once its speed has settled.
 
     Args:
-        call: The function.
-        seconds: How long to measure, including the settling.
-        batches: Batches in one call.
-        settling: Share of the time that is not counted.
+        call: The function to call.
+        seconds: Duration of the measurement, including the time that is not counted.
+        batches: Batches per call.
+        settling: Share of the duration, at its start, that is not counted.
 
     Returns:
         Batches per second.

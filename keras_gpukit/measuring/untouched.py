@@ -1,4 +1,4 @@
-"""Gives a model back exactly as it was, whatever happened to it in between."""
+"""Restores a model exactly as it was, whatever happened to it in between."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_gpukit.measuring import global_state
 
-# An OrderedDict emptied as a mere dict would keep its old order.
+# OrderedDict comes first: dict.clear() would not reset the order of an OrderedDict.
 CONTAINERS: tuple[Any, ...] = (OrderedDict, dict, list, set, deque)
 
 Restore = Callable[[], object]
@@ -20,7 +20,7 @@ Restore = Callable[[], object]
 
 @contextmanager
 def untouched(model: Any, *, values: bool = True) -> Iterator[None]:
-    """Restores a model's state, bit for bit, on every way out.
+    """Restores a model's state, bit for bit, however the context is left.
 
     This restores the values of all variables (weights, optimizer, metrics, seed generators) and the
     attributes of every Keras object that the model holds: a layer that was not built is unbuilt
@@ -35,7 +35,8 @@ def untouched(model: Any, *, values: bool = True) -> Iterator[None]:
 
     Args:
         model: A Keras model.
-        values: Whether variables may change; False for what only traces, which saves their copies.
+        values: Whether variables may change. False avoids the copies; use it if the code only
+            traces.
     """
     with put_back([*_remember(model, values), *_remember_random_numbers()]):
         yield
@@ -43,14 +44,14 @@ def untouched(model: Any, *, values: bool = True) -> Iterator[None]:
 
 @contextmanager
 def put_back(restores: Iterable[Restore]) -> Iterator[None]:
-    """Runs every restore on every way out, also after one that fails.
+    """Runs all restore functions however the context is left, even if one of them fails.
 
     Args:
-        restores: Functions that each restore a part of the state, and may run again: one that
-            Ctrl-C interrupts does.
+        restores: Functions that each restore a part of the state. A function that Ctrl-C
+            interrupts runs a second time, so each must allow that.
 
     Raises:
-        BaseException: The error of the body, else that of the first restore that failed.
+        BaseException: The exception of the body; otherwise that of the first restore that failed.
     """
     try:
         yield
@@ -129,9 +130,9 @@ def _keep_value(variable: Any) -> Restore:
 
 
 def _keep_contents(container: Any) -> Restore:
-    # TensorFlow wraps dictionaries that are set as attributes.
+    # TensorFlow wraps dictionaries that are assigned to attributes.
     container = getattr(container, "__wrapped__", container)
-    # By the plain type's own methods: Keras' containers would note each item as a new one.
+    # Use the methods of the plain type: Keras' containers would track each item as a new one.
     kind = next(kind for kind in CONTAINERS if isinstance(container, kind))
     contents = dict(container) if isinstance(container, dict) else list(container)
 
@@ -159,7 +160,7 @@ def _remember_random_numbers() -> Iterator[Restore]:
     seeds = global_state.eager_seeds()
     if seeds is not None:
         seeds_state = seeds.getstate()
-        # TensorFlow keeps the operations made with a seed, each with a count of its own: with the
-        # same seeds as later, the experiment would use up their first numbers.
+        # TensorFlow caches the operations made with a seed, each with its own counter. If the
+        # experiment drew the same seeds as the later training, it would use up the first numbers.
         seeds.seed()
         yield lambda: seeds.setstate(seeds_state)

@@ -1,1 +1,1 @@
-"""What holds memory in training, what a batch will need, and why memory ran out."""
+"""Memory use of training: prediction for a batch size, and analysis of out-of-memory errors."""

@@ -1,8 +1,9 @@
-"""What TensorFlow's allocator logs when it runs out: what was in use, and the largest free block.
+"""Reads the report that TensorFlow's allocator logs when it runs out of memory.
 
-It logs to standard error, and gives programs no other access to these figures. Where standard
-error goes to a file, as in batch jobs, they are read from its end; elsewhere they stay unknown.
-Wording as of TensorFlow 2.18 to 2.21.
+The report has the memory in use and the largest free block. TensorFlow writes it to standard error;
+programs cannot get these figures in any other way. If standard error goes to a file, as in batch
+jobs, the report is read from the end of that file. Otherwise the figures are unknown. The patterns
+match the wording of TensorFlow 2.18 to 2.21.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SIZE = re.compile(r"([\d.]+)([KMGT]?i?B)")
 
 
 def read_log() -> str:
-    """Returns the end of what was written to standard error; "" where it is no file."""
+    """Returns the last 4 MiB written to standard error; "" if it is not a readable file."""
     try:
         if not stat.S_ISREG(os.fstat(_STANDARD_ERROR).st_mode):
             return ""
@@ -36,7 +37,7 @@ def read_log() -> str:
 
 
 def read_state(log: str) -> AllocatorState | None:
-    """Reads the last report of an allocator in a log; None without one."""
+    """Reads the last allocator report in a log; None if there is no complete report."""
     begins = list(_BEGIN.finditer(log))
     if not begins:
         return None

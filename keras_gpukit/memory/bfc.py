@@ -1,9 +1,10 @@
-"""TensorFlow's best-fit-with-coalescing allocator, imitated: what a tensor really takes.
+"""A model of TensorFlow's best-fit-with-coalescing (BFC) allocator.
 
-The rules are those of its `bfc_allocator.cc`: sizes are multiples of 256 bytes; the smallest free
-chunk that fits is taken, and divided only if it is at least twice as large as what was asked for,
-or 128 MiB larger; memory of the device comes in regions that double. So a tensor may take up to
-twice its size.
+It shows how much memory a tensor really takes. The rules are those of TensorFlow's
+`bfc_allocator.cc`: Sizes are multiples of 256 bytes. The allocator takes the smallest free chunk
+that fits. It splits the chunk only if the chunk is at least twice as large as the request, or at
+least 128 MiB larger. It takes memory from the device in regions of doubling size. Therefore a
+tensor may take up to twice its size.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ FIRST_REGION_BYTES = 2 * 2**20
 
 
 def rounded(size_bytes: int) -> int:
-    """A size as the allocator rounds it."""
+    """Returns a size in bytes, rounded up to a multiple of 256 as the allocator does."""
     return -(-size_bytes // GRANULE_BYTES) * GRANULE_BYTES
 
 
 @dataclass(eq=False, slots=True)
 class Chunk:
-    """A stretch of a region.
+    """A contiguous part of a region, either free or in use.
 
     Attributes:
-        address: Where it begins; regions do not touch.
-        size: Its bytes.
-        free: Whether nothing holds it.
-        before: Its neighbour in the region.
-        after: The other one.
+        address: Address of the first byte. There is a gap between two regions.
+        size: Size in bytes.
+        free: Whether the chunk is free.
+        before: The previous chunk in the region; None for the first one.
+        after: The next chunk in the region; None for the last one.
     """
 
     address: int
@@ -41,14 +42,14 @@ class Chunk:
 
 
 class BFC:
-    """Allocates and frees as the allocator does.
+    """Allocates and frees chunks by the rules of TensorFlow's allocator.
 
     Args:
-        limit_bytes: The most it takes of the device.
+        limit_bytes: Maximum memory to take from the device; None for no limit.
 
     Attributes:
-        in_use_bytes: Of chunks that are held, as TensorFlow counts them.
-        pool_bytes: Of its regions.
+        in_use_bytes: Total size of the chunks in use, which is what TensorFlow reports.
+        pool_bytes: Total size of the regions taken from the device.
     """
 
     def __init__(self, limit_bytes: int | None = None) -> None:
@@ -60,10 +61,10 @@ class BFC:
         self._chunks: dict[int, Chunk] = {}
 
     def allocate(self, size_bytes: int) -> Chunk:
-        """Takes a chunk.
+        """Allocates a chunk.
 
         Raises:
-            MemoryError: If the limit leaves no room for it.
+            MemoryError: If the chunk does not fit within the limit.
         """
         size = rounded(max(size_bytes, 1))
         at = bisect_left(self._free, (size, -1))
@@ -79,7 +80,7 @@ class BFC:
         return chunk
 
     def free(self, chunk: Chunk) -> None:
-        """Gives a chunk back, and joins it with its free neighbours."""
+        """Frees a chunk and merges it with its free neighbours."""
         self.in_use_bytes -= chunk.size
         chunk.free = True
         if chunk.after is not None and chunk.after.free:

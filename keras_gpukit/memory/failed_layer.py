@@ -1,4 +1,4 @@
-"""The layer whose call an exception comes from, by the frames that the exception went through."""
+"""Finds the layer whose call raised an exception, from the stack frames in the traceback."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 def failed_layer(error: BaseException) -> str | None:
-    """Returns the name of the innermost layer; None where no frame is one of a layer.
+    """Returns the name of the innermost layer in the traceback; None if it contains no layer.
 
-    Keras raises an exception of its own in place of the first one, which stays its context. Nothing
-    of either is kept.
+    Keras raises its own exception in place of the original one. The original stays available as
+    the context of the new one, so both are searched. No reference to either is kept.
     """
     import keras
 
@@ -23,7 +23,7 @@ def failed_layer(error: BaseException) -> str | None:
             layer = _layer(trace, keras.layers.Layer)
             found = layer or found
             trace = trace.tb_next
-        # The context is the older one: it comes from further within.
+        # The cause or context is the older exception: its frames are further within.
     return found
 
 
@@ -34,7 +34,7 @@ def _layer(trace: TracebackType, kind: Any) -> str | None:
     owner = values.get("self")
     name = owner.name if isinstance(owner, kind) else None
     if sys.version_info < (3, 13):
-        values.clear()  # until then it is a copy that Python keeps with the frame
+        values.clear()  # before Python 3.13, the frame keeps this copy alive
     return name
 
 

@@ -1,4 +1,4 @@
-"""What would make a step fit that ran out of memory."""
+"""Finds the ways to make a step fit that ran out of memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras_gpukit.rules.memory_options import memory_options
 
 
 def what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | None) -> OutOfMemory:
-    """Adds to a record what the step needs, and each way to need less."""
+    """Adds to a record the predicted memory of the step, and each option to reduce it."""
     batch_size = record.batch_size
     assert batch_size is not None
     if memory.execution == "xla" and record.shape is None and record.state.asked_bytes:
@@ -45,7 +45,7 @@ def what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | Non
 
 
 def _limit_bytes(record: OutOfMemory) -> int | None:
-    """What the device gives, without what others hold of it."""
+    """Returns the device's limit, less the memory that other processes hold; None if unknown."""
     limit_bytes = record.state.limit_bytes
     if limit_bytes is None:
         return None

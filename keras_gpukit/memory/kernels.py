@@ -1,8 +1,8 @@
-"""How TensorFlow's kernels use memory: which share a buffer, and what they need while they work.
+"""Memory use of TensorFlow's kernels: shared buffers, and workspace while they run.
 
-The CPU's formulas are those of `conv_grad_filter_ops.cc`, `conv_grad_input_ops.h` and
-`depthwise_conv_grad_op.cc` in TensorFlow, which set up convolutions for a cache of 30 MiB whatever
-the machine has. They hold without oneDNN.
+The formulas for CPUs are those of `conv_grad_filter_ops.cc`, `conv_grad_input_ops.h` and
+`depthwise_conv_grad_op.cc` in TensorFlow. These files assume a processor cache of 30 MiB on every
+machine. The formulas are valid only without oneDNN.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ ALIASES = frozenset(
         *("PreventGradient", "Snapshot", "CheckNumerics", "Bitcast", "EnsureShape"),
     }
 )
-"""The output is the input's buffer."""
+"""Operation types whose output shares the buffer of the input."""
 NO_BUFFER = frozenset({"Placeholder", "_Arg", "Const", "VarHandleOp", "ReadVariableOp", "NoOp"})
-"""What they give is held anyway: arguments, constants and variables."""
+"""Operation types whose output needs no buffer of its own: it is an argument, a constant or a
+variable, which is held in any case, or there is no output."""
 IN_PLACE = frozenset(
     {
         *("Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign"),
@@ -29,11 +30,13 @@ IN_PLACE = frozenset(
         *("BiasAdd", "Select", "SelectV2", "ClipByValue", "DivNoNan", "MulNoNan", "_FusedMul"),
     }
 )
-"""The output takes the buffer of an input of the same size that nothing else needs any more."""
+"""Operation types that may write the output into the buffer of an input. The input must have the
+same size, and no other operation may need it any more."""
 CACHE_BYTES = 30 * 2**20
 LEAST_PER_THREAD_BYTES = 256 * 2**10
 CUDNN_LIMIT_BYTES = 4 * 2**30
-"""What TensorFlow lets cuDNN take, unless TF_CUDNN_WORKSPACE_LIMIT_IN_MB says otherwise."""
+"""TensorFlow's default limit for the workspace of cuDNN. The environment variable
+TF_CUDNN_WORKSPACE_LIMIT_IN_MB overrides it."""
 
 Shape = Sequence[int]
 
@@ -41,13 +44,13 @@ Shape = Sequence[int]
 def cpu_workspace_bytes(
     operation: str, output: Shape, inputs: Sequence[Shape | None], threads: int
 ) -> int:
-    """What an operation takes on a CPU while it runs, in addition to its outputs.
+    """Returns the bytes that an operation takes on a CPU while it runs, without its outputs.
 
     Args:
-        operation: Its type.
-        output: Shape of its first output.
-        inputs: Shapes; None for one that is not known.
-        threads: Of TensorFlow's pool within operations.
+        operation: Type of the operation, such as "Conv2DBackpropInput".
+        output: Shape of the first output.
+        inputs: Shape of each input; None if unknown.
+        threads: Number of threads in TensorFlow's intra-op pool.
     """
     if len(inputs) < 3:
         return 0
@@ -68,14 +71,15 @@ def cpu_workspace_bytes(
 
 
 def gpu_workspace_bytes(operation: str, output: Shape, inputs: Sequence[Shape | None]) -> int:
-    """The most that a convolution is expected to take on a GPU; unverified there.
+    """Returns the upper bound of a convolution's workspace on a GPU, in bytes; unverified there.
 
-    As much as its tensors, which copies in another layout take, and within cuDNN's own limit.
+    The bound is the total size of the inputs and the first output at 4 bytes per element, because
+    copies in another layout take that much. It is capped at the workspace limit of cuDNN.
 
     Args:
-        operation: Its type.
-        output: Shape of its first output.
-        inputs: Shapes; None for one that is not known.
+        operation: Type of the operation, such as "Conv2D".
+        output: Shape of the first output.
+        inputs: Shape of each input; None if unknown.
     """
     if "Conv2D" not in operation and "Conv3D" not in operation:
         return 0
@@ -83,13 +87,17 @@ def gpu_workspace_bytes(operation: str, output: Shape, inputs: Sequence[Shape | 
 
 
 def _work_unit(filters: Shape, gradient: Shape) -> int:
-    """Numbers in the three matrices of one image's product."""
+    """Returns the number of elements in the three matrices of the matrix product for one image."""
     image, patch, depth = gradient[1] * gradient[2], prod(filters[:3]), filters[3]
     return image * patch + image * depth + patch * depth
 
 
 def _columns_bytes(filters: Shape, gradient: Shape, *, whole_batch: bool) -> int:
-    """The buffer of image patches, for one image or for as many as the cache is taken to hold."""
+    """Returns the size of the buffer for image patches, in bytes.
+
+    The buffer has room for one image, or with `whole_batch` for the number of images whose matrices
+    fill the assumed processor cache.
+    """
     unit = _work_unit(filters, gradient)
     images = -(-(CACHE_BYTES // 4) // unit) if whole_batch else 1
     return 4 * images * gradient[1] * gradient[2] * prod(filters[:3])

@@ -1,4 +1,4 @@
-"""How a model trains, and what it holds between steps: what needs no prediction."""
+"""Reads how a model trains and how much memory it holds between steps; needs no prediction."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from keras_gpukit.sensors.allocator import AllocatorSensor
 
 
 def execution_of(model: Any) -> Execution:
-    """How a model's training steps run."""
+    """Returns how a model's training steps run: "graph", "eager" or "xla"."""
     if model.run_eagerly:
         return "eager"
     return "xla" if getattr(model, "jit_compile", False) else "graph"
 
 
 def held_between_steps(model: Any) -> tuple[int, int]:
-    """Returns the bytes of a model's variables, and of its optimizer's."""
+    """Returns the total bytes of a model's variables, and of its optimizer's variables."""
     weights, slots = sizes_of_variables(model)
     return sum(weights), sum(slots)
 
 
 def sizes_of_variables(model: Any) -> tuple[list[int], list[int]]:
-    """Returns the bytes of each of a model's variables, and of each of its optimizer's."""
+    """Returns the bytes of each variable of a model, and of each variable of its optimizer."""
     slots = getattr(getattr(model, "optimizer", None), "variables", ())
     of_optimizer = {id(each) for each in slots}
     weights = [size_of(each) for each in model.variables if id(each) not in of_optimizer]
@@ -32,7 +32,7 @@ def sizes_of_variables(model: Any) -> tuple[list[int], list[int]]:
 
 
 def size_of(variable: Any) -> int:
-    """Bytes of a Keras variable."""
+    """Returns the size of a Keras variable in bytes."""
     return int(prod(variable.shape)) * _item_bytes(variable.dtype)
 
 
@@ -46,11 +46,11 @@ def _item_bytes(dtype: Any) -> int:
 
 
 def held_by_others(model: Any, sensor: AllocatorSensor) -> int:
-    """Returns what the first device holds in addition to the model and its optimizer, in bytes.
+    """Returns the bytes in use on the first device, without the model and its optimizer.
 
     Args:
         model: A Keras model.
-        sensor: Of the devices.
+        sensor: Sensor that reads the allocators of the devices.
     """
     if not sensor.devices:
         return 0

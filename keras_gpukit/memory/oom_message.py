@@ -1,7 +1,7 @@
-"""What the message of an out-of-memory error says.
+"""Parses the message of an out-of-memory error.
 
-The wording is that of TensorFlow 2.18 to 2.21 and of XLA in them. What a message does not say, or
-says in other words, is None.
+The patterns match the wording of TensorFlow 2.18 to 2.21 and the XLA they include. A value is None
+if the message does not have it, or has it in another wording.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TENSOR = re.compile(
     r"(?: on (\S+))?(?: by allocator (\S+))?"
 )
 _BLOCK = re.compile(r"[Oo]ut of memory (?:while )?trying to allocate ([\d.]+) ?([KMGT]?i?B|bytes)")
-# Where a large constant of the step cannot be allocated, TensorFlow says that it cannot be parsed.
+# If TensorFlow cannot allocate a large constant of the step, it reports that it cannot parse it.
 _CONSTANT = re.compile(r"Cannot parse tensor from proto: .*?dtype: DT_(\w+)(.*)", re.DOTALL)
 _DIMENSION = re.compile(r"dim \{\s*size: (\d+)")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
@@ -36,15 +36,15 @@ _ITEM_BYTES = {
 
 @dataclass(frozen=True)
 class OOMMessage:
-    """A message, read.
+    """The content of an out-of-memory message. Each value is None if unknown.
 
     Attributes:
-        shape: Of the tensor that was asked for.
-        dtype: Of the tensor.
-        asked_bytes: What was asked for.
-        device: Where, as "GPU:0".
-        operation: The operation, by its name in the graph, or by its type in an eager step.
-        is_type: Whether `operation` is a type.
+        shape: Shape of the tensor that could not be allocated.
+        dtype: Dtype of that tensor, such as "float".
+        asked_bytes: Size of the failed allocation.
+        device: Device of the failed allocation, such as "GPU:0".
+        operation: Operation that failed: its name in the graph, or its type in an eager step.
+        is_type: Whether `operation` is a type instead of a name.
     """
 
     shape: tuple[int, ...] | None = None
@@ -56,7 +56,7 @@ class OOMMessage:
 
 
 def read_message(text: str) -> OOMMessage | None:
-    """Reads a message; None if it is not about memory."""
+    """Parses a message; returns None if it is not about memory."""
     if not _MEMORY.search(text):
         return None
     shape, dtype, asked, device = None, None, None, None
@@ -76,7 +76,7 @@ def read_message(text: str) -> OOMMessage | None:
 
 
 def size_in_bytes(number: str, unit: str) -> int:
-    """Returns a size as TensorFlow writes it, such as "1.50" and "GiB", in bytes."""
+    """Converts a size as TensorFlow writes it, such as "1.50" and "GiB", to bytes."""
     return int(float(number) * _UNITS.get(unit, 1))
 
 

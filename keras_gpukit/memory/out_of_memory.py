@@ -1,4 +1,4 @@
-"""Explains an out-of-memory error: what asked for memory, what there was, and what would fit."""
+"""Explains an out-of-memory error: the failed request, the available memory, and what would fit."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from keras_gpukit.sensors.nvml import other_holders
 
 @dataclass(frozen=True)
 class Call:
-    """The call that failed.
+    """The call, such as `fit`, that ran out of memory.
 
     Attributes:
-        model: The model.
-        spec: What a batch is made of, as a dataset's `element_spec`; None where that is unknown.
-        batch_size: Examples in a batch; None where that is unknown.
-        step: Global step.
+        model: The Keras model.
+        spec: Specification of a batch, as a dataset's `element_spec`; None if unknown.
+        batch_size: Examples per batch; None if unknown.
+        step: Global step; None if unknown.
         gpus: The GPUs that TensorFlow uses.
-        held_bytes: By device, what was held before the first step; of unknown devices nothing.
-        peak_bytes: By device, the most that was held in the call.
-        limit_bytes: By device, the most that TensorFlow may take.
+        held_bytes: Bytes in use when the call started, per device. A missing device counts as 0.
+        peak_bytes: Peak of the bytes in use during the call, per device.
+        limit_bytes: Maximum that TensorFlow may take, per device; None if unknown.
     """
 
     model: Any
@@ -43,7 +43,7 @@ class Call:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that a device had too little memory."""
+    """Whether an exception reports that a device ran out of memory."""
     import tensorflow as tf
 
     kinds = (tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError)
@@ -51,13 +51,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def explain(error: BaseException, call: Call) -> OutOfMemory:
-    """Returns why memory ran out.
+    """Returns a record of why memory ran out and what would fit.
 
-    Tracing the step again, to predict what would fit, takes as long as the first time.
+    The step is traced again to predict what would fit. This takes as long as the first tracing.
 
     Args:
-        error: The exception, of which nothing is kept.
-        call: What failed.
+        error: The exception. No reference to it is kept.
+        call: The call that raised the exception.
     """
     message = read_message(str(getattr(error, "message", error))) or OOMMessage()
     device = message.device or ("GPU:0" if call.gpus else "CPU:0")
@@ -97,7 +97,7 @@ def _state(message: OOMMessage, device: str, call: Call) -> AllocatorState:
 
 
 def _is_same(asked_bytes: int | None, logged_bytes: int | None) -> bool:
-    """Whether a log's report is on this error; sizes are rounded differently in both."""
+    """Whether the report in the log belongs to this error; the two round sizes differently."""
     if asked_bytes is None or logged_bytes is None:
         return asked_bytes is None
     return abs(asked_bytes - logged_bytes) <= 256 + asked_bytes / 1000

@@ -1,8 +1,8 @@
-"""Runs a step's graph without computing: which tensors are held when, and what that takes.
+"""Simulates the memory use of a step's graph: which tensors are held when, and how large they are.
 
-TensorFlow runs what is ready, in several threads. Where two things are ready, their order decides
-how long tensors are held: the step is simulated with the oldest first and with the newest first,
-between which its real order lies.
+TensorFlow runs operations as soon as they are ready, in several threads. If several operations are
+ready, their order decides how long tensors are held. The step is therefore simulated in two orders:
+oldest first and newest first. The real order lies between them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Workspace = Callable[[Node], int]
 
 @dataclass(eq=False, slots=True)
 class Buffer:
-    """Memory that one or more outputs share."""
+    """A piece of memory that one or more outputs of operations share."""
 
     chunk: Chunk
     size_bytes: int
@@ -33,14 +33,14 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Peak:
-    """The moment of the highest use.
+    """The moment of a step's highest memory use.
 
     Attributes:
-        in_use_bytes: As the allocator counts it.
-        operation: What ran.
-        held: The step's tensors with their sizes.
-        workspace_bytes: What the operation itself used while it ran.
-        pool_bytes: What the allocator took of the device by the end.
+        in_use_bytes: Bytes in use, as the allocator counts them.
+        operation: Name of the operation that ran at that moment.
+        held: The tensors of the step that were held, each with its size in bytes.
+        workspace_bytes: Workspace of the operation that ran.
+        pool_bytes: Memory that the allocator had taken from the device when the step ended.
     """
 
     in_use_bytes: int = 0
@@ -51,19 +51,19 @@ class Peak:
 
 
 class Simulation:
-    """One run of a step.
+    """One simulated run of a training step.
 
     Args:
-        graph: The step.
-        batch_size: With which batch.
-        allocator: Which holds already what stays between steps.
-        order: In which operations run.
-        workspace: What an operation takes while it runs, in bytes.
-        in_place: Whether operations may write over an input that nothing else needs.
-        keeps_forward: Whether each tensor is held until the backward pass begins, as a functional
-            model's are in eager steps.
-        overlaps: Whether an operation that takes workspace runs on while the next one that does
-            has started, as with several threads on a CPU.
+        graph: Graph of the step.
+        batch_size: Examples per batch.
+        allocator: Allocator that already holds the memory that stays allocated between steps.
+        order: Order in which operations run.
+        workspace: Returns the bytes of workspace that an operation needs while it runs.
+        in_place: Whether an operation may overwrite an input that no other operation needs.
+        keeps_forward: Whether each tensor is held until the backward pass starts. This is the case
+            in eager steps of a functional model.
+        overlaps: Whether an operation with workspace may still run when the next one with workspace
+            starts, as with several threads on a CPU.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class Simulation:
         self._peak = Peak()
 
     def run(self) -> Peak:
-        """Runs all operations.
+        """Runs all operations and returns the peak.
 
         Raises:
-            MemoryError: If the allocator has a limit and cannot give what is asked.
+            MemoryError: If an allocation exceeds the limit of the allocator.
         """
         for node in self._in_order():
             self._run(node)

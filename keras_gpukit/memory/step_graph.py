@@ -1,4 +1,4 @@
-"""A training step as a graph of operations whose tensors have known sizes."""
+"""Represents a training step as a graph of operations with known tensor sizes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from functools import cached_property
 from math import prod
 
 Source = tuple[str, int]
-"""An operation's output: its name and which one; -1 where it only has to run before."""
+"""One output of an operation: the operation's name and the output's index. The index is -1 for a
+control dependency, where the operation only has to run earlier."""
 TRACED_BATCH = 7919
-"""The batch a step is traced with: a prime, of which no other dimension is likely a multiple."""
+"""Batch size for tracing a step. It is a large prime because other dimensions are unlikely to be
+multiples of it."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One operation.
+    """One operation of a training step.
 
     Attributes:
-        name: Its name.
-        operation: Its type.
-        inputs: What it takes, and what has to run before it.
-        shapes: Of its outputs; None for one that is not known.
-        item_bytes: Of a number in each output; 0 for what is no tensor in memory.
+        name: Name of the operation in the graph.
+        operation: Type of the operation, such as "MatMul".
+        inputs: Outputs that the operation reads, and its control dependencies.
+        shapes: Shape of each output; None if unknown.
+        item_bytes: Bytes per element of each output; 0 for strings, resource handles and variants.
     """
 
     name: str
@@ -38,10 +40,11 @@ class StepGraph:
     """The operations of one training step, traced with `TRACED_BATCH` examples or a fixed batch.
 
     Attributes:
-        nodes: In the order in which they were made.
-        results: What is asked of the step.
-        scales: Whether the batch can be another one.
-        loops: Types of operations with loops or branches in them, whose memory is not seen.
+        nodes: The operations in the order of the graph: as created, unless it was optimized.
+        results: Outputs that the step returns.
+        scales: Whether the graph is valid for other batch sizes too.
+        loops: Types of the operations that contain loops, branches or functions. The memory used
+            inside them is unknown.
     """
 
     nodes: tuple[Node, ...]
@@ -51,12 +54,12 @@ class StepGraph:
 
     @cached_property
     def by_name(self) -> Mapping[str, Node]:
-        """The nodes by name."""
+        """The operations, by name."""
         return {node.name: node for node in self.nodes}
 
     @cached_property
     def users(self) -> Mapping[str, Sequence[str]]:
-        """By an operation's name, those that run after it."""
+        """Names of the operations that depend on an operation, by its name."""
         users: dict[str, list[str]] = {node.name: [] for node in self.nodes}
         for node in self.nodes:
             for name in {name for name, _ in node.inputs}:
@@ -65,13 +68,13 @@ class StepGraph:
 
     @cached_property
     def uses(self) -> Counter[Source]:
-        """How often each output is taken."""
+        """Number of times that each output is read by operations or returned by the step."""
         uses = Counter(each for node in self.nodes for each in node.inputs if each[1] >= 0)
         uses.update(self.results)
         return uses
 
     def shape(self, source: Source, batch_size: int) -> tuple[int, ...] | None:
-        """An output's shape with a batch."""
+        """Returns the shape of an output for a batch size; None if unknown."""
         node = self.by_name.get(source[0])
         if node is None or not 0 <= source[1] < len(node.shapes):
             return None
@@ -84,7 +87,7 @@ class StepGraph:
         )
 
     def size_bytes(self, source: Source, batch_size: int) -> int:
-        """An output's size with a batch; 0 where it is not known."""
+        """Returns the size of an output in bytes for a batch size; 0 if unknown."""
         shape = self.shape(source, batch_size)
         if shape is None or any(each < 0 for each in shape):
             return 0

@@ -1,4 +1,4 @@
-"""What the training steps of one model need, for any batch size, without running one."""
+"""Predicts the memory that training steps of a model need, for any batch size, without running."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from keras_gpukit.rules.batch_size import predicted_limit_bytes
 
 LARGEST_LISTED = 5
 MOST_LAYERS_NAMED = 3
-# The search for the largest batch starts with the first; it ends with the second for models whose
-# steps need the same for any batch.
+# The search for the largest batch starts at the first size. It ends at the second for models whose
+# steps need the same memory for every batch size.
 _FIRST_LOOKED_AT, _LARGEST_BATCH = 16, 2**40
 
 
 @dataclass(frozen=True)
 class _Way:
-    """One way in which a step may run."""
+    """Assumptions about how a step runs, which give one bound of the prediction."""
 
     order: Order
     in_place: bool
@@ -36,8 +36,8 @@ class _Way:
     batches: int = 1
 
 
-# On a CPU the input pipeline takes its batches from the same allocator: the step's, and in the
-# worst case one that is ready.
+# On a CPU, the input pipeline allocates its batches from the same allocator. The step holds one
+# batch. In the worst case, the pipeline holds another one that is ready.
 _WAYS: dict[Execution, tuple[_Way, ...]] = {
     "graph": (
         _Way("oldest first", in_place=True, workspace=False),
@@ -55,19 +55,21 @@ _WAYS: dict[Execution, tuple[_Way, ...]] = {
 
 
 class StepMemory:
-    """Predicts for one model.
+    """Predicts the memory use of one model's training steps.
 
     Args:
-        model: A compiled Keras model, built, its optimizer too.
-        spec: What a batch is made of, as a dataset's `element_spec`.
-        other_bytes: What the device holds in addition to the model and the optimizer.
+        model: A compiled Keras model. The model and its optimizer must be built.
+        spec: Specification of a batch, as a dataset's `element_spec`.
+        other_bytes: Bytes in use on the device in addition to the model and the optimizer.
 
     Attributes:
-        graph: The step.
-        other_bytes: The same; what is asked next counts with it.
+        execution: How training steps run: "graph", "eager" or "xla".
+        graph: Graph of the training step.
+        trainable_bytes: Total size of the trainable variables.
+        other_bytes: Same as the argument. It can be changed; later predictions use the new value.
 
     Raises:
-        Exception: Whatever tracing the step raises.
+        Exception: Any exception that tracing the step raises.
     """
 
     def __init__(self, model: Any, spec: Any, other_bytes: int = 0) -> None:
@@ -91,12 +93,12 @@ class StepMemory:
         self._threads = tf.config.threading.get_intra_op_parallelism_threads() or _cores()
 
     def layer_of(self, operation: str) -> str | None:
-        """The layer of an operation; None for one of no layer, as those of the model itself."""
+        """Returns the layer of an operation; None if it is in no layer, but in the model itself."""
         layer = layer_of(operation, self._layers) or ""
         return layer.removeprefix(self._model).lstrip("/") or None
 
     def predict(self, batch_size: int) -> MemoryPrediction:
-        """Returns what steps with a batch size need."""
+        """Returns the predicted memory of training steps with a batch size."""
         runs = [self._run(way, batch_size) for way in _WAYS[self.execution]]
         causes = sorted((each for each, _ in runs), key=lambda each: each.total_bytes)
         peak = max((peak for _, peak in runs), key=lambda each: each.in_use_bytes)
@@ -110,11 +112,11 @@ class StepMemory:
         )
 
     def batch_of(self, operation: str | None, shape: tuple[int, ...] | None) -> int | None:
-        """The batch size with which an operation's output has a shape; None where it is unknown.
+        """Returns the batch size that gives an operation's output a shape; None if unknown.
 
         Args:
-            operation: Its name in the graph.
-            shape: Of its first output.
+            operation: Name of the operation in the graph.
+            shape: Shape of the operation's first output.
         """
         node = self.graph.by_name.get(operation or "")
         if node is None or not shape or not node.shapes or not self.graph.scales:
@@ -127,12 +129,13 @@ class StepMemory:
     def layers_with(
         self, operation: str | None, shape: tuple[int, ...], batch_size: int
     ) -> str | None:
-        """The layers whose forward pass makes a tensor of a shape, as "a or b".
+        """Returns the layers that may have made a tensor, as "a or b"; None if 0 or more than 3.
 
         Args:
-            operation: Their type; None for any.
-            shape: Of its first output.
-            batch_size: With which batch.
+            operation: Type of the operation that made the tensor; None for any operation of the
+                forward pass.
+            shape: Shape of the operation's first output.
+            batch_size: Examples per batch.
         """
         found = {
             layer
@@ -145,22 +148,25 @@ class StepMemory:
         return " or ".join(sorted(found)) if 0 < len(found) <= MOST_LAYERS_NAMED else None
 
     def asked_in_one_block(self, asked_bytes: int, batch_size: int) -> None:
-        """Takes what XLA asked for, for a whole step, as the measure of what steps need.
+        """Scales later predictions up to the memory that XLA requested for a whole step.
+
+        XLA allocates the memory of a step as one block. If the block was larger than predicted,
+        `fits` and `largest_batch` scale the predicted block by the same factor.
 
         Args:
-            asked_bytes: What it asked for.
-            batch_size: With which batch.
+            asked_bytes: Size of the block that XLA requested.
+            batch_size: Examples per batch in that step.
         """
         step_bytes = self._block_bytes(batch_size)
         self._block_factor = max(asked_bytes / step_bytes, 1.0) if step_bytes else 1.0
 
     def fits(self, batch_size: int, limit_bytes: int) -> bool:
-        """Whether a batch is predicted to fit with a margin, in whatever order a step runs."""
+        """Whether a batch is predicted to fit with a margin, whatever the order of operations."""
         allowed = predicted_limit_bytes(limit_bytes)
         try:
             if self.execution == "xla":
                 allocator = self._allocator(batch_size, 2, allowed)
-                # The new values of variables are made next to the old ones.
+                # XLA holds the old and the new values of the variables at the same time.
                 for size in (*self._weights, *self._slots):
                     allocator.allocate(size)
                 allocator.allocate(int(self._block_bytes(batch_size) * self._block_factor))
@@ -172,12 +178,13 @@ class StepMemory:
         return True
 
     def largest_batch(self, limit_bytes: int) -> int | None:
-        """The largest batch that is predicted to fit with a margin; None without any.
+        """Returns the largest batch size predicted to fit with a margin; None if no size fits.
 
-        It is the same whichever batch the question is about.
+        The result does not depend on the batch size given to `predict`. It is also None if the
+        model takes one batch size only.
 
         Args:
-            limit_bytes: What the device gives.
+            limit_bytes: Memory that the device has for training.
         """
         if not self.graph.scales or not self.fits(1, limit_bytes):
             return None
@@ -211,7 +218,7 @@ class StepMemory:
         return self._causes(peak, way.batches * batch_size * self._example_bytes), peak
 
     def _allocator(self, batch_size: int, batches: int, limit_bytes: int | None) -> BFC:
-        """One that holds what stays between steps, and the batch."""
+        """Returns an allocator that holds variables, other bytes and batches, as before a step."""
         allocator = BFC(limit_bytes)
         for size in (*self._weights, *self._slots, self.other_bytes):
             if size:
@@ -220,7 +227,7 @@ class StepMemory:
         return allocator
 
     def _block_bytes(self, batch_size: int) -> int:
-        """What a step takes next to what stays, at most."""
+        """Returns the upper bound of a step's memory in bytes, without variables and the batch."""
         causes = (self._run(way, batch_size)[0] for way in _WAYS["xla"])
         return max(each.total_bytes - each.held_bytes - each.batch_bytes for each in causes)
 
@@ -232,7 +239,7 @@ class StepMemory:
             if not is_backward(name) and layer_of(name, self._layers)
         )
         weights, slots = sum(self._weights), sum(self._slots)
-        # The optimizer's own operations hold what it computes of the gradients.
+        # The operations of the optimizer hold what it computes from the gradients.
         updates = sum(size for _, size in peak.held) - backward - forward
         known = weights + slots + batch_bytes + forward + backward + updates + self.other_bytes
         return MemoryByCause(

@@ -1,8 +1,8 @@
-"""TensorFlow's private names that a step's graph is read through.
+"""Private TensorFlow functions for reading the graph of a step.
 
-Seen on TensorFlow 2.21: `tensorflow.python.grappler.tf_optimizer.OptimizeGraph`, without which the
-graph is taken as it was traced, and operations that are fused count twice; and
-`tensorflow.python.framework.op_def_registry.get`, without which nothing can be predicted.
+Both exist in TensorFlow 2.21. Without `tensorflow.python.grappler.tf_optimizer.OptimizeGraph`, the
+graph is read as it was traced, so fused operations count twice. Without
+`tensorflow.python.framework.op_def_registry.get`, no prediction is possible.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Any
 
 
 def optimize(graph_def: Any, fetches: Sequence[str]) -> Any:
-    """Returns a graph as TensorFlow would run it: operations fused, folded and left out.
+    """Returns a graph as TensorFlow would run it, with operations fused, folded and removed.
+
+    Returns the graph unchanged if the optimizer is not available or fails.
 
     Args:
-        graph_def: A `GraphDef` with the shapes of its outputs.
-        fetches: Names of tensors and operations that are asked for.
+        graph_def: A `GraphDef` with the shapes of the outputs.
+        fetches: Names of the tensors and operations that the graph must compute.
     """
     try:
         from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
@@ -29,18 +31,18 @@ def optimize(graph_def: Any, fetches: Sequence[str]) -> Any:
         for fetch in fetches:
             meta_graph.collection_def["train_op"].node_list.value.append(fetch)
         return tf_optimizer.OptimizeGraph(config_pb2.ConfigProto(), meta_graph, verbose=False)
-    except Exception:  # the optimizer is not there, or refuses the graph
+    except Exception:  # the optimizer is not available, or rejects the graph
         return graph_def
 
 
 def _leave_batch_open(node: Any) -> None:
-    """Takes the batch out of an argument's shape: the optimizer allocates a tensor of it."""
+    """Makes the batch size of an argument unknown; the optimizer would allocate such a tensor."""
     if node.op == "Placeholder" and node.attr["shape"].shape.dim:
         node.attr["shape"].shape.dim[0].size = -1
 
 
 def op_def(operation_type: str) -> Any | None:
-    """Returns the `OpDef` proto of an operation; None where TensorFlow has no such operation."""
+    """Returns the `OpDef` proto of an operation type; None if TensorFlow does not know the type."""
     from tensorflow.python.framework import op_def_registry
 
     return op_def_registry.get(operation_type)

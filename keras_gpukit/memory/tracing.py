@@ -1,4 +1,4 @@
-"""Traces a model's training step for a batch, without running or allocating anything of it."""
+"""Traces a model's training step for a batch, without running it or allocating its tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras_gpukit.memory.step_graph import TRACED_BATCH, Node, Source, StepGraph
 _LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "PartitionedCall"}) | {
     "StatefulPartitionedCall"
 }
-# The graph optimizer replaces a loop by operations that are no loop on their own.
+# The graph optimizer replaces a loop by several simpler operations. `LoopCond` identifies it.
 _LOWERED = {"LoopCond": "While"}
 
 
@@ -19,12 +19,12 @@ def trace_step(model: Any, spec: Any, *, optimized: bool = True) -> StepGraph:
     """Returns the training step as a graph.
 
     Args:
-        model: A compiled Keras model, built, its optimizer too.
-        spec: What a batch is made of: `tf.TensorSpec`s as in a dataset's `element_spec`.
-        optimized: Whether as TensorFlow's graph optimizer changes it; eager steps are not changed.
+        model: A compiled Keras model. The model and its optimizer must be built.
+        spec: Specification of a batch: `tf.TensorSpec`s, as in a dataset's `element_spec`.
+        optimized: Whether to apply TensorFlow's graph optimizer. It does not apply to eager steps.
 
     Raises:
-        Exception: Whatever tracing raises.
+        Exception: Any exception that tracing raises.
     """
     import tensorflow as tf
 
@@ -33,7 +33,7 @@ def trace_step(model: Any, spec: Any, *, optimized: bool = True) -> StepGraph:
     try:
         function = step.get_concrete_function(tf.nest.map_structure(_with_traced_batch, spec))
     except (ValueError, TypeError, tf.errors.InvalidArgumentError):
-        scales = False  # the model takes one batch size only
+        scales = False  # the model accepts one batch size only
         function = step.get_concrete_function(spec)
     graph = function.graph
     results = [each.name for each in tf.nest.flatten(function.structured_outputs)]
@@ -54,7 +54,7 @@ def build_by_tracing(model: Any, spec: Any) -> None:
     """Builds a model, its optimizer and its metrics as its first training step would.
 
     Raises:
-        Exception: Whatever tracing the step raises.
+        Exception: Any exception that tracing the step raises.
     """
     import tensorflow as tf
 
@@ -71,7 +71,7 @@ def _with_traced_batch(spec: Any) -> Any:
 
 def _node(node: Any, shapes: dict[str, list[Any]]) -> Node:
     sizes = tuple(_item_bytes(node))
-    # What the optimizer made of several operations has the name of the last of them.
+    # If the optimizer fuses several operations, the result has the name of the last one.
     known = (_shapes(node) or shapes.get(node.name) or [])[: len(sizes)]
     return Node(
         node.name,
@@ -99,7 +99,7 @@ def _shapes(node: Any) -> list[tuple[int, ...] | None]:
 
 
 def _item_bytes(node: Any) -> Iterator[int]:
-    """Bytes of a number in each output; 0 for handles and variants."""
+    """Yields the bytes per element of each output; 0 for strings, handles and variants."""
     import tensorflow as tf
 
     definition = tf_private.op_def(node.op)

@@ -1,1 +1,1 @@
-"""Where each operation ran, and why."""
+"""Placement: the device on which each operation ran, and why."""

@@ -1,4 +1,4 @@
-"""The two ways to see where a step's operations run: its graphs, or each one as it runs."""
+"""Collects where the operations of a step run: from its graphs, or from each one as it runs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ BatchSize = Callable[[], int | None]
 
 
 class PlacementUnknownError(Exception):
-    """Placement cannot be read here; the message says why. It never leaves this folder."""
+    """Placement cannot be read; the message says why. `PlacementProbe` always catches it."""
 
 
 class GraphCollector:
-    """Reads a compiled step from the graphs that the runtime makes of it."""
+    """Reads the operations of a `tf.function` step from the graphs that the runtime makes of it."""
 
     def start(self) -> None:
-        """Starts to collect the graphs of functions that run for the first time."""
+        """Starts collecting the graphs of functions that run for the first time."""
         if tf_private.is_summary_trace_on():
             raise PlacementUnknownError(
                 "tf.summary.trace_on collects the graphs of this step, and reading them would take "
@@ -39,20 +39,20 @@ class GraphCollector:
         tf_private.enable_graph_collection()
 
     def stop(self, batch_size: BatchSize) -> StepOperations | None:
-        """Stops, and returns what ran; None where the step had been made before `start`.
+        """Stops, and returns the operations that ran; None if the step was built before `start`.
 
         Args:
-            batch_size: Returns the examples in the batch of one device.
+            batch_size: Returns the number of examples in the batch of one device.
 
         Raises:
-            PlacementUnknownError: If another thread's operations took the graphs apart.
+            PlacementUnknownError: If operations of another thread took a part of the graphs.
         """
         step = graphs.find_step(tf_private.take_collected_graphs())
         if step is None:
             return None
         if not step.partition_graphs:
-            # The runtime has one collection for all threads, and hands over what it has so far with
-            # any operation that ends: seen on TensorFlow 2.21.
+            # The runtime has one collection for all threads. Any operation that ends in another
+            # thread takes the graphs collected so far (seen on TensorFlow 2.21).
             raise PlacementUnknownError(
                 "another thread ran operations of TensorFlow during the first step, and got a part "
                 "of its graphs: have threads that load data use NumPy, or start them later"
@@ -62,21 +62,21 @@ class GraphCollector:
 
 
 class EagerCollector:
-    """Reads an eager step from each operation that its thread runs."""
+    """Collects the operations of an eager step while its thread runs them."""
 
     def __init__(self) -> None:
         self._operations: list[Operation] = []
         self._trouble: Exception | None = None
 
     def start(self) -> None:
-        """Starts to watch this thread's operations."""
+        """Starts watching the operations of this thread."""
         tf_private.add_op_callback(self._see)
 
     def stop(self, batch_size: BatchSize) -> StepOperations:
-        """Stops, and returns what ran.
+        """Stops, and returns the operations that ran.
 
         Args:
-            batch_size: Not needed.
+            batch_size: Not used; for compatibility with `GraphCollector`.
         """
         tf_private.remove_op_callback(self._see)
         if self._trouble:
@@ -92,11 +92,11 @@ class EagerCollector:
         op_name: str | None = None,
         graph: Any = None,
     ) -> None:
-        if graph is not None or type_ in graphs.BOOKKEEPING:  # in a graph it is traced, not run
+        if graph is not None or type_ in graphs.BOOKKEEPING:  # with a graph, it is traced, not run
             return
         try:
             self._operations.append(_operation(type_, inputs, attributes, outputs))
-        except Exception as trouble:  # the step must go on
+        except Exception as trouble:  # the step must continue
             self._trouble = trouble
 
 
@@ -104,16 +104,16 @@ def _sent(step: Any, batch_size: BatchSize) -> tuple[SentTensor, ...]:
     outputs = sent_outputs(step.partition_graphs)
     shapes: Shapes = {}
     if outputs:
-        # Without shapes the copies are still known, only not their sizes.
+        # If shapes are unknown, the copies are still known, but not their sizes.
         with contextlib.suppress(Exception):
             shapes = infer_shapes(step.post_optimization_graph, outputs, batch_size())
     return read_sent(step.partition_graphs, shapes, dtype_name, dtype_bytes)
 
 
 def _operation(type_: str | bytes, inputs: Any, attributes: Any, outputs: Any) -> Operation:
-    name = type_.decode() if isinstance(type_, bytes) else type_  # a function's name is bytes
+    name = type_.decode() if isinstance(type_, bytes) else type_  # function names are bytes
     name = "PartitionedCall" if tf_private.is_function(name) else name
-    # An operation without results, such as an assignment, runs where its variable is.
+    # An operation without outputs, such as an assignment, runs on the device of its variable.
     device = next((tensor.device for tensor in (*outputs, *inputs)), "")
     asked = requested_device(tf_private.requested_device())
     kind = OperationKind(name, tuple(_types(name, attributes)), asked)
@@ -121,7 +121,7 @@ def _operation(type_: str | bytes, inputs: Any, attributes: Any, outputs: Any) -
 
 
 def _types(type_: str, attributes: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yields the type attributes among all; the runtime gives dtypes and numbers alike as int."""
+    """Yields the attributes that are dtypes; the runtime gives both dtypes and numbers as int."""
     values = dict(zip(attributes[::2], attributes[1::2], strict=True))
     definition = tf_private.op_def(type_)
     for attribute in definition.attr if definition else ():
@@ -133,5 +133,5 @@ def _types(type_: str, attributes: Any) -> Iterator[tuple[str, tuple[str, ...]]]
 
 
 def _dtype(value: Any) -> str:
-    # A number, a tf.DType, or an AttrValue proto, depending on what ran the operation.
+    # A number, a tf.DType, or an AttrValue proto, depending on how the operation was run.
     return dtype_name(getattr(value, "as_datatype_enum", getattr(value, "type", value)))

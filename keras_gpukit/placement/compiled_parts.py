@@ -1,4 +1,4 @@
-"""The parts of a step that XLA compiles, and what around them it cannot compile."""
+"""Finds the parts of a step that XLA compiles, and the operations that it cannot compile."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def compiled_parts(operations: Collection[Operation]) -> tuple[CompiledPart, ...
 
 
 def not_compilable(operations: Collection[Operation], refuses: Refuses) -> tuple[str, ...] | None:
-    """Returns the types of operation outside of these parts that XLA has no kernel for.
+    """Returns the operation types outside the compiled parts for which XLA has no kernel.
 
     Args:
-        operations: Those of the step, before compilation.
-        refuses: Returns whether XLA cannot compile a type of operation for a device; None where
-            that is unknown.
+        operations: Operations of the step, before compilation.
+        refuses: Returns whether XLA cannot compile an operation type for a device; None if
+            unknown.
 
     Returns:
-        Their names in order; None where that is unknown, or nothing is compiled.
+        Operation types in alphabetical order; None if unknown, or if XLA compiles nothing.
     """
     if not any(each.compiled_in for each in operations):
         return None

@@ -1,4 +1,4 @@
-"""The tensors that a step copies between devices, by the sends of its partitioned graphs."""
+"""Finds the tensors that a step copies between devices, from the sends in its partition graphs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from keras_gpukit.placement.names import is_in_loop, is_own, operation_name, sho
 from keras_gpukit.records.operations import SentTensor
 from keras_gpukit.records.placement import CopiedTensor, DeviceCopies
 
-# One side of each copy between two devices, so that a pair counts once.
+# Only the sending side of a copy, so that each pair of send and receive counts once.
 _SENDS = frozenset({"_Send", "_HostSend"})
 _LARGEST_LISTED = 5
 
 Output = tuple[str, int]
-"""A node's output: its name and which one."""
+"""One output of a node: the node's name and the output's index."""
 Shapes = Mapping[Output, tuple[int, ...] | None]
 
 
 def is_copy(node: Any) -> bool:
-    """Whether a node of a partition sends to another device, for the model and not for a clock."""
+    """Whether a node sends a tensor of the model to another device; clocks do not count."""
     if node.op not in _SENDS:
         return False
     receiver = node.attr["_dst"].s.decode() if "_dst" in node.attr else ""
@@ -30,7 +30,7 @@ def is_copy(node: Any) -> bool:
 
 
 def sent_outputs(partitions: Collection[Any]) -> frozenset[Output]:
-    """Returns the outputs of nodes that are sent to another device."""
+    """Returns the node outputs that are sent to another device."""
     return frozenset(_output(send) for _, send in _sends(partitions))
 
 
@@ -43,10 +43,10 @@ def read_sent(
     """Returns the tensors that are sent to another device.
 
     Args:
-        partitions: Graphs of one step, one for each device.
-        shapes: Of outputs.
-        dtype_name: Returns the name of a dtype's number.
-        dtype_bytes: Returns how many bytes an element takes; None where that differs.
+        partitions: Partition graphs of one step, one for each device.
+        shapes: Shapes of the node outputs; None for an unknown shape.
+        dtype_name: Returns the name of a dtype, given its enum number.
+        dtype_bytes: Returns the bytes per element of a dtype; None if elements differ in size.
     """
     into_host = {
         _way(node) for graph in partitions for node in graph.node if node.op == "_HostRecv"
@@ -79,7 +79,7 @@ def read_sent(
 
 
 def sum_copies(sent: Collection[SentTensor], layers: Collection[str]) -> tuple[DeviceCopies, ...]:
-    """Returns what is sent from each device to each other one, the most bytes first."""
+    """Sums up the copies for each pair of source and target device, sorted by bytes, descending."""
     by_ends: defaultdict[tuple[str, str], list[SentTensor]] = defaultdict(list)
     for each in sent:
         by_ends[each.source, each.target].append(each)
@@ -114,7 +114,7 @@ def _sum(source: str, target: str, sent: list[SentTensor], layers: Collection[st
 
 
 def _sends(partitions: Collection[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yields the sends of tensors, each after its graph; others only keep an order."""
+    """Yields each send of a tensor, after its graph; leaves out sends that only order others."""
     for graph in partitions:
         empty = {node.name for node in graph.node if _is_empty_constant(node)}
         for node in graph.node:
@@ -123,7 +123,7 @@ def _sends(partitions: Collection[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _is_empty_constant(node: Any) -> bool:
-    """Whether a node is what the partitioner sends to say only that something has run."""
+    """Whether a node is an empty constant, which the partitioner sends as a control signal."""
     if node.op != "Const":
         return False
     return any(dim.size == 0 for dim in node.attr["value"].tensor.tensor_shape.dim)

@@ -1,6 +1,6 @@
-"""Graphs in, operations out.
+"""Reads the operations of a step from its graphs.
 
-Reads TensorFlow's protos and calls nothing of it, so that a graph written by hand tests it.
+It reads TensorFlow's protos without calling TensorFlow, so tests can use graphs written by hand.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from keras_gpukit.records.operations import (
     StepOperations,
 )
 
-# Types that compute nothing in a step: they hand a value on, steer, or hold a constant. They are
-# not counted.
+# Operation types that compute nothing: they pass a value on, control the order, or hold a constant.
+# They are not counted.
 BOOKKEEPING = frozenset(
     {"_Arg", "_DeviceArg", "_Retval", "_DeviceRetval", "_XlaRun", "_XlaMerge"}
     | {"_Send", "_HostSend", "_Recv", "_HostRecv"}
@@ -36,17 +36,17 @@ Library = Mapping[str, Any]
 
 
 def find_step(graphs: list[Any]) -> Any | None:
-    """Returns the `FunctionGraphs` of the training step among those of all functions collected.
+    """Returns the `FunctionGraphs` of the training step, from those of all collected functions.
 
-    It is the largest that both reads and assigns variables. Single operations run too, each a
-    function of its own to the runtime, and functions that give new variables their first value.
+    The step is the largest function that both reads and assigns variables. Other functions are
+    single operations, which the runtime treats as functions, and initializers of new variables.
     """
     steps = [each for each in graphs if _reads_and_assigns(each.pre_optimization_graph)]
     return max(steps, key=lambda each: int(each.ByteSize()), default=None)
 
 
 def read_step(graphs: Any, dtype_name: DtypeName) -> StepOperations:
-    """Returns the operations that the placed and optimized graphs of a step consist of."""
+    """Returns the operations in a step's graphs after placement and optimization."""
     requested = dict(_requests(graphs.pre_optimization_graph))
     operations: list[Operation] = []
     between: Counter[str] = Counter()
@@ -75,11 +75,11 @@ def _path(send: Any) -> str:
 
 @dataclass(frozen=True)
 class _Request:
-    """Where an operation was asked to be.
+    """The device that was requested for an operation.
 
     Attributes:
-        device: By name; empty where by none.
-        colocated: Another operation, to be on its device; empty where none was named.
+        device: Requested device, such as "GPU:0"; empty if none was requested.
+        colocated: Name of another operation whose device was requested; empty if none was.
     """
 
     device: str = ""
@@ -88,7 +88,13 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Walk:
-    """What turning the nodes of one partition into operations needs to know."""
+    """Converts the nodes of one partition graph to operations.
+
+    Attributes:
+        library: Functions that the nodes may call, by name.
+        requested: Device request of each operation that has one, by the operation's name.
+        dtype_name: Returns the name of a dtype, given its enum number.
+    """
 
     library: Library
     requested: Mapping[str, _Request]
@@ -97,7 +103,7 @@ class _Walk:
     def operations(
         self, node: Any, prefix: str = "", caller: Operation | None = None
     ) -> Iterator[Operation]:
-        """Yields the operation, or those inside of it where it calls functions."""
+        """Yields the operation of a node; if it calls functions, the operations inside them."""
         if node.op in BOOKKEEPING or is_own(f"{prefix}{node.name}"):
             return
         operation = self._operation(node, prefix, caller)
@@ -113,7 +119,7 @@ class _Walk:
         request = self.requested.get(name, _Request())
         device, asked, ignored = short_device(node.device), request.device, ""
         compiled = node.op in _XLA_CALLS or _must_compile(node)
-        if caller and caller.kind.compiled:  # one kernel: what is inside runs where the call runs
+        if caller and caller.kind.compiled:  # one kernel: its parts run on the device of the call
             device, asked, ignored, compiled = caller.device, caller.kind.requested, asked, True
         elif caller and ":" not in device:
             device = caller.device
@@ -130,7 +136,7 @@ class _Walk:
 
 
 def _requests(graph: Any) -> Iterator[tuple[str, _Request]]:
-    """Yields name and request of each operation that was asked onto a device."""
+    """Yields name and request of each operation for which a device was requested."""
     library = _library(graph)
 
     def walk(nodes: Any, prefix: str) -> Iterator[tuple[str, _Request]]:
@@ -146,20 +152,20 @@ def _requests(graph: Any) -> Iterator[tuple[str, _Request]]:
 
 
 def _inside(node: Any, prefix: str) -> str:
-    """Returns what comes before the names of nodes in the functions that a node calls."""
-    # A loop's body carries the scopes around it in its own names; a function doesn't.
+    """Returns the name prefix for the nodes in the functions that a node calls."""
+    # The node names in a loop's body include the surrounding scopes; those in a function do not.
     return "" if node.op in _CONTROL_FLOW else f"{prefix}{node.name}/"
 
 
 def _colocated(node: Any, prefix: str, name: str) -> str:
-    """Returns the other operation on whose device a node is to be; each also names its own."""
+    """Returns the operation with which a node is colocated; empty if only with itself."""
     groups = node.attr["_class"].list.s if "_class" in node.attr else ()
     others = (operation_name(prefix + each.decode().removeprefix(_COLOCATED)) for each in groups)
     return next((each for each in others if each != name), "")
 
 
 def _called(node: Any, library: Library) -> list[Any]:
-    """Returns the functions that run as a part of a node; TensorFlow allows no recursion."""
+    """Returns the functions that a node calls; they cannot be recursive in TensorFlow."""
     if node.op not in _CALLS | _XLA_CALLS | _CONTROL_FLOW:
         return []
     values = node.attr.values()

@@ -1,4 +1,4 @@
-"""Names as the user knows them: "dense/MatMul" on "GPU:0"."""
+"""Shortens names to those the user knows, such as "dense/MatMul" and "GPU:0"."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 
 from keras_gpukit.records.operations import OWN_SCOPE
 
-# What lowering a loop or a branch puts before the names of its body.
+# Prefix of the names in the body of a loop or branch after lowering.
 _LOWERED = re.compile(r"^.*/(?:body|cond|then|else)/_\d+/")
 # Keras' own loop over the steps of one execution, and the call of the step.
 _STEP = re.compile(r"^(?:(?:while|cond)(?:_\d+)?/)*StatefulPartitionedCall(?:_\d+)?/")
-# What inlining any further function puts in between.
+# Part of a name that inlining any further function inserts.
 _CALL = re.compile(r"(?:Stateful)?PartitionedCall(?:_\d+)?/")
-# A loop within the step; Keras' own is around it.
+# A loop within the step. Keras' own loop is around the step, so it does not match.
 _LOOP = re.compile(r"PartitionedCall(?:_\d+)?/.*while(?:_\d+)?/body/_\d+/")
 
 
@@ -22,12 +22,12 @@ def operation_name(name: str) -> str:
 
 
 def is_own(name: str) -> bool:
-    """Whether this package added a graph's node to the step, as its clocks of collectives."""
+    """Whether this package added a node to the step, such as its clocks around collectives."""
     return any(part.startswith(OWN_SCOPE) for part in name.split("/"))
 
 
 def is_in_loop(name: str) -> bool:
-    """Whether a step runs a graph's node any number of times."""
+    """Whether a node is in a loop of the model, so that a step may run it several times."""
     return bool(_LOOP.search(name))
 
 
@@ -37,5 +37,5 @@ def short_device(device: str) -> str:
 
 
 def requested_device(device: str) -> str:
-    """Returns "GPU:0" for "/device:GPU:0"; empty for a name that is none of a device."""
+    """Returns "GPU:0" for "/device:GPU:0"; empty if the name is not the name of a device."""
     return short_device(device) if "device:" in device else ""

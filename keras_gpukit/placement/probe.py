@@ -1,4 +1,4 @@
-"""Reads the placement of one training step, and says why operations are on the CPU."""
+"""Reads the placement of one training step, and finds why operations are on the CPU."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from keras_gpukit.placement.registry import operation_kernels, xla_refuses
 from keras_gpukit.placement.summing_up import Surroundings, make_record
 from keras_gpukit.records.placement import PlacementRecord
 
-# The runtime makes a train function's graphs once, so a later fit of the same model has none to
-# collect. Clearing its kernel cache would have them made again, but restarts the random numbers
-# of stateful operations; so the record is kept as long as the train function lives.
+# The runtime builds the graphs of a train function once, so a later fit of the same model has none
+# to collect. Clearing the runtime's kernel cache would rebuild them, but it would also restart the
+# random numbers of stateful operations. So the record is kept as long as the train function lives.
 _known: WeakKeyDictionary[Any, PlacementRecord] = WeakKeyDictionary()
 
 
@@ -35,14 +35,14 @@ _MADE_BEFORE = PlacementRecord(
 class PlacementProbe:
     """Watches the first training step of a run.
 
-    Call `start` right before the step and `stop` right after it, also where it raised, from the
-    same thread. Neither raises, and nothing stays turned on after `stop`. The step's losses,
-    weights and random numbers are those of a step that is not watched.
+    Call `start` right before the step and `stop` right after it, also if the step raised, both from
+    the thread of the step. Neither method raises, and nothing stays enabled after `stop`. Losses,
+    weights and random numbers of the step are the same as without the probe.
 
     Args:
-        model: The compiled Keras model, its train function made. A wrapper around the train
-            function must have `__wrapped__` (as `functools.wraps` gives it), by which a later
-            run finds the record of an earlier one.
+        model: A compiled Keras model that has its train function. A wrapper around the train
+            function must set `__wrapped__`, as `functools.wraps` does. A later run needs it to find
+            the record of an earlier run.
     """
 
     def __init__(self, model: Any) -> None:
@@ -51,7 +51,7 @@ class PlacementProbe:
         self._unknown_because: str | None = None
 
     def start(self) -> None:
-        """Starts to watch."""
+        """Starts watching the step."""
         try:
             collector = _choose_collector(self._model)
             collector.start()
@@ -60,14 +60,15 @@ class PlacementProbe:
             self._unknown_because = _describe(error)
 
     def stop(self, examples: Callable[[], int | None] = lambda: None) -> PlacementRecord:
-        """Stops, and returns what was seen.
+        """Stops watching, and returns the placement.
 
         Args:
-            examples: Returns how many examples the model has seen in what was watched; what is
-                copied of a batch has an unknown size without.
+            examples: Returns the number of examples in the watched call of the train function, over
+                all its steps and replicas; None if unknown. Without it, the size of copies of the
+                batch is unknown.
 
         Returns:
-            The record, its `unknown_because` set where placement could not be read.
+            The record. Its `unknown_because` is set if placement could not be read.
         """
         collector, self._collector = self._collector, None
         if collector is None:
@@ -104,7 +105,7 @@ def _choose_collector(model: Any) -> EagerCollector | GraphCollector:
 
 
 def _batch_size(model: Any, examples: int | None) -> int | None:
-    """Returns the examples in the batch of one replica, if all had as many."""
+    """Returns the examples in the batch of one replica; None if unknown or not all equal."""
     batches = model.steps_per_execution * model.distribute_strategy.num_replicas_in_sync
     return examples // batches if examples and not examples % batches else None
 

@@ -1,4 +1,4 @@
-"""What TensorFlow's kernel registry says about an operation on a GPU."""
+"""Looks up TensorFlow's dtypes, and the kernels of an operation for a GPU or for XLA."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_gpukit.records.operations import Kernel, OperationKernels
 
 @cache
 def dtype_name(number: int) -> str:
-    """Returns "float32" for TensorFlow's DT_FLOAT."""
+    """Returns the name of a dtype, such as "float32", given its enum number (DT_FLOAT)."""
     import tensorflow as tf
 
     return str(tf.dtypes.as_dtype(number).name)
@@ -20,7 +20,7 @@ def dtype_name(number: int) -> str:
 
 @cache
 def dtype_bytes(number: int) -> int | None:
-    """Returns how many bytes an element of a dtype takes; None where that differs, as for text."""
+    """Returns the bytes per element of a dtype; None if elements differ in size, as for strings."""
     import tensorflow as tf
 
     dtype = tf.dtypes.as_dtype(number)
@@ -29,15 +29,15 @@ def dtype_bytes(number: int) -> int | None:
 
 @cache
 def operation_kernels(operation_type: str) -> OperationKernels | None:
-    """Returns what is registered for an operation; None where TensorFlow doesn't know it."""
+    """Returns the arguments and GPU kernels of an operation type; None if the type is unknown."""
     definition = tf_private.op_def(operation_type)
     if definition is None:
         return None
     registered = [
         kernel
         for kernel in tf_private.registered_kernels(operation_type)
-        # A label marks a kernel that is used only where asked for by that label. DEFAULT stands
-        # for any device that has no kernel of its own.
+        # A kernel with a label is used only if the label is requested. DEFAULT stands for any
+        # device that has no kernel of its own.
         if kernel.device_type in ("GPU", "DEFAULT") and not kernel.label
     ]
     registered.sort(key=lambda kernel: (kernel.device_type != "GPU", -kernel.priority))
@@ -63,17 +63,17 @@ def _without_resources(arguments: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _is_resource(argument: Any) -> bool:
-    # Where the dtype is up to an attribute, type is 0.
+    # If an attribute sets the dtype, type is 0.
     return bool(argument.type) and dtype_name(argument.type) == "resource"
 
 
 def xla_refuses(operation_type: str, device: str) -> bool | None:
-    """Whether XLA has no kernel for an operation; None before XLA has made its list of kernels."""
+    """Whether XLA has no kernel for an operation; None before XLA has registered its kernels."""
     wanted = f"XLA_{device.partition(':')[0]}_JIT"
 
     def has_kernel(type_: str) -> bool:
         return any(each.device_type == wanted for each in tf_private.registered_kernels(type_))
 
-    if not has_kernel("MatMul"):  # XLA adds its own when it first compiles
+    if not has_kernel("MatMul"):  # XLA registers its kernels when it first compiles
         return None
     return not has_kernel(operation_type)

@@ -1,4 +1,4 @@
-"""The shapes of tensors in a graph, by TensorFlow's own inference."""
+"""Finds the shapes of tensors in a graph with TensorFlow's own shape inference."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 
 from keras_gpukit.placement.copies import Output, Shapes
 
-# They give a batch, whose size the graph leaves open where the last batch may be smaller.
+# Operations that return a batch. Its size is open in the graph if the last batch may be smaller.
 _GIVES_BATCH = ("IteratorGetNext", "OptionalGetValue")
 
 
 def infer_shapes(graph: Any, outputs: Collection[Output], batch_size: int | None) -> Shapes:
-    """Returns the shapes of outputs in a graph; None for one that is not known.
+    """Returns the shapes of node outputs in a graph; None for an unknown shape.
 
     Args:
-        graph: A `GraphDef`, which is changed.
-        outputs: Of which nodes.
-        batch_size: Examples in the batch of one device; None where that is unknown.
+        graph: A `GraphDef`, which is modified.
+        outputs: The node outputs whose shapes to find.
+        batch_size: Examples in the batch of one device; None if unknown.
     """
     import tensorflow as tf
 
     needed = tf.compat.v1.GraphDef(versions=graph.versions)
     for node in _that_make({name for name, _ in outputs}, graph):
-        node.attr.pop("_class", None)  # it may name nodes that are left out
+        node.attr.pop("_class", None)  # may name nodes that are left out
         if node.op in _GIVES_BATCH and batch_size is not None:
             _fill_in(node, batch_size)
         needed.node.append(node)
@@ -37,7 +37,7 @@ def infer_shapes(graph: Any, outputs: Collection[Output], batch_size: int | None
 
 
 def _that_make(names: set[str], graph: Any) -> Iterator[Any]:
-    """Yields the nodes of these names and those that they take tensors from, and no others."""
+    """Yields the nodes with these names, and all nodes whose tensors they depend on."""
     by_name = {node.name: node for node in graph.node}
     seen, left = set(names), list(names)
     while left:

@@ -1,4 +1,4 @@
-"""The operations of a step made into the record. Pure: what the machine has comes in as data."""
+"""Makes the placement record from a step's operations; all it needs is passed to it as data."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from keras_gpukit.rules.cpu_causes import Registry, Why, find_fallbacks, origina
 from keras_gpukit.rules.placement_causes import by_likely_mistake, judge_placement
 
 MOST_ROWS = 300
-"""Kept in the record, up to 80 kB; a large model has thousands."""
+"""Maximum number of rows in the record, which take up to 80 kB. A large model has thousands."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What decides, in addition to the operations, what a fallback is.
+    """Properties of the machine and the model that affect which operations are fallbacks.
 
     Attributes:
-        devices: Those that TensorFlow has: "CPU:0", "GPU:0".
+        devices: The logical devices of TensorFlow, such as "CPU:0" and "GPU:0".
         knows_gpu_kernels: Whether this TensorFlow was built with GPU kernels.
         has_strategy: Whether a distribution strategy runs the step.
         layers: Names of the model's layers.
@@ -46,20 +46,21 @@ def make_record(
     registry: Registry,
     xla_refuses: Refuses = lambda operation_type, device: None,
 ) -> PlacementRecord:
-    """Returns the record of what ran.
+    """Returns the placement record of the operations that ran.
 
-    Without a GPU the fallbacks are predicted; a TensorFlow built without GPU kernels can't even
-    do that, so there are none.
+    Without a GPU, the fallbacks are predicted. If TensorFlow was also built without GPU kernels,
+    prediction is not possible and the record has no fallbacks.
 
     Args:
-        ran: The operations.
-        around: What the machine and the model have.
+        ran: The operations that ran in the step.
+        around: Properties of the machine and the model.
         registry: Returns the kernels of an operation type.
-        xla_refuses: Returns whether XLA cannot compile a type of operation for a device.
+        xla_refuses: Returns whether XLA cannot compile an operation type for a device; None if
+            unknown.
     """
     predicted = around.knows_gpu_kernels and not around.has_gpu
-    # Without a GPU a strategy asks for the CPU, there being nothing else; and so does Keras in an
-    # eager step, for the optimizer's variables.
+    # Without a GPU, a request for the CPU may not be the user's: a strategy requests it as the only
+    # device, and Keras requests it for the optimizer's variables in an eager step.
     trust_requests = around.has_gpu or not (around.has_strategy or ran.mechanism == "eager")
     fallbacks = (
         find_fallbacks(

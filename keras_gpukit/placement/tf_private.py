@@ -1,7 +1,7 @@
-"""Every private name of TensorFlow that reading placement needs.
+"""All private TensorFlow functions that reading placement needs.
 
-Seen on TensorFlow 2.21. TensorFlow has no public way to any of these; where one is gone, the
-call raises AttributeError or ImportError, and the record says that placement is unknown.
+They exist in TensorFlow 2.21, and have no public equivalent. If one is missing, the call raises
+AttributeError or ImportError, and the record says that placement is unknown.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 
 def enable_graph_collection() -> None:
-    """Has the runtime keep the graphs of each function it instantiates from now on."""
+    """Makes the runtime keep the graphs of each function that it instantiates from now on."""
     _context().enable_graph_collection()
 
 
 def take_collected_graphs() -> list[Any]:
-    """Stops the collection and returns what it kept: a `FunctionGraphs` proto a function."""
+    """Stops the collection and returns the graphs: one `FunctionGraphs` proto per function."""
     context = _context()
     try:
         return list(context.export_run_metadata().function_graphs)
@@ -25,14 +25,14 @@ def take_collected_graphs() -> list[Any]:
 
 
 def is_summary_trace_on() -> bool:
-    """Whether `tf.summary.trace_on` is collecting; the runtime has one collection for all."""
+    """Whether `tf.summary.trace_on` is collecting graphs; the runtime has one shared collection."""
     from tensorflow.python.ops import summary_ops_v2
 
     return summary_ops_v2._current_trace_context is not None
 
 
 def add_op_callback(callback: Callable[..., None]) -> None:
-    """Has `callback` see each operation that this thread runs from now on."""
+    """Makes TensorFlow call `callback` for each operation that this thread runs from now on."""
     from tensorflow.python.framework import op_callbacks
 
     op_callbacks.add_op_callback(callback)
@@ -46,7 +46,7 @@ def remove_op_callback(callback: Callable[..., None]) -> None:
 
 
 def is_function(name: str) -> bool:
-    """Whether an operation type is really the name of a `tf.function`'s graph."""
+    """Whether an operation type is the name of a function, such as one made by `tf.function`."""
     return bool(_context().has_function(name))
 
 
@@ -56,19 +56,19 @@ def name_scope() -> str:
 
 
 def requested_device() -> str:
-    """Returns the device that this thread asks for; empty where it doesn't care."""
+    """Returns the device that this thread requests; empty if it requests none."""
     return _context().device_name or ""
 
 
 def registered_kernels(operation_type: str) -> list[Any]:
-    """Returns the `KernelDef` protos of an operation."""
+    """Returns the `KernelDef` protos registered for an operation type."""
     from tensorflow.python.framework import kernels
 
     return list(kernels.get_registered_kernels_for_op(operation_type).kernel)
 
 
 def op_def(operation_type: str) -> Any | None:
-    """Returns the `OpDef` proto of an operation, None where TensorFlow has no such operation."""
+    """Returns the `OpDef` proto of an operation type; None if TensorFlow does not know the type."""
     from tensorflow.python.framework import op_def_registry
 
     return op_def_registry.get(operation_type)

@@ -1,1 +1,1 @@
-"""How `find_batch_size` looks: examples, trials here or in processes of their own, the search."""
+"""The parts of `find_batch_size`: examples, trials in this or separate processes, the search."""

@@ -1,4 +1,4 @@
-"""Which batch size to try next, to find the largest that fits in few trials."""
+"""Chooses the next batch size to try, so that few trials find the largest that fits."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from math import ceil
 from keras_gpukit.rules.batch_size import is_near_enough
 
 STEP = 1.06
-"""How far the first step goes from a batch size that was expected to be the largest. Each further
-one in the same direction goes as much further."""
+"""Factor of the first step beyond the batch size that was expected to be the largest. The n-th step
+in the same direction uses the n-th power of the factor."""
 NARROW = 1.1
-"""Ratio of the ends of a bracket that may be left as it is where time is short."""
+"""Ratio of the ends of a bracket that is narrow enough if time is short."""
 CAUTIOUS_EXPECTED, CAUTIOUS_BRACKET = 2 / 3, 1 / 3
-"""Share of the way up that one step goes where a failure takes several times as long as a pass: to
-a batch size that was expected to be the largest, and to one that failed."""
+"""Sizes of a cautious step, for searches in which a failure takes several times as long as a pass:
+shares of the distance to the expected largest batch size, and to the smallest one that failed."""
 
 
 class Bisection:
     """Brackets the largest batch size that fits, and halves the bracket.
 
     Args:
-        most: The largest batch size to try.
-        cautious: Whether a failure takes several times as long as a pass.
-
+        most: Maximum batch size to try.
+        cautious: Whether to take smaller steps up, because a failure takes several times as long as
+            a pass.
     """
 
     def __init__(self, most: int, *, cautious: bool = False) -> None:
         self._cautious = cautious
         self._passes: list[int] = []
-        # Whether each failure is in doubt, by batch size.
+        # Failed batch sizes, and whether the failure is in doubt.
         self._failures: dict[int, bool] = {}
         self._most = most
         self._in_a_row = 0
@@ -37,23 +37,23 @@ class Bisection:
 
     @property
     def failed(self) -> int | None:
-        """The smallest that does not fit; None if none failed yet."""
+        """The smallest batch size that failed; None if none failed yet."""
         return min(self._failures, default=None)
 
     @property
     def passed(self) -> int:
-        """The largest that fits, of those below the smallest that does not; 0 without any."""
+        """The largest batch size that passed and is below all that failed; 0 if none passed."""
         below = self._most if self.failed is None else self.failed - 1
         return max((each for each in self._passes if each <= below), default=0)
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the largest is known well enough, if not as well as it could be."""
+        """Whether the bracket is narrow enough to stop if time is short."""
         return self.failed is not None and self.failed <= NARROW * self.passed
 
     @property
     def next(self) -> int | None:
-        """The batch size to try next; None where the answer is near enough, or all fit."""
+        """The batch size to try next; None if the bracket is narrow enough or the maximum fits."""
         passed, failed = self.passed, self.failed
         if failed is None:
             if passed >= self._most:
@@ -75,14 +75,14 @@ class Bisection:
     def note(
         self, batch_size: int, fits: bool, expected: int | None = None, *, in_doubt: bool = False
     ) -> None:
-        """Takes in the outcome of a trial.
+        """Records the outcome of a trial.
 
         Args:
-            batch_size: Which was tried.
-            fits: Whether it fits.
-            expected: Where the largest is now expected, if that is known.
-            in_doubt: Whether a failure may have had another reason. It is tried once more before
-                the search ends by it.
+            batch_size: Batch size of the trial.
+            fits: Whether the batch size fits.
+            expected: Batch size that is now expected to be the largest; None if unknown.
+            in_doubt: Whether a failure may have had another reason. The batch size is then tried
+                again before the search ends.
         """
         self._expected = expected
         if fits:
@@ -99,7 +99,7 @@ class Bisection:
 
 
 def halves(largest: int) -> Iterator[int]:
-    """Returns the largest, then each power of two below it."""
+    """Yields a batch size, then each power of two below it in descending order."""
     yield largest
     size = 2 ** ((largest - 1).bit_length() - 1) if largest > 1 else 0
     while size:

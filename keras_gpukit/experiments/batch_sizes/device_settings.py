@@ -1,4 +1,4 @@
-"""The settings of TensorFlow's devices, taken over into another process."""
+"""Transfers the settings of TensorFlow's devices to another process."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DeviceSettings:
-    """What belongs to a process and is not inherited.
+    """Settings of TensorFlow and Keras that a new process does not inherit.
 
     Attributes:
-        gpus: Index of each GPU that is visible.
-        grows: Whether each of them takes memory as it needs it.
-        limits_mib: The memory limit of each of their logical devices; empty where none is set.
-        threads: Threads within an operation and between operations; 0 is TensorFlow's choice.
-        tensor_float_32: Whether TensorFloat-32 is used.
-        policy: Keras' global dtype policy.
+        gpus: Index of each visible GPU.
+        grows: Whether memory growth is enabled, for each visible GPU.
+        limits_mib: Memory limits in MiB of the logical devices of each visible GPU. None means no
+            limit; the tuple is empty if no logical devices are configured.
+        threads: Number of intra-op and inter-op threads; 0 lets TensorFlow choose.
+        tensor_float_32: Whether TensorFloat-32 is enabled.
+        policy: Name of Keras' global dtype policy.
     """
 
     gpus: tuple[int, ...]
@@ -27,7 +28,7 @@ class DeviceSettings:
     policy: str
 
     def apply(self) -> None:
-        """Sets them, where they differ; before TensorFlow starts its devices."""
+        """Applies the settings if they differ; call it before TensorFlow starts its devices."""
         import keras
         import tensorflow as tf
 
@@ -50,13 +51,13 @@ class DeviceSettings:
 
     @property
     def leave_memory(self) -> bool:
-        """Whether this process leaves memory of each GPU to others."""
+        """Whether these settings leave memory of each GPU to other processes."""
         pairs = zip(self.grows, self.limits_mib, strict=True)
         return all(grows or (limits and None not in limits) for grows, limits in pairs)
 
 
 def current_settings() -> DeviceSettings:
-    """Reads this process' settings; does not start TensorFlow's devices."""
+    """Returns the settings of this process, without starting TensorFlow's devices."""
     import keras
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Where the largest batch size is expected, by prediction and by what trials took."""
+"""Estimates the largest batch size from the memory prediction and from measured peaks."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from itertools import pairwise
 from keras_gpukit.experiments.batch_sizes.trainer import Survey
 
 FILLED = 0.92
-"""Share of a device's memory that is in use in the largest steps that fit: the rest is divided into
-pieces that are too small, or goes to steps in another order. Where the search goes on depends on
-it, and not where it ends."""
+"""Share of a device's memory in use during the largest steps that fit. The rest is divided into
+pieces that are too small, or is needed if operations run in another order. This share affects which
+size the search tries next, but not where it ends."""
 Point = tuple[int, int]
 
 
 class Estimate:
-    """A curve of peaks: the predicted one, scaled by what the last trial took.
+    """Estimates the peak memory as a function of the batch size.
 
-    Where nothing could be predicted in full, a line through the last two trials.
+    The estimate is the predicted curve, scaled to the peak of the last trial. Without a complete
+    prediction, it is a line through the last two trials.
 
     Args:
-        survey: Limit and predictions.
+        survey: Memory limit and predicted peaks.
     """
 
     def __init__(self, survey: Survey) -> None:
@@ -28,38 +29,38 @@ class Estimate:
         self._measured: list[Point] = []
 
     def note(self, batch_size: int, peak_bytes: int | None) -> None:
-        """Takes in what a batch size took, if that is known."""
+        """Records the measured peak of a batch size; ignores None."""
         if peak_bytes is not None:
             self._measured.append((batch_size, peak_bytes))
 
     def largest(self, filled: float = FILLED) -> int | None:
-        """Returns the batch size that is expected to fill the device; None where that is unknown.
+        """Returns the batch size that is expected to fill the device; None if unknown.
 
         Args:
-            filled: To which share.
+            filled: Share of the device's memory that the peak may take.
         """
         if self._limit_bytes is None:
             return None
         return self.filling(int(filled * self._limit_bytes))
 
     def filling(self, allowed_bytes: int) -> int | None:
-        """Returns the batch size whose peak is expected to be a number of bytes.
+        """Returns the batch size that is expected to have a given peak; None if unknown.
 
         Args:
-            allowed_bytes: How many.
+            allowed_bytes: Peak memory in bytes.
         """
         found = _where(self._points(), allowed_bytes)
         return None if found is None else max(1, int(found))
 
     def examples_bytes(self, count: float, batch_size: int) -> int:
-        """Returns what some of a batch's examples take; 0 where that is unknown.
+        """Returns the bytes that additional examples in a batch take; 0 if unknown.
 
         Args:
-            count: How many, or a fraction of one.
-            batch_size: Of the batch.
+            count: Number of examples, which may be a fraction.
+            batch_size: Examples per batch. The memory of an example is the slope of the curve here.
         """
         measured = sorted(self._measured)
-        # Of two batch sizes near each other, chance decides which takes more.
+        # Use points far apart: for similar batch sizes, chance decides which has the higher peak.
         points = self._points() if self._predicted else [*measured[:1], *measured[-1:]]
         if len(points) < 2:
             return 0
@@ -78,7 +79,13 @@ class Estimate:
 
 
 def _segment(points: list[Point], at: int, axis: int) -> tuple[Point, Point]:
-    """The two neighbours between which a value is, or the outermost next to it."""
+    """Returns the two neighbours around a value, or the nearest two if it is out of range.
+
+    Args:
+        points: Batch sizes with their peaks, at least two.
+        at: The value.
+        axis: 0 if the value is a batch size, 1 if it is a peak.
+    """
     pairs = list(pairwise(points))
     return next((pair for pair in pairs if at <= pair[1][axis]), pairs[-1])
 

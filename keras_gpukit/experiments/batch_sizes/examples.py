@@ -1,4 +1,4 @@
-"""Some examples of a data set, from which batches of any size are made."""
+"""Takes a few examples of a data set and makes batches of any size from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_gpukit.experiments.checks import check_arrays, wrong_kind
 
-# On a CPU they lie in the same memory as what is measured, so they must be few.
+# On a CPU, examples take memory from the allocator that is measured, so they must be few.
 HELD_EXAMPLES = 64
 HELD_BYTES = 2**24
 BATCHES_READY = 2
@@ -19,13 +19,13 @@ BATCHES_READY = 2
 
 @dataclass(frozen=True)
 class Examples:
-    """A few examples, in host memory.
+    """A few examples of a data set, in host memory.
 
     Attributes:
-        parts: Arrays with a row for each example, in the structure that `fit` gets.
-        batch_size: Examples in a batch of the data set; None for arrays, which have no batches.
-        total: Examples in the data set; None where that is unknown.
-        total_is_exact: Whether all of its batches were counted.
+        parts: Arrays with one row per example, in the structure of the argument of `fit`.
+        batch_size: Examples per batch of the data set; None for arrays, which have no batches.
+        total: Number of examples in the data set; None if unknown.
+        total_is_exact: Whether `total` is exact; otherwise it is an estimate.
     """
 
     parts: Any
@@ -35,63 +35,64 @@ class Examples:
 
     @property
     def held(self) -> int:
-        """How many they are."""
+        """Number of examples that are held."""
         import tensorflow as tf
 
         return len(tf.nest.flatten(self.parts)[0])
 
     @property
     def example_bytes(self) -> float:
-        """What one of them takes."""
+        """Average size of an example in bytes."""
         return _example_bytes(self.parts)
 
     @property
     def spec(self) -> Any:
-        """What a batch is made of, as a dataset's `element_spec`."""
+        """Specification of a batch of any size, as a dataset's `element_spec`."""
         return self.batches(1, 1).element_spec
 
     def batches(self, batch_size: int, rows: int) -> Any:
-        """Returns a `tf.data.Dataset` that puts each batch together, as pipelines do.
+        """Returns a `tf.data.Dataset` that assembles each batch from examples, as pipelines do.
 
         Args:
-            batch_size: Examples in a batch; the last one may have fewer.
-            rows: Examples in all; those that are held are repeated.
+            batch_size: Examples per batch; the last batch may have fewer.
+            rows: Total number of examples. The held examples are repeated to get this number.
         """
         import tensorflow as tf
 
         with tf.device("CPU:0"):
             slices = tf.data.Dataset.from_tensor_slices(self.parts)
         batches = slices.repeat().take(rows).batch(batch_size).prefetch(BATCHES_READY)
-        # Where a CPU trains, batches that are ready take memory from it: the same each time.
+        # Fix the number of ready batches: if a CPU trains, they take memory from its allocator.
         options = tf.data.Options()
         options.autotune.enabled = False
         return batches.with_options(options)
 
     def one_batch(self, batch_size: int) -> Any:
-        """Returns an endless `tf.data.Dataset` of one batch that is in memory already."""
+        """Returns an endless `tf.data.Dataset` that repeats one batch from memory."""
         import tensorflow as tf
 
         rows = np.arange(batch_size) % self.held
         with tf.device("CPU:0"):
             batch = tf.nest.map_structure(lambda part: tf.convert_to_tensor(part[rows]), self.parts)
             one = tf.data.Dataset.from_tensors(batch)
-        # With an open batch size, so that all sizes share one trace, as in Keras.
+        # Leave the batch size open in the specification, so that all sizes share one trace, as in
+        # Keras.
         variant = tf.data.experimental.to_variant(one)
         return tf.data.experimental.from_variant(variant, self.spec).repeat().prefetch(1)
 
 
 def examples_of(dataset: Any) -> Examples:
-    """Takes some examples of what `fit` gets.
+    """Takes a few examples from a dataset for `fit`.
 
-    Where batches have different shapes, as with padded sequences, it takes those of the batch
+    If batches have different shapes, as with padded sequences, the examples come from the batch
     with the largest examples among the first eight.
 
     Args:
         dataset: A `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a tuple of arrays.
 
     Raises:
-        TypeError: If it is none of these.
-        ValueError: If it is empty, or its elements are no batches of dense tensors.
+        TypeError: If the dataset has none of these types.
+        ValueError: If the dataset is empty, or its elements are not batches of dense tensors.
     """
     import keras
     import tensorflow as tf
@@ -119,7 +120,7 @@ def examples_of(dataset: Any) -> Examples:
     rows = [_rows(each) for each in batches]
     if len(rows) == count:
         return Examples(_first(parts), max(rows), sum(rows))
-    # The last batch was not looked at, and may be smaller.
+    # The last batch was not examined, and may be smaller.
     about = max(rows) * count if count > 0 else None
     return Examples(_first(parts), max(rows), about, total_is_exact=False)
 
@@ -158,7 +159,7 @@ def _check_spec(dataset: Any) -> None:
 
 
 def _as_fed(array: Any) -> np.ndarray:
-    """An array as Keras feeds it: numbers in float64 become float32."""
+    """Returns an array as Keras feeds it: float64 becomes `floatx`."""
     import keras
 
     found = np.asarray(array)
@@ -191,7 +192,7 @@ def _example_bytes(parts: Any) -> float:
 
 
 def _first(parts: Any) -> Any:
-    """As many examples as may be held, and at least one."""
+    """Returns the first examples: at most 64 and at most 16 MiB, but at least one."""
     import tensorflow as tf
 
     count = max(1, min(HELD_EXAMPLES, int(HELD_BYTES / max(_example_bytes(parts), 1))))

@@ -1,4 +1,4 @@
-"""The search: first the largest batch size that fits, then how fast it and smaller ones are."""
+"""Searches for the largest batch size that fits, then measures the rates of it and smaller ones."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from keras_gpukit.records.batch_size import BatchSizeEnding, BatchSizeTrial
 from keras_gpukit.reports import units
 from keras_gpukit.rules import batch_size as rules
 
-# The last trials of the recommended size: memory is never divided the same way, so one may pass by
-# chance. There are as many as there is time for.
+# Number of last trials, which confirm the recommended size. Memory is divided differently in each
+# trial, so one may pass by chance. Beyond the minimum, their number depends on the time.
 LEAST_CONFIRMATIONS, MOST_CONFIRMATIONS = 2, 6
-# Their epochs end with a smaller batch, of another share of the size in each trial. With a third, a
-# wide dense model failed most often.
-LAST_BATCHES = (1 / 3, 1 / 2, 1 / 8, 7 / 8)  # again from the first
-# Small trials, which fit in any case, show what an example takes. The first is with this share of
-# the predicted batch size, or with so many examples; they end with this share of the expected one.
+# Size of the smaller batch at the end of each epoch, as a share of the batch size. The last trials
+# use these shares in turn, cyclically. With 1/3, a wide dense model failed most often.
+LAST_BATCHES = (1 / 3, 1 / 2, 1 / 8, 7 / 8)
+# Small trials fit in any case and show the memory per example. They start at the first share of the
+# predicted size, or at `FIRST` examples. They end at the second share of the expected size.
 FIRST_SHARE, FIRST = 1 / 8, 16
 SMALL_SHARE = 1 / 3
-# Of so many rates the time is kept, from more than the least of those trials.
+# Number of rates for which time is reserved before a last trial beyond the minimum starts.
 RATES_KEPT = 4
-# Batch sizes so much slower than the best are not halved further.
+# If a batch size is slower than the best by more than this factor, smaller ones are not measured.
 TOO_SLOW = 1.5
-# As many doublings without a gain end the search for the fastest where nothing limits the size.
+# Doublings without a gain that end the search for the fastest, if no memory limit is known.
 NO_GAIN = 2
-# Of the free memory of the host, where nothing else limits the size.
+# Share of the host's free memory that a batch may take, if no memory limit is known.
 HOST_SHARE = 0.5
 
 
 class Finding:
-    """One search.
+    """One search for the largest and the fastest batch size.
 
     Args:
-        trials: Where to try.
-        most: The largest batch size to try.
-        seconds: For everything.
-        input_rate: Examples per second of the input; None where it was not measured.
-        tell: Called with what is tried next.
+        trials: Runs the trials.
+        most: Maximum batch size to look for.
+        seconds: Total time for the search.
+        input_rate: Rate of the input in examples/s; None if it was not measured.
+        tell: Called with a description of the next trial.
 
     Attributes:
         done: The trials so far.
-        ending: Why the search ended.
-        largest: The largest batch size that fits with a margin.
-        predicted: The largest that was predicted to fit.
+        ending: Reason why the search ended.
+        largest: The largest batch size that fits with a margin; None if unknown.
+        predicted: Batch size predicted to fill the device, before any trial; None if unknown.
     """
 
     def __init__(
@@ -70,16 +70,16 @@ class Finding:
         self._plan = TimePlan(seconds)
         self._input_rate = input_rate
         self._tell = tell
-        # Whether the process of the current trials has trained.
+        # Whether the process of the current trials has trained a model yet.
         self._trained = False
 
     @property
     def rates(self) -> dict[int, float]:
-        """Examples per second from memory, by batch size."""
+        """Rates of training on batches in memory, in examples/s, by batch size."""
         return {each.batch_size: each.rate.median for each in self.done if each.rate is not None}
 
     def survey(self) -> Survey | None:
-        """Looks at the model; None if not even one example fits."""
+        """Trains one example and predicts the memory; returns None if one example does not fit."""
         self._tell("one example")
         began = time.perf_counter()
         try:
@@ -94,10 +94,10 @@ class Finding:
             return None
 
     def find_largest(self, survey: Survey) -> None:
-        """Finds the largest batch size that fits, and confirms it by a longer trial.
+        """Finds the largest batch size that fits, and confirms it by longer trials.
 
         Args:
-            survey: Of the model.
+            survey: Result of the survey of the model.
         """
         estimate = Estimate(survey)
         self.predicted = estimate.largest(1.0)
@@ -115,10 +115,10 @@ class Finding:
         self.largest = self._confirmed(max(bisection.passed, 1), estimate)
 
     def measure_below(self, largest: int) -> None:
-        """Measures how fast the largest batch size is, and powers of two below it.
+        """Measures the rates of the largest batch size and of powers of two below it.
 
         Args:
-            largest: One that fits.
+            largest: Largest batch size that fits.
         """
         for size in halves(largest):
             if not self._rate(size):
@@ -127,11 +127,11 @@ class Finding:
                 return
 
     def measure_from_one(self, survey: Survey, free_bytes: int | None) -> None:
-        """Measures how fast powers of two are, as long as a larger one brings something.
+        """Measures the rates of increasing powers of two until larger ones are no faster.
 
         Args:
-            survey: Of the model.
-            free_bytes: Of the host's memory; None where that is unknown.
+            survey: Result of the survey of the model.
+            free_bytes: Free memory of the host; None if unknown.
         """
         most = self._most
         if free_bytes is not None:
@@ -148,10 +148,10 @@ class Finding:
                 return
 
     def _goes_on(self, size: int) -> bool:
-        """Whether a batch size is tried where a smaller one has just passed.
+        """Whether to try a batch size in the process in which a smaller one has just passed.
 
-        Memory that smaller steps divided into pieces makes it no easier to pass, so a size that
-        passes would pass in a new process too. One that fails may pass there.
+        Smaller steps have divided its memory into pieces, which does not make passing easier. So a
+        size that passes would also pass in a new process. A size that fails might pass in one.
         """
         last = self.done[-1]
         again = any(each.batch_size == size for each in self.done)
@@ -163,9 +163,9 @@ class Finding:
         self._trained = False
 
     def _needed_after_s(self, size: int, is_narrow: bool) -> float:
-        """Seconds to keep for the last trials and the first rates.
+        """Returns the seconds to reserve for the last trials and the first rates.
 
-        A bracket that is still wide is worth more than all but one of the last trials.
+        While the bracket is wide, narrowing it is worth more than all but one of the last trials.
         """
         plan = self._plan
         if not is_narrow:
@@ -177,20 +177,20 @@ class Finding:
         )
 
     def _confirmed(self, passed: int, estimate: Estimate) -> int | None:
-        """The batch size to recommend, after the last trials; None if not even one example fits."""
+        """Runs the last trials, and returns the recommended size; None if no size passes them."""
         candidate, failures = min(rules.with_margin(passed), self._most), 0
         while not self._is_confirmed(candidate, estimate):
             if candidate == 1:
                 self.ending = "not even one example fits"
                 return None
-            # When time is over, further down each time.
+            # If time is short, each step down is larger than the one before.
             is_time = self._is_time_for(self._plan.last_s(candidate))
             failures = failures + 1 if is_time else 2 * failures + 1
             candidate = rules.lowered(candidate, failures)
         return candidate
 
     def _is_confirmed(self, size: int, estimate: Estimate) -> bool:
-        """Tries a batch size for longer and with less memory, several times."""
+        """Runs the last trials of a batch size with memory withheld; returns whether all passed."""
         plan, withheld = self._plan, estimate.examples_bytes(rules.WITHHELD * size, size)
         for number in range(1, MOST_CONFIRMATIONS + 1):
             if number > LEAST_CONFIRMATIONS:
@@ -206,11 +206,11 @@ class Finding:
         return True
 
     def _rates_s(self, size: int) -> float:
-        """How long the rates take that are worth more than a further trial of the same size."""
+        """Returns the seconds to reserve for rates before a further last trial of the same size."""
         return sum(self._plan.measuring_s(each) for each in islice(halves(size), RATES_KEPT))
 
     def _try_small(self, bisection: Bisection, estimate: Estimate) -> None:
-        """Corrects the prediction by trials that are expected to fit."""
+        """Runs trials that are expected to fit, to correct the prediction by their peaks."""
         size = int(FIRST_SHARE * self.predicted) if self.predicted else FIRST
         while True:
             size = max(1, min(size, self._most))
@@ -233,19 +233,19 @@ class Finding:
         if small:
             work = Work(steps=1)
         elif self._plan.starts_slowly:
-            # If it fails later, another process must start.
+            # The work of a last trial: a later failure would need another slow start.
             work = self._longer(size)
         else:
             work = Work(self._plan.steps(size))
         estimate.note(size, self._train(size, what, work))
         expected = estimate.largest()
         if expected is not None and expected <= size * (1 + rules.RESOLUTION):
-            # Near the limit: the smallest that should not fit in any case.
+            # Near the limit, continue with the smallest size that should not fit in any case.
             filling = estimate.largest(1.0)
             expected = None if filling is None else int(filling * (1 + rules.RESOLUTION)) + 1
         fits = self.done[-1].fits
         if fits:
-            # It failed only where smaller ones had trained before.
+            # Drop its earlier failure, which came only after smaller sizes in the same process.
             self.done = [each for each in self.done if each.fits or each.batch_size != size]
         bisection.note(size, fits, expected, in_doubt=goes_on)
 
@@ -254,7 +254,7 @@ class Finding:
         return Work(self._plan.last_steps(size), LAST_EPOCHS, last, withheld_bytes)
 
     def _train(self, size: int, what: str, work: Work) -> int | None:
-        """Returns the peak in bytes, if it fits and that is known."""
+        """Runs a trial; returns its peak in bytes, or None if it fails or the peak is unknown."""
         self._tell(what)
         began = time.perf_counter()
         try:
@@ -270,7 +270,7 @@ class Finding:
         return found.peak_bytes
 
     def _rate(self, size: int) -> bool:
-        """Measures a rate, if it fits; returns whether there was the time."""
+        """Measures the rate of a batch size if it fits; returns False if time was too short."""
         if self.rates and not self._is_time_for(self._plan.measuring_s(size)):
             return False
         self._tell(f"speed with batches of {size:,}")

@@ -1,4 +1,4 @@
-"""How fast an input gives examples when nothing is done with them."""
+"""Measures how fast an input gives examples if nothing consumes them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from keras_gpukit.measuring.rates import rate_of, run_for
 from keras_gpukit.records.diagnosis import Rate
 
 ROUNDS = 5
-# Python takes a tenth of a millisecond to ask for a batch, whatever its size.
+# Minimum ratio of the time per batch to the time of fetching a ready batch, which takes Python
+# about 0.1 ms whatever the size of the batch.
 MEASURABLE = 2.0
-# Arrays have no batches of their own. The larger they are, the faster rows are gathered.
+# Maximum batch size for arrays, in rows and in bytes. Gathering rows is faster in large batches.
 ROWS, ROWS_BYTES = 4096, 2**24
 
 
 def input_rate(dataset: Any, examples: Examples, seconds: float) -> Rate | None:
-    """Measures an input as it comes, in its own batches.
+    """Measures the rate of an input in batches of its own size.
 
-    A pipeline is taken to give as many examples per second in batches of another size. So the time
-    that it takes to ask for a batch that is ready is no part of it.
+    The rate in examples per second is assumed to be the same for batches of another size. Fetching
+    a ready batch takes a fixed time for each batch, so that time is subtracted.
 
     Args:
         dataset: A `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a tuple of arrays.
-        examples: Taken from it.
-        seconds: How long to measure.
+        examples: Examples taken from the dataset.
+        seconds: Duration of the measurement.
 
     Returns:
-        Examples per second; None for an input whose batches take less than twice as long as asking
-        for one that is ready, so that the rate in larger batches may be far higher.
+        Examples per second; None if a batch takes less than twice as long as fetching a ready
+        batch. The rate in larger batches may then be much higher.
     """
     rows = int(ROWS_BYTES / max(examples.example_bytes, 1))
     of_arrays = max(1, min(ROWS, rows, examples.total or ROWS))
@@ -47,7 +48,7 @@ def input_rate(dataset: Any, examples: Examples, seconds: float) -> Rate | None:
         def fetch() -> Any:
             return next(iterator)
 
-        # What was made ahead.
+        # Take the batches that were made ahead.
         run_for(fetch, seconds / ROUNDS)
         ends = time.perf_counter() + seconds
         while len(rates) < ROUNDS and (not rates or time.perf_counter() < ends):

@@ -1,4 +1,4 @@
-"""What a process of trials gets: the model, the examples, and the settings of the devices."""
+"""Passes the model, the examples and the device settings to a trial process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MODEL, _COMPILATION, _EXAMPLES = "model.keras", "compilation.json", "examples.p
 
 @dataclass(frozen=True)
 class Job:
-    """A folder and what makes the model.
+    """All that a trial process needs to train the model.
 
     Attributes:
-        folder: Holds the examples, and the model where no function makes it.
-        build: Makes the compiled model; None where it is loaded.
-        devices: As in this process.
+        folder: Folder with the examples, and with the saved model if `build` is None.
+        build: Function that makes the compiled model; None if the model is loaded from the folder.
+        devices: Device settings of the process that runs the search.
     """
 
     folder: Path
@@ -32,14 +32,14 @@ class Job:
 
     @classmethod
     def of(cls, folder: Path, model: Any) -> Job:
-        """Returns one that is not saved yet.
+        """Returns a job for a model; `save` must still write its files.
 
         Args:
-            folder: An empty one.
+            folder: An empty folder.
             model: A compiled model, or a function that makes one.
 
         Raises:
-            ValueError: If the function cannot be imported elsewhere.
+            ValueError: If another process cannot import the function.
         """
         import keras
 
@@ -55,11 +55,11 @@ class Job:
         return cls(folder, build, current_settings())
 
     def save(self, model: Any, examples: Examples) -> None:
-        """Writes what another process needs.
+        """Writes the examples to the folder, and the model if no function makes it.
 
         Args:
             model: A compiled model, or a function that makes one.
-            examples: What batches are made of.
+            examples: Examples from which batches are made.
 
         Raises:
             ValueError: If the model cannot be saved.
@@ -80,16 +80,17 @@ class Job:
             ) from error
 
     def examples(self) -> Examples:
-        """Reads the examples."""
+        """Reads the examples from the folder."""
         with (self.folder / _EXAMPLES).open("rb") as file:
             examples: Examples = pickle.load(file)
         return examples
 
     def model(self) -> Any:
-        """Makes the model, compiled.
+        """Makes or loads the compiled model.
 
         Raises:
-            ValueError: If it is none, is not compiled, or is on several replicas.
+            ValueError: If the function does not return a Keras model, the model is not compiled, or
+                the model is on several replicas.
         """
         import keras
 
@@ -111,14 +112,14 @@ class Job:
         return model
 
     def _load(self) -> Any:
-        """Loads the model, with an optimizer that has no slots yet, as in a program that makes it.
+        """Loads the model with an optimizer that has no slots yet, as in a new program.
 
-        Keras makes them when it loads one: then they take memory before the input does, and larger
-        batches fit.
+        If Keras loads the optimizer, it makes the slots at once. They then take memory before the
+        input does, and larger batches fit than in a new program.
         """
         import keras
 
-        # It was saved a moment ago by the caller itself, so code in it is the caller's own.
+        # The caller has just saved this model, so any code in it is the caller's own.
         compilation = self.folder / _COMPILATION
         model = keras.saving.load_model(
             self.folder / _MODEL, compile=not compilation.exists(), safe_mode=False
@@ -130,7 +131,7 @@ class Job:
 
 
 def _is_compiled_by_keras(model: Any) -> bool:
-    """Whether its class leaves to Keras how it is compiled, also when it is loaded."""
+    """Whether the model's class uses Keras' own methods for compiling, saving and loading."""
     import keras
 
     return bool(model.get_compile_config()) and all(

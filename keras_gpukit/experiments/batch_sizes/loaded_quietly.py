@@ -1,6 +1,7 @@
-"""Loads TensorFlow and Keras when it is imported, for processes that are forked from this one.
+"""Importing this module loads TensorFlow and Keras, for processes forked from the current one.
 
-What their libraries log is dropped: each trial loads them for itself if this failed, and says why.
+The log output of their libraries is dropped. If loading fails here, each trial process loads them
+itself and reports the error.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Ends a process of trials that waits for memory which nothing will give back.
+"""Ends a trial process that waits for memory which no thread will free.
 
-Before TensorFlow's allocator gives up, it waits ten seconds for other threads to free something
-(`kMaxMillisToWait` in `bfc_allocator.cc`, seen in TensorFlow 2.21), once for each operation that
-asks. On a CPU, where what computes uses the processor, a process that does not use it while its
-memory is nearly full has no thread left that could.
+Before TensorFlow's allocator fails, it waits ten seconds for other threads to free memory
+(`kMaxMillisToWait` in `bfc_allocator.cc`, seen in TensorFlow 2.21). It waits once for each
+operation that requests memory. On a CPU, all computation uses the processor. If the process is idle
+while its memory is nearly full, no thread is left that could free memory.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import time
 from keras_gpukit.sensors.allocator import AllocatorSensor
 
 WAITS_FOR_MEMORY = 86
-"""Exit code of such a process."""
+"""Exit code of a process that was ended because it waited for memory."""
 LOOK_EVERY_S = 0.25
-# In a row; the share is of one core.
+# Number of consecutive idle checks that end the process, and the share of one core below which the
+# process is idle.
 LOOKS, IDLE_SHARE = 6, 0.02
-# Of the limit.
+# Share of the memory limit above which memory counts as nearly full.
 FULL_SHARE = 0.75
 
 
 class MemoryWatch:
-    """Entered around a trial.
+    """Context manager for a trial: ends the process if the trial waits for memory in vain.
 
-    It does nothing without a CPU whose memory has a limit.
+    It does nothing unless the first device is a CPU with a memory limit.
     """
 
     def __init__(self) -> None:

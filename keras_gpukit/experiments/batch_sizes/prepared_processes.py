@@ -1,8 +1,9 @@
-"""Processes that have TensorFlow loaded when they start, where the system can fork.
+"""Starts processes that have TensorFlow loaded already, on systems that can fork.
 
-To load it takes seconds, and each trial of memory needs a process that holds nothing else. On Linux
-the fork server of `multiprocessing` loads it once, and forks for each process. TensorFlow's devices
-start only there, so none of them is inherited. Elsewhere each process loads TensorFlow itself.
+Loading TensorFlow takes seconds, and each memory trial needs a process that holds nothing else. On
+Linux, the fork server of `multiprocessing` loads TensorFlow once and forks each process from it.
+TensorFlow's devices start only in the forked processes, so no device is inherited. On other
+systems, each process loads TensorFlow itself.
 """
 
 from __future__ import annotations
@@ -16,30 +17,31 @@ _LOADED = "keras_gpukit.experiments.batch_sizes.loaded_quietly"
 
 
 class PreparedProcesses:
-    """Makes them; close it when all of them have ended.
+    """Prepares a fork server; call `close` when all its processes have ended.
 
     Attributes:
-        context: Of `multiprocessing`, to start one with.
+        context: Context of `multiprocessing` with which to start processes.
     """
 
     def __init__(self) -> None:
         forks = sys.platform == "linux"
         self.context: BaseContext = multiprocessing.get_context("forkserver" if forks else "spawn")
-        # The server is one per process. One that runs is the caller's: it loads nothing for us.
+        # A process has one server only. If one runs already, it is the caller's and loads nothing
+        # for us.
         self._is_ours = forks and _server_pid() is None
         if self._is_ours:
             forkserver.set_forkserver_preload([_LOADED])
 
     def close(self) -> None:
-        """Ends the server, unless it is the caller's."""
+        """Stops the fork server, unless it is the caller's."""
         if self._is_ours:
             self._is_ours = False
             forkserver.set_forkserver_preload(["__main__"])
             _stop_server()
 
 
-# Private names of Python, seen in 3.11. Without them the server stays until this process
-# ends.
+# The next two functions use private names of Python, seen in 3.11. Without these names, the server
+# runs until this process ends.
 
 
 def _server_pid() -> int | None:

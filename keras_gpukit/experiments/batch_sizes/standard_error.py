@@ -1,6 +1,6 @@
-"""Standard error led elsewhere, also what the C++ code of TensorFlow and its libraries logs.
+"""Redirects standard error, including the log of TensorFlow's C++ code and its libraries.
 
-The level of its log cannot be changed once TensorFlow is loaded.
+This is needed because the log level cannot be changed once TensorFlow is loaded.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _OF_ALLOCATOR = b"bfc_allocator.cc"
 
 @contextmanager
 def standard_error_to(descriptor: int) -> Iterator[None]:
-    """While it is entered, standard error goes to a file.
+    """Redirects standard error to a file while the context is active.
 
-    Where standard error is closed, it does nothing.
+    If standard error is closed, it does nothing.
 
     Args:
-        descriptor: Of the file, open for writing.
+        descriptor: File descriptor of the file, open for writing.
     """
     try:
         shown = os.dup(_DESCRIPTOR)
@@ -41,7 +41,7 @@ def standard_error_to(descriptor: int) -> Iterator[None]:
 
 
 def _lead_to(descriptor: int) -> None:
-    # What Python holds back belongs to where standard error led before.
+    # Text in Python's buffer belongs to the previous target of standard error.
     if sys.stderr is not None:
         sys.stderr.flush()
     os.dup2(descriptor, _DESCRIPTOR)
@@ -49,10 +49,11 @@ def _lead_to(descriptor: int) -> None:
 
 @contextmanager
 def without_allocator_log() -> Iterator[None]:
-    """Entered around a trial: drops the allocator's hundreds of lines in one that does not fit.
+    """Context manager for a trial: drops the hundreds of lines that the allocator logs.
 
-    Of other trials, it passes on what is not the allocator's. Where standard error is closed, or
-    nothing can be written to a temporary file, it does nothing.
+    If the trial does not fit, all its output to standard error is dropped. Otherwise, the lines
+    that are not from the allocator are passed on when the trial ends. It does nothing if standard
+    error is closed or no temporary file can be made.
     """
     with ExitStack() as stack:
         try:

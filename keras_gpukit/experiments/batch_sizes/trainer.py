@@ -1,4 +1,4 @@
-"""Trains a model with a batch size, to see whether it fits and how fast it is."""
+"""Trains a model with a batch size, to find whether it fits and how fast it is."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ from keras_gpukit.records.memory import Execution
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
 
-# Of a rate's rounds: with the first number slow steps are measured, with the second fast ones.
+# Number of rounds that measure a rate: the first number for slow steps, the second for fast ones.
 LEAST_ROUNDS, MOST_ROUNDS = 3, 15
-# Memory is predicted for doubled batch sizes from the first on, until the limit is passed.
+# Memory is predicted for the first batch size and its doublings, until the memory limit is exceeded
+# or the last size is reached.
 FIRST_PREDICTED, LAST_PREDICTED = 16, 2**16
 T = TypeVar("T")
 
 
 class DoesNotFit(Exception):
-    """Memory ran out; the message says how that showed."""
+    """Memory ran out; the message says how this was noticed."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a trial trains.
+    """The amount of training in a trial.
 
     Attributes:
-        steps: Executions with a full batch in an epoch.
-        epochs: How many.
-        last: Size of a smaller batch that each epoch ends with, as a share; 0 for none.
-        withheld_bytes: Memory of the device that training has to do without.
+        steps: Executions of the train function with full batches, per epoch.
+        epochs: Number of epochs.
+        last: Size of the smaller batch at the end of each epoch, as a share of the batch size; 0
+            for no smaller batch.
+        withheld_bytes: Device memory in bytes that is not available to training.
     """
 
     steps: int
@@ -50,17 +52,18 @@ class Work:
 
     @property
     def executions(self) -> int:
-        """Those of all epochs."""
+        """Number of executions of the train function in all epochs."""
         return self.epochs * (self.steps + (self.last > 0))
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trial that came to its end.
+    """The result of a trial that passed.
 
     Attributes:
-        peak_bytes: The most that the device's allocator had in use; None where none keeps count.
-        step_s: Seconds of an execution after the first; None where there was only one.
+        peak_bytes: Peak of the bytes in use by the device's allocator, without withheld memory;
+            None if the allocator has no such count.
+        step_s: Mean seconds per execution after the first; None if there was only one.
     """
 
     peak_bytes: int | None
@@ -69,14 +72,14 @@ class Trained:
 
 @dataclass(frozen=True)
 class Survey:
-    """What is known of a model before the search.
+    """Properties of a model that are known before the search.
 
     Attributes:
-        execution: How its steps run.
-        limit_bytes: What the device gives; None where that is unknown.
-        predicted: Batch sizes with their predicted peaks in bytes; empty where a prediction would
-            leave something out.
-        first_step_s: Seconds of the first step, most of which tracing it takes.
+        execution: How training steps run: "graph", "eager" or "xla".
+        limit_bytes: Memory limit of the device; None if unknown.
+        predicted: Batch sizes with their predicted peaks in bytes; empty if a prediction would be
+            incomplete.
+        first_step_s: Seconds of the first step, most of which is tracing.
         predicting_s: Seconds of the prediction.
     """
 
@@ -88,11 +91,11 @@ class Survey:
 
 
 class Trainer:
-    """Trains a model, which it changes.
+    """Trains a model to find whether batch sizes fit. The model is changed.
 
     Args:
         model: A compiled model.
-        examples: What batches are made of.
+        examples: Examples from which batches are made.
     """
 
     def __init__(self, model: Any, examples: Examples) -> None:
@@ -102,10 +105,10 @@ class Trainer:
         model.train_function = None
 
     def survey(self) -> Survey:
-        """Trains one step with one example, which builds the model, and predicts the others.
+        """Trains one step with one example, which builds the model, and predicts larger batches.
 
         Raises:
-            DoesNotFit: If not even that fits.
+            DoesNotFit: If not even one example fits.
         """
         began = time.perf_counter()
         self.train(1, Work(steps=1))
@@ -122,14 +125,14 @@ class Trainer:
         )
 
     def train(self, batch_size: int, work: Work) -> Trained:
-        """Trains by `fit`.
+        """Trains with a batch size by calling `fit`.
 
         Args:
-            batch_size: Examples in a batch.
-            work: How much.
+            batch_size: Examples per batch.
+            work: Amount of training.
 
         Returns:
-            What it took.
+            Peak memory and step time.
 
         Raises:
             DoesNotFit: If memory ran out.
@@ -145,14 +148,14 @@ class Trainer:
         return Trained(None if peak_bytes is None else peak_bytes - work.withheld_bytes, step_s)
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
-        """Measures how fast the model trains on one batch that is in memory.
+        """Measures how fast the model trains on one batch in memory.
 
         Args:
-            batch_size: Examples in a batch.
-            seconds: How long; slow steps take longer.
+            batch_size: Examples per batch.
+            seconds: Duration of the measurement; slow steps take longer.
 
         Returns:
-            Examples per second, and the most that the allocator had in use.
+            Rate in examples/s, and peak of the bytes in use by the allocator (None if unknown).
 
         Raises:
             DoesNotFit: If memory ran out.
@@ -160,7 +163,7 @@ class Trainer:
         examples = batch_size * self._model.steps_per_execution
 
         def measure() -> Rate:
-            # Builds what is not built yet, and compiles for this size.
+            # This builds parts that are not built yet, and compiles for this size.
             self._fit(batch_size, examples)
             strategy = self._model.distribute_strategy
             batches = strategy.experimental_distribute_dataset(self._examples.one_batch(batch_size))
@@ -183,7 +186,7 @@ class Trainer:
         return _measured(measure)
 
     def _fit(self, batch_size: int, rows: int, epochs: int = 1) -> float | None:
-        """Trains, and returns the seconds of an execution after the first."""
+        """Trains, and returns the mean seconds per execution after the first; None if only one."""
         import keras
 
         ends: list[float] = []
@@ -193,7 +196,7 @@ class Trainer:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*ran out of data")
             dataset = self._examples.batches(batch_size, rows)
-            # Keras warns of `shuffle`, True by default, where it gets a dataset.
+            # Keras warns if `shuffle` is True, the default, and the argument is a dataset.
             self._model.fit(dataset, epochs=epochs, verbose=0, shuffle=False, callbacks=[clock])
         return (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else None
 
@@ -213,14 +216,14 @@ class Trainer:
                 if len(peaks) > 1 and limit_bytes and prediction.peak_bytes > limit_bytes:
                     break
                 size *= 2
-        except Exception:  # a step that cannot be traced apart from fit(): trials do without
+        except Exception:  # the step cannot be traced outside fit(): search without a prediction
             return ()
         return tuple(peaks)
 
 
 @contextmanager
 def _withheld(count: int) -> Iterator[None]:
-    """Holds bytes of the device whose memory is measured, which there is if any are to be held."""
+    """Allocates bytes on the measured device while the context is active; does nothing for 0."""
     if not count:
         yield
         return
@@ -234,7 +237,7 @@ def _withheld(count: int) -> Iterator[None]:
 
 
 def _measured(work: Callable[[], T]) -> tuple[T, int | None]:
-    """Does something, and returns the allocator's peak in it."""
+    """Calls a function; returns its result and the allocator's peak in bytes (None if unknown)."""
     sensor = AllocatorSensor(visible_gpus())
     try:
         result = work()
@@ -244,7 +247,7 @@ def _measured(work: Callable[[], T]) -> tuple[T, int | None]:
         if not is_out_of_memory(error):
             raise
         note = _note(error)
-    # Here the error is gone, with its traceback, which would keep tensors alive.
+    # Raise after the error is released, since its traceback would keep tensors alive.
     raise DoesNotFit(note)
 
 

@@ -1,9 +1,10 @@
-"""One process of trials, and what it does.
+"""Runs trials in a separate process.
 
-It imports the script that runs, which must guard what it does by `if __name__ == "__main__":`.
+The trial process imports the running script, which must guard its code with
+`if __name__ == "__main__":`.
 
-If the process that asks is gone, however it ended, the trial's own process removes the folder of
-the job. So it ignores the signals that a terminal or a batch system sends to both.
+If the process that runs the search dies, however it ends, the trial process removes the folder of
+the job. For this it ignores the signals that a terminal or a batch system sends to both processes.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from keras_gpukit.experiments.batch_sizes.memory_wait import WAITS_FOR_MEMORY, M
 from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit, Trainer
 
 _LOG_SHOWN = 2000
-# What a process without memory ends by: TensorFlow's abort, a segmentation fault, the system.
+# Signals that end a process that ran out of memory: TensorFlow aborts, an access fails, or the
+# system kills the process.
 _OF_MEMORY = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL})
 _ENDS_WITHIN_S = 5.0
 
 
 class TrialProcess:
-    """Started at once; it loads TensorFlow, and the model when it is first asked.
+    """A process for trials. It starts at once and loads TensorFlow; the first call loads the model.
 
     Args:
-        job: What it trains.
-        context: Of `multiprocessing`, to start it with.
+        job: The model, examples and device settings for the trials.
+        context: Context of `multiprocessing` with which to start the process.
     """
 
     def __init__(self, job: Job, context: BaseContext) -> None:
@@ -47,11 +49,11 @@ class TrialProcess:
         there.close()
 
     def call(self, method: str, *args: Any, **options: Any) -> Any:
-        """Calls a method of the process' `Trainer`.
+        """Calls a method of the `Trainer` in the process, and returns its result.
 
         Raises:
-            DoesNotFit: If memory ran out, or the process was ended as without memory.
-            TrialError: If it failed for another reason.
+            DoesNotFit: If memory ran out, or the process ended as if memory ran out.
+            TrialError: If the call failed for another reason, or the process did not start.
         """
         try:
             if not self._started:
@@ -71,8 +73,8 @@ class TrialProcess:
         """Ends the process, if it was not closed yet."""
         if self._connection.closed:
             return
-        # What it does is of no use to anyone, and TensorFlow takes its time to end. It must not see
-        # the connection closed, as the others still need the folder.
+        # Kill the process: its work is no longer needed, and TensorFlow takes long to end. It must
+        # not see the connection closed, as it would remove the folder that others still need.
         self._process.kill()
         self._process.join()
         self._connection.close()
@@ -100,23 +102,23 @@ class TrialProcess:
 
 
 def serve(connection: Connection, job: Job) -> None:
-    """What the process does: answers calls until the other end is closed.
+    """Runs in the trial process: answers calls until the other end of the connection is closed.
 
     Args:
-        connection: To the process that asks.
-        job: What to train.
+        connection: Connection to the process that runs the search.
+        job: The model, examples and device settings for the trials.
     """
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     try:
         _answer(connection, job)
-    except (EOFError, OSError):  # the other end is gone
+    except (EOFError, OSError):  # the other process is gone
         shutil.rmtree(job.folder, ignore_errors=True)
 
 
 def _answer(connection: Connection, job: Job) -> None:
-    # TensorFlow reports at length when memory runs out, which is not an error here.
+    # TensorFlow logs many lines if memory runs out, which is an expected outcome here.
     _write_errors_to(_log(job, os.getpid()))
     import keras  # noqa: F401
     import tensorflow  # noqa: F401

@@ -1,4 +1,4 @@
-"""Where trials run: in this process, or each in a process of its own."""
+"""Runs trials in this process or in separate processes."""
 
 from __future__ import annotations
 
@@ -13,53 +13,56 @@ from keras_gpukit.records.diagnosis import Rate
 
 
 class Trials(Protocol):
-    """Trains with batch sizes; each method raises `DoesNotFit` where memory ran out."""
+    """Interface for trials; training methods raise `DoesNotFit` if memory runs out."""
 
     def survey(self) -> Survey:
-        """As `Trainer.survey`."""
+        """Same as `Trainer.survey`."""
 
     def train(self, batch_size: int, work: Work) -> Trained:
-        """As `Trainer.train`."""
+        """Same as `Trainer.train`."""
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
-        """As `Trainer.rate`."""
+        """Same as `Trainer.rate`."""
 
     def renew(self, *, again: bool = False) -> None:
-        """Begins with memory that nothing was taken of, where that is possible.
+        """Continues with unused memory, in a new process, if possible.
 
         Args:
-            again: Whether this will be asked for once more.
+            again: Whether `renew` will be called once more.
         """
 
     def close(self) -> None:
-        """Ends what was started."""
+        """Ends all processes that were started."""
 
 
 class InThisProcess(Trainer):
-    """Trials next to all else that this process holds; nothing of it can be given back."""
+    """Runs trials in this process, next to all that it holds in memory.
+
+    Memory that TensorFlow took cannot be released.
+    """
 
     def train(self, batch_size: int, work: Work) -> Trained:
-        """As `Trainer.train`."""
+        """Same as `Trainer.train`, without the log of the allocator."""
         with without_allocator_log():
             return super().train(batch_size, work)
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
-        """As `Trainer.rate`."""
+        """Same as `Trainer.rate`, without the log of the allocator."""
         with without_allocator_log():
             return super().rate(batch_size, seconds)
 
     def renew(self, *, again: bool = False) -> None:
-        """Nothing can be renewed."""
+        """Does nothing, since the memory of this process cannot be released."""
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Does nothing, since no process was started."""
 
 
 class InOwnProcesses:
-    """Trials in processes that hold nothing else.
+    """Runs trials in separate processes that hold nothing else in memory.
 
     Args:
-        job: What they train.
+        job: The model, examples and device settings for the trials.
     """
 
     def __init__(self, job: Job) -> None:
@@ -69,28 +72,28 @@ class InOwnProcesses:
         self._next: TrialProcess | None = None
 
     def survey(self) -> Survey:
-        """As `Trainer.survey`."""
+        """Same as `Trainer.survey`."""
         found: Survey = self._current.call("survey")
         return found
 
     def train(self, batch_size: int, work: Work) -> Trained:
-        """As `Trainer.train`."""
+        """Same as `Trainer.train`."""
         trained: Trained = self._current.call("train", batch_size, work)
         return trained
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
-        """As `Trainer.rate`."""
+        """Same as `Trainer.rate`."""
         rate: tuple[Rate, int | None] = self._current.call("rate", batch_size, seconds)
         return rate
 
     def renew(self, *, again: bool = False) -> None:
-        """Goes on in another process; the one after it may load TensorFlow meanwhile."""
+        """Continues in a new process; with `again`, also starts the one after it in advance."""
         self._current.close()
         self._current = self._next or TrialProcess(self._job, self._prepared.context)
         self._next = TrialProcess(self._job, self._prepared.context) if again else None
 
     def close(self) -> None:
-        """Ends the processes."""
+        """Ends the trial processes and the fork server."""
         for process in (self._current, self._next):
             if process is not None:
                 process.close()

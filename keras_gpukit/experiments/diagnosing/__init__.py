@@ -1,1 +1,1 @@
-"""What `diagnose` consists of: measurements in turns, and conclusions from the rounds."""
+"""The parts of `diagnose`: measurements in turns, and conclusions from the rounds."""

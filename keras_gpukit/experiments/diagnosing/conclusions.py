@@ -1,4 +1,4 @@
-"""What the rounds come to: rates and ratios with their intervals, which the rules judge."""
+"""Summarizes the rounds as rates and ratios with intervals, and applies the rules to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_gpukit.rules.gains import ceiling_gain
 
 
 def conclude(rounds: Sequence[Round]) -> Diagnosis:
-    """Returns the medians of the rounds with what follows from them."""
+    """Returns the medians of the rounds and the conclusions from them."""
     ceiling = summarize([each.compute_only / each.actual for each in rounds], "times")
     shortfall = summarize(
         [1 - each.actual / min(each.data_only, each.compute_only) for each in rounds], "share"

@@ -1,4 +1,4 @@
-"""Measures a pipeline, a model's computing and both together in turns."""
+"""Measures a pipeline, a model's computation and both together, in turns."""
 
 from __future__ import annotations
 
@@ -23,50 +23,55 @@ from keras_gpukit.sensors.sampling import SamplingThread
 # A machine's speed changes as much within seconds as within minutes, so many rounds give a more
 # precise result than long ones. But when a round empties a full buffer, tf.data may double it, and
 # refilling it takes cores from training. So a pipeline that uses cores gets fewer rounds than one
-# that only waits, such as for files on slow storage. Six
-# rounds' range is a 97 % interval of the median; of twelve, two are left out on each side.
+# that only waits, such as for files on slow storage. The range of six rounds is a 97 % interval of
+# the median. For twelve rounds, the interval leaves out two rounds on each side.
 ROUNDS, WAITING_ROUNDS = 6, 12
-# Of one core, while the pipeline is iterated alone.
+# Share of one core. A pipeline that uses less while it is iterated alone only waits.
 WAITING_SHARE = 0.2
-# Rounds of fewer batches would not show the mean behaviour of the pipeline.
+# A round with fewer batches would not show the average behaviour of the pipeline.
 ROUND_BATCHES = 100
-# Enough where a step takes seconds.
+# Enough rounds if a step takes seconds.
 FEWEST_ROUNDS = 3
-# Waiting for idle takes additional time; a round that would exceed this share is not started.
+# Waiting until the pipeline is idle takes additional time, up to this share of the planned time. A
+# round that would take more is not started.
 LEEWAY = 0.25
-# Of a round: data alone, together, compute alone.
+# Shares of a round's time: pipeline alone, training, and computation alone.
 SHARES = (0.2, 0.45, 0.35)
 TRAINING_SETTLES = 0.4
-# Shares of the time: for the slow start, while tf.data tunes itself; and (twice) for finding out
-# whether the pipeline uses cores.
+# Shares of the total time: for the slow start, while tf.data tunes itself, and (used twice) for
+# measuring whether the pipeline uses cores.
 WARM_UP, PROBE = 0.06, 0.02
-# Buffers may hold many batches; a pipeline that never becomes idle costs this much per round.
+# Maximum wait for an idle pipeline. Buffers may hold many batches; a pipeline that never becomes
+# idle costs this time in each wait.
 REST_S = 2.0
-# Buffers that fill within this time were nearly full.
+# If the pipeline becomes idle within this time, its buffers were nearly full.
 FULL_S = 0.05
-# For three naps of a millisecond: too seldom to slow training down, often enough for a median.
+# Interval of the contention samples, each of three naps of a millisecond. It is long enough not to
+# slow training down, and short enough for a median.
 NAP_EVERY_S = 0.05
 
 Tell = Callable[[str, float], None]
 
 
 class Turns:
-    """Rounds that measure each kind once, so that drift of the machine's speed affects all alike.
+    """Measures in rounds: pipeline alone, training, and computation alone.
 
-    The order matters. Iterating the pipeline alone empties its buffers, so batches prepared earlier
-    do not make training look faster. A pipeline that keeps up with training refills them first, as
-    they are full throughout `fit`; and before training from memory every pipeline does, so that it
-    is idle.
+    Each round has all three, so that drift of the machine's speed affects them equally. Their order
+    matters. Iterating the pipeline alone empties its buffers, so batches prepared earlier do not
+    make training look faster. If the pipeline keeps up with training, its buffers are full
+    throughout `fit`, so they are refilled before training. Before training from memory, the buffers
+    of every pipeline are refilled, so that it is idle.
 
     Args:
         model: A compiled model.
-        source: What it is trained from, endless.
-        seconds: How long to measure.
-        tell: Called with the next stage and the share that is done, 0 to 1.
+        source: Endless source of batches, of any type that `fit` accepts.
+        seconds: Duration of the measurement.
+        tell: Called with the name of the next stage, and the completed share from 0 to 1.
 
     Attributes:
-        rounds: What was measured.
-        examples_per_batch: Mean number of examples in a batch; None if batches have no such axis.
+        source: Same as the argument.
+        rounds: The measured rounds.
+        examples_per_batch: Mean number of examples per batch; None if batches have no batch axis.
     """
 
     def __init__(self, model: Any, source: Any, seconds: float, tell: Tell) -> None:
@@ -80,7 +85,12 @@ class Turns:
         self._keeps_up = False
 
     def take(self, step: Step, iterator: Any) -> None:
-        """Measures; called at the point where `fit` would train."""
+        """Measures all rounds; must be called at the point where `fit` would train.
+
+        Args:
+            step: The step function that Keras made for the model.
+            iterator: The iterator that Keras made over the source.
+        """
         self._tell("first steps", 0)
         held = hold(iterator, getattr(self.source, "element_spec", None))
         self.examples_per_batch = _mean_examples(held)
@@ -111,7 +121,7 @@ class Turns:
                 break
 
     def _choose_rounds(self, fetch: Call) -> int:
-        run_for(fetch, self._probe_s)  # batches made earlier
+        run_for(fetch, self._probe_s)  # takes the batches that were made earlier
         began, spent_s = time.perf_counter(), own_cpu_s()
         batches = run_for(fetch, self._probe_s)
         took_s = time.perf_counter() - began

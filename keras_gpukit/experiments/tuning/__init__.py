@@ -1,1 +1,1 @@
-"""What `tune_input` is made of: reading a pipeline, changing it, and trying changes."""
+"""The parts of `tune_input`: reading a pipeline, changing it, and trying changes."""

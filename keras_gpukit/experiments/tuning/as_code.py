@@ -1,4 +1,4 @@
-"""A pipeline as the code that would make it."""
+"""Writes a pipeline as the Python code that makes it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,17 @@ from keras_gpukit.pipelines.structure import (
 )
 
 TUNING_OPTIONS = "tuning_options"
-"""What options that tuning adds are called, as the user may have `options` of their own."""
+"""Variable name in the code for the options that tuning adds. It differs from `options`, which the
+user's code may already have."""
 
 
 def code(before: Dataset, after: Dataset) -> str:
-    """The pipeline as it should be written, with what differs marked."""
+    """Returns the code of a changed pipeline, with comments on the lines that differ.
+
+    Args:
+        before: The original pipeline.
+        after: The changed pipeline.
+    """
     old, new = _lines(before), _lines(after)
     marked: list[str] = []
     for step, first, last, start, end in difflib.SequenceMatcher(None, old, new).get_opcodes():
@@ -49,7 +55,7 @@ def _lines(dataset: Dataset) -> list[str]:
         call = f'.apply(tf.data.experimental.service.distribute("{MODE}", "{moved.service}"))'
         return [*_lines(moved.stage), f"    {call}"]
     name, below = kind(dataset), inputs(dataset)
-    if name == "Restructured":  # with the map below it, a part of unbatch()
+    if name == "Restructured":  # unbatch() consists of this stage and the map below it
         return _lines(inputs(below[0])[0])
     if name == "Zip" and below:
         flat = is_zip_of_a_tuple(dataset)
@@ -63,7 +69,7 @@ def _lines(dataset: Dataset) -> list[str]:
         return ["tf.data.Dataset.from_generator(...)"]
     method = _method(name)
     if method is None or len(below) > 1:
-        # Nothing in it or below it can have changed.
+        # Tuning cannot have changed this stage or any stage below it.
         return [f"# {name} as it is", "..."]
     if below:
         is_told = is_known(dataset) or name == "Cache"
@@ -77,7 +83,7 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _method(name: str) -> str | None:
-    """What makes a stage of a kind; None if no method of a dataset does."""
+    """Returns the name of the `tf.data.Dataset` method for a kind of stage; None if unknown."""
     import tensorflow as tf
 
     method = _METHODS.get(name) or re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()

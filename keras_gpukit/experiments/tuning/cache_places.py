@@ -1,4 +1,4 @@
-"""Where in a pipeline a cache gives the same elements in the same order as before."""
+"""Finds where a cache in a pipeline leaves the elements and their order unchanged."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from keras_gpukit.pipelines.rebuilding import changeable, replace, spine, stack
 from keras_gpukit.pipelines.structure import Dataset, cache_file, functions, inputs, stages
 
 _MAPS = {"Map", "ParallelMap"}
-# They give elements whole, whatever these are: a map below them gives the same as one above.
+# These stages pass elements on unchanged, so a map can move below them with the same result.
 _COMMUTE_WITH_MAPS = {"Shuffle", "Repeat", "Prefetch", "Options"}
 _PASS_ON = {"Prefetch", "Options"}
-# Over a cache they may end an epoch before the cache has seen everything: it would never be used.
+# Above a cache, these may end an epoch before the cache is full, so it would never be used.
 _END_EARLY = {"Take", "TakeWhile"}
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A pipeline cut in two.
+    """A pipeline cut in two at a possible place for a cache.
 
     Attributes:
-        below: What would be cached.
-        above: The stages over it, the lowest first.
+        below: The part of the pipeline whose elements the cache would hold.
+        above: The stages above the cache, from the lowest to the highest.
     """
 
     below: Dataset
@@ -32,15 +32,15 @@ class Cut:
 
 
 def places(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
-    """Finds where a cache may stand, the place that saves most first.
+    """Finds the possible places for a cache; the first one saves the most work.
 
-    It stands below every shuffle and every stage that may vary. Maps that depend on their
-    arguments alone are moved below a shuffle, so that their results can be cached too: a shuffle
-    draws places, whatever stands in them. A cache in memory that stands lower than it could is
-    moved.
+    A cache must be below every shuffle and every stage whose elements may vary between epochs. Maps
+    that depend only on their arguments are moved below a shuffle, so that the cache holds their
+    results too. This is safe because a shuffle draws positions, whatever elements are there. If the
+    pipeline already has a cache in memory that could be higher, the cache is moved.
 
     Returns:
-        The places, and, where there are none, why.
+        The places, and the reason if there are no places.
     """
     for stage in changeable(dataset):
         if kind(stage) == "Cache":
@@ -74,7 +74,16 @@ def _uncached(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
 
 
 def _divided(rising: list[Dataset], allowed: Allowed) -> tuple[list[Dataset], list[Dataset], str]:
-    """The stages that give the same in each epoch, those above, and why these do not."""
+    """Splits stages into those with the same elements in each epoch, and those above.
+
+    Args:
+        rising: All stages, from the lowest to the highest.
+        allowed: Changes that the user allows.
+
+    Returns:
+        The stages with constant elements, the stages above, and why their elements vary ("" if not
+        known to vary).
+    """
     steady: list[Dataset] = []
     reason = ""
     for stage in rising:

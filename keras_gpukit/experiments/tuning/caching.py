@@ -1,4 +1,4 @@
-"""Whether a pipeline's elements fit into a cache, in memory or on disk."""
+"""Proposes a cache in memory or on disk if the elements of a pipeline fit into it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from keras_gpukit.pipelines.structure import Dataset, functions, inputs, number
 from keras_gpukit.reports.units import size
 from keras_gpukit.sensors.memory_limit import left_bytes
 
-# The rest is for training, and for what grows until the first epoch has filled the cache.
+# Shares of the free space that a cache may take. The rest is for training, and for other data that
+# grows until the first epoch has filled the cache.
 MEMORY_SHARE = 0.5
 DISK_SHARE = 0.8
-# How many readings' time counting may take: what is only counted is read raw, fast.
+# Maximum time for counting elements, in readings. Counting is fast because it reads the lowest
+# stage from which the number follows.
 COUNTING_READINGS = 12
 
-# A cache on disk keeps an index, with an entry for each tensor. Our choice.
+# Maximum number of elements in a cache on disk, because its index has an entry for each tensor. Our
+# choice.
 MOST_ON_DISK = 10_000_000
 
 _SAME_COUNT = {"Map", "ParallelMap", "Prefetch", "Options"}
@@ -32,7 +35,7 @@ _SAME_COUNT = {"Map", "ParallelMap", "Prefetch", "Options"}
 
 @dataclass(frozen=True)
 class _Extent:
-    """What a cache would hold: how many elements, and their size in bytes."""
+    """Number of elements that a cache would hold, and their total size in bytes."""
 
     count: float
     size_bytes: float
@@ -45,10 +48,17 @@ def propose(
     permission: CachePermission,
     is_over: Callable[[], bool] = lambda: False,
 ) -> tuple[Change | None, str]:
-    """Proposes the highest cache that fits.
+    """Proposes a cache at the highest place where it fits.
+
+    Args:
+        dataset: The pipeline.
+        allowed: Changes that the user allows.
+        readings: Reads samples of the pipeline to estimate its size.
+        permission: Places and folder that the user allows for a cache.
+        is_over: Returns whether time has run out.
 
     Returns:
-        The change, or why there is no change.
+        The change and "", or None and the reason.
     """
     candidates, reason = places(dataset, allowed)
     counts: dict[int, Sample] = {}
@@ -68,7 +78,7 @@ def propose(
             if place == "disk" and extent.count > MOST_ON_DISK:
                 reason = f"its {extent.count:.0f} elements are too many for a cache on disk"
                 continue
-            # In memory, a shuffle holds the very tensors that the cache does.
+            # With a cache in memory, a shuffle above it shares the tensors of the cache.
             shuffled = _shuffled_bytes(cut.above, extent) if place == "disk" else 0.0
             allowance = _free_bytes("memory", permission.folder)
             if shuffled > allowance:
@@ -98,7 +108,7 @@ def _extent(dataset: Dataset, readings: Readings, counts: dict[int, Sample]) -> 
 
 
 def _shuffled_bytes(above: list[Dataset], cached: _Extent) -> float:
-    """What the shuffles over a cache hold, in bytes."""
+    """Returns the total size in bytes of the elements in the shuffle buffers above a cache."""
     count = cached.count
     each_bytes = cached.size_bytes / count if count else 0.0
     held_bytes = 0.0
@@ -109,13 +119,22 @@ def _shuffled_bytes(above: list[Dataset], cached: _Extent) -> float:
         elif kind(stage) == "Repeat":
             count = math.inf
         elif kind(stage) == "Shuffle":
-            buffer = number(stage, "buffer_size")  # below 0, it holds everything
+            buffer = number(stage, "buffer_size")  # a negative size means all elements
             held_bytes += each_bytes * (count if buffer < 0 else min(buffer, count))
     return held_bytes
 
 
 def _count(dataset: Dataset, readings: Readings, counts: dict[int, Sample]) -> float | None:
-    """Number of elements, counted where they are cheapest to make, and there only once."""
+    """Returns the number of elements; None if unknown.
+
+    Counts them once, at the lowest stage from which the number follows, where they are cheapest to
+    make.
+
+    Args:
+        dataset: The pipeline.
+        readings: Reads the stage.
+        counts: Earlier counts by the id of the stage; the new count is added.
+    """
     known = int(dataset.cardinality())
     if known >= 0:
         return known

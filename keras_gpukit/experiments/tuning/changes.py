@@ -1,7 +1,7 @@
-"""What can be tried on a `tf.data` pipeline without changing what it gives.
+"""Proposes changes to a `tf.data` pipeline that keep its elements.
 
-Each function looks at a pipeline and returns the change it proposes, or None. Caching has a module
-of its own.
+Each public function examines a pipeline and returns the change it proposes, or None. Caching has a
+separate module.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from keras_gpukit.pipelines.structure import Dataset, functions, inputs, number
 
 @dataclass(frozen=True)
 class Allowed:
-    """What the user allows.
+    """Changes that the user allows.
 
     Attributes:
-        reorder: Elements may come in another order, and seeded draws fall on other elements.
-        trust_python: Python functions depend on their arguments alone, and may run side by side.
+        reorder: Whether elements may come in another order, and random draws with a seed may fall
+            on other elements.
+        trust_python: Whether Python functions depend only on their arguments and may run in
+            parallel.
     """
 
     reorder: bool = False
@@ -35,16 +37,17 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Change:
-    """A pipeline that may be faster than the one it was made from.
+    """A changed pipeline that may be faster than the original.
 
     Attributes:
-        name: Stable identifier.
-        description: The change in words.
+        name: Stable identifier, such as "parallel-map".
+        description: Description of the change for the user.
         dataset: The changed pipeline.
-        lines: Lines of code that must stand before the pipeline's.
-        blocked: Why it may not be kept, however fast; it is only measured. "" where it may.
-        note: What to know of it.
-        overlaps: Whether it works by making batches while the last one is trained on.
+        lines: Lines of code that must come before the code of the pipeline.
+        blocked: Why the change cannot be kept, however fast, so that it is only measured; "" if it
+            can be kept.
+        note: Remark on the change for the user; "" for none.
+        overlaps: Whether the gain comes from making batches while the model trains.
     """
 
     name: str
@@ -60,13 +63,13 @@ Proposal = Callable[[Dataset, Allowed], Change | None]
 
 
 def parallel_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
-    """Every serial map whose elements stay the same, in parallel."""
+    """Proposes to run serial maps in parallel, if their elements stay the same."""
     maps = [stage for stage in _serial(dataset, "Map") if not _hindered(stage, allowed)]
     return _in_parallel(dataset, maps, allowed, "parallel-map") if maps else None
 
 
 def hindered_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
-    """Serial maps whose elements would change in parallel, to tell what that would bring."""
+    """Proposes, only to measure the gain, to run maps in parallel whose elements would change."""
     maps = [
         stage
         for stage in _serial(dataset, "Map")
@@ -79,10 +82,10 @@ def hindered_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
 
 
 def untrusted_maps(dataset: Dataset, allowed: Allowed) -> tuple[str, str] | None:
-    """Serial maps of Python functions that may not be safe to call in parallel.
+    """Finds serial maps that are not tried in parallel, as their Python function may be unsafe.
 
     Returns:
-        What is not even tried, and why; None if all is tried.
+        Description of the change that is not tried, and the reason; None if all maps are tried.
     """
     maps = [stage for stage in _serial(dataset, "Map") if _is_untrusted(stage, allowed)]
     if not maps:
@@ -92,13 +95,13 @@ def untrusted_maps(dataset: Dataset, allowed: Allowed) -> tuple[str, str] | None
 
 
 def parallel_files(dataset: Dataset, allowed: Allowed) -> Change | None:
-    """Files read ahead or side by side: a serial `interleave` or `flat_map` in parallel."""
+    """Proposes to read files ahead or in parallel: a parallel `interleave` or `flat_map`."""
     readers = [
         stage
         for stage in _serial(dataset, "Interleave", "FlatMap")
         if not _hindered(stage, allowed)
         and int(inputs(stage)[0].cardinality()) != 1
-        # A serial interleave and a parallel one choose an automatic cycle length differently.
+        # The automatic cycle length differs between serial and parallel interleave.
         and (allowed.reorder or kind(stage) == "FlatMap" or number(stage, "cycle_length") > 0)
     ]
     if not readers:
@@ -107,13 +110,13 @@ def parallel_files(dataset: Dataset, allowed: Allowed) -> Change | None:
 
 
 def parallel_batches(dataset: Dataset, allowed: Allowed) -> Change | None:
-    """Batches put together side by side."""
+    """Proposes to assemble batches in parallel."""
     batches = _serial(dataset, "Batch")
     return _in_parallel(dataset, batches, allowed, "parallel-batch") if batches else None
 
 
 def prefetch(dataset: Dataset, allowed: Allowed) -> Change | None:
-    """Batches made ahead while the model trains."""
+    """Proposes to prefetch batches while the model trains."""
     import tensorflow as tf
 
     last = next((stage for stage in spine(dataset) if kind(stage) != "Options"), dataset)
@@ -127,7 +130,7 @@ def prefetch(dataset: Dataset, allowed: Allowed) -> Change | None:
 
 
 def any_order(dataset: Dataset, allowed: Allowed) -> Change | None:
-    """No waiting for an element that takes longer than those after it."""
+    """Proposes not to wait for an element that takes longer than those after it."""
     if not allowed.reorder or dataset.options().deterministic is False:
         return None
     if not any(kind(stage).startswith("Parallel") for stage in _unique(dataset)):
@@ -137,7 +140,7 @@ def any_order(dataset: Dataset, allowed: Allowed) -> Change | None:
 
 
 def more_threads(dataset: Dataset, allowed: Allowed) -> Change | None:
-    """Threads beyond the cores, for functions that wait for files or the network."""
+    """Proposes more threads than cores, for functions that wait for files or the network."""
     if dataset.options().threading.private_threadpool_size:
         return None
     if not any(kind(stage).startswith("Parallel") for stage in _unique(dataset)):
@@ -148,7 +151,7 @@ def more_threads(dataset: Dataset, allowed: Allowed) -> Change | None:
 
 
 def autotuning(dataset: Dataset, allowed: Allowed) -> Change | None:
-    """TensorFlow's own choice of parallelism, where it was switched off."""
+    """Proposes to enable autotuning of the parallelism if it is disabled."""
     if dataset.options().autotune.enabled is not False:
         return None
     changed, lines = _with_option(dataset, "autotune.enabled", True)
@@ -156,7 +159,7 @@ def autotuning(dataset: Dataset, allowed: Allowed) -> Change | None:
 
 
 def _with_option(dataset: Dataset, name: str, value: object) -> tuple[Dataset, tuple[str, ...]]:
-    """A pipeline with an option, such as "autotune.enabled", and the lines of code that set it."""
+    """Returns a pipeline with an option set, such as "autotune.enabled", and the code for it."""
     import tensorflow as tf
 
     options = tf.data.Options()
@@ -171,9 +174,9 @@ def _unique(dataset: Dataset) -> list[Dataset]:
 
 
 def _serial(dataset: Dataset, *kinds: str) -> list[Dataset]:
-    """The stages of some kinds that can be rebuilt in their parallel form.
+    """Returns the stages of some kinds that can be rebuilt in their parallel form.
 
-    Those below a cache are not among them: nothing would be gained but its filling.
+    Stages below a cache are left out, because only the epoch that fills the cache would gain.
     """
     return [
         stage

@@ -1,4 +1,4 @@
-"""Whether elements may be cached, and where: what the user said, or is asked."""
+"""Decides whether and where elements may be cached, from the user's choice or by asking."""
 
 from __future__ import annotations
 
@@ -28,32 +28,37 @@ _PLACES: dict[Any, tuple[Place, ...]] = {
 
 
 class CachePermission:
-    """The user's word on caching.
+    """The user's permission to cache elements.
 
     Args:
-        choice: "ask", "memory", "disk", True or False.
-        folder: Where files go; None for a temporary folder.
-        ask: Asks a question that is answered by yes or no.
+        choice: The `cache` argument of `tune_input`: "ask", "memory", "disk", True or False.
+        folder: Existing folder for the files of a cache; None for a temporary folder.
+        ask: Asks the user a question and returns whether the answer is yes.
     """
 
     def __init__(
         self, choice: Choice, folder: str | os.PathLike[str] | None, ask: Callable[[str], bool]
     ) -> None:
         self.places = _PLACES[choice]
-        """Where elements may be, the preferred place first."""
+        """Places where elements may be cached, the preferred place first."""
         self._asks = choice == "ask"
         self._ask = ask
         self.is_temporary = folder is None
-        """Whether it goes with the dataset."""
+        """Whether the folder of the cache is removed when the dataset is deleted."""
         name = f"keras_gpukit-cache-{uuid.uuid4().hex[:12]}"
         self.folder = tempfile.gettempdir() if folder is None else os.fspath(folder)
-        """The folder whose disk a cache would fill."""
-        # A name of its own: TensorFlow reads a file that is there, whatever pipeline wrote it.
+        """Existing folder in which the cache's own folder is made."""
+        # The name is unique: TensorFlow reads an existing file, whichever pipeline wrote it.
         self.path = os.path.join(self.folder, name, "elements")
-        """Where a cache on disk would be written."""
+        """Path prefix of the files of a cache on disk."""
 
     def decide(self, description: str, found: Gain) -> str:
-        """Says why a cache that pays may not be kept; "" where it may."""
+        """Returns why a cache that makes the pipeline faster is not kept; "" if it is kept.
+
+        Args:
+            description: Description of the change, for the question to the user.
+            found: Measured gain of the cache.
+        """
         if not self._asks:
             return ""
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -62,7 +67,7 @@ class CachePermission:
         return "" if self._ask(question) else "not wanted"
 
     def make_room(self, cache: Dataset) -> None:
-        """Makes the folder of a cache on disk; a temporary one goes with the dataset."""
+        """Makes the folder of a cache on disk; a temporary one is removed with the dataset."""
         if not cache_file(cache):
             return
         folder = os.path.dirname(self.path)

@@ -1,4 +1,4 @@
-"""Tuning a `tf.data.Dataset`: the changes in the order in which they are tried."""
+"""Tunes a `tf.data.Dataset` by trying changes in a fixed order."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, Trial
 from keras_gpukit.rules import gains
 from keras_gpukit.rules.tuning_advice import advise
 
-# The step during which prefetching is tried takes as long as a batch, but no longer than this.
+# To try prefetching, each fetch is followed by a pause, as by a step. The pause is as long as
+# making a batch takes, but at most this long.
 LONGEST_STEP_S = 0.05
-# What stands in the code for a cache's temporary file.
+# Placeholder in the code for the path of a temporary cache.
 PATH_IN_CODE = '"cache/elements"'
 
-# What makes elements comes before what keeps them, so that the first epoch is faster too.
+# Changes to how elements are made come before caching, so that the first epoch is faster too.
 _BEFORE_CACHING: tuple[changes.Proposal, ...] = (
     changes.autotuning,
     changes.parallel_maps,
@@ -37,7 +38,7 @@ _BEFORE_CACHING: tuple[changes.Proposal, ...] = (
     changes.parallel_files,
     changes.parallel_batches,
 )
-# With what is cached gone from each epoch, the rest weighs more.
+# A cache removes the cached work from later epochs, so changes above it have a larger effect.
 _ABOVE_A_CACHE: tuple[changes.Proposal, ...] = (changes.parallel_maps, changes.parallel_batches)
 _AFTER_CACHING: tuple[changes.Proposal, ...] = (
     changes.any_order,
@@ -47,17 +48,17 @@ _AFTER_CACHING: tuple[changes.Proposal, ...] = (
 
 
 class PipelineTuning:
-    """What is tried on a `tf.data.Dataset`.
+    """Tunes a `tf.data.Dataset`.
 
     Args:
         dataset: The pipeline.
-        allowed: What may change.
-        permission: The user's word on caching.
-        readings: Makes pipelines ready for reading.
-        service: Address of a tf.data service that may make elements; None without one.
+        allowed: Changes that the user allows.
+        permission: The user's permission to cache elements.
+        readings: Prepares pipelines for reading.
+        service: Address of a tf.data service that may make elements; None for no service.
 
     Raises:
-        ValueError: If reading the pipeline would leave a part of a cache on disk behind.
+        ValueError: If reading the pipeline would leave an incomplete cache on disk.
     """
 
     def __init__(
@@ -86,16 +87,16 @@ class PipelineTuning:
         self._small_gains: dict[changes.Proposal, float] = {}
 
     def read(self, dataset: Dataset) -> Read:
-        """Reads a pipeline."""
+        """Returns a function that reads a pipeline briefly and returns its rate."""
         return self._readings.of(dataset)
 
     def batches(self) -> Dataset:
-        """The pipeline, to take batches from."""
+        """Returns the pipeline in a form from which batches can be taken."""
         return self._readings.ready(self._dataset)
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
-        """Puts the variables that the pipeline draws from back, such as a generator's state."""
+        """Restores the variables that the pipeline uses, such as the state of a generator."""
         variables = [each for stage in stages(self._dataset) for each in variables_of(stage)]
         with put_back([partial(each.assign, each.numpy()) for each in variables]):
             yield
@@ -104,7 +105,8 @@ class PipelineTuning:
         """Tries every change.
 
         Returns:
-            The tuned pipeline, in which nothing was read yet.
+            The tuned pipeline, newly built so that nothing was read from it yet; the original one
+            if no change was kept.
         """
         self._try_all(_BEFORE_CACHING, trials)
         untrusted = changes.untrusted_maps(self._best, self._allowed)
@@ -130,7 +132,7 @@ class PipelineTuning:
                 self._permission.make_room(stage)
 
     def code(self, tuned: Dataset) -> str:
-        """The pipeline as it should be written."""
+        """Returns the Python code of the tuned pipeline."""
         lines, told = list(self._lines), code(self._dataset, tuned)
         path = repr(self._permission.path)
         if self._permission.is_temporary and path in told:
@@ -139,7 +141,7 @@ class PipelineTuning:
         return "\n".join([*lines, told])
 
     def advice(self, tuned: Dataset) -> list[str]:
-        """What to change by hand, and what reading could not leave as it was."""
+        """Returns advice on changes by hand, and on state that reading could not restore."""
         told = traits(tuned, trust_python=self._allowed.trust_python)
         lines = advise(told, cache_pays=self._cache_pays)
         copied = {id(stage) for stage in rebuilt_stages(self._dataset)}
@@ -162,7 +164,7 @@ class PipelineTuning:
             self._small_gains[propose] = small_gain(trial) if counts else 1.0
 
     def _try_together(self, trials: Trials) -> None:
-        """What alone brings too little, or is hidden by the noise, at once and for longer."""
+        """Tries all changes with a small or uncertain gain together, in one longer trial."""
         dataset, found, gain = self._best, [], 1.0
         for propose, brought in self._small_gains.items():
             change = propose(dataset, self._allowed) if brought > 1 else None

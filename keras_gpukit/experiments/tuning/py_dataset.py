@@ -1,4 +1,4 @@
-"""Tuning a `keras.utils.PyDataset`: how many workers prepare its batches, and how far ahead."""
+"""Tunes a `keras.utils.PyDataset`: the number of workers and the length of their queue."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _PROCESSES_NOTE = "several processes call __getitem__, each with a copy of the d
 
 
 class PyDatasetTuning:
-    """What is tried on a `keras.utils.PyDataset`: more workers, processes, a longer queue.
+    """Tunes a `keras.utils.PyDataset`: tries more workers, processes, and a longer queue.
 
     Args:
         dataset: The dataset; it is not changed.
-        read_s: How long a reading takes, in seconds.
-        processes: Whether processes may be tried.
+        read_s: Duration of a reading in seconds.
+        processes: Whether worker processes may be tried.
     """
 
     def __init__(self, dataset: Any, read_s: float, *, processes: bool) -> None:
@@ -34,17 +34,20 @@ class PyDatasetTuning:
         self._processes = processes
 
     def read(self, dataset: Any) -> Read:
-        """Reads a dataset as `fit` does: by Keras' own workers, queue and iterator."""
+        """Returns a function that reads a dataset briefly and returns its rate.
+
+        It reads as `fit` does, with Keras' own workers, queue and iterator.
+        """
         return _reader(dataset, self._read_s)
 
     def batches(self) -> Any:
-        """The first batch."""
+        """Returns a `tf.data.Dataset` with the first batch."""
         import tensorflow as tf
 
         return tf.data.Dataset.from_tensors(_without_lists(self._dataset[0]))
 
     def untouched(self) -> AbstractContextManager[None]:
-        """Nothing is to be put back."""
+        """Returns a context that does nothing, since there is no state to restore."""
         return nullcontext()
 
     def tune(self, trials: Trials) -> Any:
@@ -55,7 +58,7 @@ class PyDatasetTuning:
         """
         in_vain = 0
         for workers in _more_workers(self._best.workers):
-            # One may be lost in the noise where twice as many is not.
+            # One gain may be hidden by noise while that of twice the workers is not.
             if in_vain == 2:
                 break
             settings = {"workers": workers}
@@ -71,10 +74,10 @@ class PyDatasetTuning:
         return self._best
 
     def accept(self, tuned: Any) -> None:
-        """Nothing is to be made ready."""
+        """Does nothing, since a tuned `PyDataset` needs no preparation."""
 
     def code(self, tuned: Any) -> str:
-        """The settings that differ, as lines of code."""
+        """Returns the changed settings as lines of code."""
         return "\n".join(
             f"dataset.{name} = {getattr(tuned, name)!r}"
             for name in ("workers", "use_multiprocessing", "max_queue_size")
@@ -82,7 +85,7 @@ class PyDatasetTuning:
         )
 
     def advice(self, tuned: Any) -> list[str]:
-        """What to change by hand."""
+        """Returns advice on changes by hand."""
         return [] if tuned.use_multiprocessing or self._processes else [PROCESSES]
 
     def _try(self, settings: dict[str, Any], trials: Trials, description: str, note: str) -> bool:
@@ -113,14 +116,17 @@ def _reader(dataset: Any, read_s: float) -> Read:
 
 
 def _without_lists(part: Any) -> Any:
-    """The same structure with tuples in place of lists, of which TensorFlow makes tensors."""
+    """Replaces lists by tuples in a structure, because TensorFlow converts lists to tensors."""
     if isinstance(part, dict):
         return {name: _without_lists(each) for name, each in part.items()}
     return tuple(map(_without_lists, part)) if isinstance(part, (list, tuple)) else part
 
 
 def _more_workers(workers: int) -> list[int]:
-    """Twice as many each time, to four for each core: beyond them threads can only wait."""
+    """Returns numbers of workers to try: each doubles the last one, up to four per core.
+
+    With more than four threads per core, the threads only wait.
+    """
     most = 4 * (os.cpu_count() or 1)
     steps = []
     while 2 * max(workers, 1) <= most:

@@ -1,9 +1,9 @@
-"""Reads a pipeline to see how fast it is, in a form that shows it soon and leaves no trace.
+"""Measures the speed of a pipeline by briefly reading a copy, so that the original is unchanged.
 
 A shuffle fills its buffer before its first element, and a cache helps only from the second epoch
-on: a moment's reading would see neither as training does. So each shuffle reads into a buffer of a
-few elements, which costs the same for each element, and each cache holds only as many as are read
-in a moment, again and again.
+on. A brief reading of the original pipeline would therefore not show its speed in training. In the
+copy, each shuffle has a buffer of a few elements, which costs the same per element. Each cache
+holds a sample that can be read quickly, and repeats it.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from keras_gpukit.pipelines.structure import Dataset, cache_file, inputs, number
 
 LEAST_BATCHES = 3
 SHUFFLE_BUFFER = 16
-# Of the time for a reading, what goes before it, in which buffers are filled.
+# Time before a reading in which buffers fill, as a share of the duration of the reading.
 WARM_UP = 0.25
-# How many readings' time it takes to fill a sample of a cache. Its size: enough that the
-# processor's own caches do not hold it.
+# Limits for filling the sample of a cache: the time, in readings, and the size. The size is large
+# enough that the sample does not fit into the processor's caches.
 SAMPLE_READINGS = 4
 SAMPLE_BYTES = 256 * 2**20
-# What a string takes in addition to its bytes. Our choice.
+# Assumed size of a string in addition to its bytes. Our choice.
 STRING_BYTES = 24
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Some of a pipeline's elements.
+    """A sample of a pipeline's elements.
 
     Attributes:
-        count: How many.
-        size_bytes: What they take in memory.
-        whole: Whether these are all.
+        count: Number of elements in the sample.
+        size_bytes: Total size of the elements in memory.
+        whole: Whether the sample has all elements of the pipeline.
     """
 
     count: int
@@ -52,11 +52,11 @@ class Sample:
 
 
 class Readings:
-    """Makes pipelines ready for reading, and keeps the samples that their caches hold.
+    """Prepares pipelines for reading, and keeps the samples for their caches.
 
     Args:
-        folder: An empty folder, where samples of caches on disk may go.
-        read_s: How long a reading takes, in seconds.
+        folder: Empty folder for the samples of caches on disk.
+        read_s: Duration of a reading in seconds.
     """
 
     def __init__(self, folder: str, read_s: float) -> None:
@@ -65,11 +65,11 @@ class Readings:
         self._caches: dict[int, tuple[Dataset, Dataset]] = {}
 
     def of(self, dataset: Dataset, consumer_s: float = 0.0) -> Callable[[], float]:
-        """Returns what reads a pipeline for a moment, and gives its rate in batches a second.
+        """Returns a function that reads a pipeline briefly and returns its rate in batches/s.
 
         Args:
             dataset: The pipeline.
-            consumer_s: Time between two fetches in which nothing is asked for, as in a train step.
+            consumer_s: Pause in seconds after each fetch, as if a train step ran.
         """
         ready = endless(self.ready(dataset))
 
@@ -80,13 +80,13 @@ class Readings:
             except StopIteration:
                 raise has_ended() from None
             finally:
-                # Else its threads would go on after an interrupt.
+                # Otherwise the iterator's threads would continue after an interrupt.
                 iterators.clear()
 
         return read
 
     def ready(self, dataset: Dataset) -> Dataset:
-        """The pipeline in the form in which it is read."""
+        """Returns a copy of the pipeline with small shuffle buffers and sampled caches."""
         changes: dict[int, Callable[[list[Dataset]], Dataset]] = {}
         for stage in changeable(dataset):
             if kind(stage) == "Shuffle" and is_known(stage):
@@ -104,12 +104,12 @@ class Readings:
         readings: float = SAMPLE_READINGS,
         enough_bytes: float = SAMPLE_BYTES,
     ) -> Sample:
-        """Reads elements for a while, to see how many there are and how large they are.
+        """Reads elements for a limited time, and returns their number and size.
 
         Args:
-            ready: The pipeline, ready for reading.
-            readings: How many readings' time it may take.
-            enough_bytes: How much to read at most.
+            ready: The pipeline, as returned by `ready`.
+            readings: Maximum time, in multiples of the duration of a reading.
+            enough_bytes: Total size of the elements after which to stop.
         """
         end = time.perf_counter() + readings * self.read_s
         count = size_bytes = 0
@@ -129,13 +129,13 @@ class Readings:
             cached = below.take(count).cache(name)
             for _ in cached:
                 pass
-            # The stage is kept too, so that its id stays its own.
+            # Keep the stage too, so that no other object gets its id.
             self._caches[id(stage)] = stage, cached.repeat()
         return self._caches[id(stage)][1]
 
 
 def rebuilt_stages(dataset: Dataset) -> Iterator[Dataset]:
-    """The stages of which reading uses a copy, so that they stay where they are."""
+    """Yields the stages that reading replaces by copies, so that their state does not advance."""
     for stage in changeable(dataset):
         yield stage
         if kind(stage) == "Cache":
@@ -144,7 +144,13 @@ def rebuilt_stages(dataset: Dataset) -> Iterator[Dataset]:
 
 
 def rate(fetch: Callable[[], Any], read_s: float, consumer_s: float = 0.0) -> float:
-    """Batches a second of a pipeline that has just started."""
+    """Measures the rate of a pipeline that has just started, in batches/s.
+
+    Args:
+        fetch: Returns the next batch of the pipeline.
+        read_s: Duration of the reading in seconds.
+        consumer_s: Pause in seconds after each fetch, as if a train step ran.
+    """
 
     def step() -> None:
         fetch()

@@ -1,4 +1,4 @@
-"""Whether elements may be made by a tf.data service, and the change that has them made there."""
+"""Checks a tf.data service, and proposes the change that moves stages to it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def check_service(service: object) -> None:
     """Checks the address of a tf.data service, and that something listens there.
 
     Raises:
-        TypeError: If it is no text.
-        ValueError: If it is no address, or nothing listens there.
+        TypeError: If the address is not a string.
+        ValueError: If the address is not valid, or nothing listens there.
     """
     accepted = '`service` must be the address of a tf.data service, such as "grpc://host:5050"'
     if not isinstance(service, str):
@@ -33,7 +33,7 @@ def check_service(service: object) -> None:
     if not service.startswith("grpc://") or not host or not port:
         raise ValueError(f"{accepted}. Received: service={service!r}")
     try:
-        # TensorFlow itself would try for an hour.
+        # TensorFlow itself would retry for an hour.
         socket.create_connection((host, port), timeout=_ANSWERS_WITHIN_S).close()
     except OSError as error:
         raise ValueError(
@@ -43,10 +43,10 @@ def check_service(service: object) -> None:
 
 
 def propose(dataset: Dataset, allowed: Allowed, service: str) -> tuple[Change | None, str]:
-    """Proposes to make elements in a service, up to the first stage that must stay here.
+    """Proposes to make elements in a service, up to the first stage that must stay local.
 
     Returns:
-        The change, or why there is no change.
+        The change and "", or None and the reason.
     """
     moved, reason = movable(spine(dataset))
     if moved is None:

@@ -1,4 +1,4 @@
-"""What of a pipeline's stages advice depends on."""
+"""Reads the traits of a pipeline's stages that the tuning advice depends on."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from keras_gpukit.records.tuning import StageTraits
 
 _MAPS = {"Map", "ParallelMap"}
 _NESTS = {"FlatMap", "Interleave", "ParallelInterleave"}
-# A dataset that is made of these alone has one element.
+# A dataset that consists only of these stages has one element.
 _ONE_ELEMENT = {"TensorDataset", "MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2"}
 _BATCHES = {"Batch", "ParallelBatch"}
 
 
 def traits(dataset: Dataset, *, trust_python: bool) -> list[StageTraits]:
-    """Returns what each stage over another one is and does.
+    """Returns the traits of each stage that has another stage below it.
 
     Args:
         dataset: The tuned pipeline.
-        trust_python: Whether Python functions are taken to give the same each time.
+        trust_python: Whether to assume that Python functions depend only on their arguments.
     """
     return [_traits_of(stage, trust_python) for stage in stages(dataset) if inputs(stage)]
 

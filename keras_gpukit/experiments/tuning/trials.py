@@ -1,4 +1,4 @@
-"""Tries changes one after another, each against the best so far, within a time limit."""
+"""Tries changes one after another, each against the best pipeline so far, within a time limit."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.tuning import Ending, Trial
 from keras_gpukit.rules import gains
 
-# One trial's share of what is left, and its longest time.
+# Maximum share of the remaining time for one trial, and its maximum duration in seconds.
 SHARE, LONGEST_S = 0.4, 10.0
-# Smallest share reserved for comparing the tuned pipeline with the first.
+# Minimum share of the total time reserved for comparing the tuned pipeline with the original.
 RESERVE = 0.15
-# With less than this share left, no trial starts.
+# If a smaller share of the total time is left, no trial starts.
 LEAST_LEFT = 0.03
 
 Decide = Callable[[Gain], str]
-"""Why a change that is faster may not be kept; "" where it may."""
+"""Function that returns why a faster change is not kept; "" if it is kept."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A change, ready to be tried.
+    """A change that is ready to be tried.
 
     Attributes:
-        name: Stable identifier.
-        description: The change in words.
-        before: Reads the best so far.
-        after: Reads it with the change.
-        decide: Asked about a change that is faster.
-        note: A remark on the change.
-        overlaps: Whether it is read next to a step; reading alone would not show its gain.
-        is_last: Whether it may take all the time that is left.
+        name: Stable identifier, such as "parallel-map".
+        description: Description of the change for the user.
+        before: Reads the best pipeline so far.
+        after: Reads that pipeline with the change.
+        decide: Called if the change is faster; returns why it is not kept, or "".
+        note: Remark on the change for the user; "" for none.
+        overlaps: Whether readings pause after each fetch as in training, because reading alone
+            would not show the gain.
+        is_last: Whether the trial may take all the remaining time.
     """
 
     name: str
@@ -52,9 +53,9 @@ class Trials:
     """Runs trials and records them.
 
     Args:
-        first: Reads the pipeline as it came.
-        seconds: Time for everything.
-        compute_rate: How fast the model trains; None without a model.
+        first: Reads the original pipeline.
+        seconds: Total time for all trials and the final comparison.
+        compute_rate: Rate at which the model trains; None without a model.
         tell: Called with the current activity, for a progress line.
     """
 
@@ -75,14 +76,14 @@ class Trials:
         self._first = first
         tell("as it is")
         self.first_rate = summarize([first() for _ in range(LEAST)])
-        """Rate of the pipeline as it came."""
+        """Rate of the original pipeline."""
         self.best = self.first_rate
-        """Rate of the best so far, read alone."""
+        """Rate of the best pipeline so far, read alone."""
         self._gains: list[Gain] = []
 
     @property
     def ending(self) -> Ending | None:
-        """Why no more is tried; None while there is time and reason for more."""
+        """Reason why no more changes are tried; None while more can be tried."""
         if gains.input_suffices(self.best, self._compute_rate):
             return "the model is no faster"
         return "time ran out" if self._left_s < self._least_left_s else None
@@ -92,7 +93,7 @@ class Trials:
         return self._ends - time.perf_counter()
 
     def run(self, attempt: Attempt) -> Trial:
-        """Tries a change."""
+        """Tries a change and records the trial."""
         self._tell(attempt.description)
         seconds = self._left_s if attempt.is_last else min(LONGEST_S, SHARE * self._left_s)
         found = compare(attempt.before, attempt.after, threshold=gains.SMALLEST, seconds=seconds)
@@ -119,20 +120,25 @@ class Trials:
         return trial
 
     def skip(self, name: str, description: str, reason: str) -> None:
-        """Records a change that could not be tried."""
+        """Records a change that was not tried."""
         self.done.append(Trial(name, description, note=reason))
 
     def confirm(self, best: Read) -> Gain | None:
-        """Compares the pipeline as it came with the tuned one.
+        """Compares the original pipeline with the tuned one.
+
+        If the gain does not hold, the kept changes are recorded as not kept.
+
+        Args:
+            best: Reads the tuned pipeline.
 
         Returns:
-            The gain; None if no change is kept.
+            The gain of the tuned pipeline; None if no change is kept.
         """
         kept = sum(trial.kept for trial in self.done)
         if not kept:
             return None
         if kept == len(self._gains) == 1:
-            return self._gains[0]  # the first is what it was compared with
+            return self._gains[0]  # its trial already compared with the original pipeline
         self._tell("all changes together")
         seconds = self._reserve_s + max(self._left_s, 0.0)
         found = compare(self._first, best, threshold=1.0, seconds=seconds)
@@ -147,7 +153,7 @@ class Trials:
 
 
 def small_gain(trial: Trial) -> float:
-    """Returns the gain that a rejected change may still have; 1.0 for any other."""
+    """Returns the gain that a rejected change may still have; 1.0 for any other trial."""
     if trial.kept or trial.gain is None or trial.low is None or trial.high is None:
         return 1.0
     return gains.possible(trial.gain, trial.low, trial.high)
