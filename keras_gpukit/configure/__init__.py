@@ -1,1 +1,1 @@
-"""configure_gpus: settings (checked) -> plan (pure) -> applied setup."""
+"""Implements `configure_gpus`: checks the settings, makes a pure plan, and applies it."""

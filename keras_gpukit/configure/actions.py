@@ -1,4 +1,4 @@
-"""Actions in the making, and whether one holds already."""
+"""Collects the actions of a plan, and checks whether an action already holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras_gpukit.records.setup import Action
 
 @dataclass
 class Draft:
-    """A plan in the making."""
+    """A plan that is being made: its actions, warnings and notes so far."""
 
     machine: Machine
     actions: list[Action] = field(default_factory=list)
@@ -19,11 +19,11 @@ class Draft:
     notes: list[str] = field(default_factory=list)
 
     def do(self, kind: str, value: Any, reason: str, **details: Any) -> None:
-        """Adds an action."""
+        """Adds an action to the plan."""
         self.actions.append(Action(kind, value, reason, **details))
 
     def set_variable(self, name: str, value: str, reason: str) -> None:
-        """Adds the setting of an environment variable; arguments win over what is set there."""
+        """Adds an action that sets an environment variable; warns if this overrides a value."""
         before = self.machine.environment.get(name)
         if before not in (None, value):
             self.warnings.append(f"{name}={before} in the environment gives way to {reason}.")
@@ -31,7 +31,7 @@ class Draft:
 
 
 def holds(action: Action, machine: Machine) -> bool | None:
-    """Whether it is so already; None for what leaves no trace to be read."""
+    """Whether an action's setting already holds; None if that cannot be read."""
     state = machine.state
     if action.kind == "environment":
         return bool(machine.environment.get(str(action.name)) == action.value)

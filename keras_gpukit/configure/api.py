@@ -1,4 +1,4 @@
-"""`configure_gpus`: one call that sets the GPUs up."""
+"""`configure_gpus`: sets the GPUs up in one call."""
 
 from __future__ import annotations
 
@@ -43,71 +43,83 @@ def configure_gpus(
 ) -> GPUSetup:
     """Sets the GPUs up for training with Keras on TensorFlow.
 
-    Call it first: most of these settings hold only if they are made before TensorFlow starts its
-    devices, which making an optimizer or a tensor does. Everything is checked before anything is
-    changed. On a machine without a GPU the same call says why, and training runs
-    on the CPU. Calling it again with the same arguments is fine.
+    Call it first: most settings take effect only before TensorFlow starts its devices, and creating
+    an optimizer or a tensor starts them. Everything is checked before anything is changed. On a
+    machine without a GPU, the call reports why, and training runs on the CPU. You can call it again
+    with the same arguments.
 
-    Arguments win over environment variables; a warning names each variable that had to give way.
+    Arguments win over environment variables; a warning names each variable that was overridden.
 
     Args:
         devices: `"all"`, `"none"`, or a GPU or a list of GPUs by index or UUID. Indices count the
             GPUs that TensorFlow lists, after `CUDA_VISIBLE_DEVICES`. UUIDs are those of
-            `nvidia-smi -L`; their beginning will do.
-        memory: `"growth"` takes GPU memory as needed, `"all"` takes all of it at the start, a
+            `nvidia-smi -L`; the beginning of a UUID is enough.
+        memory: `"growth"` takes GPU memory as needed, `"all"` takes all of it at the start, and a
             size limits it: `"8GiB"`, `"500 MB"`, or bytes as an int, rounded down to MiB. A list
-            has one of these for each GPU used, in order of index; growth is for all or none.
-        logical_gpus: Splits each GPU: into how many of the same size, or a list with the size of
-            each; or a dict from a GPU's index to one of these. A count shares out the size in
-            `memory`, else nine tenths of the GPU. Memory of split GPUs does not grow.
+            has one of these for each GPU used, in order of index. Growth applies to all GPUs or
+            none.
+        logical_gpus: How to split each GPU: the number of logical GPUs of the same size, a list
+            with the size of each, or a dict from a GPU's index to one of these. A number divides
+            the size in `memory`, or nine tenths of the GPU if `memory` has no size. Memory of split
+            GPUs does not grow.
         soft_placement: Whether an operation without a kernel for its device falls back to
-            another. None leaves it as it is; TensorFlow's default is True.
+            another device. None leaves the setting unchanged; TensorFlow's default is True.
         log_device_placement: Whether TensorFlow prints the device of each operation. None leaves
-            it as it is.
-        mixed_precision: Name of the dtype policy of layers made from now on, or `"auto"`:
+            the setting unchanged.
+        mixed_precision: Name of the dtype policy of layers created from now on, or `"auto"`:
             mixed_bfloat16 if all GPUs used have compute capability 8.0 or more, mixed_float16
-            from 7.0, else float32. These are the first with Tensor Cores for the type, see
-            https://www.tensorflow.org/guide/mixed_precision. None leaves it as it is.
-        jit: Whether XLA clusters operations by itself; `"auto"` on one GPU only. None leaves it
-            as it is. Keras compiles the training step by a setting of its own:
-            `model.compile(jit_compile=setup.jit_compile)` hands it on.
+            from 7.0, else float32. These are the first capabilities with Tensor Cores for the
+            type, see https://www.tensorflow.org/guide/mixed_precision. None leaves the policy
+            unchanged.
+        jit: Whether XLA clusters operations automatically; `"auto"` does so on one GPU only. None
+            leaves the setting unchanged. Keras has a separate setting for the training step: pass
+            `jit` on with `model.compile(jit_compile=setup.jit_compile)`.
         tf32: Whether float32 matrix products may use TensorFloat-32, on GPUs from compute
-            capability 8.0. None leaves it as it is; TensorFlow's default is True.
-        deterministic: Whether the same run gives the same numbers, at a cost in speed; needs
-            `seed`, and rules `jit=True` out.
-        seed: Seeds Python, NumPy and TensorFlow, from 0 to 2**32 - 1.
+            capability 8.0. None leaves the setting unchanged; TensorFlow's default is True.
+        deterministic: Whether the same run gives the same numbers, at a cost in speed. This needs
+            `seed`, and cannot be combined with `jit=True`.
+        seed: Seed for Python, NumPy and TensorFlow, from 0 to 2**32 - 1.
         allocator: `"cuda_malloc_async"`, `"cuda_malloc"` or `"memory_guard"`, for
-            `TF_GPU_ALLOCATOR`. None leaves it as it is.
+            `TF_GPU_ALLOCATOR`. None leaves the setting unchanged.
         gpu_threads: Threads that start kernels, for `TF_GPU_THREAD_MODE` and
-            `TF_GPU_THREAD_COUNT`: how many each GPU has of its own, or a mode (`"global"`,
-            `"gpu_private"`, `"gpu_shared"`), or mode and count. None leaves it as it is.
-        strategy: `"auto"` takes `"multi_worker"` if the environment describes a cluster, else
-            `"mirrored"` over two or more logical GPUs, else no strategy; `"none"`;
-            `"one_device"`, the first GPU, else the CPU; `"mirrored"`, over the GPUs, else over
-            the logical CPUs where there are several, else none with a warning;
-            `"multi_worker"`, in step with the other processes of the cluster;
-            or a `tf.distribute` strategy, made after an earlier call with `"none"`, since making
-            one starts the devices. There is one strategy of a kind in a process: asking again
-            gives the same.
+            `TF_GPU_THREAD_COUNT`: the number of private threads per GPU, a mode (`"global"`,
+            `"gpu_private"`, `"gpu_shared"`), or a pair of mode and number. None leaves the
+            settings unchanged.
+        strategy: How training is distributed:
+
+            - `"auto"` chooses `"parameter_server"` if the environment describes a cluster with
+              parameter servers, `"multi_worker"` for any other cluster, else `"mirrored"` over two
+              or more logical GPUs, else `"none"`.
+            - `"none"` uses no strategy.
+            - `"one_device"` uses the first GPU, or the CPU without a GPU.
+            - `"mirrored"` trains in step on all logical GPUs. Without a GPU it uses the logical
+              CPUs if there are several, else no strategy, with a warning.
+            - `"multi_worker"` trains in step with the other processes of the cluster.
+            - `"parameter_server"` trains asynchronously: the chief coordinates the workers.
+            - A `tf.distribute` strategy is used as it is. Create it after an earlier call with
+              `"none"`, since creating a strategy starts the devices.
+
+            A process has one strategy of each kind: a later call returns the same one.
         worker_timeout_s: Seconds to wait for the other processes of a cluster.
         require_gpu: Whether having no GPU is an error.
-        verbose: Whether to print the setup, its warnings included; of the workers of a cluster only
-            the chief prints all of it, the others a line on their GPUs and what turned out other
-            than asked. If False, each warning is a `GPUKitWarning` instead.
+        verbose: Whether to print the setup with its warnings. In a cluster, only the chief prints
+            all of it. The other workers print a line on their GPUs, and what turned out other than
+            asked. If False, each warning is issued as a `GPUKitWarning` instead.
 
     Returns:
-        What was set up and why; build and compile the model within its `scope()`.
+        The setup, with the reason for each setting. Build and compile the model within its
+        `scope()`.
 
     Raises:
         TypeError: If an argument is of a wrong type.
         ValueError: If an argument has a wrong value, two contradict each other, or the machine
             cannot do what was asked.
-        ClusterError: If the environment describes a cluster wrongly or in part.
-        WorkerError: If another process of the cluster does not come in time, or this one cannot
+        ClusterError: If the environment's description of a cluster is wrong or incomplete.
+        WorkerError: If another process of the cluster does not answer in time, or this one cannot
             listen at its address.
-        NoGPUError: If `require_gpu` and no GPU can be used; it says why.
+        NoGPUError: If `require_gpu` is True and no GPU can be used; the message says why.
         AlreadyInitializedError: If TensorFlow has started its devices and a setting can no longer
-            be made. Those that still can are made before it is raised.
+            be made. Settings that are still possible are made before the error is raised.
     """
     settings = check(
         devices=devices,
@@ -127,8 +139,8 @@ def configure_gpus(
         require_gpu=require_gpu,
         verbose=verbose,
     )
-    # First: a wrong environment is reported at once. A strategy within this process needs no
-    # cluster.
+    # The cluster is read first, so that a wrong environment is reported immediately. Strategies
+    # within this process need no cluster.
     over_cluster = settings.strategy in ("auto", "multi_worker", "parameter_server")
     cluster = read_cluster(os.environ) if over_cluster else None
     machine = replace(
@@ -161,9 +173,9 @@ def configure_gpus(
 
 
 def _apply_what_still_can_be(planned: Plan, machine: Machine) -> str:
-    """Applies what can be set at any time, and says what was and what could not be.
+    """Applies the actions that are possible at any time, and returns the message of the error.
 
-    No strategy is created over devices that are not set up.
+    No strategy is created, because its devices are not set up.
     """
     possible = tuple(
         action

@@ -1,4 +1,4 @@
-"""Does what a plan says, by TensorFlow's public calls, and checks that it was done."""
+"""Applies a plan by TensorFlow's public API, and checks the result."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from keras_gpukit.records.setup import Action
 
 
 def apply(actions: tuple[Action, ...], machine: Machine) -> Any:
-    """Does what does not hold already, in the order given.
+    """Applies the actions that do not hold already, in the given order.
 
     Args:
-        actions: From a plan.
-        machine: What the plan was made from.
+        actions: Actions of a plan.
+        machine: Facts that the plan was made from.
 
     Returns:
-        The strategy, None where the actions make none.
+        The strategy; None if the actions create none.
     """
     strategy = None
     for action in actions:
@@ -41,7 +41,7 @@ def apply(actions: tuple[Action, ...], machine: Machine) -> Any:
 
 
 def differences(planned: Plan, now: Machine) -> tuple[str, ...]:
-    """Returns a sentence for each thing that turned out other than planned."""
+    """Returns a sentence for each setting that turned out other than planned."""
     state = now.state
     differing = [
         f"TensorFlow does not have {action}, though it took it."
@@ -53,7 +53,7 @@ def differences(planned: Plan, now: Machine) -> tuple[str, ...]:
         differing.append("TensorFlow took memory growth but will not grow memory.")
     started = state.logical_gpus
     if started is not None and started < planned.logical_gpus:
-        # It lists GPUs that it then ignores: too old, or with too few multiprocessors.
+        # TensorFlow lists GPUs that it then ignores: too old, or with too few multiprocessors.
         differing.append(
             f"TensorFlow started {started} of the {planned.logical_gpus} logical GPUs planned; "
             "what is placed on the others runs on the CPU. Its log says why: look for `Ignoring "
@@ -91,7 +91,7 @@ def _set_limits(action: Action) -> None:
 
 
 def _setter(kind: str) -> Callable[[Any], Any]:
-    """Returns what makes a setting that is a single value."""
+    """Returns the function that applies a kind of action with a single value."""
     import keras
     import tensorflow as tf
 

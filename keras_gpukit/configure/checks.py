@@ -1,4 +1,4 @@
-"""One check for each argument of `configure_gpus`: returns the value normalised, or refuses it."""
+"""Checks of `configure_gpus`' arguments: each returns the normalised value, or raises an error."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from keras_gpukit.arguments import check, check_flag, is_a, refuse
 from keras_gpukit.distribute.strategies import ACCEPTED, NAMES
 
 POLICIES = ("float32", "float64", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
-# What TensorFlow compares TF_GPU_ALLOCATOR with; anything else it ignores without a word.
+# Values of TF_GPU_ALLOCATOR that TensorFlow knows; it silently ignores any other value.
 ALLOCATORS = ("cuda_malloc_async", "cuda_malloc", "memory_guard")
 THREAD_MODES = ("global", "gpu_private", "gpu_shared")
 MIB = 1 << 20
-"""TensorFlow takes memory limits in units of this many bytes."""
+"""Bytes in a MiB, the unit of TensorFlow's memory limits."""
 
 _UNITS = {
     "B": 1,
@@ -32,7 +32,7 @@ _UNITS = {
 
 
 def check_devices(value: Any) -> str | tuple[int | str, ...]:
-    """Either "all", "none", or the chosen GPUs by index or UUID."""
+    """Returns "all", "none", or the chosen GPUs by index or UUID."""
     accepted = (
         '"all", "none", a GPU\'s index (0 or more) or UUID ("GPU-…", "MIG-…"), or a list of those '
         "that names each GPU once"
@@ -57,7 +57,7 @@ def check_devices(value: Any) -> str | tuple[int | str, ...]:
 
 
 def check_memory(value: Any) -> str | int | tuple[str | int, ...]:
-    """One wish for every GPU, or one for each."""
+    """Returns one memory setting for all GPUs, or one for each; sizes are in bytes."""
     accepted = (
         '"growth", "all", a size of at least 1 MiB ("8GiB", or bytes as an int), '
         "or a list with one of these for each GPU"
@@ -76,7 +76,7 @@ def _memory(entry: Any, accepted: str, received: Any) -> str | int:
 
 
 def check_logical_gpus(value: Any) -> Any:
-    """None, a count, sizes in bytes, or a dict of those by GPU index."""
+    """Returns None, a number of logical GPUs, their sizes in bytes, or a dict of these by GPU."""
     accepted = (
         "None, how many logical GPUs to make of each GPU (1 or more), a list of their sizes "
         '(["4GiB", "4GiB"]), or a dict from a GPU\'s index to one of these'
@@ -114,7 +114,7 @@ def _size(entry: Any, argument: str, accepted: str, received: Any) -> int:
 
 
 def _parse_size(text: str) -> int | None:
-    """Returns the bytes that a size such as "8GiB", "512 MB" or "1.5GiB" stands for, else None."""
+    """Returns the bytes in a size such as "8GiB", "512 MB" or "1.5GiB"; None if it is no size."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text)
     if match is None or match[2].upper() not in _UNITS:
         return None
@@ -123,7 +123,7 @@ def _parse_size(text: str) -> int | None:
 
 
 def check_gpu_threads(value: Any) -> tuple[str, int | None] | None:
-    """None, or the thread mode and the count, None where TensorFlow's own count is meant."""
+    """Returns None, or the mode and the number of threads; without a number, TensorFlow chooses."""
     accepted = (
         f"None, threads for each GPU (1 or more), one of {_listed(THREAD_MODES)}, "
         'or a pair such as ("gpu_shared", 4); "global" takes no count'
@@ -147,13 +147,13 @@ def check_gpu_threads(value: Any) -> tuple[str, int | None] | None:
 
 
 def check_strategy(value: Any) -> Any:
-    """A name, or a `tf.distribute` strategy as it came."""
+    """Returns the name of a strategy, or a given `tf.distribute` strategy unchanged."""
     accepted = f"one of {_listed(ACCEPTED)}, or a tf.distribute strategy object"
     if isinstance(value, str):
         if value not in NAMES:
             refuse("strategy", accepted, value, ValueError)
         return value
-    # TensorFlow may not be imported yet: a strategy is known by what is needed of it.
+    # TensorFlow may not be imported yet, so a strategy is recognized by the attributes it needs.
     if isinstance(value, type) or not (
         callable(getattr(value, "scope", None)) and hasattr(value, "num_replicas_in_sync")
     ):
@@ -162,21 +162,21 @@ def check_strategy(value: Any) -> Any:
 
 
 def check_worker_timeout_s(value: Any) -> float:
-    """Seconds to wait for the other processes of a cluster."""
+    """Returns the seconds to wait for the other processes of a cluster."""
     accepted = "a number of seconds of more than 0"
     check("worker_timeout_s", value, Real, accepted, lambda v: float(v) > 0)
     return float(value)
 
 
 def check_seed(value: Any) -> int | None:
-    """None, or a seed that NumPy takes as well."""
+    """Returns None, or a seed in the range that NumPy accepts."""
     accepted = "None or an integer from 0 to 2**32 - 1"
     check("seed", value, Integral, accepted, lambda v: 0 <= v < 2**32, optional=True)
     return None if value is None else int(value)
 
 
 def check_verbose(value: Any) -> bool:
-    """Whether to print."""
+    """Returns whether to print; accepts 0 and 1, too."""
     if value not in (0, 1) or isinstance(value, float):
         known_type = isinstance(value, (bool, int))
         refuse("verbose", "True, False, 1 or 0", value, ValueError if known_type else TypeError)
@@ -184,7 +184,7 @@ def check_verbose(value: Any) -> bool:
 
 
 def flag(argument: str) -> Callable[[Any], bool]:
-    """Makes the check of an argument that is True or False."""
+    """Returns the check of an argument that is True or False."""
 
     def checked(value: Any) -> bool:
         check_flag(argument, value)
@@ -194,7 +194,7 @@ def flag(argument: str) -> Callable[[Any], bool]:
 
 
 def optional_flag(argument: str, *names: str) -> Callable[[Any], Any]:
-    """Makes the check of an argument that is None, True, False or one of `names`."""
+    """Returns the check of an argument that is None, True, False or one of `names`."""
     accepted = " or ".join(["None (leave as it is)", "True", "False", *map(_quoted, names)])
 
     def checked(value: Any) -> Any:
@@ -206,7 +206,7 @@ def optional_flag(argument: str, *names: str) -> Callable[[Any], Any]:
 
 
 def optional_name(argument: str, *names: str) -> Callable[[Any], Any]:
-    """Makes the check of an argument that is None or one of `names`."""
+    """Returns the check of an argument that is None or one of `names`."""
     accepted = f"None (leave as it is) or one of {_listed(names)}"
 
     def checked(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""From settings and facts to a plan: pure, so that any machine can be planned for on any other."""
+"""Turns settings and facts into a plan: pure, so any machine can be planned for on any other."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _ABOUT_GPUS = ("devices", "memory", "logical_gpus", "tf32", "allocator", "gpu_th
 
 @dataclass(frozen=True)
 class Plan:
-    """What `configure_gpus` will do, in order; pure data.
+    """The actions that `configure_gpus` will take, in order; pure data.
 
     Attributes:
         gpus: Indices of the GPUs that will be used.
-        logical_gpus: How many logical GPUs they make.
-        actions: In the order in which they have to be done.
-        too_late: Those of the actions that TensorFlow can no longer do.
-        warnings: What was resolved, overruled or is likely not meant.
-        not_applied: Arguments that are about GPUs, on a machine without one.
-        causes: Why no GPU is used; empty where one is.
-        notes: What the strategy means for the loss and the batch, or why no strategy is used.
+        logical_gpus: Number of logical GPUs on these GPUs.
+        actions: Actions to take, in the necessary order.
+        too_late: Actions that TensorFlow can no longer take, a subset of `actions`.
+        warnings: Sentences on overridden settings and on what is probably not intended.
+        not_applied: Arguments that concern only GPUs, if no GPU is used.
+        causes: Reasons why no GPU is used; empty if one is.
+        notes: Effects of the strategy on the loss and the batch, or why no strategy is used.
     """
 
     gpus: tuple[int, ...] = ()
@@ -64,22 +64,23 @@ class Plan:
         }
 
     def value_of(self, kind: str) -> Any:
-        """What a kind of action sets; None where the plan leaves it alone."""
+        """Returns the value that a kind of action sets; None if the plan has no such action."""
         return next((action.value for action in self.actions if action.kind == kind), None)
 
 
 def plan(settings: Settings, machine: Machine) -> Plan:
-    """Decides what will be done, in the order in which it has to be done.
+    """Decides which actions to take, in the necessary order.
 
-    Environment variables come first, since TensorFlow reads them when it starts its devices;
-    then which GPUs there are, since memory is set for each; the strategy last, since making one
-    starts the devices.
+    Environment variables come first, since TensorFlow reads them when it starts its devices. Then
+    the visible GPUs are chosen, since memory is set for each. The strategy comes last, since
+    creating one starts the devices.
 
     Returns:
         The plan, with the reason for each action.
 
     Raises:
-        ValueError: If the machine cannot do what was asked, or a contradiction shows only now.
+        ValueError: If the machine cannot do what was asked, or if arguments contradict each other
+            on this machine.
     """
     draft = Draft(machine)
     gpus = plan_devices(draft, settings)
@@ -109,8 +110,8 @@ def plan(settings: Settings, machine: Machine) -> Plan:
     )
 
 
-# A strategy that is given can be refused, so it comes before anything is changed; growth is turned
-# off before limits are set, which would drop it without a word.
+# A given strategy can be refused, so it comes before anything is changed. Growth is turned off
+# before limits are set, because limits would silently drop it.
 _ORDER = (
     "given_strategy",
     "environment",
@@ -129,7 +130,7 @@ _ORDER = (
 
 
 def _not_applied(settings: Settings) -> tuple[str, ...]:
-    """The arguments that were given and say something about GPUs only."""
+    """Returns the arguments that were given and concern only GPUs."""
     defaults = {field.name: field.default for field in fields(Settings)}
     asked = ((name, getattr(settings, name)) for name in _ABOUT_GPUS)
     return tuple(

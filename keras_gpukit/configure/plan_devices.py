@@ -1,4 +1,4 @@
-"""Which GPUs are used."""
+"""Plans which GPUs are used."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def plan_devices(draft: Draft, settings: Settings) -> tuple[GPUInfo, ...]:
     """Plans which GPUs TensorFlow sees.
 
     Returns:
-        Those GPUs, in TensorFlow's order.
+        The visible GPUs, in TensorFlow's order.
 
     Raises:
-        ValueError: If a GPU is named that is not there.
+        ValueError: If `devices` names a GPU that does not exist, or the same GPU twice.
     """
     machine = draft.machine
     if not machine.gpus:
@@ -52,7 +52,7 @@ def _find(entry: int | str, settings: Settings, machine: Machine) -> int:
             "`devices` names a UUID, but the UUIDs of TensorFlow's GPUs are unknown here "
             f"({because}): use indices. {received}"
         )
-    # As in CUDA_VISIBLE_DEVICES, the beginning of a UUID will do.
+    # As in CUDA_VISIBLE_DEVICES, the beginning of a UUID is enough.
     found = [gpu.index for gpu in machine.gpus if (gpu.uuid or "").startswith(entry)]
     if len(found) == 1:
         return found[0]

@@ -1,4 +1,4 @@
-"""How operations run: threads and allocator, precision, XLA, TF32, determinism, placement."""
+"""Plans how operations run: threads, allocator, precision, XLA, TF32, determinism, placement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keras_gpukit.rules.precision import TF32_FROM, choose_policy, lowest_capabi
 
 
 def plan_variables(draft: Draft, settings: Settings) -> None:
-    """Plans what TensorFlow reads from the environment when it starts a GPU."""
+    """Plans the environment variables that TensorFlow reads when it starts a GPU."""
     if settings.allocator is not None:
         reason = f'allocator="{settings.allocator}"'
         draft.set_variable("TF_GPU_ALLOCATOR", settings.allocator, reason)
@@ -21,7 +21,7 @@ def plan_variables(draft: Draft, settings: Settings) -> None:
 
 
 def plan_execution(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...]) -> None:
-    """Plans the settings that GPUs and CPUs share; all but the log can be set at any time."""
+    """Plans settings for GPUs and CPUs; all but the placement log can be set at any time."""
     if settings.log_device_placement is not None:
         draft.do(
             "log_device_placement", settings.log_device_placement, "as asked", must_come_first=True
@@ -34,10 +34,10 @@ def plan_execution(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...]) 
 
 
 def plan_jit(draft: Draft, settings: Settings, gpus: int, replicas: int) -> None:
-    """Plans XLA, once it is known how training is distributed.
+    """Plans the use of XLA, which depends on how training is distributed.
 
     Raises:
-        ValueError: If XLA was asked for and cannot be had.
+        ValueError: If XLA was asked for and is not possible.
     """
     if settings.jit is None:
         return

@@ -1,4 +1,4 @@
-"""How much memory each GPU takes, and how it is split."""
+"""Plans how much memory TensorFlow takes on each GPU, and how GPUs are split."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from keras_gpukit.configure.settings import Settings, Split
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.reports.units import size
 
-# What `logical_gpus=n` shares out; the rest is left to the CUDA context and to libraries, for
-# which TensorFlow itself sets 0.3 to 1.8 GiB aside. Our choice, not a measured one.
+# Fraction of a GPU's memory that `logical_gpus=n` divides. The rest is left for the CUDA context
+# and for libraries, for which TensorFlow itself reserves 0.3 to 1.8 GiB. Chosen, not measured.
 SHARED_FRACTION = 0.9
 
 _GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
@@ -21,10 +21,10 @@ def plan_memory(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...]) -> 
     """Plans growth, limits and logical GPUs.
 
     Returns:
-        How many logical GPUs there will be.
+        The number of logical GPUs that there will be.
 
     Raises:
-        ValueError: If a size does not fit its GPU, or a setting does not fit the GPUs there are.
+        ValueError: If a size does not fit its GPU, or a setting does not fit the GPUs used.
     """
     wishes = settings.memory
     if isinstance(wishes, tuple) and len(wishes) != len(gpus):
@@ -63,7 +63,7 @@ def _splits(settings: Settings, gpus: tuple[GPUInfo, ...]) -> list[Split | None]
 
 
 def _limits(gpu: GPUInfo, memory: str | int, split: Split | None) -> tuple[int, ...] | None:
-    """Sizes in MiB of the logical GPUs of one GPU; None where it stays whole and unlimited."""
+    """Returns the MiB of each logical GPU of a GPU; None if the GPU stays whole and unlimited."""
     if isinstance(split, tuple):
         sizes: tuple[int, ...] = split
     elif split is None or (split == 1 and isinstance(memory, str)):

@@ -1,4 +1,4 @@
-"""Over which devices and processes training is distributed."""
+"""Plans how training is distributed over devices and processes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:
 
     Args:
         draft: The plan so far.
-        settings: What was asked for.
-        gpus: Logical GPUs that will be used.
+        settings: The checked arguments of `configure_gpus`.
+        gpus: Number of logical GPUs that will be used.
 
     Returns:
-        How many replicas will train in step.
+        The number of replicas that will train in step.
 
     Raises:
-        ValueError: If the strategy cannot be had here.
+        ValueError: If the strategy is not possible here.
     """
     if not isinstance(settings.strategy, str):
         draft.do("given_strategy", settings.strategy, "as given")

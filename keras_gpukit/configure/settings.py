@@ -1,4 +1,4 @@
-"""What `configure_gpus` was asked for, checked before anything heavy is imported."""
+"""The arguments of `configure_gpus`, checked before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from keras_gpukit.configure import checks
 
 Split = int | tuple[int, ...]
-"""How many logical GPUs, or the size of each in bytes."""
+"""Number of logical GPUs, or the size of each in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The arguments of `configure_gpus`, normalised; sizes in bytes. See there for their meaning.
+    """The normalised arguments of `configure_gpus`, with sizes in bytes.
 
-    Made by `check`; the defaults are those of `configure_gpus`.
+    `check` creates them. See `configure_gpus` for their meaning; the defaults are the same.
     """
 
     devices: str | tuple[int | str, ...] = "all"
@@ -58,7 +58,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 
 
 def check(**arguments: Any) -> Settings:
-    """Checks every argument, alone and then together.
+    """Checks every argument by itself, and then all of them together.
 
     Raises:
         TypeError: If an argument is of a wrong type.

@@ -1,4 +1,4 @@
-"""What `configure_gpus` returns."""
+"""`GPUSetup`, the result of `configure_gpus`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from keras_gpukit.rules.replica_advice import advise
 
 @dataclass(frozen=True)
 class GPUSetup:
-    """How the GPUs are set up, as TensorFlow has it.
+    """The setup of the GPUs, as TensorFlow reports it.
 
     Attributes:
-        devices: The physical GPUs that are used, in TensorFlow's order; empty without a GPU.
-        plan: What was decided, with the reason for each action.
-        state: What TensorFlow and Keras said of their settings afterwards.
-        warnings: What was resolved, overruled, or turned out other than asked.
+        devices: Physical GPUs that are used, in TensorFlow's order; empty without a GPU.
+        plan: Plan that was applied, with the reason for each action.
+        state: Settings that TensorFlow and Keras reported afterwards.
+        warnings: Sentences on overridden settings, on what is probably not intended, and on what
+            turned out other than asked.
         strategy: The `tf.distribute` strategy; None without one.
     """
 
@@ -43,38 +44,38 @@ class GPUSetup:
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """What was set, in order."""
+        """Actions that set the GPUs up, in order."""
         return self.plan.actions
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """Why no GPU is used; empty where one is."""
+        """Reasons why no GPU is used; empty if one is."""
         return self.plan.causes
 
     @property
     def replicas(self) -> int:
-        """Copies of the model that train in step; 1 without a strategy."""
+        """Number of copies of the model that train in step; 1 without a strategy."""
         return 1 if self.strategy is None else int(self.strategy.num_replicas_in_sync)
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process writes what all share: True but for the other workers of a cluster.
+        """Whether this process writes shared files: False only for workers other than the chief.
 
-        Where a variable may differ between replicas, saving a model is a collective: let all
-        workers save, the others to a temporary path.
+        If a variable may differ between replicas, saving a model is a collective. Then let all
+        workers save: the chief to the real path, the others to temporary paths.
         """
         return not is_multi_worker(self.strategy) or is_chief(self.strategy)
 
     @property
     def jit_compile(self) -> bool | str:
-        """What to give `model.compile(jit_compile=…)`, so that `jit` rules the model as well."""
+        """Value for `model.compile(jit_compile=…)` that applies the argument `jit` to the model."""
         asked = self.plan.value_of("jit")
         return "auto" if asked is None else bool(asked)
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Returns the context to build and compile the model in.
+        """Returns the context in which to build and compile the model.
 
-        The strategy's scope; without a strategy, one that does nothing.
+        It is the scope of the strategy. Without a strategy, it does nothing.
         """
         if self.strategy is None:
             return nullcontext()
@@ -82,14 +83,14 @@ class GPUSetup:
         return scope
 
     def global_batch_size(self, per_replica: int) -> int:
-        """Returns the batch size to give to the dataset, which all replicas share.
+        """Returns the batch size for the dataset, whose batches are divided among the replicas.
 
         Args:
-            per_replica: Examples that one replica takes in a step.
+            per_replica: Examples per replica in a step.
 
         Raises:
-            TypeError: If it is no integer.
-            ValueError: If it is less than 1.
+            TypeError: If `per_replica` is not an integer.
+            ValueError: If `per_replica` is less than 1.
         """
         accepted = "an integer of at least 1"
         check("per_replica", per_replica, Integral, accepted, lambda v: v >= 1)
@@ -99,33 +100,33 @@ class GPUSetup:
         """Returns the learning rate for the global batch, by the linear scaling rule.
 
         The rule multiplies the rate that suits one replica's batch by the number of replicas. It
-        goes with a warm-up over the first epochs, which the callback `ScaledLearningRate` does,
-        and fails for very large batches: Goyal et al.
-        2017, "Accurate, Large Minibatch SGD", https://arxiv.org/abs/1706.02677, section 2.
+        needs a warm-up over the first epochs, which the callback `ScaledLearningRate` provides.
+        The rule fails for very large batches. See Goyal et al. 2017, "Accurate, Large Minibatch
+        SGD", https://arxiv.org/abs/1706.02677, section 2.
 
         Args:
-            base: The learning rate that suits one replica's batch.
+            base: Learning rate that suits one replica's batch.
 
         Raises:
-            TypeError: If it is no number.
-            ValueError: If it is not positive.
+            TypeError: If `base` is not a number.
+            ValueError: If `base` is not positive.
         """
         check("base", base, Real, "a positive number", lambda v: v > 0)
         return float(base) * self.replicas
 
     def input_advice(self, dataset: Any, model: Any = None) -> tuple[str, ...]:
-        """Returns what to change in a dataset before the replicas train on it, in sentences.
+        """Returns sentences on what to change in a dataset before the replicas train on it.
 
-        It looks at how files and elements are shared out among workers, at batches that do not
-        divide among the replicas, and at batch normalization on each replica's few examples. What
-        the dataset does not show leads to no advice; it is not read.
+        It looks at how files and elements are divided among workers, at batches that cannot be
+        divided among the replicas, and at batch normalization on each replica's few examples. The
+        dataset is not read. Facts that its structure does not show lead to no advice.
 
         Args:
             dataset: A `tf.data.Dataset` of global batches.
-            model: The model, for its BatchNormalization layers; None leaves them out.
+            model: Model whose BatchNormalization layers are considered; None leaves them out.
 
         Raises:
-            TypeError: If it is no `tf.data.Dataset`.
+            TypeError: If `dataset` is not a `tf.data.Dataset`.
         """
         return advise(
             replica_input(
@@ -149,11 +150,11 @@ class GPUSetup:
 
     @property
     def printed(self) -> RenderableType:
-        """What `configure_gpus` prints: all of it once in a cluster, by the chief."""
+        """Output of `configure_gpus`; in a cluster, only the chief's is complete."""
         if self.is_chief:
             return self.__rich__()
         resolver = self.strategy.cluster_resolver
-        # Warnings of the plan come from the arguments, which the workers have in common.
+        # The plan's warnings depend on the arguments, which are the same for all workers.
         own = tuple(each for each in self.warnings if each not in self.plan.warnings)
         name = f"{resolver.task_type} {resolver.task_id}"
         return worker_lines(name, self.devices, causes=self.causes, warnings=own)
@@ -172,7 +173,7 @@ class GPUSetup:
         )
 
     def _repr_html_(self) -> str:
-        """The same for notebooks."""
+        """Returns the setup as HTML for notebooks."""
         return as_html(self.__rich__())
 
     def __str__(self) -> str:

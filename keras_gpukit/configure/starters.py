@@ -1,4 +1,4 @@
-"""What may have started TensorFlow's devices, as far as that can be seen afterwards."""
+"""Finds what probably started TensorFlow's devices, from objects that exist afterwards."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from keras_gpukit.distribute.strategies import of_this_process
 
 
 def likely_starter() -> str:
-    """Says what probably started TensorFlow's devices.
+    """Returns a sentence on what probably started TensorFlow's devices.
 
-    TensorFlow keeps no note of the call, so this looks for objects that cannot be made without
-    starting them. It walks over every object in the process, which takes up to a second.
+    TensorFlow does not record the call, so this looks for objects that cannot be created without
+    starting the devices. It walks over every object in the process, which takes up to a second.
     """
     if of_this_process.mirrored_devices() is not None:
         return "The MirroredStrategy of this process probably started them."
@@ -26,10 +26,10 @@ def likely_starter() -> str:
         (tf.data.Iterator, "an iterator over a tf.data.Dataset"),
         (tf.Tensor, "a tensor"),
     ]
-    # Of the type, not of the object: a proxy's __class__ would run foreign code.
+    # Look at the type, not at the object: a proxy's __class__ would run foreign code.
     types = {type(candidate) for candidate in gc.get_objects()}
     for kind, description in kinds:
-        # TensorFlow itself holds its default strategy, which starts nothing.
+        # TensorFlow itself keeps its default strategy, which starts nothing.
         found = [t for t in types if issubclass(t, kind) and not t.__name__.startswith("_Default")]
         if found:
             names = ", ".join(sorted(t.__name__ for t in found)[:3])

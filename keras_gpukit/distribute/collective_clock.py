@@ -1,17 +1,17 @@
-"""How long a worker has been in collectives, measured by two clock readings around each of them.
+"""Measures the time that a worker spends in collectives, by two clock readings around each of them.
 
-A profile would show the same, but TensorFlow's profiler may bring processes down that run
-collectives across workers: with TensorFlow 2.21 on CPUs it crashed when it was stopped, on any
-thread, also without this package. So the step function is traced with the two readings in it. They
-depend on what goes into a collective and what comes out, and nothing depends on them: no value of
-the training changes. A function that was traced before has none.
+A profile would show the same, but TensorFlow's profiler may crash processes that run collectives
+across workers. With TensorFlow 2.21 on CPUs it crashed when it was stopped, on any thread, also
+without this package. So the step function is traced with the two readings in it. They depend on
+the input and the output of a collective, and nothing depends on them, so they change no value of
+the training. Functions that were traced earlier have no readings.
 
-Private name, seen on TensorFlow 2.21: `CollectiveReplicaLauncher`, whose methods
-`all_reduce` and `_all_gather` make every collective of `MultiWorkerMirroredStrategy`. Where it is
-gone, the time in collectives is unknown.
+Private name, seen on TensorFlow 2.21: `CollectiveReplicaLauncher`. Its methods `all_reduce` and
+`_all_gather` run every collective of `MultiWorkerMirroredStrategy`. If the class is gone, the time
+in collectives is unknown.
 
-On a GPU the host runs ahead of the device, so that a reading before a collective says nothing of
-when the device gets there: the clock is for CPUs.
+On a GPU the host runs ahead of the device. A reading before a collective does not show when the
+device reaches it, so the clock is for CPUs only.
 """
 
 from __future__ import annotations
@@ -31,25 +31,27 @@ _MARK = "gpukit_clocked"
 
 
 class CollectiveClock:
-    """Counts seconds in collectives; there is one a process, as traced functions refer to it.
+    """Counts the seconds that this process spends in collectives.
+
+    Traced functions refer to the clock, so a process has only one.
 
     Raises:
-        GPUKitError: If this TensorFlow has no such launcher.
+        GPUKitError: If this TensorFlow has no `CollectiveReplicaLauncher` with the known methods.
     """
 
     def __init__(self) -> None:
         import tensorflow as tf
 
         with tf.init_scope(), tf.device("CPU:0"):
-            # A plain resource, not a variable: under a strategy that would be a distributed one.
+            # A plain resource: under a strategy, a variable would be a distributed one.
             self._handle = tf.raw_ops.VarHandleOp(
                 dtype=tf.float64, shape=[], shared_name="gpukit/seconds_in_collectives"
             )
             zero = tf.constant(0.0, tf.float64)
             tf.raw_ops.AssignVariableOp(resource=self._handle, value=zero)
 
-        # Functions, since each writes a resource: of operations that do neither that nor take a
-        # value, TensorFlow runs one after the other, those of the model between these.
+        # Functions, because each of them writes a resource. TensorFlow would put an operation that
+        # has no resource and no input in one sequence with such operations of the model.
         def enter(handle: Any) -> None:
             tf.raw_ops.AssignSubVariableOp(resource=handle, value=tf.timestamp())
 
@@ -67,12 +69,12 @@ class CollectiveClock:
 
     @property
     def total_s(self) -> float:
-        """Seconds in collectives so far."""
+        """Seconds spent in collectives so far."""
         graph_s = float(self._read(resource=self._handle, dtype=self._dtype).numpy())
         return graph_s + self._eager_s
 
     def install(self) -> None:
-        """From here on, functions are traced with the readings; until as many calls of `remove`."""
+        """Adds the readings to functions traced from now on, until as many calls of `remove`."""
         self._users += 1
         if self._users > 1:
             return
@@ -115,14 +117,14 @@ class CollectiveClock:
 
 
 _clock: CollectiveClock | None = None
-_making = threading.RLock()  # an interrupt may leave it locked
+_making = threading.RLock()  # reentrant, because an interrupt may leave it locked
 
 
 def collective_clock() -> CollectiveClock:
-    """The clock of this process.
+    """Returns the clock of this process, created at the first call.
 
     Raises:
-        GPUKitError: If this TensorFlow has no such launcher.
+        GPUKitError: If this TensorFlow has no `CollectiveReplicaLauncher` with the known methods.
     """
     global _clock
     with _making:

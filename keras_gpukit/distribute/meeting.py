@@ -1,8 +1,8 @@
-"""Waits until every process of a cluster is there, before TensorFlow does it without a limit.
+"""Waits until every process of a cluster can be reached, before TensorFlow waits without a limit.
 
-TensorFlow's strategies wait for missing processes for many minutes, name none of them, and ignore
-SIGTERM meanwhile. Here a process listens at its own address until it has reached all others, and
-then gives the address up to TensorFlow's server, which answers for it from then on.
+TensorFlow's strategies wait for missing processes for many minutes, do not name them, and ignore
+SIGTERM meanwhile. Here a process listens at its own address until it has reached all others. Then
+it frees the address for TensorFlow's server, which answers there from then on.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def wait_for_tasks(own_address: str | None, others: Mapping[str, str], timeout_s
     """Returns when all tasks answer at their addresses.
 
     Args:
-        own_address: This process's "host:port", at which it answers meanwhile; None for a process
-            that the others do not look for.
-        others: By name ("worker 1"), the "host:port" of each task to wait for.
-        timeout_s: How long to wait.
+        own_address: This process's "host:port", where it listens meanwhile; None for a process
+            that the others do not wait for.
+        others: The "host:port" of each task to wait for, by task name ("worker 1").
+        timeout_s: Maximum seconds to wait.
 
     Raises:
-        WorkerError: If a task does not come in time, which is named, or another process uses this
-            one's port.
+        WorkerError: If a task does not answer in time (the message names it), or if another
+            process uses this process's port.
     """
     started_s = time.monotonic()
     said = False
@@ -66,7 +66,7 @@ def answers(address: str) -> bool:
 
 
 def _listening(address: str | None) -> AbstractContextManager[socket.socket | None]:
-    """Takes the port of an address on all interfaces, as TensorFlow's server does afterwards."""
+    """Listens on the port of an address, on all interfaces as TensorFlow's server does later."""
     if address is None:
         return nullcontext()
     _, port = _split(address)
@@ -97,12 +97,12 @@ def _listen_on_all_interfaces(port: int) -> socket.socket:
 
 
 def _shares_ports() -> bool:
-    """Whether TensorFlow's server will share its port, which `keras-gpukit launch` keeps for it."""
+    """Whether TensorFlow's server will share its port, as `keras-gpukit launch` reserves it."""
     return os.environ.get("TF_GRPC_REUSE_PORT", "").lower() in ("1", "true")
 
 
 def _hang_up(listener: socket.socket | None) -> None:
-    """Ends the connections that others have made: that they could is all they need to know."""
+    """Closes connections from other processes: connecting showed them that this one is there."""
     while listener is not None:
         try:
             listener.accept()[0].close()

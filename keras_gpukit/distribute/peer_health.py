@@ -1,8 +1,8 @@
-"""TensorFlow's own question to another worker whether it is alive, which shows the round trip.
+"""TensorFlow's health check of another worker, which also shows the round trip to it.
 
 Private names, seen on TensorFlow 2.21: `tensorflow.python.eager.context.context()` and its
-`check_collective_ops_peer_health`. `MultiWorkerMirroredStrategy` asks every worker with it each
-30 s. Where it is gone, round trips are unknown.
+`check_collective_ops_peer_health`. `MultiWorkerMirroredStrategy` calls it for every worker every
+30 s. If it is gone, round trips are unknown.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ def ask_peer(task: str, timeout_s: float) -> None:
     """Asks a worker whether it is alive, over the connection that collectives use, and waits.
 
     Args:
-        task: Such as "/job:worker/replica:0/task:1".
-        timeout_s: For how long at most.
+        task: TensorFlow's name of the worker, such as "/job:worker/replica:0/task:1".
+        timeout_s: Maximum seconds to wait.
 
     Raises:
-        Exception: If it does not answer, or is another process than at the start.
-        GPUKitError: If this TensorFlow has no such question.
+        Exception: If the worker does not answer, or is another process than at the start.
+        GPUKitError: If this TensorFlow has no such health check.
     """
     from tensorflow.python.eager import context
 
@@ -32,9 +32,9 @@ def ask_peer(task: str, timeout_s: float) -> None:
 
 
 def tasks_of(model: Any) -> tuple[str, ...]:
-    """The names of the tasks that train in step with this one, by worker index, the chief first.
+    """Returns the names of all tasks that train in step, by worker index, the chief first.
 
-    Empty outside a `MultiWorkerMirroredStrategy`.
+    They include this process's task. Without a `MultiWorkerMirroredStrategy` there are none.
     """
     import tensorflow as tf
 

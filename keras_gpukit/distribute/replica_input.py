@@ -1,4 +1,4 @@
-"""What a dataset and a model show of what replicas train on."""
+"""Facts about the input of replicas, read from a dataset and a model."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from keras_gpukit.pipelines.structure import (
 from keras_gpukit.records.cluster import ReplicaInput, ShardPolicy
 
 _OPEN_FILES = {"Interleave", "ParallelInterleave", "FlatMap"}
-# Between the last batching and the end, these leave the batches of an epoch as they are.
+# Stages after the last batching that leave the size of the batches in an epoch unchanged.
 _PASS_ON = {"Prefetch", "Options", "Map", "ParallelMap", "Cache", "Shuffle"}
 
 
 def replica_input(
     dataset: Any, *, replicas: int, workers: int = 1, model: Any = None
 ) -> ReplicaInput:
-    """Reads what replicas train on; the dataset is not iterated.
+    """Returns facts about the input of replicas; the dataset is not iterated.
 
     Args:
         dataset: A `tf.data.Dataset` of global batches.
-        replicas: That train in step, of all workers.
-        workers: Processes that they are in.
-        model: Its BatchNormalization layers are counted; None leaves them out.
+        replicas: Number of replicas that train in step, over all workers.
+        workers: Number of processes that the replicas run in.
+        model: Model whose BatchNormalization layers are counted; None leaves them out.
 
     Raises:
-        TypeError: If it is no `tf.data.Dataset`.
+        TypeError: If `dataset` is not a `tf.data.Dataset`.
     """
     import tensorflow as tf
 
@@ -56,7 +56,7 @@ def replica_input(
 
 
 def workers_of(strategy: Any) -> int:
-    """Returns how many processes train in step under a strategy; 1 outside of a cluster."""
+    """Returns the number of processes that train in step under a strategy; 1 without a cluster."""
     resolver = getattr(strategy, "cluster_resolver", None)
     if resolver is None:
         return 1
@@ -70,7 +70,10 @@ def _policy(dataset: Any) -> ShardPolicy:
 
 
 def _batching(dataset: Any) -> tuple[int | None, int | None, bool]:
-    """Returns the batch, the examples in an epoch's last one, and whether that is left out."""
+    """Returns the batch size, the last batch's size, and whether a partial batch is dropped.
+
+    The sizes are None if they are unknown. The last batch is that of an epoch.
+    """
     stage = unwrapped(dataset)
     while kind(stage) in _PASS_ON and len(inputs(stage)) == 1:
         stage = unwrapped(inputs(stage)[0])
@@ -83,7 +86,7 @@ def _batching(dataset: Any) -> tuple[int | None, int | None, bool]:
 
 
 def _files(dataset: Any) -> int | None:
-    """Returns how many files are read; None where none is seen to be, or any number is unknown."""
+    """Returns the number of files that are read; None if no reader is found or if it is unknown."""
     counts = []
     for stage in stages(dataset):
         if kind(stage) in _OPEN_FILES and _opens_files(stage):

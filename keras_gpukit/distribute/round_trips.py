@@ -1,4 +1,4 @@
-"""How long messages to other workers take, while a run goes on."""
+"""Measures the round trip of messages to other workers during a run."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from collections.abc import Callable, Sequence
 from keras_gpukit.errors import logger
 from keras_gpukit.records.worker_comparison import RoundTrip
 
-# Two answers a second cost a worker under a millisecond of processor time, however large the
-# cluster is. A dead peer must not keep the sampling thread.
+# Answering two requests per second costs a worker under a millisecond of processor time, whatever
+# the size of the cluster. The timeout keeps a dead peer from blocking the sampling thread.
 TIMEOUT_S = 1.0
 NEIGHBOURS = 2
 MOST_READINGS = 512
 
 
 class RoundTrips:
-    """Asks the next two workers for a sign of life now and then, and notes how long that takes.
+    """Measures how long the next two workers take to answer a health check.
 
-    Each link of the ring in which gradients travel is so measured by one worker, and a worker's
-    links by four, which separates a slow worker from a slow peer. The lowest reading counts most:
-    what comes on top of it is the other machine being busy.
+    One worker measures each link of the ring in which gradients travel. Four measured links lead
+    to or from each worker, which separates a slow worker from a slow peer. The lowest reading
+    matters most: any time above it means that the other machine was busy.
 
     Args:
-        index: Of this worker.
-        tasks: Of all workers, by index.
-        ask: Asks a task, within some seconds, and returns when it has answered.
-        now: The clock, in seconds.
+        index: Index of this worker.
+        tasks: TensorFlow's task names of all workers, by index.
+        ask: Function that takes a task and a timeout in seconds, and returns once the task has
+            answered.
+        now: Clock in seconds.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class RoundTrips:
         self._readings: dict[int, list[float]] = {peer: [] for peer in self._tasks}
 
     def read(self) -> None:
-        """Asks each of them once; one that does not answer is not asked again."""
+        """Asks each of the peers once; one that does not answer is not asked again."""
         for peer, task in tuple(self._tasks.items()):
             began_s = self._now()
             try:
@@ -57,7 +58,7 @@ class RoundTrips:
                 self._readings[peer].append(self._now() - began_s)
 
     def record(self) -> tuple[RoundTrip, ...]:
-        """What the readings come to."""
+        """Returns the lowest and the median round trip to each peer that has answered."""
         return tuple(
             RoundTrip(peer, min(readings), statistics.median(readings), len(readings))
             for peer, readings in self._readings.items()

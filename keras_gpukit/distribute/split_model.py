@@ -1,4 +1,4 @@
-"""`split_model`: one model over several devices."""
+"""`split_model`: distributes the layers of one model over several devices."""
 
 from __future__ import annotations
 
@@ -30,41 +30,42 @@ def split_model(
 ) -> Any:
     """Returns a copy of a model whose layers are distributed over devices.
 
-    It is for a model that one device's memory cannot hold. Forward pass, backward pass, optimizer
-    slots and updates of a layer all run on its device, and the loss is that of the model in one
-    place. The devices work one after the other, so it makes no step faster: for speed copy the
-    model (`configure_gpus(strategy="mirrored")`).
+    Use it for a model that does not fit into the memory of one device. A layer's forward pass,
+    backward pass, optimizer slots and updates are all on its device, and the loss equals that of
+    the whole model on one device. The devices work one after the other, so no step gets faster:
+    for speed, replicate the model instead (`configure_gpus(strategy="mirrored")`).
 
-    The layers are cut into consecutive stages of about the same memory: weights, optimizer slots,
-    and the activations of one batch that the backward pass uses, each measured; or where
-    `boundaries` or `layers` say. Nested Functional and Sequential models are split inside; layers
-    that contain layers stay whole.
+    By default, the layers are cut into consecutive stages that need about the same memory. This
+    counts weights, optimizer slots, and the activations of one batch that the backward pass uses,
+    each measured. `boundaries` or `layers` choose the stages instead. Nested Functional and
+    Sequential models are split inside; layers that contain layers stay whole.
 
-    The copy is a plain Keras model with the model's weights, and `fit`, `evaluate` and `predict`
-    work as ever. Compile it (a compiled model's copy is compiled in the same way, with the state of
-    its optimizer). Saved and loaded it is an ordinary model on one device. XLA is off in it, as it
-    compiles for one device. `split.split` is the `SplitPlan`.
+    The copy is a plain Keras model with the same weights, and `fit`, `evaluate` and `predict` work
+    as usual. Compile it before training. The copy of a compiled model is already compiled in the
+    same way, with the state of its optimizer. After saving and loading, it is an ordinary model on
+    one device. XLA is off in the copy, because XLA compiles for one device. The copy's attribute
+    `split` is the `SplitPlan`.
 
     ```python
-    with tf.device("/CPU:0"):  # where there is memory for the whole model
+    with tf.device("/CPU:0"):  # host memory holds the whole model
         model = build()
     split = gpukit.split_model(model, ["/GPU:0", "/GPU:1"], batch=64)
     split.compile("adam", "mse")
     ```
 
     Args:
-        model: A built Functional or Sequential model; it stays as it is.
+        model: A built Functional or Sequential model; it is not changed.
         devices: At least two logical devices in the order of the forward pass, such as
             `["/GPU:0", "/GPU:1"]`.
-        boundaries: Names of the layers that begin the second stage, the third, and so on; those of
-            a nested model as "model/layer".
-        layers: Devices by layer name; a layer that is not named is put with the one before it.
-            The name of a nested model stands for all of its layers.
-        batch: What to measure the activations with: how many examples, or a batch of inputs, which
-            is needed if an input has further dimensions of unknown size.
-        optimizer: What to measure the slots with: a Keras optimizer or its name. By default that
-            of the compiled model; "adam" if it is not compiled.
-        verbose: Whether to print the stages, their memory and what passes between them.
+        boundaries: Names of the layers that start the second stage, the third, and so on. A layer
+            of a nested model is named "model/layer".
+        layers: Device of each layer, by layer name. A layer that is not named goes with the layer
+            before it. The name of a nested model stands for all of its layers.
+        batch: Number of examples to measure the activations with, or a batch of inputs. A batch
+            of inputs is needed if an input has further dimensions of unknown size.
+        optimizer: Keras optimizer, or the name of one, to measure the slots with. The default is
+            the optimizer of the compiled model; "adam" if the model is not compiled.
+        verbose: Whether to print the stages, their memory, and the tensors passed between them.
 
     Raises:
         TypeError: If an argument has a wrong type.
@@ -143,7 +144,7 @@ def _total(sizes: Sequence[int], stage_of: Sequence[int], stage: int) -> int:
 
 
 def _bytes_at_cuts(edges: Sequence[costs.Edge], units: int) -> list[int]:
-    """Returns, for each unit, the bytes that pass a cut right before it."""
+    """Returns, for each unit, the bytes that would pass through a cut right before it."""
     passing = [0] * (units + 1)
     furthest: dict[tuple[str, int], costs.Edge] = {}
     for edge in edges:
@@ -162,7 +163,7 @@ def _crossings(
     stage_of: Sequence[int],
     devices: Sequence[str],
 ) -> tuple[Crossing, ...]:
-    """Returns what passes between devices, a tensor once for each device that uses it."""
+    """Returns the tensors that pass between devices, one entry for each device that uses them."""
     crossings: dict[tuple[str, int], Crossing] = {}
     for edge in edges:
         source, target = stage_of[edge.source], stage_of[edge.target]

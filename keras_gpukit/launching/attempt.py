@@ -1,4 +1,4 @@
-"""One start of a job's processes on this machine, until all of them have ended."""
+"""One attempt to run a job's processes on this machine, until all of them have ended."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from keras_gpukit.launching.processes.worker import WorkerProcess
 
 _TURN_S = 0.25
 _MOST_DEATHS = 10
-"""Of one server that is replaced each time."""
+"""Maximum number of times that one server is restarted after it died."""
 _SETTLING_S = 2.0
-"""How long the cause may come after its consequence."""
+"""Seconds to wait for the cause of a failure after a process ended as its consequence."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,18 @@ class _Running:
 
 
 class Attempt:
-    """Starts the processes, shows what they print, and ends all if one fails.
+    """Starts the processes, shows their output, and ends all of them if one fails.
 
     Args:
-        starts: What to start.
-        output: Where what they print goes.
-        signals: Those that the launcher gets.
-        arrival_s: From when the first process has joined the cluster until the last one has.
-        grace_s: From SIGTERM to SIGKILL.
+        starts: The processes to start.
+        output: Destination of their output.
+        signals: Signals that the launcher gets.
+        arrival_s: Maximum seconds from the first process joining the cluster to the last one.
+        grace_s: Seconds from SIGTERM to SIGKILL.
 
     Attributes:
-        failures: The processes that failed, in the order in which this was seen.
-        ended_by: The signal by which the launcher was ended.
+        failures: The processes that failed, in the order in which this was noticed.
+        ended_by: Signal that ended the launcher; None if there was none.
     """
 
     def __init__(
@@ -69,23 +69,23 @@ class Attempt:
         self._arrival_s, self._grace_s = arrival_s, grace_s
         self._running: dict[Task, _Running] = {}
         self._deaths: Counter[Task] = Counter()
-        self._codes: list[int] = []  # of those that run the script
+        self._codes: list[int] = []  # exit codes of processes that run the script
         self._deadline_s: float | None = None
         self._is_ending = False
         self._told_alone = False
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> None:
-        """Returns when all processes have ended.
+        """Starts the processes, and returns when all of them have ended.
 
         Raises:
-            OSError: If the system can start no more processes, or output cannot be written.
+            OSError: If the system cannot start more processes, or output cannot be written.
         """
         tasks = [start.task for start in self._starts]
         with reserved_ports(len(tasks)) as ports, self._selector:
             variables = cluster_variables(tasks, [address_of(port) for port in ports])
             self._variables = dict(zip(tasks, variables, strict=True))
-            # A coordinator connects to the servers, and waits for none to connect to it.
+            # A coordinator connects to the servers, and does not wait for connections itself.
             expected = {
                 task: port for task, port in zip(tasks, ports, strict=True) if task.has_server
             }
@@ -146,7 +146,7 @@ class Attempt:
             self._output.tell(ALONE)
 
     def _look_for_the_cause(self, now_s: float) -> None:
-        """TensorFlow may keep a process from ending after an exception: it shows the exception."""
+        """Adds running processes that printed an exception; TensorFlow may block their end."""
         self.failures += [
             Ending(task, None, now_s, running.tail)
             for task, running in self._running.items()
@@ -154,7 +154,7 @@ class Attempt:
         ]
 
     def _turn(self) -> None:
-        """Waits for output, a signal or the end of a process, and acts on it."""
+        """Waits for output, a signal or the end of a process, and handles it."""
         for key, _ in self._selector.select(_TURN_S):
             if key.data is None:
                 for number in self._signals.read():
@@ -191,10 +191,10 @@ class Attempt:
         self._deadline_s = min(deadline_s, self._deadline_s or deadline_s)
 
     def _starts_again(self, start: Start, ending: Ending) -> bool:
-        """Replaces a server that died.
+        """Restarts a server that died, and returns whether it did.
 
-        TensorFlow's coordinator gives its work to others and waits until it is back, at the latest
-        when the script ends: without it the chief would never end.
+        TensorFlow's coordinator gives the server's work to others, and waits until the server is
+        back, at the latest when the script ends. Without the server, the chief would never end.
         """
         self._deaths[start.task] += 1
         if self._deaths[start.task] > _MOST_DEATHS:

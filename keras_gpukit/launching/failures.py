@@ -1,4 +1,4 @@
-"""Which of several failing processes failed by itself, and how that is said."""
+"""Finds which of several failed processes caused the failure, and describes it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from keras_gpukit.launching.output.tail import Tail, Traceback
 from keras_gpukit.launching.processes.tasks import Task
 
 TIMED_OUT = 124
-"""The exit code of a job whose processes did not all come; that of the command `timeout` too."""
+"""Exit code of a job whose processes did not all join; the command `timeout` uses it, too."""
 ALONE = (
     "No process has made a multi-worker strategy, so nothing connects them: if the script trains, "
     "each process trains the whole model on its own. Let the script call "
     'configure_gpus(strategy="auto"), or launch it as -m keras_gpukit run --strategy auto SCRIPT.'
 )
-"""Said where no server of TensorFlow has started, neither in time nor until the end."""
+"""Message if no server of TensorFlow has started, neither in time nor until the end."""
 _LINES_SHOWN = 10
-# What TensorFlow's collectives and gRPC, and this package's `WorkerError`, say of a lost peer.
+# Signs of a lost peer in messages of TensorFlow's collectives, gRPC and this package's WorkerError.
 _CONSEQUENCE = re.compile(
     rb"\b(UnavailableError|AbortedError|CancelledError|DeadlineExceededError)\b|heartbeat|"
     rb"Connection reset|Socket closed|Broken pipe|WorkerError: Lost contact with"
@@ -28,15 +28,16 @@ _CONSEQUENCE = re.compile(
 
 @dataclass(frozen=True)
 class Ending:
-    """How a process ended, or that it does not come.
+    """How a process ended, or that it did not join the others.
 
     Attributes:
-        task: Which.
-        returncode: Its exit code, the negative number of the signal that killed it, or None if it
+        task: Task of the process.
+        returncode: Exit code, negative number of the signal that killed the process, or None if it
             still runs.
-        at_s: When.
-        tail: What it printed last.
-        missing_s: After so many seconds it had not joined the others; None if it has.
+        at_s: Time at which this was noticed, on the clock `time.monotonic`.
+        tail: The last lines that the process printed.
+        missing_s: Time limit, in seconds, within which the process did not join the others; None
+            for any other failure.
     """
 
     task: Task
@@ -47,19 +48,19 @@ class Ending:
 
     @property
     def traceback(self) -> Traceback | None:
-        """The exception that ended it; None where it was none."""
+        """Traceback of the exception that ended the process; None if there was no exception."""
         was_killed = self.returncode is not None and self.returncode < 0
         return None if was_killed or self.missing_s is not None else self.tail.traceback()
 
     @property
     def is_consequence(self) -> bool:
-        """Whether it ended by what TensorFlow raises if another process is gone."""
+        """Whether the process ended by an error that is raised if another process is gone."""
         traceback = self.traceback
         return traceback is not None and bool(_CONSEQUENCE.search(traceback.exception))
 
     @property
     def exit_code(self) -> int:
-        """What a shell shows of it."""
+        """Exit code that a shell would show; 124 if the process did not join the others."""
         if self.missing_s is not None:
             return TIMED_OUT
         if self.returncode is None:
@@ -68,28 +69,28 @@ class Ending:
 
     @property
     def began_s(self) -> float:
-        """When its end began: a process may hang between an exception and its exit."""
+        """Time at which the end started: a process may hang between an exception and its exit."""
         traceback = self.traceback
         return self.at_s if traceback is None else min(self.at_s, traceback.at_s)
 
 
 def first_failure(endings: Sequence[Ending]) -> Ending:
-    """Returns the one that failed first, and by itself if one did.
+    """Returns the process that failed first; one that failed by itself takes precedence.
 
     Args:
-        endings: At least one.
+        endings: The failed processes, at least one.
     """
     return min(endings, key=lambda each: (each.is_consequence, each.began_s))
 
 
 def last_words(failure: Ending) -> tuple[bytes, ...]:
-    """Returns what a failed process said: its traceback, or its last lines without one."""
+    """Returns the last output of a failed process: its traceback, or else its last lines."""
     traceback = failure.traceback
     return failure.tail.last(_LINES_SHOWN) if traceback is None else traceback.lines
 
 
 def describe(failure: Ending, others: Sequence[Ending]) -> str:
-    """Says in a sentence what failed, and in another what followed from it."""
+    """Returns a sentence on a failure, and one on each of the other failures that followed."""
     text = f"{failure.task.name} {_how(failure)}."
     for other in others:
         traceback = other.traceback

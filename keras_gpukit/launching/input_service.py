@@ -1,4 +1,4 @@
-"""A tf.data service on this machine, or its manifest for Kubernetes."""
+"""Runs a tf.data service on this machine, or writes its manifest for Kubernetes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from keras_gpukit.version import __version__
 PORT = 5050
 _GRACE_S = 5.0
 _START_WITHIN_S = 120.0
-"""The dispatcher, at most."""
+"""Maximum seconds until the dispatcher listens on its port."""
 _TURN_S = 0.2
 _MODULE = "keras_gpukit.launching.servers"
 
@@ -26,14 +26,15 @@ _MODULE = "keras_gpukit.launching.servers"
 def serve(workers: int, port: int) -> int:
     """Runs a dispatcher and its workers until one of them dies or a signal comes.
 
-    Whatever happens, no process is left: each has a keeper, which ends it with this one.
+    No process is left behind in any case: each has a keeper, which ends it when this process ends.
 
     Args:
-        workers: Processes that make elements.
-        port: Of the dispatcher; 0 for any that is free.
+        workers: Number of processes that produce elements.
+        port: Port of the dispatcher; 0 chooses a free one.
 
     Returns:
-        The exit code: 128 and the signal's number, or 1 if a process died.
+        The exit code: 128 plus the signal's number, or 1 if a process died or the dispatcher did
+        not start.
 
     Raises:
         ValueError: If the port is in use.
@@ -68,9 +69,9 @@ def input_service_manifest(name: str, image: str, workers: int) -> str:
     """Returns the Deployments of a dispatcher and its workers, and the Service, as YAML.
 
     Args:
-        name: Of the service: `grpc://NAME:5050` is its address within the cluster.
+        name: Name of the service; its address within the cluster is `grpc://NAME:5050`.
         image: A container image with keras-gpukit.
-        workers: Pods that make elements.
+        workers: Number of pods that produce elements.
     """
     return render(
         "input_service.yaml.j2",
@@ -95,7 +96,7 @@ def _wait(
     until_port: int | None = None,
     until_s: float | None = None,
 ) -> int | None:
-    """Waits for a signal or a death; None once something listens on the port."""
+    """Returns the exit code after a signal or a death; None once the port is listened on."""
     while True:
         select.select([signals.descriptor], [], [], _TURN_S)
         for number in signals.read():

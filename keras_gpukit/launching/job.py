@@ -1,4 +1,4 @@
-"""What is launched: a script, and how many processes run it."""
+"""The job to launch: a script, and the processes that run it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from keras_gpukit.arguments import check_log_dir, check_whole
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A training script, and the processes that run it; says nothing about where they run.
+    """A training script and the processes that run it, wherever the job runs.
 
     Attributes:
-        name: What the job is called, such as "train".
+        name: Name of the job, such as "train".
         command: The script and its arguments as they were given, or ("-m", module, argument, …).
-        workers: Processes that train.
-        parameter_servers: Processes that hold the variables. With any, the script runs in one more
-            process, the chief, which coordinates the workers and trains nothing itself.
-        gpus_per_worker: None to share out evenly those that there are; 0 for none.
-        cpus_per_worker: None to leave it to where the job runs.
-        restarts: How often all processes are started again after one of them failed.
-        log_dir: Where each process gets a file with its output; None to write none.
+        workers: Number of processes that train.
+        parameter_servers: Number of processes that hold the variables. If there are any, the
+            script runs in one more process, the chief, which coordinates the workers and does not
+            train itself.
+        gpus_per_worker: GPUs for each worker; None divides the available ones evenly, 0 uses none.
+        cpus_per_worker: Processors for each worker; None uses the default of the system that runs
+            the job.
+        restarts: Maximum number of times that all processes are restarted after one failed.
+        log_dir: Folder for a file with the output of each process; None writes no files.
     """
 
     name: str
@@ -36,15 +38,15 @@ class Job:
 
     @property
     def processes(self) -> int:
-        """All of them: with parameter servers, the chief too."""
+        """Number of all processes; with parameter servers, this includes the chief."""
         return self.workers + (self.parameter_servers + 1 if self.parameter_servers else 0)
 
     def __post_init__(self) -> None:
         """Checks each value.
 
         Raises:
-            TypeError: If one is of the wrong type.
-            ValueError: If one is out of range, or if there is no script. Both name the flag.
+            TypeError: If a value is of the wrong type; the message names the flag.
+            ValueError: If a value is out of range, which names the flag, or there is no script.
         """
         script = self.command[1:2] if self.command[:1] == ("-m",) else self.command[:1]
         if not script or not script[0]:
@@ -62,7 +64,7 @@ class Job:
 
 
 def job_name(command: Sequence[str]) -> str:
-    """Returns what a job is called unless given: "train" for `train.py` and for `-m my.train`."""
+    """Returns the default name of a job: "train" for `train.py` and for `-m my.train`."""
     if command[:1] == ["-m"] or command[:1] == ("-m",):
         return command[1].rpartition(".")[2] if len(command) > 1 else ""
     return PurePath(command[0]).stem if command else ""

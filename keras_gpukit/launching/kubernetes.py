@@ -10,20 +10,20 @@ from keras_gpukit.launching.job import Job
 from keras_gpukit.launching.rendering import render
 from keras_gpukit.version import __version__
 
-PORT = 2222  # each pod has addresses of its own, so that jobs cannot collide
+PORT = 2222  # each pod has its own address, so jobs cannot collide
 LONGEST_NAME = 50  # 63 for a pod's host name, less what Jobs and JobSets append
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pods:
-    """What the pods of a job are made of.
+    """Settings for the pods of a job.
 
     Attributes:
-        image: The container image, which has the script and keras-gpukit.
-        volume: A PersistentVolumeClaim and where the pods see it, such as ("data", "/data"): for
-            checkpoints and logs that outlive a pod.
-        shared_memory: Size of /dev/shm, as Kubernetes writes it.
+        image: Container image with the script and keras-gpukit.
+        volume: PersistentVolumeClaim and its path in the pods, such as ("data", "/data"), for
+            checkpoints and logs that outlive a pod; None for no volume.
+        shared_memory: Size of /dev/shm in the notation of Kubernetes.
     """
 
     image: str
@@ -35,11 +35,11 @@ def train_job(job: Job, pods: Pods) -> str:
     """Returns a TrainJob of Kubeflow Trainer (v2) with a TrainingRuntime of its own, as YAML.
 
     Args:
-        job: What is run.
-        pods: What it runs in.
+        job: The job to run.
+        pods: Settings for its pods.
 
     Raises:
-        ValueError: If the job has no name that Kubernetes takes, or no number of GPUs.
+        ValueError: If Kubernetes does not accept the job's name, or `gpus_per_worker` is None.
     """
     return _manifest("trainjob.yaml.j2", job, pods, host="-node-0-{index}")
 
@@ -48,11 +48,11 @@ def indexed_job(job: Job, pods: Pods) -> str:
     """Returns an Indexed Job and its headless Service, as YAML.
 
     Args:
-        job: What is run.
-        pods: What it runs in.
+        job: The job to run.
+        pods: Settings for its pods.
 
     Raises:
-        ValueError: If the job has no name that Kubernetes takes, or no number of GPUs.
+        ValueError: If Kubernetes does not accept the job's name, or `gpus_per_worker` is None.
     """
     return _manifest("indexed_job.yaml.j2", job, pods, host="-{index}")
 
@@ -78,7 +78,7 @@ def _manifest(template: str, job: Job, pods: Pods, host: str) -> str:
 
 
 def _name(name: str) -> str:
-    """The job's name as Kubernetes takes it."""
+    """Returns a job's name in a form that Kubernetes accepts."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     if not _NAME.fullmatch(plain) or len(plain) > LONGEST_NAME:
         raise ValueError(
@@ -89,7 +89,7 @@ def _name(name: str) -> str:
 
 
 def _environment(job: Job, address: str) -> list[dict[str, Any]]:
-    """The variables of each pod, each with its reason."""
+    """Returns the environment variables of each pod, each with its reason."""
     variables = [
         ("GPUKIT_WORKERS", str(job.processes), "How many processes train together."),
         ("GPUKIT_ADDRESSES", address, "Where: Kubernetes gives each pod its index."),

@@ -1,4 +1,4 @@
-"""A job on this machine: started, restarted after failures, and concluded."""
+"""Runs a job on this machine: starts it, restarts it after failures, and returns an exit code."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ def launch(
     """Runs a job's processes on this machine until all have ended.
 
     Args:
-        job: What to run.
-        timeout_s: How long after the first process the last one may join the cluster.
-        grace_s: From SIGTERM to SIGKILL, where processes are stopped.
-        runner: Arguments of Python that come before the script and run it; empty for Python itself.
+        job: The job to run.
+        timeout_s: Maximum seconds from the first process joining the cluster to the last one.
+        grace_s: Seconds from SIGTERM to SIGKILL when processes are stopped.
+        runner: Python arguments before the script, which run it; empty for Python itself.
         variables: Environment variables for all processes.
 
     Returns:
-        The exit code: 0, that of the process that failed first, or 128 and the number of the
-        signal that ended it or the launcher.
+        The exit code: 0, the exit code of the process that failed first, or 128 plus the number of
+        the signal that ended that process or the launcher.
 
     Raises:
-        ValueError: If the machine has too few GPUs or processors.
+        ValueError: If the machine has too few GPUs or processors, or if this process is already
+            part of a cluster.
         OSError: If a log file cannot be written, or no more processes can be started.
     """
     starts = plan_starts(
@@ -81,7 +82,7 @@ def _tell_gpus(starts: tuple[Start, ...], output: Output) -> None:
 
 
 def _tell_failure(failure: Ending, failures: list[Ending], output: Output) -> None:
-    """Shows what the process said that failed first, unless that is seen last anyway; names it."""
+    """Describes the first failure, after its last output unless the screen ends with that."""
     screen, name, words = output.screens[1], failure.task.name, last_words(failure)
     if not screen.ends_with(words, name):
         for line in words:

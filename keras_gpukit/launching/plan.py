@@ -1,4 +1,4 @@
-"""What is started on this machine, and where its output goes."""
+"""Plans which processes start on this machine, and where their output goes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _SERVER = ("-m", "keras_gpukit.launching.servers", "training")
 
 @dataclass(frozen=True)
 class Start:
-    """What is needed to start a task's process.
+    """Everything that is needed to start the process of a task.
 
     Attributes:
-        task: What it is.
-        command: What it runs.
-        variables: Environment variables of its own, without those of the cluster.
-        cpus: The processors it may use; empty for all.
+        task: Task of the process.
+        command: Command line of the process.
+        variables: Environment variables of this process, without those of the cluster.
+        cpus: Processors that the process may use; empty for all.
     """
 
     task: Task
@@ -37,11 +37,11 @@ class Start:
 
 @dataclass(frozen=True)
 class Output:
-    """Where output goes.
+    """Destinations of the output of all processes.
 
     Attributes:
-        screens: For standard output and standard error; the same one for both in a terminal.
-        logs: A file for each process.
+        screens: Screens for standard output and standard error; in a terminal, both are the same.
+        logs: Log files, one for each process.
     """
 
     screens: tuple[Screen, Screen]
@@ -63,15 +63,15 @@ def plan_starts(
     """Plans the start of each of a job's tasks on this machine.
 
     Args:
-        job: What to start.
-        environ: The launcher's environment.
-        cpus: The processors that the launcher may use.
-        runner: Arguments of Python that come before the script and run it.
-        variables: Environment variables for all.
+        job: The job to start.
+        environ: Environment variables of the launcher.
+        cpus: Processors that the launcher may use.
+        runner: Python arguments before the script, which run it; empty for Python itself.
+        variables: Environment variables for all processes.
 
     Raises:
-        ValueError: If the machine has too few GPUs or processors, or if this process is part of a
-            cluster already.
+        ValueError: If the machine has too few GPUs or processors, or if this process is already
+            part of a cluster.
     """
     if CLUSTER in environ:
         raise ValueError(
@@ -89,7 +89,7 @@ def plan_starts(
         )
     starts = []
     for task in tasks_of(job):
-        # What a script prints is to be seen when it does so, not once a buffer of 8 KiB is full.
+        # Output should appear when the script prints it, not once a buffer of 8 KiB is full.
         own = {"PYTHONUNBUFFERED": environ.get("PYTHONUNBUFFERED") or "1", **variables}
         is_worker = task.type == "worker"
         visible = gpus[task.index] if is_worker else NONE
@@ -102,7 +102,7 @@ def plan_starts(
 
 
 def usable_cpus() -> tuple[int, ...]:
-    """Returns the processors that this process may use; all where the system cannot say."""
+    """Returns the processors that this process may use; all if the system does not report them."""
     if sys.platform == "linux":
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))

@@ -1,4 +1,4 @@
-"""Scripts and manifests from templates, with each value quoted as its language needs it."""
+"""Renders scripts and manifests from templates, with each value quoted for its language."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def render(template: str, **values: Any) -> str:
     """Returns a template with its values filled in.
 
     Args:
-        template: A file in `templates/`. Its filters: `shell` quotes a value, or each word of a
-            command, for a shell; `yaml` writes a value as YAML, in one line; `block` indents lines
-            by so many columns.
-        values: What the template names; a missing one is an error.
+        template: Name of a file in `templates/`. It can use these filters: `shell` quotes a value,
+            or each word of a command, for a shell; `yaml` writes a value as one line of YAML;
+            `block` indents lines by a number of columns.
+        values: Values for the names in the template; a missing one is an error.
     """
     import jinja2
 

@@ -1,4 +1,4 @@
-"""Processes of a job that run no script, but serve those that do. They run until they are killed.
+"""Processes of a job that run no script but serve those that do; they run until they are killed.
 
 python -m keras_gpukit.launching.servers training
 python -m keras_gpukit.launching.servers dispatcher PORT
@@ -14,8 +14,8 @@ from typing import Any
 
 
 def main(role: str, *arguments: str) -> None:
-    """Starts a server, and waits."""
-    # Else each connection is logged in twenty lines.
+    """Starts a server of a given role, and waits until it is killed."""
+    # Otherwise TensorFlow logs twenty lines for each connection.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     roles: dict[str, Callable[..., None]] = {
         "training": _training,
@@ -26,10 +26,10 @@ def main(role: str, *arguments: str) -> None:
 
 
 def _training() -> None:
-    """A parameter server, or a worker of an asynchronous job: the coordinator gives it work."""
+    """Runs a parameter server, or a worker that gets work from the coordinator."""
     import tensorflow as tf
 
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()  # of `TF_CONFIG`
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()  # reads TF_CONFIG
     tf.distribute.Server(
         resolver.cluster_spec(),
         job_name=resolver.task_type,
@@ -39,20 +39,20 @@ def _training() -> None:
 
 
 def _dispatcher(port: str) -> None:
-    """The process of a tf.data service that hands out its work."""
+    """Runs the dispatcher of a tf.data service, which hands out the work."""
     service = _input_service()
     service.DispatchServer(service.DispatcherConfig(port=int(port))).join()
 
 
 def _input_worker(dispatcher: str, *own: str) -> None:
-    """A process of a tf.data service that makes elements."""
+    """Runs a worker of a tf.data service, which produces elements."""
     service = _input_service()
     places = {"worker_address": f"{own[0]}:{own[1]}", "port": int(own[1])} if own else {}
     service.WorkerServer(service.WorkerConfig(dispatcher_address=dispatcher, **places)).join()
 
 
 def _input_service() -> Any:
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # input is made on CPUs
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # input is produced on CPUs
     import tensorflow as tf
 
     return tf.data.experimental.service

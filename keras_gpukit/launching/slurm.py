@@ -12,15 +12,15 @@ from keras_gpukit.version import __version__
 def batch_script(job: Job, *, python: str = "python") -> str:
     """Returns a script for `sbatch` that runs a job, with the reason for each of its settings.
 
-    Each worker gets a node of its own, and all GPUs that it is to have on it. A chief and
-    parameter servers share the workers' nodes.
+    Each worker gets a separate node, with all of the worker's GPUs. A chief and parameter servers
+    share the workers' nodes.
 
     Args:
-        job: What is run.
-        python: The interpreter on the nodes.
+        job: The job to run.
+        python: Python interpreter on the nodes.
 
     Raises:
-        ValueError: If the job's name or folder cannot stand in a line of `#SBATCH`.
+        ValueError: If the job's name or log folder cannot be written in a line of `#SBATCH`.
     """
     log_dir = "" if job.log_dir is None else str(job.log_dir)
     for name, value in (("name", job.name), ("log_dir", log_dir)):

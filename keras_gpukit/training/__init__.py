@@ -1,1 +1,1 @@
-"""What changes training: learning-rate scaling, gradient accumulation, rematerialization."""
+"""Changes to training: learning-rate scaling, gradient accumulation, rematerialization."""

@@ -1,8 +1,8 @@
-"""Gradient accumulation: a batch is trained on in parts, and its gradients are applied once.
+"""Gradient accumulation: trains on a batch in parts, and applies its gradients once.
 
 Keras' own `gradient_accumulation_steps` collects gradients in the optimizer over several batches.
 It fails under `MirroredStrategy` (`merge_call called while defining a new graph`, Keras 3.12 to
-3.15), and its optimizer counts batches, so that a learning-rate schedule runs too fast. Here
+3.15). Also, its optimizer counts batches, so a learning-rate schedule runs too fast. Here
 everything happens within one step: the optimizer is called once, as without accumulation.
 """
 
@@ -24,13 +24,13 @@ _MEANS = ("sum_over_batch_size", "mean")
 def accumulate_gradients(model: Any, *, micro_batches: int) -> Iterator[Any]:
     """Trains on each batch in equal parts, one after the other, with one update of the weights.
 
-    Memory for activations is that of one part; the update is that of the whole batch. So the batch
-    size of the dataset stays the one that is meant for training, and learning rate, schedules,
-    `steps_per_epoch` and step counts stay as they are.
+    Activations need only the memory of one part, while the update is that of the whole batch. So
+    the dataset keeps the batch size that you want for training. Learning rate, schedules,
+    `steps_per_epoch` and step counts also stay unchanged.
 
-    The update is the same as without accumulation, up to rounding, in graph mode, with XLA and
-    eagerly, under a distribution strategy (each replica divides its own share), with mixed
-    precision, and with a `train_step` of your own that applies gradients once. It differs where
+    The update is the same as without accumulation, up to rounding. This holds in graph mode, with
+    XLA and eagerly, under a distribution strategy (each replica divides its own share), with mixed
+    precision, and with a custom `train_step` that applies gradients once. The update differs if
     examples of a batch depend on each other: batch normalization sees the parts, and a loss over
     masked sequences weighs the parts equally. `Dropout` draws its masks part by part.
 
@@ -42,17 +42,17 @@ def accumulate_gradients(model: Any, *, micro_batches: int) -> Iterator[Any]:
 
     Args:
         model: A compiled Keras model on the TensorFlow backend.
-        micro_batches: Into how many parts a batch is divided, at least 2. A batch that cannot be
-            divided equally has a larger first part, of at most `micro_batches - 1` examples more.
+        micro_batches: Number of parts that a batch is divided into, at least 2. If a batch cannot
+            be divided equally, its first part has up to `micro_batches - 1` more examples.
 
     Yields:
-        The model. On exit it trains as before.
+        The model. After the block it trains as before.
 
     Raises:
-        TypeError: If `micro_batches` is no whole number.
-        ValueError: If it is less than 2, if the model is not compiled, if its optimizer
-            accumulates gradients itself, or if a loss is no mean over examples, so that the
-            gradients of parts do not add up to those of the batch.
+        TypeError: If `micro_batches` is not a whole number.
+        ValueError: If `micro_batches` is less than 2, if the model is not compiled, if its
+            optimizer accumulates gradients itself, or if a loss is not a mean over examples, so
+            that the gradients of parts do not add up to those of the batch.
     """
     check_whole("micro_batches", micro_batches, least=2)
     _check_model(model)
@@ -71,7 +71,8 @@ def _in_parts(
     def step(data: Any) -> dict[str, Any]:
         examples = examples_of(data)
         size = examples // parts
-        # The first part creates variables, which a loop cannot, and takes what is left over.
+        # The first part runs outside the loop, because it may create variables, which a loop
+        # cannot. It takes the examples left over by the division.
         first = examples - (parts - 1) * size
         variables, gradients, logs = _gradients_of(model, train_step, part_of(data, 0, first))
         gradients = [_weighted(each, first, examples) for each in gradients]
@@ -82,9 +83,9 @@ def _in_parts(
             more = [_weighted(each, size, examples) for each in more]
             return start + size, [a + b for a, b in zip(sums, more, strict=True)], logs
 
-        # Parts of no examples would have a loss of 0/0.
+        # Parts without examples would have a loss of 0/0.
         is_left = lambda start, *_: (size > 0) & (start < examples)  # noqa: E731
-        # Parts at the same time would need the memory of more than one.
+        # Parts that run at the same time would need the memory of several parts.
         with tf.control_dependencies(gradients):
             start = tf.identity(first)
         _, gradients, logs = tf.while_loop(
@@ -93,7 +94,7 @@ def _in_parts(
         model.optimizer.apply(gradients, variables)
         return dict(logs)
 
-    step.micro_batches = parts  # type: ignore[attr-defined]  # what counts examples reads it
+    step.micro_batches = parts  # type: ignore[attr-defined]  # to count examples
     return step
 
 
@@ -127,10 +128,10 @@ def _gradients_of(
 
 
 def _weighted(gradient: Any, examples: Any, of: Any) -> Any:
-    """The share of a part's mean gradient in that of its batch."""
+    """Returns what the mean gradient of a part contributes to the mean gradient of its batch."""
     import tensorflow as tf
 
-    gradient = tf.convert_to_tensor(gradient)  # that of an embedding is sparse
+    gradient = tf.convert_to_tensor(gradient)  # the gradient of an embedding is sparse
     return gradient * (tf.cast(examples, gradient.dtype) / tf.cast(of, gradient.dtype))
 
 

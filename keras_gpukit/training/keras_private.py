@@ -1,12 +1,13 @@
 """Private names of Keras that recomputing needs, seen on Keras 3.12 to 3.15.
 
-`keras.src.backend.common.global_state` has the call's context under "current_call_ctx": what layers
-that are called without `training` take it from. `Functional._nodes_by_depth` are the calls that a
-functional model consists of, `Functional._run_through_graph` makes them, and
+`keras.src.backend.common.global_state` has the context of the current call, "current_call_ctx".
+Layers that are called without `training` read it from there. `Functional._nodes_by_depth` holds the
+calls that a functional model consists of, and `Functional._run_through_graph` runs them.
 `Sequential._functional` is the functional model within a sequential one. `Layer._flatten_layers`
-lists the layers within layers; without it, only those that the model has itself are found.
-Without them, `rematerialize` takes no `segments`; whole layers that get `training` explicitly can
-still be recomputed.
+lists the layers within layers; without it, only the model's direct layers are found.
+
+Without these names, `rematerialize` does not accept `segments`. Whole layers that get `training`
+explicitly can still be recomputed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ RUN = "_run_through_graph"
 
 
 def call_context() -> Any:
-    """Returns a copy of the context of the call that is under way; None outside one."""
+    """Returns a copy of the context of the current call; None outside a call."""
     try:
         from keras.src.backend.common.global_state import get_global_attribute
     except ImportError:
@@ -32,10 +33,10 @@ def call_context() -> Any:
 
 @contextmanager
 def within(context: Any) -> Iterator[None]:
-    """Calls layers as they were called in another context.
+    """Makes the layers called within the block run in the context of another call.
 
     Args:
-        context: From `call_context`. None changes nothing.
+        context: Context from `call_context`; None changes nothing.
     """
     if context is None:
         yield
@@ -51,7 +52,7 @@ def within(context: Any) -> Iterator[None]:
 
 
 def layers_within(model: Any) -> list[Any]:
-    """Returns the layers of a model, those within other layers too."""
+    """Returns the layers of a model, including those within other layers."""
     flatten = getattr(model, "_flatten_layers", lambda: model.layers)
     return [each for each in flatten() if each is not model]
 
@@ -66,7 +67,7 @@ def nodes_of(graph: Any) -> list[Any]:
     """Returns the calls of operations in a functional model, in order.
 
     Returns:
-        Keras' nodes, without those of inputs.
+        Keras' nodes, without the nodes of inputs.
     """
     by_depth = graph._nodes_by_depth
     ordered = (node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth])
@@ -77,10 +78,12 @@ def call_node(node: Any, values: dict[int, Any], callable_of: Callable[[Any], An
     """Calls an operation as its node does.
 
     Args:
-        node: From `nodes_of`.
-        values: Of the node's symbolic inputs, by their id; those of its outputs are added.
-        callable_of: Gives what to call for an operation, as Keras hands it to `RUN`: the operation
-            with the `training` of this call, in place of the one that its node has recorded.
+        node: Node from `nodes_of`.
+        values: Values of the node's symbolic inputs, by id of the input. The values of its outputs
+            are added.
+        callable_of: Function that returns what to call for an operation, as Keras passes it to
+            `RUN`: the operation with the `training` of this call, instead of the `training` that
+            its node has recorded.
     """
     import keras
 

@@ -1,4 +1,4 @@
-"""Parts of a batch, as `train_step` gets it: any structure of tensors."""
+"""Takes parts of a batch, which may be any structure of tensors that `train_step` gets."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def examples_of(data: Any) -> Any:
-    """Returns how many examples a batch has, as a scalar tensor.
+    """Returns the number of examples in a batch, as a scalar tensor.
 
     Args:
-        data: What `train_step` gets: tensors in any structure, and None.
+        data: Batch that `train_step` gets: tensors in any structure; some may be None.
     """
     import tensorflow as tf
 
@@ -18,10 +18,10 @@ def examples_of(data: Any) -> Any:
 
 
 def part_of(data: Any, start: Any, size: Any) -> Any:
-    """Returns some examples of a batch.
+    """Returns the `size` examples of a batch from the example `start` on.
 
     Raises:
-        TypeError: If an input is sparse, which has no parts.
+        TypeError: If an input is a sparse tensor, which cannot be divided.
     """
     import tensorflow as tf
 

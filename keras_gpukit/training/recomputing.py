@@ -1,9 +1,9 @@
-"""A part of a model that is computed twice: forward, and again for its gradients.
+"""Computes a part of a model twice: in the forward pass, and again for its gradients.
 
-`tf.recompute_grad` alone, and `keras.remat` over it, compute something else the second time: random
-layers draw again, batch normalization moves its averages again, and tensors that are passed by
-name get no gradient. Here the second time starts from the state that the first one started from,
-and changes none.
+`tf.recompute_grad`, and `keras.remat`, which uses it, compute something different the second time.
+Random layers draw new values, batch normalization updates its averages again, and tensors that are
+passed by name get no gradient. Here the second run starts from the same state as the first one, and
+changes no state.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from keras_gpukit.training.keras_private import call_context, within
 
 
 def recomputed(call: Callable[..., Any], layers: Sequence[Any]) -> Callable[..., Any]:
-    """Returns a function that computes the same and keeps only its inputs for the gradients.
+    """Returns a function that computes the same, and keeps only its inputs for the gradients.
 
     Args:
-        call: Takes and returns tensors in any structure.
-        layers: The layers that it calls, with all of their state.
+        call: Function that takes and returns tensors in any structure.
+        layers: The layers that `call` calls; they have all of its state.
 
     Returns:
-        The function. Tensors without gradients, such as token ids and masks, are kept as they are.
+        The function. Inputs without gradients, such as token ids and masks, are kept as they are.
     """
 
     def twice(*args: Any, **kwargs: Any) -> Any:
@@ -33,9 +33,9 @@ def recomputed(call: Callable[..., Any], layers: Sequence[Any]) -> Callable[...,
         kept = [i for i, each in enumerate(flat) if _has_gradient(each)]
         derived = kept or any(layer.trainable_variables for layer in layers)
         if not derived or any(isinstance(each, keras.KerasTensor) for each in flat):
-            return call(*args, **kwargs)  # nothing to derive by, or a model in the making
+            return call(*args, **kwargs)  # no gradients, or a model is being built
         context = call_context()
-        # Before the first time: what batch normalization and random layers start from.
+        # The state that batch normalization and random layers have before the first run.
         states = [each for layer in layers for each in layer.non_trainable_variables]
         before = [(each, tf.identity(each.value)) for each in states]
         has_run = False
@@ -73,7 +73,7 @@ def _has_gradient(value: Any) -> bool:
 
 
 def _like(tensor: Any, original: Any) -> Any:
-    """Gives a tensor the mask that Keras attached to the one that it stands for."""
+    """Returns a tensor with the mask that Keras attached to the original tensor."""
     mask = getattr(original, "_keras_mask", None)
     if mask is not None:
         tensor._keras_mask = mask

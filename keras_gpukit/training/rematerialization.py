@@ -1,4 +1,4 @@
-"""Rematerialization: activations are recomputed for the gradients rather than kept for them."""
+"""Rematerialization: recomputes activations for the gradients instead of keeping them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ def rematerialize(
 ) -> Iterator[Any]:
     """Trains with less memory and more time: most activations are computed twice and not kept.
 
-    A functional or sequential model is divided into segments. Of each, only the input is kept;
-    the gradients compute the rest again. So memory for activations falls from that of all layers
-    to that of the inputs of all segments and of one segment, for the time of another forward pass.
+    A functional or sequential model is divided into segments. Only the input of each segment is
+    kept; the gradients compute the rest again. Without it, activations need the memory of all
+    layers. With it, they need the memory of the inputs of all segments and of a single segment. The
+    price is the time of another forward pass.
 
-    Losses, gradients and weights are those of plain training, up to rounding: random layers draw
-    once and use the same values the second time, batch normalization updates its averages once.
-    It works in graph mode, with XLA and eagerly.
+    Losses, gradients and weights are those of plain training, up to rounding: random layers use
+    the same values both times, and batch normalization updates its averages once. It works in graph
+    mode, with XLA and eagerly.
 
     Example:
         ```python
@@ -35,21 +36,21 @@ def rematerialize(
 
     Args:
         model: A compiled Keras model on the TensorFlow backend.
-        segments: Into how many segments the model is divided, at least 2. None takes the square
-            root of the number of places at which it can be, for which memory is least if all
-            layers need the same (Chen et al. 2016, https://arxiv.org/abs/1604.06174), and at
-            least 2.
-        layers: Instead of segments: the layers to compute twice, by name or as objects; blocks
-            that contain layers save most. A subclassed model needs this.
+        segments: Maximum number of segments that the model is divided into, at least 2. None takes
+            the square root of the number of places at which it can be divided, but at least 2. If
+            all layers need the same memory, this number needs the least (Chen et al. 2016,
+            https://arxiv.org/abs/1604.06174).
+        layers: Layers to compute twice, by name or as objects, instead of segments. Blocks that
+            contain layers save most. A subclassed model needs this argument.
 
     Yields:
-        The model. On exit it trains as before.
+        The model. After the block it trains as before.
 
     Raises:
-        TypeError: If `segments` is no whole number.
-        ValueError: If the model is not compiled, has no layer of a name, or no place to be
-            divided at; and in `fit`, if a layer to compute twice adds losses, or changes state
-            that is not its own.
+        TypeError: If `segments` is not a whole number.
+        ValueError: If `segments` is less than 2 or given with `layers`, or if the model is not
+            compiled, does not have a named layer, or has no place to be divided at. Also in `fit`,
+            if a layer to compute twice adds losses or changes state that is not its own.
     """
     check_compiled(model)
     check_whole("segments", segments, least=2, optional=True)
@@ -101,7 +102,7 @@ def _segmented(model: Any, count: int | None) -> list[tuple[Any, str, Any]]:
             return run_plainly(inputs, operation_fn=operation_fn, **kwargs)  # shapes only
         for part in parts:
             values = recomputed(part.function(operation_fn), part.layers)(*values)
-        # What the last one keeps is needed for the first gradients.
+        # Not recomputed: the first gradients need the activations of the last segment.
         values = last.function(operation_fn)(*values)
         return keras.tree.pack_sequence_as(graph.output, values)
 

@@ -1,4 +1,4 @@
-"""Segments of a functional model: parts in a row, with one tensor passed from each to the next."""
+"""Segments of a functional model: consecutive parts, each passing one tensor to the next."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from keras_gpukit.training.keras_private import call_node
 
 @dataclass(frozen=True)
 class Segment:
-    """Some calls of operations, one after the other.
+    """Consecutive calls of operations in a functional model.
 
     Attributes:
-        inputs: The symbolic tensors that it takes.
-        outputs: The symbolic tensors that it gives.
-        nodes: Its calls.
+        inputs: Symbolic tensors that the segment takes.
+        outputs: Symbolic tensors that the segment returns.
+        nodes: Keras' nodes for the calls, in order.
     """
 
     inputs: tuple[Any, ...]
@@ -26,7 +26,7 @@ class Segment:
 
     @property
     def layers(self) -> list[Any]:
-        """The layers that it calls."""
+        """Layers that the segment calls."""
         import keras
 
         operations = {id(node.operation): node.operation for node in self.nodes}
@@ -36,7 +36,7 @@ class Segment:
         """Returns a function from values of the inputs to values of the outputs.
 
         Args:
-            callable_of: Gives what to call for an operation.
+            callable_of: Function that returns what to call for an operation.
         """
 
         def run(*values: Any) -> list[Any]:
@@ -51,21 +51,21 @@ class Segment:
 def divide(
     nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], count: int | None
 ) -> list[Segment]:
-    """Divides a model where a single tensor is all that later calls need.
+    """Divides a model at places where later calls need only a single tensor.
 
-    Segments get equal shares of the elements of all outputs, as far as such places allow.
+    Segments get equal shares of the elements of all outputs, as far as these places allow.
 
     Args:
         nodes: The calls of the model, in order.
-        inputs: Its symbolic inputs.
-        outputs: Its symbolic outputs.
-        count: How many segments; None takes the square root of the number of places, for which
-            what is kept and what is recomputed together need the least memory (Chen et al. 2016,
-            "Training Deep Nets with Sublinear Memory Cost", https://arxiv.org/abs/1604.06174),
-            and at least 2.
+        inputs: Symbolic inputs of the model.
+        outputs: Symbolic outputs of the model.
+        count: Maximum number of segments. None takes the square root of the number of places, but
+            at least 2. With this number, kept and recomputed activations together need the least
+            memory (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost",
+            https://arxiv.org/abs/1604.06174).
 
     Returns:
-        The segments, one if there is no such place; at most `count`.
+        The segments, at most `count`; a single one if there is no such place.
     """
     places = _places(nodes, inputs, outputs)
     count = count or max(math.isqrt(len(places)), 2)
@@ -88,12 +88,12 @@ def divide(
 
 
 def _places(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> set[int]:
-    """After which calls a single tensor, the last one made, is all that is needed."""
+    """Returns the indices of calls after which only the call's own output tensor is needed."""
     last_use: dict[int, int] = {}
     for index, node in enumerate(nodes):
         last_use.update((id(tensor), index) for tensor in node.input_tensors)
     last_use.update((id(tensor), len(nodes)) for tensor in outputs)
-    # Of the inputs and of what was made before a call, nothing may be needed after it.
+    # After such a call, no input and no tensor made before the call may be needed.
     needed_until = max(last_use.get(id(tensor), -1) for tensor in inputs)
     places = set()
     for index, node in enumerate(nodes[:-1]):
@@ -104,5 +104,5 @@ def _places(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any])
 
 
 def _elements(tensor: Any) -> int:
-    """Elements for each example; unknown lengths count as 1."""
+    """Returns the elements of a tensor per example; unknown lengths count as 1."""
     return math.prod(length or 1 for length in tensor.shape[1:])

@@ -1,4 +1,4 @@
-"""A compiled model's attribute, replaced for a while; its step is traced again before and after."""
+"""Replaces attributes for a while; the step of the compiled model is traced again each time."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 @contextmanager
 def replaced(model: Any, attributes: list[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Replaces attributes, and puts back what was there.
+    """Replaces attributes within the block, and restores them afterwards.
 
     Args:
-        model: The model that trains with them.
-        attributes: The owner, the name and the new value of each.
+        model: Model that trains with the attributes; its step is traced again.
+        attributes: Owner, name and new value of each attribute.
     """
     before = [(owner, name, vars(owner).get(name)) for owner, name, _ in attributes]
     for owner, name, value in attributes:
         setattr(owner, name, value)
-    model.train_function = None  # Keras keeps the traced step that it has
+    model.train_function = None  # otherwise Keras keeps the step that it has traced
     try:
         yield
     finally:
         for owner, name, own in reversed(before):
             if own is None:
-                delattr(owner, name)  # the class's is back
+                delattr(owner, name)  # uncovers the class's attribute
             else:
                 setattr(owner, name, own)
         model.train_function = None
@@ -34,7 +34,7 @@ def check_compiled(model: Any) -> None:
     """Checks that a model can be trained.
 
     Raises:
-        ValueError: If it is no Keras model, or not compiled.
+        ValueError: If `model` is not a Keras model, or is not compiled.
     """
     import keras
 

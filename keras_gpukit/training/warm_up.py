@@ -1,8 +1,8 @@
 """The linear scaling rule with gradual warm-up, as plain numbers.
 
 Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour",
-https://arxiv.org/abs/1706.02677, section 2: with k times the batch, k times the learning rate,
-reached from the rate of one batch by a constant increment at each iteration.
+https://arxiv.org/abs/1706.02677, section 2: a batch k times as large gets a learning rate k times
+as large. The rate grows to it from the original rate by a constant increment at each iteration.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class WarmUp:
-    """By how much the learning rate is multiplied at each optimizer update.
+    """The multiplier of the learning rate at each optimizer update.
 
     Attributes:
-        factor: The batch over the batch that the base learning rate suits.
-        updates: Over how many optimizer updates the factor is reached; 0 begins with it.
+        factor: Batch size, divided by the batch size that the base learning rate suits.
+        updates: Number of optimizer updates until the factor is reached; 0 starts with it.
     """
 
     factor: float
@@ -26,7 +26,7 @@ class WarmUp:
         """Returns the multiplier for an update.
 
         Args:
-            update: How many updates there were before it, in the whole training.
+            update: Number of updates before this one, in the whole training.
         """
         if update >= self.updates:
             return self.factor
@@ -34,11 +34,11 @@ class WarmUp:
 
 
 def updates_in(epochs: float, steps_per_epoch: int, accumulation: int) -> int:
-    """Returns how many optimizer updates a number of epochs has.
+    """Returns the number of optimizer updates in a number of epochs.
 
     Args:
-        epochs: May be a fraction.
-        steps_per_epoch: Batches in an epoch.
-        accumulation: Batches whose gradients one update sums.
+        epochs: Number of epochs; may be a fraction.
+        steps_per_epoch: Batches per epoch.
+        accumulation: Number of batches whose gradients are summed for one update.
     """
     return round(epochs * steps_per_epoch / accumulation)

@@ -1,4 +1,4 @@
-"""Clusters as environment variables describe them: one class for each kind of environment."""
+"""Clusters, read from environment variables: one class for each kind of environment."""
 
 from keras_gpukit.distribute.clusters.registry import ENVIRONMENTS, read_cluster
 

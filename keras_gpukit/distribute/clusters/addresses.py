@@ -1,4 +1,4 @@
-"""Addresses of tasks: checked, shared out over task types, and with ports that do not collide."""
+"""Addresses of tasks: checks, assignment to task types, and ports that do not collide."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ PARAMETER_SERVERS = "GPUKIT_PARAMETER_SERVERS"
 PORT = "GPUKIT_PORT"
 
 # Above the ports of common services, below those that Kubernetes (30000) and Linux (32768) assign.
+# A job gets a range of `PORTS_PER_JOB` ports.
 FIRST_PORT, LAST_PORT = 10_000, 30_000
-PORTS_PER_JOB = 64  # as many tasks as one machine may run without reaching into the next job's
+PORTS_PER_JOB = 64  # more tasks on one machine would use ports of the next job
 MOST_PORTS = 2_048  # no machine runs more tasks of one job
 
 
 def first_port(variables: Variables, job: int) -> int:
-    """Returns the port of task 0: `GPUKIT_PORT`, or one that is the job's.
+    """Returns the port of task 0: `GPUKIT_PORT`, or one derived from the job's number.
 
-    Jobs with neighbouring numbers get ports next to each other, so that two jobs on one machine
-    differ until the numbers are 312 apart.
+    Jobs with neighbouring numbers get neighbouring ranges of ports. Two jobs on one machine get
+    different ports unless their numbers differ by a multiple of 312.
 
     Args:
-        variables: Where `GPUKIT_PORT` may be set.
-        job: A number that every task of the job knows, and other jobs do not share.
+        variables: Variables in which `GPUKIT_PORT` may be set.
+        job: A number that every task of the job knows and that other jobs do not share.
 
     Raises:
         ClusterError: If `GPUKIT_PORT` is not a port.
@@ -41,25 +42,28 @@ def first_port(variables: Variables, job: int) -> int:
 
 
 def with_ports(hosts: Sequence[str], first: int) -> tuple[str, ...]:
-    """Gives each task a port of its own, since tasks may share a machine.
+    """Returns the address of each task; each gets its own port, since tasks may share a machine.
 
     Args:
-        hosts: The host of each task.
-        first: The port of the first task.
+        hosts: Host of each task.
+        first: Port of the first task.
     """
     return tuple(f"{host}:{first + rank % MOST_PORTS}" for rank, host in enumerate(hosts))
 
 
 def given_addresses(variables: Variables, size: int) -> tuple[str, ...] | None:
-    """Returns the addresses that `GPUKIT_ADDRESSES` gives; None where it is not set.
+    """Returns the addresses in `GPUKIT_ADDRESSES`; None if the variable is not set.
+
+    The variable has one "host:port" for each task, separated by commas, or a single one in which
+    `{index}` stands for the number of the task.
 
     Args:
-        variables: Its value has one "host:port" for each task, separated by commas, or a single
-            one in which `{index}` stands for the number of the task.
-        size: How many tasks there are.
+        variables: Variables in which `GPUKIT_ADDRESSES` may be set.
+        size: Number of tasks.
 
     Raises:
-        ClusterError: If there are not as many, or one has no port.
+        ClusterError: If the number of addresses is not `size`, or an address has no port or
+            appears twice.
     """
     value = variables.get(ADDRESSES)
     if value is None:
@@ -76,15 +80,15 @@ def given_addresses(variables: Variables, size: int) -> tuple[str, ...] | None:
 
 
 def check_addresses(name: str, by_type: Mapping[str, Sequence[str]], advice: str) -> None:
-    """Checks that each address is "host:port", and is given once.
+    """Checks that each address is "host:port" and appears only once.
 
     Args:
-        name: The variable that they come from.
-        by_type: The addresses of each task type.
-        advice: What to do where one is wrong.
+        name: Name of the variable that the addresses come from.
+        by_type: Addresses of each task type.
+        advice: Sentence for the error message on how to set the variable.
 
     Raises:
-        ClusterError: If one is wrong.
+        ClusterError: If an address is wrong or appears twice.
     """
     seen: dict[str, str] = {}
     for task_type, addresses in by_type.items():
@@ -102,20 +106,20 @@ def check_addresses(name: str, by_type: Mapping[str, Sequence[str]], advice: str
 def cluster_of(
     kind: str, source: str, addresses: Sequence[str], rank: int, variables: Variables
 ) -> Cluster:
-    """Shares tasks out over task types: all are workers, unless there are parameter servers.
+    """Returns the cluster of some tasks: all are workers, unless there are parameter servers.
 
-    With parameter servers, task 0 is the chief that coordinates, the last tasks are the servers
-    and those between are the workers.
+    With parameter servers, task 0 is the chief that coordinates, the last tasks are the servers,
+    and the tasks in between are the workers.
 
     Args:
-        kind: Of the cluster.
-        source: Of the cluster.
-        addresses: Of every task, in order of rank.
-        rank: Which task this process is.
-        variables: Where `GPUKIT_PARAMETER_SERVERS` may be set.
+        kind: Kind of the cluster, such as "Slurm".
+        source: Description of what started the processes, such as "Slurm job 17, step 0".
+        addresses: Address of every task, in order of rank.
+        rank: Rank of this process.
+        variables: Variables in which `GPUKIT_PARAMETER_SERVERS` may be set.
 
     Raises:
-        ClusterError: If no worker is left next to the parameter servers.
+        ClusterError: If the parameter servers leave no task for a chief and a worker.
     """
     servers = 0
     advice = "Set it to the number of parameter servers, or unset it for workers only."
@@ -141,9 +145,9 @@ def unknown_addresses(source: str, known: str, variables: Variables) -> ClusterE
     """Returns the error for processes whose addresses no variable gives.
 
     Args:
-        source: What started them.
-        known: What the variables do give, in a sentence.
-        variables: Those read so far.
+        source: Launcher that started the processes.
+        known: Sentence on what is known instead.
+        variables: Variables read so far, which the message lists.
     """
     seen = ", ".join(f"{name}={value!r}" for name, value in variables.used.items())
     return ClusterError(

@@ -1,4 +1,4 @@
-"""What a kind of cluster environment is, and its variables, read with errors that name them."""
+"""Base class of the kinds of cluster environments, and a reader of variables with clear errors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from keras_gpukit.records.cluster import Cluster
 
 
 class Variables:
-    """Reads environment variables, and remembers which ones it read. An empty one is as unset.
+    """Reads environment variables, and remembers which ones it read.
+
+    An empty variable counts as unset.
 
     Attributes:
-        environment: All variables.
-        used: Those that were read and are set.
+        environment: All environment variables.
+        used: Variables that were read and are set, with their values.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -23,7 +25,7 @@ class Variables:
         self.environment = environment
 
     def get(self, name: str) -> str | None:
-        """Returns a variable's value without surrounding spaces; None where it is not set."""
+        """Returns a variable's value without surrounding spaces; None if it is not set."""
         value = self.environment.get(name, "").strip()
         if not value:
             return None
@@ -34,11 +36,11 @@ class Variables:
         """Returns the value of a variable that must be set.
 
         Args:
-            name: Its name.
-            advice: What to do where it is not, in a sentence.
+            name: Name of the variable.
+            advice: Sentence for the error message on how to set the variable.
 
         Raises:
-            ClusterError: If it is not set.
+            ClusterError: If the variable is not set.
         """
         value = self.get(name)
         if value is None:
@@ -54,12 +56,12 @@ class Variables:
         """Returns the value of a variable that must be a whole number.
 
         Args:
-            name: Its name.
-            advice: What to do where it is not, in a sentence.
-            least: The smallest number accepted.
+            name: Name of the variable.
+            advice: Sentence for the error message on how to set the variable.
+            least: Smallest accepted number.
 
         Raises:
-            ClusterError: If it is not set, or is something else.
+            ClusterError: If the variable is not set, or is not such a number.
         """
         value = self.require(name, advice)
         if not (value.isascii() and value.isdigit()) or int(value) < least:
@@ -67,10 +69,10 @@ class Variables:
         return int(value)
 
     def rank_and_size(self, rank_name: str, size_name: str, advice: str) -> tuple[int, int]:
-        """Returns a process's number, from 0, and how many there are.
+        """Returns the rank of this process, from 0, and the number of processes.
 
         Raises:
-            ClusterError: If one is missing or wrong, or the number is not below the count.
+            ClusterError: If a variable is missing or wrong, or if the rank is not below the size.
         """
         size = self.whole_number(size_name, advice, least=1)
         rank = self.whole_number(rank_name, advice)
@@ -88,21 +90,21 @@ def wrong(name: str, value: str, accepted: str, advice: str) -> ClusterError:
 class ClusterEnvironment(ABC):
     """One kind of environment that starts processes which train together.
 
-    Subclasses read variables and nothing else: no file, no network, no program. They write none.
+    Subclasses only read variables. They use no file, network or program, and write no variables.
 
     Attributes:
-        kind: The `kind` of its clusters.
+        kind: The attribute `kind` of its clusters, such as "Slurm".
     """
 
     kind: ClassVar[str]
 
     @abstractmethod
     def detects(self, environment: Mapping[str, str]) -> bool:
-        """Whether the variables are of this kind, complete or not."""
+        """Whether the variables are of this kind, even if some are missing."""
 
     @abstractmethod
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster; None where this process is the only one.
+        """Returns the cluster; None if this process is the only one in it.
 
         Raises:
             ClusterError: If a variable is missing or wrong.

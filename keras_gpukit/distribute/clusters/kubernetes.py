@@ -25,16 +25,16 @@ class KubeflowTFJob(ClusterEnvironment):
     kind = KIND
 
     def detects(self, environment: Mapping[str, str]) -> bool:
-        """Whether `TF_CONFIG` is set in a pod. Kubernetes itself names its API in each."""
+        """Whether `TF_CONFIG` is set in a pod, where Kubernetes sets `KUBERNETES_SERVICE_HOST`."""
         return tf_config.TFConfig().detects(environment) and bool(
             environment.get("KUBERNETES_SERVICE_HOST")
         )
 
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster; None where it is of this process alone.
+        """Returns the cluster; None if this process is the only one in it.
 
         Raises:
-            ClusterError: If it is not what TensorFlow takes.
+            ClusterError: If TensorFlow does not accept the value of `TF_CONFIG`.
         """
         return tf_config.read_tf_config(variables, self.kind, "TF_CONFIG in a pod (Kubeflow TFJob)")
 
@@ -42,19 +42,19 @@ class KubeflowTFJob(ClusterEnvironment):
 class KubeflowTrainJob(ClusterEnvironment):
     """A TrainJob of Kubeflow Trainer, with a runtime whose policy is `torch` or `jax`.
 
-    The former sets the variables of torchrun's options, the latter those of JAX (Trainer 2.3, in
-    `pkg/runtime/framework/plugins`). Both give the first pod's address, whose host name ends in
-    its index, as in every job of a JobSet: `train-node-0-0.train`.
+    `torch` sets the variables of torchrun's options, `jax` those of JAX (Trainer 2.3, in
+    `pkg/runtime/framework/plugins`). Both give the address of the first pod. Its host name ends in
+    the pod's index, as in every job of a JobSet: `train-node-0-0.train`.
     """
 
     kind = KIND
 
     def detects(self, environment: Mapping[str, str]) -> bool:
-        """Whether one of the two policies set its variables."""
+        """Whether the variables of one of the two policies are set."""
         return any(environment.get(rank) for rank, _, _, _ in _TRAIN_JOB)
 
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster of the pods; None where there is one.
+        """Returns the cluster of the pods; None if there is only one pod.
 
         Raises:
             ClusterError: If a variable is missing or wrong.
@@ -78,7 +78,7 @@ class KubeflowTrainJob(ClusterEnvironment):
         return cluster_of(self.kind, "Kubeflow TrainJob", addresses, rank, variables)
 
 
-# The variables of rank, size, first address, and its port where that is another one.
+# Variables with the rank, the size, the first address, and its port if the address has none.
 _TRAIN_JOB = (
     ("PET_NODE_RANK", "PET_NNODES", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
     ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES", "JAX_COORDINATOR_ADDRESS", None),
@@ -86,7 +86,7 @@ _TRAIN_JOB = (
 
 
 def _pods(first: str, size: int) -> tuple[str, ...] | None:
-    """The addresses of all pods by that of the first one; None where that has no index."""
+    """Returns the addresses of all pods, given the first one; None if that does not end in -0."""
     address, colon, port = first.rpartition(":")
     host, dot, domain = address.partition(".")
     base, dash, index = host.rpartition("-")
@@ -98,18 +98,18 @@ def _pods(first: str, size: int) -> tuple[str, ...] | None:
 class IndexedJob(ClusterEnvironment):
     """An Indexed Job with a headless Service, as `keras-gpukit launch --kubernetes` writes it.
 
-    Kubernetes sets the index of each pod; the manifest must set how many there are, as
-    `GPUKIT_WORKERS`, and where, as `GPUKIT_ADDRESSES`, such as "train-{index}.train:2222".
+    Kubernetes sets the index of each pod. The manifest must set the number of pods in
+    `GPUKIT_WORKERS`, and their addresses in `GPUKIT_ADDRESSES`, as "train-{index}.train:2222".
     """
 
     kind = KIND
 
     def detects(self, environment: Mapping[str, str]) -> bool:
-        """Whether Kubernetes gave the pod an index, or a manifest said how many there are."""
+        """Whether Kubernetes set the index of the pod, or a manifest set the number of pods."""
         return bool(environment.get(INDEX) or environment.get(WORKERS))
 
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster of the Job's pods; None where there is one, or each is alone.
+        """Returns the cluster of the Job's pods; None if there is one pod, or each trains alone.
 
         Raises:
             ClusterError: If a variable is missing or wrong.

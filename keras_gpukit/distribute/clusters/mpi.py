@@ -1,7 +1,7 @@
-"""Clusters from launchers in the manner of MPI: mpirun, mpiexec and torchrun.
+"""Clusters of MPI-style launchers: mpirun, mpiexec and torchrun.
 
-They give each process its rank and how many there are. Where the other machines are, only the
-launchers know: the addresses are known where all processes are on this machine, else
+They give each process its rank and the number of processes, but not the addresses of the other
+machines. If all processes are on this machine, the addresses are known. Otherwise
 `GPUKIT_ADDRESSES` must give them.
 """
 
@@ -24,14 +24,16 @@ from keras_gpukit.records.cluster import Cluster
 
 @dataclass(frozen=True)
 class Launcher:
-    """How a launcher names its variables.
+    """The names of a launcher's environment variables.
 
     Attributes:
-        name: What it is called.
-        rank: Number of the process.
-        size: How many processes there are.
-        local_sizes: How many of them are on this machine, by the first of these that is set.
-        jobs: What other jobs on this machine do not share, by the first of these that is set.
+        name: Name of the launcher, such as "torchrun".
+        rank: Variable with the rank of the process.
+        size: Variable with the number of processes.
+        local_sizes: Variables with the number of processes on this machine; the first one that is
+            set counts.
+        jobs: Variables whose values other jobs on this machine do not share; the first one that is
+            set counts.
     """
 
     name: str
@@ -67,20 +69,20 @@ LAUNCHERS = (
 
 
 class MPI(ClusterEnvironment):
-    """Processes that mpirun, mpiexec, torchrun or one of their kind started."""
+    """Processes started by mpirun, mpiexec, torchrun or a similar launcher."""
 
     kind = "MPI"
 
     def detects(self, environment: Mapping[str, str]) -> bool:
-        """Whether such a launcher set its variables, and not a job step of Slurm the same ones."""
+        """Whether such a launcher set its variables, other than a Slurm step with equal values."""
         return _launcher(environment) is not None
 
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster; None where this process is the only one.
+        """Returns the cluster; None if this process is the only one in it.
 
         Raises:
-            ClusterError: If a variable is missing or wrong, or the other machines' addresses
-                are not known.
+            ClusterError: If a variable is missing or wrong, or if the addresses of the other
+                machines are unknown.
         """
         launcher = _launcher(variables.environment)
         assert launcher is not None
@@ -100,10 +102,10 @@ class MPI(ClusterEnvironment):
 
 
 def _launcher(environment: Mapping[str, str]) -> Launcher | None:
-    """Whose variables are set; None where Slurm set the same rank and size.
+    """Returns the launcher whose variables are set; None if Slurm set the same rank and size.
 
-    `srun --mpi=pmi2` sets those of MPICH next to its own, batch scripts those of torchrun, and
-    Slurm knows the nodes. mpirun within a job step has ranks that differ from Slurm's.
+    `srun --mpi=pmi2` sets MPICH's variables next to its own, and batch scripts set torchrun's. In
+    both cases, Slurm knows the nodes. mpirun within a job step has ranks that differ from Slurm's.
     """
     slurm = (environment.get("SLURM_PROCID"), environment.get("SLURM_STEP_NUM_TASKS"))
     for each in LAUNCHERS:
@@ -120,6 +122,6 @@ def _known(variables: Variables) -> str:
 
 
 def _job(launcher: Launcher, variables: Variables) -> int:
-    """A number that this machine's processes of the job share, and other jobs hardly do."""
+    """Returns a number that the job's processes on this machine share, and other jobs rarely do."""
     job = next(filter(None, map(variables.get, launcher.jobs)), "")
     return zlib.crc32(job.encode())

@@ -15,8 +15,8 @@ from keras_gpukit.distribute.clusters.slurm import Slurm
 from keras_gpukit.distribute.clusters.tf_config import TFConfig
 from keras_gpukit.records.cluster import Cluster
 
-# The first that detects itself reads. TF_CONFIG was set on purpose; mpirun and torchrun run within
-# jobs of Slurm and pods of Kubernetes, never around them.
+# The first environment that detects itself reads the cluster. TF_CONFIG comes first, since it was
+# set on purpose. mpirun and torchrun run within Slurm jobs and Kubernetes pods, never around them.
 ENVIRONMENTS: tuple[ClusterEnvironment, ...] = (
     KubeflowTFJob(),
     TFConfig(),
@@ -30,17 +30,18 @@ ENVIRONMENTS: tuple[ClusterEnvironment, ...] = (
 def read_cluster(environment: Mapping[str, str]) -> Cluster | None:
     """Returns the cluster that environment variables describe, and this process's place in it.
 
-    Reads nothing but the variables, and changes none.
+    It only reads the variables, and changes none.
 
     Args:
         environment: The variables, such as `os.environ`.
 
     Returns:
-        None for a process that no cluster started, or that is the only one of its cluster.
+        The cluster; None if no cluster started this process, or if it is the only one in its
+        cluster.
 
     Raises:
-        ClusterError: If they describe a cluster wrongly or in part. The message names the
-            variable, what was received, and what to do.
+        ClusterError: If the description of the cluster is wrong or incomplete. The message names
+            the variable, the value received, and what to do.
     """
     for each in ENVIRONMENTS:
         if each.detects(environment):

@@ -1,6 +1,6 @@
 """Clusters from the variables that Slurm's `srun` sets for each task of a job step.
 
-TensorFlow's `SlurmClusterResolver` reads the same ones, and fails without GPUs, overwrites
+TensorFlow's `SlurmClusterResolver` reads the same variables. But it fails without GPUs, overwrites
 `CUDA_VISIBLE_DEVICES`, runs `scontrol`, and gives every job on a machine the same ports.
 """
 
@@ -43,11 +43,11 @@ class Slurm(ClusterEnvironment):
         return bool(environment.get("SLURM_JOB_ID") or environment.get("SLURM_PROCID"))
 
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster of the job step; None for a step, or a whole job, of one task.
+        """Returns the cluster of the job step; None if the step, or the whole job, has one task.
 
         Raises:
-            ClusterError: If a variable is missing or wrong, and if a job of several tasks runs
-                its script without `srun`, which would train in the first one alone.
+            ClusterError: If a variable is missing or wrong, or if a job of several tasks runs its
+                script without `srun`, so that only the first task would train.
         """
         if not (variables.get("SLURM_STEP_ID") or variables.get("SLURM_STEP_NUM_TASKS")):
             _check_started_alone(variables)
@@ -72,7 +72,10 @@ class Slurm(ClusterEnvironment):
 
 
 def _check_started_alone(variables: Variables) -> None:
-    """A process outside a job step: the batch script's own, or one of `salloc`'s shell."""
+    """Checks that a process outside a job step belongs to a job of one task and one node.
+
+    Such a process was started by the batch script itself, or in the shell of `salloc`.
+    """
     for name, noun in (("SLURM_NTASKS", "tasks"), ("SLURM_JOB_NUM_NODES", "nodes")):
         if variables.get(name) is None:
             continue
@@ -87,7 +90,7 @@ def _check_started_alone(variables: Variables) -> None:
 
 
 def _hosts(variables: Variables, size: int, rank: int) -> list[str]:
-    """Returns the host of each task, by the node list and the tasks per node."""
+    """Returns the host of each task, from the node list and the tasks per node."""
     nodes = _expand(variables, "SLURM_STEP_NODELIST", expand_nodes, "a list of nodes")
     counts = _expand(variables, "SLURM_STEP_TASKS_PER_NODE", expand_tasks, "a list of counts")
     if len(counts) != len(nodes) or sum(counts) != size:
@@ -117,19 +120,19 @@ def _expand(
 
 
 def _plane(variables: Variables) -> int:
-    """How many consecutive tasks a node gets in its turn, by the step's distribution."""
+    """Returns how many consecutive tasks a node gets per turn, given the step's distribution."""
     distribution = re.split("[:,]", variables.get("SLURM_DISTRIBUTION") or "block")[0].lower()
     if distribution == "cyclic":
         return 1
     size = re.fullmatch(r"plane=([1-9]\d*)", distribution)
     if size is None and distribution == "plane":
         size = re.fullmatch(r"([1-9]\d*)", variables.get("SLURM_DIST_PLANESIZE") or "")
-    # Any other must place tasks as "block" does; the check by SLURM_NODEID says if it does not.
+    # Any other distribution counts as "block"; the check of SLURM_NODEID finds out if it differs.
     return int(size[1]) if size else sys.maxsize
 
 
 def _node_addresses(variables: Variables) -> dict[str, str]:
-    """Where nodes are reached, if not by their names."""
+    """Returns the addresses in `GPUKIT_NODE_ADDRESSES`, for nodes not reached by their names."""
     value = variables.get(NODE_ADDRESSES) or ""
     advice = "Set it to node=address for each node, separated by commas, or unset it."
     addresses = {}

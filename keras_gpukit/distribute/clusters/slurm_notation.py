@@ -1,7 +1,7 @@
-"""Slurm's short notations, written out: node lists and tasks per node.
+"""Expands Slurm's short notations for node lists and tasks per node.
 
-`scontrol show hostnames` does the former, and is absent in most containers. The notations are those
-of the manual pages of `srun` and `sbatch` (SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE).
+`scontrol show hostnames` expands node lists, too, but is missing in most containers. The manual
+pages of `srun` and `sbatch` describe the notations (SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def expand_nodes(nodes: str) -> tuple[str, ...]:
     """Returns the names in a node list: "n[1-2,07],gpu" stands for n1, n2, n07 and gpu.
 
     Args:
-        nodes: With any number of brackets in a name; numbers keep their leading zeros.
+        nodes: Node list. A name may have several brackets; numbers keep their leading zeros.
 
     Raises:
-        ValueError: If it is no such list.
+        ValueError: If `nodes` is not a node list.
     """
     names: list[str] = []
     end = 0
@@ -38,7 +38,7 @@ def expand_nodes(nodes: str) -> tuple[str, ...]:
 
 
 def _numbers(ranges: str) -> list[str]:
-    """Writes "1-3,07" out."""
+    """Returns the numbers in a list of ranges: "1-3,07" stands for 1, 2, 3 and 07."""
     numbers: list[str] = []
     for each in ranges.split(","):
         match = _RANGE.fullmatch(each)
@@ -55,7 +55,7 @@ def expand_tasks(tasks: str) -> tuple[int, ...]:
     """Returns how many tasks each node has: "2(x3),1" stands for 2, 2, 2 and 1.
 
     Raises:
-        ValueError: If it is no such list.
+        ValueError: If `tasks` is not in this notation.
     """
     counts: list[int] = []
     for each in tasks.split(","):
@@ -67,12 +67,12 @@ def expand_tasks(tasks: str) -> tuple[int, ...]:
 
 
 def node_of_each_task(counts: tuple[int, ...], plane: int) -> tuple[int, ...]:
-    """Returns the node that each task is on, by the node's place in the list.
+    """Returns the index of the node that each task is on.
 
     Args:
-        counts: How many tasks each node has.
-        plane: How many consecutive tasks a node gets in its turn: 1 for Slurm's distribution
-            "cyclic", as many as it has for "block".
+        counts: Number of tasks on each node.
+        plane: Consecutive tasks that a node gets per turn: 1 for Slurm's distribution "cyclic", at
+            least the number of its tasks for "block".
     """
     left = list(counts)
     nodes: list[int] = []

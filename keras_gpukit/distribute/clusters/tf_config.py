@@ -1,4 +1,4 @@
-"""Clusters from `TF_CONFIG`, which TensorFlow itself reads, and this process's place in one."""
+"""Clusters from `TF_CONFIG`, the variable that TensorFlow reads, and this process's place."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ ADVICE = (
 
 
 class TFConfig(ClusterEnvironment):
-    """`TF_CONFIG` as a person or a launcher sets it."""
+    """The variable `TF_CONFIG`, set by a person or a launcher."""
 
     kind = "TF_CONFIG"
 
     def detects(self, environment: Mapping[str, str]) -> bool:
-        """Whether `TF_CONFIG` says anything; an empty one is as none, as TensorFlow has it."""
+        """Whether `TF_CONFIG` has content; as in TensorFlow, an empty one counts as unset."""
         return environment.get(NAME, "").strip() not in ("", "{}")
 
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster, checked; None where it is of this process alone.
+        """Returns the cluster; None if this process is the only one in it.
 
         Raises:
-            ClusterError: If it is not what TensorFlow takes.
+            ClusterError: If TensorFlow does not accept the value of `TF_CONFIG`.
         """
         return read_tf_config(variables, self.kind, NAME)
 
 
 def read_tf_config(variables: Variables, kind: str, source: str) -> Cluster | None:
-    """Returns the cluster that `TF_CONFIG` describes; None where it is of this process alone.
+    """Returns the cluster that `TF_CONFIG` describes; None if this process is the only one in it.
 
     Raises:
-        ClusterError: If it is not what TensorFlow takes.
+        ClusterError: If TensorFlow does not accept the value of `TF_CONFIG`.
     """
     text = variables.require(NAME, ADVICE)
     try:
@@ -82,10 +82,10 @@ def _task(text: str, config: dict[str, Any], addresses: Mapping[str, Any]) -> tu
         raise wrong(NAME, text, 'must have a "task": which of the cluster this process is', ADVICE)
     task_type, index = task.get("type"), task.get("index")
     if isinstance(index, str) and index.isdigit():
-        index = int(index)  # TensorFlow takes it, too
+        index = int(index)  # TensorFlow accepts a string, too
     if not isinstance(index, int) or isinstance(index, bool) or index < 0:
         raise wrong(NAME, text, 'must have a whole number from 0 on as the "index" of task', ADVICE)
-    # An evaluator may stand outside the cluster: it has no server.
+    # An evaluator may be missing from the cluster, since it has no server.
     if task_type == "evaluator" and "evaluator" not in addresses:
         return "evaluator", index
     if not isinstance(task_type, str) or task_type not in addresses:
@@ -98,11 +98,11 @@ def _task(text: str, config: dict[str, Any], addresses: Mapping[str, Any]) -> tu
 
 
 def this_worker(model: Any = None) -> Worker | None:
-    """Returns this process's place in its cluster; None outside one, or where it cannot be read.
+    """Returns this process's place in its cluster; None without one, or if it cannot be read.
 
     Args:
-        model: The model that is trained. What the cluster resolver of its strategy knows, such as
-            that of Slurm, takes precedence over the environment variable `TF_CONFIG`.
+        model: Model that is trained. The cluster resolver of its strategy, such as that of Slurm,
+            takes precedence over the environment variable `TF_CONFIG`.
     """
     try:
         strategy = getattr(model, "distribute_strategy", None)
@@ -113,5 +113,5 @@ def this_worker(model: Any = None) -> Worker | None:
         config = json.loads(os.environ.get("TF_CONFIG") or "{}")
         task = config.get("task", {})
         return worker_of(config.get("cluster", {}), task.get("type"), task.get("index"))
-    except Exception:  # both may hold anything, and only strategies have to understand it
+    except Exception:  # both may contain anything, and only strategies have to understand it
         return None

@@ -1,4 +1,4 @@
-"""Batches that are handed out ahead of the step that reports them."""
+"""Hands batches out to workers ahead of the step that reports their logs."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Any, Protocol
 
 
 class Pending(Protocol):
-    """A step that was handed out."""
+    """A step that was handed out to a worker."""
 
     def fetch(self) -> Any:
         """Waits for the step to end, and returns its logs."""
 
 
 class BatchesAhead:
-    """Hands the next batches out while the oldest step is waited for.
+    """Hands out the next batches before it waits for the oldest step.
 
-    The coordinator fetches while workers compute, so they wait no longer than it does.
+    The coordinator fetches batches while workers compute, so workers wait for data no longer than
+    the coordinator does.
 
     Args:
         batches: The batches.
-        at_once: How many steps may be handed out and not be finished.
-        steps: How many steps an epoch has; None where it has all batches.
+        at_once: Maximum number of steps that are handed out and not finished.
+        steps: Number of steps in an epoch; None if an epoch has all batches.
         spec: Types and shapes of the batches.
     """
 
@@ -40,7 +41,7 @@ class BatchesAhead:
         self._fetching_s = 0.0
 
     def gpukit_fetch_time(self) -> float:
-        """Returns the time of all fetches so far, in seconds; `pipelines.measurable` knows it."""
+        """Returns the seconds of all fetches so far; `pipelines.measurable` calls it by name."""
         return self._fetching_s
 
     def __iter__(self) -> BatchesAhead:
@@ -51,10 +52,10 @@ class BatchesAhead:
         return next(self._batches)
 
     def step(self, hand_out: Callable[[Any, Any], Pending]) -> Any:
-        """Waits for the oldest step, and hands further batches out meanwhile.
+        """Hands out further batches, and waits for the oldest step.
 
         Args:
-            hand_out: Starts a step on a batch, given that and `spec`.
+            hand_out: Function that starts a step, given a batch and `spec`.
 
         Returns:
             The logs of the oldest step.
@@ -83,19 +84,19 @@ class BatchesAhead:
             self._fetching_s += time.perf_counter() - began_s
 
     def _may_take(self) -> bool:
-        """Whether the epoch has more steps: the next one waits until its metrics are reset."""
+        """Whether the epoch has more steps; the next epoch waits until the metrics are reset."""
         if self._steps is None:
             return True
         return self._taken // self._steps == self._finished // self._steps
 
 
 class CoordinatedDataset:
-    """What Keras iterates over instead of a distributed dataset.
+    """Replaces the distributed dataset that Keras would iterate over.
 
     Args:
         dataset: The whole `tf.data.Dataset`; the coordinator reads it.
-        at_once: As in `BatchesAhead`.
-        steps: As in `BatchesAhead`.
+        at_once: Maximum number of steps that are handed out and not finished.
+        steps: Number of steps in an epoch; None if an epoch has all batches.
     """
 
     def __init__(self, dataset: Any, at_once: int, steps: int | None) -> None:

@@ -1,9 +1,10 @@
-"""Lets several workers add to one variable without losing any of it.
+"""Lets several workers add to one variable without losing updates.
 
-Keras 3.12 to 3.15 adds to a variable by reading it and assigning the sum, between which another
-worker may add as well: the optimizer's iterations and the sums of metrics lost up to a quarter of
-their updates. Here the server that holds the variable adds. Metrics that assign what they have
-computed themselves, such as `AUC`, stay approximate; optimizers update weights this way already.
+Keras 3.12 to 3.15 adds to a variable by reading it and assigning the sum. Another worker may add
+in between: the optimizer's iterations and the sums of metrics lost up to a quarter of their
+updates. Here the server that holds the variable adds. Metrics that assign values which they have
+computed themselves, such as `AUC`, stay approximate. Optimizers already update weights on the
+server.
 
 Private name, seen on Keras 3.12 and 3.15: `Variable._value`, the TensorFlow variable.
 """
@@ -15,10 +16,11 @@ from typing import Any
 
 
 def add_on_the_server(is_coordinated: Callable[[Any], bool]) -> None:
-    """Replaces `keras.Variable.assign_add` and `assign_sub` within steps of such strategies.
+    """Makes `assign_add` and `assign_sub` of `keras.Variable` add on the server, within steps.
 
     Args:
-        is_coordinated: Whether a strategy is one.
+        is_coordinated: Function that returns whether a strategy trains with parameter servers.
+            Steps under other strategies are not changed.
     """
     import keras
 

@@ -1,4 +1,4 @@
-"""What a worker and a parameter server do: serve the coordinator until it ends."""
+"""Runs a worker or a parameter server, which serves the coordinator until the coordinator ends."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from keras_gpukit.records.cluster import Cluster
 
 _LOOK_EVERY_S = 1.0
 _GONE_AFTER_S = 10.0
-"""A coordinator that does not answer for this long has ended; its port may be busy for a moment."""
+"""Seconds without an answer after which the coordinator has ended; its port may be busy briefly."""
 
 
 def serve(cluster: Cluster) -> None:
-    """Serves until the coordinator has ended."""
+    """Serves the coordinator until it has ended."""
     import tensorflow as tf
 
     spec = tf.train.ClusterSpec({role: list(all_) for role, all_ in cluster.addresses.items()})
@@ -31,7 +31,7 @@ def wait_for_end(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Returns when something has not been there for ten seconds."""
+    """Returns once `is_there` has been False for ten seconds."""
     last_seen = clock()
     while clock() - last_seen < _GONE_AFTER_S:
         sleep(_LOOK_EVERY_S)

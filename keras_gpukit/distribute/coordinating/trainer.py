@@ -1,10 +1,10 @@
-"""Lets `fit`, `evaluate` and `predict` of Keras work under a `ParameterServerStrategy`.
+"""Makes `fit`, `evaluate` and `predict` of Keras work under a `ParameterServerStrategy`.
 
 Keras 3.12 to 3.15 gives the strategy a dataset that only workers can read, and calls its step on
 the coordinator, which the strategy refuses. Here the coordinator reads the dataset and hands each
-batch to the next free worker (`tf.distribute.coordinator.ClusterCoordinator`); a batch whose worker
-is lost goes to another. All else is Keras' own `fit`: its arguments, callbacks, validation and
-history.
+batch to the next free worker (`tf.distribute.coordinator.ClusterCoordinator`). If a worker is lost,
+its batch goes to another one. Everything else is Keras' own `fit`: its arguments, callbacks,
+validation and history.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from keras_gpukit.errors import WorkerError
 from keras_gpukit.records.cluster import Cluster
 
 _AT_ONCE_PER_WORKER = 2
-"""A worker has its next batch while it computes one; more would only age the weights."""
+"""Steps in flight per worker: one runs, and the next is there. More would only age the weights."""
 
 
 def is_coordinated(strategy: Any) -> bool:
@@ -35,12 +35,14 @@ def is_coordinated(strategy: Any) -> bool:
 
 
 def train_by_coordinator(strategy: Any, cluster: Cluster, timeout_s: float) -> None:
-    """Replaces what Keras does with a dataset and a step, for models of such a strategy only.
+    """Makes Keras train models of a `ParameterServerStrategy` through a coordinator.
+
+    Models without such a strategy train as before.
 
     Args:
         strategy: The `tf.distribute.ParameterServerStrategy` of this process.
-        cluster: What it is over.
-        timeout_s: How long all workers may be gone.
+        cluster: The cluster of the strategy.
+        timeout_s: Seconds for which all workers may be gone before that is an error.
     """
     import keras
     import tensorflow as tf
@@ -63,7 +65,7 @@ def train_by_coordinator(strategy: Any, cluster: Cluster, timeout_s: float) -> N
 
 
 def _replace(owner: Any, name: str, function: Callable[..., Any], *first: Any) -> None:
-    """Has a function called for a method, with further arguments and the method before its own."""
+    """Replaces a method by a function, called with `first`, the method and its arguments."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -74,7 +76,7 @@ def _replace(owner: Any, name: str, function: Callable[..., Any], *first: Any) -
 
 
 class _Undistributed:
-    """Stands in for a strategy where Keras asks it to distribute a dataset."""
+    """Stands in for a strategy when Keras asks the strategy to distribute a dataset."""
 
     def experimental_distribute_dataset(self, dataset: Any) -> Any:
         return dataset
@@ -94,12 +96,12 @@ def _read_all(
         return
     original(iterator, _Undistributed(), *args, **given)
     steps, together = iterator.steps_per_epoch, iterator.steps_per_execution
-    # An execution is not divided: Keras ends the epoch with the one that reaches its steps.
+    # Keras does not divide an execution: the epoch ends with the one that reaches its last step.
     taken = steps and math.ceil(steps / together) * together
     whole = iterator._distributed_dataset
     iterator._distributed_dataset = CoordinatedDataset(whole, at_once, taken)
-    # Keras calls this once an epoch's loop is over. Where a callback has ended the epoch early,
-    # steps are still under way, and would count in what comes next.
+    # Keras calls this after an epoch's loop. If a callback has ended the epoch early, steps are
+    # still in flight, and would count towards the metrics of the next loop.
     iterator.tf_sync = coordinator.finish
 
 
@@ -111,7 +113,7 @@ def _make_function(
     hand_out = _HandingOut(model, step_function, coordinator)
     optimizer = model.optimizer
     if optimizer is not None and not optimizer.built:
-        with model.distribute_strategy.scope():  # no worker may make variables
+        with model.distribute_strategy.scope():  # workers must not create variables
             optimizer.build(model.trainable_variables)
 
     def function(batches: Any) -> Any:
@@ -148,12 +150,12 @@ def _make_predict_function(
 
 
 class _HandingOut:
-    """Has workers run a step on batches.
+    """Hands out batches to workers, which run a step on them.
 
     Args:
-        model: Whose step it is.
-        step_function: The step.
-        coordinator: What hands it out.
+        model: Model that the step belongs to.
+        step_function: The step, such as `model.train_step`.
+        coordinator: Coordinator that hands out the batches.
     """
 
     def __init__(
@@ -165,13 +167,13 @@ class _HandingOut:
         self._traced: list[tuple[Any, Any]] = []
 
     def __call__(self, batch: Any, spec: Any = None) -> WorkerStep:
-        """Hands a batch out.
+        """Hands out a batch.
 
         Args:
             batch: The batch.
-            spec: Types and shapes of all batches of its dataset, for which the step is traced, as
-                Keras does: losses of several outputs weigh batches otherwise where the step is
-                traced for one size. None where they are unknown.
+            spec: Types and shapes of all batches of the dataset; None if they are unknown. The
+                step is traced for them, as in Keras. If it were traced for one batch size, losses
+                of several outputs would weigh batches differently.
         """
         return self._coordinator.hand_out(self._function(spec), batch)
 
@@ -200,14 +202,14 @@ def _call_by_itself(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Calls once no step of an earlier call is under way, and names lost servers."""
+    """Calls a method once all steps of earlier calls have ended; an error names lost servers."""
     if not is_coordinated(getattr(model, "distribute_strategy", None)):
         return original(model, *args, **kwargs)
     import tensorflow as tf
 
     try:
-        # Steps of a call that an exception ended fail by themselves; `fit` of a callback that
-        # evaluates hears of its own when it fetches them.
+        # If an exception ended an earlier call, the call's remaining steps fail by themselves. If
+        # a callback evaluates during `fit`, `fit` gets errors of its steps when it fetches them.
         with _ignoring_all_but_lost_servers():
             coordinator.finish()
         return original(model, *args, **kwargs)
@@ -229,7 +231,7 @@ def _ignoring_all_but_lost_servers() -> Iterator[None]:
 
 
 def _lost(error: Any) -> list[int]:
-    """Numbers of the parameter servers that an error of TensorFlow names as unavailable."""
+    """Returns the indices of the parameter servers that a TensorFlow error calls unavailable."""
     return sorted(set(map(int, _PS.findall(error.message))))
 
 

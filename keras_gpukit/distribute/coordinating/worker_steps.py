@@ -1,4 +1,4 @@
-"""Waits for steps that workers make, some of whom may be lost meanwhile."""
+"""Waits for steps that run on workers, some of which may be lost meanwhile."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ _POLL_EVERY_S = 0.001
 
 
 class Workers:
-    """The workers, of whom one at least has to be there for a step to end.
+    """The workers, at least one of which has to be reachable for a step to end.
 
-    TensorFlow waits for an hour for lost workers to come back, and names none of them.
+    TensorFlow waits an hour for lost workers to come back, and does not name them.
 
     Args:
-        addresses: Their "host:port".
-        timeout_s: How long all of them may be gone.
-        is_there: Whether one answers; given in tests, as the clock is.
+        addresses: The "host:port" of each worker.
+        timeout_s: Seconds for which all workers may be gone before that is an error.
+        is_there: Function that returns whether a worker answers at its address. Tests replace it.
+        clock: Clock in seconds. Tests replace it.
     """
 
     def __init__(
@@ -37,10 +38,11 @@ class Workers:
         self._clock = clock
 
     def wait(self, is_over: Callable[[float], bool]) -> None:
-        """Waits until something is over.
+        """Waits until a step, or all of them, have ended.
 
         Args:
-            is_over: Waits for up to so many seconds, and returns whether it is.
+            is_over: Function that waits up to the given number of seconds, and returns whether
+                they have ended.
 
         Raises:
             WorkerError: If no worker answers for `timeout_s`.
@@ -62,11 +64,11 @@ class Workers:
 
 
 class Coordinator:
-    """Hands steps to workers, and waits for them.
+    """Hands steps to workers, and waits for the steps.
 
     Args:
-        tensorflows: The `tf.distribute.coordinator.ClusterCoordinator`.
-        workers: Those that make the steps.
+        tensorflows: TensorFlow's `tf.distribute.coordinator.ClusterCoordinator`.
+        workers: The workers that run the steps.
     """
 
     def __init__(self, tensorflows: Any, workers: Workers) -> None:
@@ -74,7 +76,7 @@ class Coordinator:
         self._workers = workers
 
     def hand_out(self, function: Any, batch: Any) -> WorkerStep:
-        """Has a worker call a `tf.function` with a batch."""
+        """Schedules a `tf.function` on a worker, called with a batch."""
         return WorkerStep(self._tensorflows.schedule(function, args=(batch,)), self)
 
     def wait_for(self, event: Any) -> None:
@@ -90,7 +92,7 @@ class Coordinator:
 
         Raises:
             WorkerError: If all workers are gone.
-            Exception: The first one of a step that goes to no other worker.
+            Exception: The first error of a step that is not handed to another worker.
         """
         self._workers.wait(self._is_done)
 
@@ -104,14 +106,14 @@ class Coordinator:
 
 
 class WorkerStep:
-    """A step that a worker makes; its result outlives the worker.
+    """A step that runs on a worker; its result outlives the worker.
 
     Private name, seen on TensorFlow 2.21: `RemoteValueImpl._status_available_event`. Without it,
-    all workers may be gone without an error.
+    no error is raised when all workers are gone.
 
     Args:
-        result: What TensorFlow's coordinator returned for the step.
-        coordinator: What handed it out.
+        result: Value that TensorFlow's coordinator returned for the step.
+        coordinator: Coordinator that handed out the step.
     """
 
     def __init__(self, result: Any, coordinator: Coordinator) -> None:
@@ -121,9 +123,9 @@ class WorkerStep:
     def fetch(self) -> Any:
         """Waits for the step to end, and returns its logs.
 
-        A worker may be lost after its step and before its logs are copied: the coordinator then
-        gives the step to another worker. A step that was cancelled for the error of another raises
-        that error.
+        A worker may be lost after its step but before its logs are copied. The coordinator then
+        gives the step to another worker. A step that was cancelled because of another step's error
+        raises that error.
 
         Raises:
             WorkerError: If all workers are gone.

@@ -1,1 +1,1 @@
-"""Repairs of Keras' training under `tf.distribute`, made only where the fault is there."""
+"""Repairs of Keras' training under `tf.distribute`, applied only if Keras has the fault."""

@@ -1,9 +1,9 @@
-"""Has all workers resume from the chief's backup, and at the chief's epoch.
+"""Makes all workers resume from the chief's backup, at the chief's epoch.
 
-With Keras 3.12 to 3.15 each worker's `BackupAndRestore` reads the folder by itself. Where one finds
-a backup and another does not (its own disk; a backup written or deleted meanwhile), they train
-different epochs, and wait for each other for ever. Here the chief reads, and gives epoch, weights
-and optimizer state to the others.
+With Keras 3.12 to 3.15 each worker's `BackupAndRestore` reads the folder by itself. If one worker
+finds a backup and another does not (separate disks; a backup written or deleted meanwhile), they
+train different epochs, and wait for each other forever. Here the chief reads the backup, and gives
+epoch, weights and optimizer state to the others.
 """
 
 from __future__ import annotations

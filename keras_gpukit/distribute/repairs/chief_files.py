@@ -1,8 +1,8 @@
-"""Has only the chief write the files of Keras' callbacks, where several workers train in step.
+"""Makes only the chief write the files of Keras' callbacks when several workers train in step.
 
-Keras 3 has every worker write the same checkpoint, backup and TensorBoard folder. Here the other
-workers write theirs to a temporary folder of their own, as TensorFlow's guide advises, instead of
-not at all: reading a variable may be a collective, in which every worker has to take part
+In Keras 3, every worker writes the same checkpoint, backup and TensorBoard folder. Here each of the
+other workers writes to its own temporary folder, as TensorFlow's guide advises. It must not skip
+the writing: reading a variable may be a collective, in which every worker has to take part
 (https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras#model_saving_and_loading).
 """
 
@@ -29,11 +29,11 @@ _PATHS = {
         "_prev_training_metadata_path",
     ),
 }
-"""The attributes that hold paths; the private ones were seen on Keras 3.12 and 3.15."""
+"""Attributes of callbacks that hold paths; the private ones were seen on Keras 3.12 and 3.15."""
 
 
 def write_on_chief_only() -> None:
-    """Redirects the files of the callbacks of every worker but the chief, from the next fit on."""
+    """Redirects the files of callbacks on every worker but the chief, from the next `fit` on."""
     import keras
 
     for name, attributes in _PATHS.items():
@@ -59,7 +59,7 @@ _folders: weakref.WeakKeyDictionary[Any, tempfile.TemporaryDirectory[str]] = (
 
 
 def _use_own_folder(callback: Any, attributes: tuple[str, ...]) -> None:
-    """Moves a callback's paths below a folder that is deleted with the callback."""
+    """Moves a callback's paths into a folder that is deleted with the callback."""
     if callback in _folders:
         return
     folder = _folders[callback] = tempfile.TemporaryDirectory(prefix="keras_gpukit_worker_")

@@ -1,4 +1,4 @@
-"""Makes the repairs that a strategy needs, once in a process."""
+"""Applies the repairs that a strategy needs, once per process."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Repair:
     """One repair of Keras' trainer.
 
     Attributes:
-        what: What is repaired, in a few words.
-        is_needed: Tries whether the fault is there.
-        make: Repairs it.
+        what: Short description of the repaired function.
+        is_needed: Function that tests, given Keras' trainer module, whether the fault is present.
+        make: Function that applies the repair to Keras' trainer module.
     """
 
     what: str
@@ -62,18 +62,18 @@ _done: set[str] = set()
 
 
 def repair_mirrored() -> None:
-    """Repairs what a `MirroredStrategy` over GPUs needs."""
+    """Applies the repairs that a `MirroredStrategy` over GPUs needs."""
     _make(SEVERAL_STEPS)
     _make(UNREAD_WORKERS)
 
 
 def repair_parameter_server() -> None:
-    """Repairs what a `ParameterServerStrategy` needs; the rest is the coordinator's."""
+    """Applies the repair that a `ParameterServerStrategy` needs; the coordinator does the rest."""
     _make(UNREAD_WORKERS)
 
 
 def repair_multi_worker() -> None:
-    """Repairs what a strategy over several workers needs."""
+    """Applies the repairs that a strategy over several workers needs."""
     for repair in MULTI_WORKER:
         _make(repair)
     if "callbacks" not in _done:
@@ -84,7 +84,7 @@ def repair_multi_worker() -> None:
 
 
 def _make(repair: Repair) -> None:
-    """Makes a repair if the fault is there; leaves a Keras alone that it does not know."""
+    """Applies a repair if Keras has the fault; leaves an unknown version of Keras unchanged."""
     trainer = trainer_module()
     if trainer is None or repair.what in _done:
         return

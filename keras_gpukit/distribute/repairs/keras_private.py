@@ -3,7 +3,7 @@
 Seen on Keras 3.12 and 3.15, in `keras.src.backend.tensorflow.trainer`:
 `TensorFlowTrainer._maybe_symbolic_build`, `._make_function`, `.make_predict_function`,
 `reduce_per_replica`, `TFEpochIterator` with `_distribute_strategy` and `_distributed_dataset`,
-and `Trainer._initial_epoch`. Where one is gone, its repair is not made, and a warning says so.
+and `Trainer._initial_epoch`. If one is gone, its repair is not applied, and a warning says so.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def trainer_module() -> Any:
-    """Returns Keras' module of the TensorFlow trainer; None where Keras has none there."""
+    """Returns Keras' module of the TensorFlow trainer; None if this Keras has no such module."""
     try:
         from keras.src.backend.tensorflow import trainer
     except ImportError:
@@ -32,7 +32,7 @@ def is_multi_worker(strategy: Any) -> bool:
 
 
 def is_chief(strategy: Any) -> bool:
-    """Whether this process is the one of its cluster that writes what all share."""
+    """Whether this process is the chief, which writes the files that its cluster shares."""
     resolver = strategy.cluster_resolver
     cluster = resolver.cluster_spec().as_dict()
     first = "chief" if "chief" in cluster else "worker"
@@ -40,10 +40,10 @@ def is_chief(strategy: Any) -> bool:
 
 
 def set_initial_epoch(model: Any, epoch: int) -> None:
-    """Has the `fit` that is starting start at an epoch, as Keras' `BackupAndRestore` does."""
+    """Makes the `fit` that is starting begin at an epoch, as Keras' `BackupAndRestore` does."""
     model._initial_epoch = epoch
 
 
 def initial_epoch(model: Any) -> int:
-    """Returns what `set_initial_epoch` set last; 0 before."""
+    """Returns the epoch that `set_initial_epoch` set last; 0 if none was set."""
     return int(getattr(model, "_initial_epoch", 0) or 0)

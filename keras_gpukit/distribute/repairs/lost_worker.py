@@ -1,7 +1,7 @@
-"""Ends `fit`, `evaluate` and `predict` with an error that names the worker that was lost.
+"""Ends `fit`, `evaluate` and `predict` with an error that names the lost worker.
 
-TensorFlow 2.21 notices a lost worker after some ten seconds. Its error shows where in the model the
-collective was, before and after which it mentions `/job:worker/replica:0/task:1`.
+TensorFlow 2.21 notices a lost worker after about ten seconds. Its error shows where in the model
+the collective was. It mentions `/job:worker/replica:0/task:1` before and after that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TASK = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
 
 
 def name_lost_workers() -> None:
-    """Wraps the calls of `keras.Model`; only errors of models on several workers are affected."""
+    """Wraps methods of `keras.Model`; only errors of models on several workers are affected."""
     import keras
 
     for name in ("fit", "evaluate", "predict"):
@@ -27,7 +27,7 @@ def name_lost_workers() -> None:
 
 
 def lost_tasks(message: str, own: tuple[str, int]) -> list[tuple[str, int]]:
-    """Returns the tasks that an error of TensorFlow's names as lost, but for this process."""
+    """Returns the tasks that a TensorFlow error names as lost, without this process's own task."""
     if not any(sign in message for sign in _LOST):
         return []
     named = {(role, int(index)) for role, index in _TASK.findall(message)}

@@ -1,14 +1,14 @@
-"""Lets Keras handle the values that several workers hold together.
+"""Lets Keras handle values that are distributed over several workers.
 
-Keras 3.12 to 3.15 cannot train under a `MultiWorkerMirroredStrategy`, by two faults of its
+Keras 3.12 to 3.15 cannot train under a `MultiWorkerMirroredStrategy`, because of two faults in its
 TensorFlow trainer (https://github.com/keras-team/keras/issues/20585):
 
-- The model is built from a distributed batch, which no layer can take (`Attempt to convert a value
-  (PerReplica…`). Here it is built from this worker's part, since only shapes and dtypes count.
+- The model is built from a distributed batch, which no layer accepts (`Attempt to convert a value
+  (PerReplica…`). Here it is built from this worker's part, since only shapes and dtypes matter.
 - Metrics, which are scalars, are averaged along their first axis (`Invalid reduction dimension 0`).
-  Here they are averaged over the replicas, and all of a step in one collective.
+  Here they are averaged over the replicas, all metrics of a step in one collective.
 
-Each repair acts on models under such a strategy only.
+The repairs affect only models under such a strategy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from keras_gpukit.distribute.repairs.keras_private import is_multi_worker
 
 
 def builds_from_distributed_batch(trainer: Any) -> bool:
-    """Whether Keras has the first fault: tried with stand-ins, without a cluster."""
+    """Whether Keras builds models from distributed batches; tested with stand-ins, no cluster."""
     import keras
     import tensorflow as tf
 
@@ -41,7 +41,7 @@ def builds_from_distributed_batch(trainer: Any) -> bool:
 
 
 def averages_along_an_axis(trainer: Any) -> bool:
-    """Whether Keras has the second fault: tried with stand-ins, without a cluster."""
+    """Whether Keras averages scalar metrics along an axis; tested with stand-ins, no cluster."""
     import tensorflow as tf
 
     axes: list[Any] = []
@@ -50,7 +50,7 @@ def averages_along_an_axis(trainer: Any) -> bool:
 
 
 def build_from_own_part(trainer: Any) -> None:
-    """Repairs the first fault."""
+    """Makes Keras build a model from this worker's part of a distributed batch."""
     original = trainer.TensorFlowTrainer._maybe_symbolic_build
 
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
@@ -65,7 +65,7 @@ def build_from_own_part(trainer: Any) -> None:
 
 
 def average_over_replicas(trainer: Any) -> None:
-    """Repairs the second fault."""
+    """Makes Keras average metrics over the replicas."""
     original = trainer.reduce_per_replica
 
     def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
@@ -83,7 +83,7 @@ def _own_part(strategy: Any, batch: Any) -> Any:
 
 
 def _mean(values: Any, strategy: Any) -> Any:
-    """Averages a structure of values; scalars of one type cost a single collective."""
+    """Averages each value in a structure; scalars of the same type share a single collective."""
     import keras
     import tensorflow as tf
 
@@ -99,10 +99,10 @@ def _mean(values: Any, strategy: Any) -> Any:
 
 
 def stand_in(axes: list[Any]) -> Any:
-    """Returns what Keras takes for a strategy over several workers; it communicates with none.
+    """Returns an object that Keras takes for a multi-worker strategy; it communicates with nothing.
 
     Args:
-        axes: Takes the axis of each reduction that is asked for.
+        axes: List to which the axis of each requested reduction is appended.
     """
     import tensorflow as tf
 

@@ -1,12 +1,12 @@
-"""Lets Keras take several steps per execution where replicas communicate by collectives.
+"""Lets Keras run several steps per execution when replicas communicate by collectives.
 
-Keras 3.12 to 3.15 traces the step as a function of its own inside `tf.while_loop` and `tf.cond`.
-TensorFlow 2.21 numbers a collective when the function that holds it is called, and hands the number
-through control flow but not through a function within control flow: `You must feed a value for
-placeholder tensor … with dtype int32`. Here the steps follow each other in one function, each but
-the first behind a `tf.cond` on whether there is another batch.
+Keras 3.12 to 3.15 traces the step as a separate function inside `tf.while_loop` and `tf.cond`.
+TensorFlow 2.21 numbers a collective when the function that contains it is called. It passes the
+number through control flow, but not through a function within control flow: `You must feed a value
+for placeholder tensor … with dtype int32`. Here the steps follow each other in one function. Each
+step after the first is in a `tf.cond` on whether there is another batch.
 
-It applies to strategies of several replicas, to graph mode, and to steps that XLA does not compile.
+The repair applies to strategies with several replicas, in graph mode, without XLA.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from keras_gpukit.distribute.repairs.keras_private import trainer_module
 
 
 def nests_the_step(trainer: Any) -> bool:
-    """Whether Keras traces the step as a function within control flow: looked for in a trace."""
+    """Whether Keras traces the step as a function within control flow; tested by tracing a step."""
     import tensorflow as tf
 
     class Probe(trainer.TensorFlowTrainer):  # type: ignore[misc]
@@ -43,7 +43,7 @@ def nests_the_step(trainer: Any) -> bool:
 
 
 def take_steps_in_one_function(trainer: Any) -> None:
-    """Repairs it."""
+    """Makes Keras run all steps of an execution in one function."""
     original = trainer.TensorFlowTrainer._make_function
 
     def _make_function(self: Any, step_function: Callable[[Any], Any]) -> Any:
@@ -84,7 +84,7 @@ def _several_steps(model: Any, step_function: Callable[[Any], Any], original: An
 
     @tf.function(reduce_retracing=True, autograph=False)  # type: ignore[untyped-decorator]
     def several_steps(iterator: Any) -> Any:
-        # With no batch left it raises OutOfRangeError, which ends the epoch like StopIteration.
+        # If no batch is left, this raises OutOfRangeError, which ends the epoch like StopIteration.
         outputs = step(iterator.get_next())
         for _ in range(model.steps_per_execution - 1):
             outputs = next_step(iterator, outputs)

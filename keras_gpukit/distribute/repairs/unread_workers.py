@@ -1,9 +1,9 @@
 """Builds a model without reading from the workers of a `keras.utils.PyDataset`.
 
-Under a strategy, Keras 3.12 to 3.15 reads a batch to build the model by, and begins the data again.
-With `workers=2` or more, what the workers had made ahead by then is given in the first epoch, where
-other batches are missing, and each later epoch begins with what the one before has left. Here the
-model is built from the types and shapes that Keras knows already.
+Under a strategy, Keras 3.12 to 3.15 reads a batch to build the model, and then restarts the data.
+With `workers=2` or more, the first epoch gets the batches that the workers had prepared by then,
+and lacks others. Each later epoch starts with batches left over from the previous one. Here the
+model is built from the types and shapes that Keras already knows.
 
 Private names, seen on Keras 3.12 and 3.15: `TFEpochIterator.data_adapter`, and `.enqueuer` and
 `._output_signature` of `PyDatasetAdapter`.
@@ -17,10 +17,10 @@ from typing import Any
 
 
 def reads_a_batch(trainer: Any) -> bool:
-    """Whether Keras has the fault: tried with stand-ins."""
+    """Whether Keras reads a batch to build a model; tested with stand-ins."""
 
     class Epochs(list[Any]):
-        """Iterates over epochs of data that workers make."""
+        """Stands in for Keras' iterator over epochs of data that workers prepare."""
 
         data_adapter = SimpleNamespace(enqueuer=True, _output_signature=None)
 
@@ -37,7 +37,7 @@ def reads_a_batch(trainer: Any) -> bool:
 
 
 def build_from_signature(trainer: Any) -> None:
-    """Repairs it, for a `PyDataset` with workers."""
+    """Makes Keras build a model from types and shapes if its data is a `PyDataset` with workers."""
     original = trainer.TensorFlowTrainer._maybe_symbolic_build
 
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:

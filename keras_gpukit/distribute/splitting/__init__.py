@@ -1,5 +1,5 @@
-"""Splitting a model over devices: what to move, what it weighs, where to cut, and the moving.
+"""Splits a model over devices.
 
-`units` lists the layers, `costs` measures them, `balance` cuts the list, `rebuild` makes the
-model again on the devices, and `steps` keeps backward pass and updates where their layers are.
+`units` lists the layers, `costs` measures them, `balance` cuts the list, `rebuild` copies the
+model to the devices, and `steps` keeps backward pass and updates on the devices of their layers.
 """

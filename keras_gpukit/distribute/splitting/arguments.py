@@ -1,4 +1,4 @@
-"""Checks what `split_model` was given, and turns names into stages."""
+"""Checks the arguments of `split_model`, and turns layer names into stages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from keras_gpukit.distribute.splitting.units import Unit
 
 
 def check_devices(devices: Any, units: int) -> tuple[str, ...]:
-    """Returns the devices as "/GPU:0".
+    """Returns the names of the devices in the form "/GPU:0".
 
     Raises:
-        TypeError: If it is no list or tuple of names.
-        ValueError: If there are fewer than two or more than layers, one does not exist, or one is
-            named twice.
+        TypeError: If `devices` is not a list or tuple of names.
+        ValueError: If it names fewer than two devices or more devices than there are layers, or if
+            a device does not exist or is named twice.
     """
     import tensorflow as tf
 
@@ -48,8 +48,8 @@ def check_batch(batch: Any, model: Any) -> tuple[Any, int]:
     """Returns a `tf.TensorSpec` for each input of the model, and the number of examples.
 
     Raises:
-        TypeError: If it is neither a whole number nor arrays in the structure of the inputs.
-        ValueError: If it is less than 1, or leaves a dimension of an input unknown.
+        TypeError: If `batch` is neither a whole number nor arrays in the structure of the inputs.
+        ValueError: If `batch` is less than 1, or leaves a dimension of an input unknown.
     """
     import keras
     import tensorflow as tf
@@ -87,7 +87,7 @@ def check_optimizer(optimizer: Any, model: Any) -> tuple[Any, str]:
     """Returns the optimizer to measure slots with, and its name.
 
     Raises:
-        ValueError: If Keras knows no such optimizer.
+        ValueError: If Keras does not know the optimizer.
     """
     import keras
 
@@ -106,11 +106,11 @@ def check_optimizer(optimizer: Any, model: Any) -> tuple[Any, str]:
 def stages_by_boundaries(
     boundaries: Any, units: Sequence[Unit], devices: Sequence[str]
 ) -> list[int]:
-    """Returns the stage of each unit, from the layers that begin the further stages.
+    """Returns the stage of each unit, given the layers that start the second and later stages.
 
     Raises:
-        TypeError: If it is no list of names.
-        ValueError: If a layer does not exist, or the number or order is wrong.
+        TypeError: If `boundaries` is not a list or tuple of names.
+        ValueError: If a layer does not exist, or the number or order of the names is wrong.
     """
     if not isinstance(boundaries, (list, tuple)) or not all(isinstance(b, str) for b in boundaries):
         raise TypeError(f"`boundaries` must be a list of layer names. Received: {boundaries=!r}")
@@ -129,10 +129,10 @@ def stages_by_boundaries(
 
 
 def stages_by_layers(layers: Any, units: Sequence[Unit], devices: Sequence[str]) -> list[int]:
-    """Returns the stage of each unit, from devices by layer name.
+    """Returns the stage of each unit, given devices by layer name.
 
     Raises:
-        TypeError: If it is no mapping of names to names.
+        TypeError: If `layers` is not a mapping from layer names to device names.
         ValueError: If a layer does not exist, or a device is not among `devices` or has no layer.
     """
     if not isinstance(layers, Mapping) or not all(
@@ -140,7 +140,7 @@ def stages_by_layers(layers: Any, units: Sequence[Unit], devices: Sequence[str])
     ):
         raise TypeError(f"`layers` must be a dict of layer names to devices. Received: {layers=!r}")
     stages: dict[int, int] = {}
-    # Names of nested models first, so that a layer within can have another device.
+    # Names of nested models come first, so that a layer within can have another device.
     for name in sorted(layers, key=lambda each: -len(_places(each, units, "layers"))):
         device = _canonical(layers[name])
         if device not in devices:
@@ -160,7 +160,7 @@ def stages_by_layers(layers: Any, units: Sequence[Unit], devices: Sequence[str])
 
 
 def _places(name: str, units: Sequence[Unit], argument: str) -> list[int]:
-    """Returns where a layer, or the layers of a nested model, are in the list."""
+    """Returns the indices in `units` of a layer, or of all layers of a nested model."""
     places = [
         place
         for place, unit in enumerate(units)

@@ -1,4 +1,4 @@
-"""Cuts a list of costs into consecutive stages whose largest is as small as it can be."""
+"""Cuts a list of costs into consecutive stages, so that the largest is as small as possible."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Sequence
 from itertools import accumulate
 from math import inf
 
-# A stage may be this much larger than the best cut allows, where fewer bytes then pass between
-# devices: a cut inside of a residual block sends two tensors, one between blocks sends one.
+# A stage may exceed the smallest possible limit by this fraction if fewer bytes then pass between
+# devices: a cut inside a residual block sends two tensors, a cut between blocks sends one.
 _SLACK = 0.05
 
 
 def cut(costs: Sequence[int], stages: int, bytes_at: Sequence[int]) -> tuple[int, ...]:
-    """Returns where each stage after the first begins.
+    """Returns the index of the unit that starts each stage after the first.
 
-    The largest stage is within 5 % of the smallest that is possible; of those cuts, it returns one
-    over which the fewest bytes pass.
+    The cost of the largest stage is within 5 % of the smallest possible one. Among such cuts, the
+    one that passes the fewest bytes is chosen.
 
     Args:
-        costs: Of each unit, 0 or more.
-        stages: How many stages, at least one unit in each.
-        bytes_at: For each unit, the bytes that pass a cut right before it.
+        costs: Cost of each unit, 0 or more.
+        stages: Number of stages; each has at least one unit.
+        bytes_at: For each unit, the bytes that would pass through a cut right before it.
     """
     limit = _smallest_limit(costs, stages)
     return _cheapest(costs, stages, bytes_at, limit + int(limit * _SLACK))
 
 
 def _smallest_limit(costs: Sequence[int], stages: int) -> int:
-    """Returns the smallest size that no stage exceeds, by bisection over a greedy filling."""
+    """Returns the smallest possible cost of the largest stage, by bisection over greedy filling."""
     low, high = max(costs), sum(costs)
     while low < high:
         middle = (low + high) // 2
@@ -50,9 +50,10 @@ def _stages_needed(costs: Sequence[int], limit: int) -> int:
 def _cheapest(
     costs: Sequence[int], stages: int, bytes_at: Sequence[int], limit: int
 ) -> tuple[int, ...]:
-    """Returns the cuts with the fewest bytes, no stage above the limit, by dynamic programming.
+    """Returns the cuts with the fewest bytes and no stage above the limit.
 
-    Equal bytes: the smaller sum of squared stages, so that what is left is even.
+    It uses dynamic programming. Among cuts with equal bytes, the smallest sum of squared stage
+    costs wins, which makes the stages even.
     """
     sums = [0, *accumulate(costs)]
     count = len(costs)

@@ -1,4 +1,4 @@
-"""What each layer needs of its device's memory, and what passes from layer to layer."""
+"""Measures the memory that each layer needs, and the tensors passed from layer to layer."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from keras_gpukit.distribute.splitting.rebuild import mark_in, marked, rebuild
 from keras_gpukit.distribute.splitting.units import Unit
 
-# They hold no activation: weights are counted as such, and constants are small.
+# Their outputs are not activations: weights are counted separately, and constants are small.
 _NO_ACTIVATIONS = frozenset({"ReadVariableOp", "Const", "Placeholder", "VarHandleOp"})
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A tensor that one unit makes and another uses.
+    """A tensor that one unit produces and another uses.
 
     Attributes:
-        tensor: Its name in the graph.
-        source: Place of the unit that makes it.
-        target: Place of the unit that uses it.
-        size_bytes: None where its shape is not known before training.
+        tensor: Name of the tensor in the graph.
+        source: Index of the unit that produces the tensor.
+        target: Index of the unit that uses the tensor.
+        size_bytes: Size of the tensor; None if its shape is unknown before training.
     """
 
     tensor: str
@@ -33,12 +33,12 @@ class Edge:
 
 @dataclass(frozen=True)
 class Activations:
-    """What a training step keeps and passes on.
+    """The activations that a training step keeps, and the tensors that units pass on.
 
     Attributes:
-        kept_bytes: By unit, what the backward pass uses of the forward pass.
-        incomplete: Units that keep tensors whose size is not known before training.
-        edges: What passes from unit to unit in the forward pass.
+        kept_bytes: For each unit, bytes of its forward pass that the backward pass uses.
+        incomplete: Indices of units that keep tensors whose size is unknown before training.
+        edges: Tensors passed from unit to unit in the forward pass.
     """
 
     kept_bytes: tuple[int, ...]
@@ -54,8 +54,8 @@ def weight_bytes(unit: Unit) -> int:
 def slot_bytes(unit: Unit, optimizer: Any) -> int:
     """Returns the bytes that an optimizer adds for a unit's trainable variables.
 
-    It is measured: a fresh optimizer of the same configuration is built on stand-ins in host
-    memory, one at a time.
+    The bytes are measured: for each variable in turn, a fresh optimizer of the same configuration
+    is built on a stand-in for the variable in host memory.
     """
     import keras
     import tensorflow as tf
@@ -74,15 +74,15 @@ def slot_bytes(unit: Unit, optimizer: Any) -> int:
 
 
 def trace_activations(model: Any, units: int, inputs: Any) -> Activations:
-    """Returns what one training step keeps, read off its graph; nothing is computed.
+    """Returns the activations that one training step keeps, read from its graph.
 
-    The graph is that of a copy in host memory, so that the model stays untouched: a forward pass,
-    and the gradient of the sum of all outputs. What the backward pass takes from the forward pass
-    is what must be kept.
+    Nothing is computed. The graph is traced from a copy in host memory, so the model stays
+    untouched. It has a forward pass, and the gradient of the sum of all outputs. The tensors that
+    the backward pass takes from the forward pass are those that must be kept.
 
     Args:
         model: A model that `units_of` accepts.
-        units: How many units it has.
+        units: Number of units in the model.
         inputs: A `tf.TensorSpec` for each input, in the structure of `model.input`.
     """
     import tensorflow as tf
@@ -107,7 +107,7 @@ def trace_activations(model: Any, units: int, inputs: Any) -> Activations:
 
 
 def _read(forward: Sequence[Any], backward: Sequence[Any], units: int) -> Activations:
-    """Reads a graph's operations, those of the forward pass apart from the rest."""
+    """Returns the activations and edges in a graph, given its forward and backward operations."""
     unit_of: dict[Any, int] = {}
     edges: dict[tuple[str, int], Edge] = {}
     for operation in forward:

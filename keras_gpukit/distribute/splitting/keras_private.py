@@ -1,6 +1,6 @@
 """Private names of Keras' optimizers, seen on Keras 3.12 to 3.15.
 
-Without them a split model computes the same; only more passes between its devices.
+Without them a split model computes the same, but sends more data between its devices.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 _BASE = "BaseOptimizer"
 _COUNT = "_iterations"
-# What Keras' optimizers for TensorFlow do for tf.distribute, and what they inherit without it.
+# Methods that Keras' TensorFlow optimizers override for tf.distribute; the base class has the plain
+# ones.
 _DISTRIBUTED = (
     "_backend_update_step",
     "_apply_weight_decay",
@@ -24,10 +25,11 @@ _DISTRIBUTED = (
 
 
 def leave_distribution_out(optimizer: Any) -> None:
-    """Gives an optimizer the plain methods that Keras replaces for tf.distribute.
+    """Gives an optimizer the plain methods that Keras overrides for tf.distribute.
 
-    They compute the same with one replica. Those for tf.distribute pass the gradients of all
-    variables through one operation, and so one device, and drop the choice of devices around them.
+    With one replica, both compute the same. The methods for tf.distribute pass the gradients of
+    all variables through one operation, and so through one device. They also ignore the device
+    scopes around them.
     """
     plain = next((each for each in type(optimizer).__mro__ if each.__name__ == _BASE), None)
     for name in _DISTRIBUTED:
@@ -37,14 +39,14 @@ def leave_distribution_out(optimizer: Any) -> None:
 
 
 def step_count(optimizer: Any) -> Any:
-    """Returns the variable that counts the applications; None where Keras has another."""
+    """Returns the variable that counts the updates; None if this Keras stores it elsewhere."""
     return vars(optimizer).get(_COUNT)
 
 
 @contextmanager
 def counting_by(optimizer: Any, count: Any) -> Iterator[None]:
-    """Has an optimizer read its count from a tensor, where it is not None."""
-    attributes = vars(optimizer)  # Keras would track what is set in the usual way
+    """Makes an optimizer read its step count from a tensor; does nothing if `count` is None."""
+    attributes = vars(optimizer)  # Keras would track an attribute that is set in the usual way
     if count is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Makes a model again, layer by layer, with something around each layer's building and call."""
+"""Copies a model layer by layer; each layer is created, built and called in its own context."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from keras_gpukit.distribute.splitting.units import Unit, units_of
 
 Around = Callable[[int], AbstractContextManager[Any]]
-"""Returns the context in which a unit, by its place in the list, is made, built and called."""
+"""Returns the context in which a unit, given its index, is created, built and called."""
 
 _MARK = "gpukit_stage_"
 
 
 def rebuild(model: Any, around: Around) -> Any:
-    """Returns a model of the same layers with the same values, each made in its own context.
+    """Returns a copy of a model with the same values, each layer created in its own context.
 
-    Names, connections, seeds' states and compilation are those of the model, which is unchanged.
-    Only instance attributes differ, so it is saved as the model is.
+    Names, connections, states of seeds and compilation are those of the model, which is unchanged.
+    Only instance attributes differ, so the copy is saved as the model is.
 
     Raises:
-        ValueError: If a layer or the model cannot be made from its configuration.
+        ValueError: If a layer or the model cannot be created from its configuration.
     """
     import keras
 
@@ -31,7 +31,7 @@ def rebuild(model: Any, around: Around) -> Any:
     places = {id(unit.layer): place for place, unit in enumerate(units)}
 
     def make(layer: Any) -> Any:
-        # Keras asks again for a layer that the outer and a nested model share.
+        # Keras asks twice for a layer that the outer model shares with a nested one.
         if id(layer) in made:
             return made[id(layer)]
         place = places.get(id(layer))
@@ -54,7 +54,7 @@ def rebuild(model: Any, around: Around) -> Any:
 
 @contextmanager
 def marked(mark: int) -> Iterator[None]:
-    """Marks the operations within by their names, which those of their backward pass contain."""
+    """Puts a mark in the names of the operations made within, and of their backward pass."""
     import tensorflow as tf
 
     with tf.name_scope(f"{_MARK}{mark}"):
@@ -62,7 +62,7 @@ def marked(mark: int) -> Iterator[None]:
 
 
 def mark_in(name: str) -> int | None:
-    """Returns the mark in an operation's name; None without one."""
+    """Returns the mark in an operation's name; None if it has none."""
     _, found, rest = name.rpartition(_MARK)
     digits = rest.split("/")[0].split("_")[0]
     return int(digits) if found and digits.isdigit() else None
@@ -95,7 +95,7 @@ def _within(
 
 
 def _copy_values(unit: Unit, copy: Any) -> None:
-    """Copies weights, and the states of random generators, by which masks stay the same."""
+    """Copies weights and states of random generators, so that dropout masks stay the same."""
     old, new = unit.layer.variables, copy.variables
     if [tuple(each.shape) for each in old] != [tuple(each.shape) for each in new]:
         raise ValueError(

@@ -1,7 +1,7 @@
-"""Keeps the backward pass, the optimizer's slots and the updates where the layers are.
+"""Keeps backward pass, optimizer slots and updates on the devices of their layers.
 
-`tf.device` in a layer's call is not enough: the backward pass, slots that are made in the first
-step, and the update would run on the default device, and every gradient would pass through it.
+`tf.device` in a layer's call is not enough: the backward pass, slots created in the first step,
+and the update would be on the default device, and every gradient would pass through it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from keras_gpukit.distribute.splitting.rebuild import mark_in
 from keras_gpukit.distribute.splitting.updates import place_updates
 from keras_gpukit.errors import GPUKitWarning
 
-# They are where their input is, or belong to no device.
+# These operations run where their input is, or belong to no device.
 _LEFT_TO_TENSORFLOW = frozenset({"Const", "Placeholder", "NoOp"})
 
 
 class StageDevices:
-    """Chooses the device of each operation of a step while its graph is made.
+    """Chooses the device of each operation of a step while the step is traced.
 
-    A layer's operations, and those of its backward pass, have its stage's mark in their names. The
-    rest goes where its largest input is: the loss to the last stage, the clipping of a gradient to
-    that gradient's stage.
+    A layer's operations, and those of its backward pass, have the mark of the layer's stage in
+    their names. Any other operation goes where its largest input is: the loss to the last stage,
+    the clipping of a gradient to the stage of that gradient.
 
     Args:
-        devices: Of the stages, such as "/GPU:0".
+        devices: Device of each stage, such as "/GPU:0".
     """
 
     def __init__(self, devices: Sequence[str]) -> None:
@@ -37,7 +37,7 @@ class StageDevices:
         self._stage = {device.lstrip("/"): stage for stage, device in enumerate(devices)}
 
     def __call__(self, operation: Any) -> str:
-        """Returns the device's name; an empty one leaves it to TensorFlow."""
+        """Returns the name of the device; an empty name leaves the choice to TensorFlow."""
         mark = mark_in(operation.name)
         if mark is not None:
             return self._devices[mark]
@@ -54,13 +54,13 @@ class StageDevices:
             return ""
         largest = max(sizes.values())
         stages = [stage for stage, size in sizes.items() if size == largest]
-        # A sum of gradients belongs to the earlier layer, which both flow back to.
+        # AddN sums gradients: it belongs to the earlier layer, which both flow back to.
         return self._devices[min(stages) if operation.type == "AddN" else max(stages)]
 
 
 def _device_of(tensor: Any) -> str:
-    """Returns the device of a tensor; for a variable's value, that of the variable."""
-    if tensor.op.type == "ReadVariableOp":  # TensorFlow makes it outside of any device's scope
+    """Returns the device of a tensor; for a variable's value, the device of the variable."""
+    if tensor.op.type == "ReadVariableOp":  # TensorFlow creates it outside any device scope
         return _device_of(tensor.op.inputs[0])
     if tensor.op.device or tensor.op.type != "Placeholder":
         return str(tensor.op.device)
@@ -71,14 +71,14 @@ def _device_of(tensor: Any) -> str:
 
 
 def _short(device: str) -> str:
-    """Returns "GPU:0", however much of the full name TensorFlow gives."""
+    """Returns the short name of a device, such as "GPU:0", from a full or partial name."""
     return device.rpartition("/")[2].removeprefix("device:")
 
 
 def place_steps(model: Any, devices: Sequence[str]) -> None:
-    """Makes a split model's steps and compilation keep to the devices.
+    """Makes the steps and the updates of a split model run on the devices of its stages.
 
-    It replaces attributes of the instance only: the class, and what is saved, stay as they are.
+    It replaces attributes of the instance only: the class and the saved model stay unchanged.
     """
     choose = StageDevices(devices)
     for name in ("train_step", "test_step", "predict_step"):

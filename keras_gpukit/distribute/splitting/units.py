@@ -1,4 +1,4 @@
-"""The layers of a model that can be moved one by one, in the order of the forward pass."""
+"""Lists the layers of a model that can be moved one by one, in the order of the forward pass."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Unit:
-    """A layer that stays whole.
+    """A layer that is moved to a device as a whole.
 
     Attributes:
-        name: Its name; within nested models "model/layer".
-        layer: The layer.
+        name: Name of the layer; "model/layer" within a nested model.
+        layer: The Keras layer.
     """
 
     name: str
@@ -21,16 +21,16 @@ class Unit:
 
 
 def units_of(model: Any) -> tuple[Unit, ...]:
-    """Returns the layers to be distributed.
+    """Returns the layers to distribute over devices.
 
-    Nested Functional and Sequential models are opened: their layers are units of their own. Layers
+    Nested Functional and Sequential models are opened: their layers are separate units. Layers
     that contain layers, such as `Bidirectional` or a subclassed model, stay whole. A layer that is
     used several times is one unit, at its first place.
 
     Raises:
-        TypeError: If it is no Keras model.
-        ValueError: If it cannot be taken apart: a subclassed model, one that is not built, one
-            that belongs to a `tf.distribute` strategy, or one whose layers share variables.
+        TypeError: If `model` is not a Keras model.
+        ValueError: If the model cannot be taken apart: a subclassed model, one that is not built,
+            one that belongs to a `tf.distribute` strategy, or one whose layers share variables.
     """
     import keras
 

@@ -10,10 +10,10 @@ from keras_gpukit.distribute.splitting import keras_private
 
 
 def place_updates(optimizer: Any, variables: Sequence[Any]) -> None:
-    """Makes the slots now, each next to its variable, and the updates run there as well.
+    """Creates the slots now, each on the device of its variable, where the updates run as well.
 
-    The learning rate and the count of steps are sent once to each device in each step, and the
-    gradients stay where they are.
+    Each step sends the learning rate and the step count to each device once. The gradients stay
+    where they are.
     """
     import keras
     import tensorflow as tf
@@ -27,7 +27,7 @@ def place_updates(optimizer: Any, variables: Sequence[Any]) -> None:
 
     @functools.wraps(apply)
     def apply_afresh(*args: Any, **kwargs: Any) -> Any:
-        sender.forget()  # a step may apply several times, each time with another count
+        sender.forget()  # a step may apply gradients several times, each with another count
         try:
             return apply(*args, **kwargs)
         finally:
@@ -47,7 +47,7 @@ def place_updates(optimizer: Any, variables: Sequence[Any]) -> None:
 
 
 class _Sender:
-    """Reads learning rate and count once, and sends them to each device once."""
+    """Reads the learning rate and the step count once, and sends them to each device once."""
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
@@ -59,11 +59,11 @@ class _Sender:
         self._sent.clear()
 
     def send(self, learning_rate: Any, device: str) -> tuple[Any, Any]:
-        """Returns both on the device; the count is None where it cannot be read."""
+        """Returns the rate and the count on the device; the count is None if it cannot be read."""
         import keras
         import tensorflow as tf
 
-        graph = id(tf.compat.v1.get_default_graph())  # a branch of a condition has its own
+        graph = id(tf.compat.v1.get_default_graph())  # a branch of a condition has its own graph
         if graph not in self._read:
             count = keras_private.step_count(self._optimizer)
             self._read[graph] = (
@@ -79,7 +79,7 @@ class _Sender:
 
 
 def copy_optimizer_state(source: Any, target: Any) -> None:
-    """Copies iterations, learning rate and slots of an optimizer that has them."""
+    """Copies iterations, learning rate and slots; does nothing if `source` is not built."""
     if source is None or not source.built:
         return
     for old, new in zip(source.variables, target.variables, strict=True):

@@ -1,4 +1,4 @@
-"""The strategies that `configure_gpus` knows: one class for each, and what a process has made."""
+"""The strategies of `configure_gpus`: a class for each kind, and the objects of this process."""
 
 from keras_gpukit.distribute.strategies.registry import ACCEPTED, NAMES, choose, make
 

@@ -1,4 +1,4 @@
-"""What a kind of strategy is: a pure choice from what there is, and the strategy made from it."""
+"""Base class of the kinds of strategies: a pure choice, and the strategy that is made from it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from keras_gpukit.records.installation import Machine
 
 @dataclass(frozen=True)
 class Resources:
-    """What a strategy is chosen from.
+    """Facts that a strategy is chosen from.
 
     Attributes:
-        machine: What there is, this process's cluster and strategies included.
-        gpus: Logical GPUs that will be used.
-        worker_timeout_s: How long to wait for the other processes of a cluster.
+        machine: Facts about the machine, with this process's cluster and strategies.
+        gpus: Number of logical GPUs that will be used.
+        worker_timeout_s: Seconds to wait for the other processes of a cluster.
     """
 
     machine: Machine
@@ -26,15 +26,16 @@ class Resources:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a kind of strategy would do.
+    """The strategy that a kind would make, with the reason.
 
     Attributes:
-        value: What `make` takes, as it is shown; None for no strategy.
-        reason: Why, and over what.
-        replicas: Copies of the model that train in step.
-        meaning: What it means for the loss and the effective batch.
-        warnings: What is likely not meant.
-        must_come_first: Whether TensorFlow refuses it once its devices are started.
+        value: Argument for `make`, such as the names of the devices; also shown to the user. None
+            for no strategy.
+        reason: Why this was chosen, and over which devices or processes it trains.
+        replicas: Number of copies of the model that train in step.
+        meaning: Consequences for the loss and the effective batch; empty without any.
+        warnings: Sentences on effects that the user probably does not intend.
+        must_come_first: Whether TensorFlow refuses the strategy once its devices are started.
     """
 
     value: Any
@@ -49,17 +50,17 @@ class StrategyKind(ABC):
     """One kind of strategy.
 
     Attributes:
-        name: As in `configure_gpus(strategy=…)`.
+        name: Name of the kind in `configure_gpus(strategy=…)`.
     """
 
     name: ClassVar[str]
 
     @abstractmethod
     def choose(self, there: Resources) -> Choice:
-        """Returns what it would do with what there is; pure.
+        """Returns the strategy that it would make from these resources; makes nothing.
 
         Raises:
-            ValueError: If it cannot be had here.
+            ValueError: If the strategy is not possible here.
         """
 
     @abstractmethod
@@ -68,7 +69,7 @@ class StrategyKind(ABC):
 
 
 def synchronous(replicas: int, kind: str) -> str:
-    """Says what training in step means for the loss and the batch."""
+    """Returns sentences on what training in step means for the loss and the batch."""
     return (
         f"Synchronous: each step takes one batch of the dataset, the global batch, and each of the "
         f"{replicas} {kind} computes 1/{replicas} of it. Gradients are averaged before the update, "

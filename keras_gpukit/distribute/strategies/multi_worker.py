@@ -1,4 +1,4 @@
-"""Several processes in step, on one machine or several."""
+"""The strategy of several processes that train in step, on one machine or several."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ClusterTask:
     """This process's part in its cluster.
 
     Attributes:
-        cluster: The processes.
-        gpus: Logical GPUs that this process uses.
-        worker_timeout_s: How long to wait for the others.
+        cluster: The cluster of processes, with this process's place in it.
+        gpus: Number of logical GPUs that this process uses.
+        worker_timeout_s: Seconds to wait for the other processes.
     """
 
     cluster: Cluster
@@ -36,7 +36,7 @@ class ClusterTask:
         return str(self.cluster)
 
     def others(self, *roles: str) -> dict[str, str]:
-        """Returns the addresses of the other tasks of some roles, by "worker 1"."""
+        """Returns the addresses of the other tasks in these roles, by task name ("worker 1")."""
         own = (self.cluster.task_type, self.cluster.task_index)
         return {
             f"{role} {index}": address
@@ -46,7 +46,7 @@ class ClusterTask:
         }
 
     def resolver(self) -> Any:
-        """Returns the cluster as TensorFlow's strategies take it."""
+        """Returns the cluster resolver that TensorFlow's strategies accept."""
         import tensorflow as tf
 
         return tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -64,11 +64,11 @@ class MultiWorker(StrategyKind):
     name = "multi_worker"
 
     def choose(self, there: Resources) -> Choice:
-        """Says which cluster it is, and this process's place in it.
+        """Chooses training in step with the cluster, and names this process's place in it.
 
         Raises:
-            ValueError: If there is no cluster, or it has parameter servers, or this process takes
-                no part in training.
+            ValueError: If there is no cluster, if it has parameter servers, or if this process
+                does not train.
         """
         cluster = there.machine.cluster
         if cluster is None:
@@ -96,7 +96,7 @@ class MultiWorker(StrategyKind):
         )
 
     def make(self, value: ClusterTask) -> Any:
-        """Returns the process' `tf.distribute.MultiWorkerMirroredStrategy`.
+        """Returns this process's `tf.distribute.MultiWorkerMirroredStrategy`.
 
         Raises:
             WorkerError: If another worker does not come in time.

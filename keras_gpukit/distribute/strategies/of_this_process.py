@@ -1,8 +1,8 @@
-"""The process' tf.distribute strategies.
+"""The `tf.distribute` strategies of this process.
 
 Two `MirroredStrategy` objects in one process collide: their collectives share key numbers, so
-that models of different shapes meet in one all-reduce (`Shape mismatch in the collective
-instance`). A process has one server in its cluster. So later calls return the same objects.
+models of different shapes meet in one all-reduce (`Shape mismatch in the collective instance`).
+Also, a process has only one server in its cluster. So later calls return the same objects.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _over_cluster: tuple[str, Any] | None = None
 
 
 def mirrored(devices: tuple[str, ...]) -> Any:
-    """Returns the process' `tf.distribute.MirroredStrategy`, made at the first call.
+    """Returns this process's `tf.distribute.MirroredStrategy`, created at the first call.
 
     Args:
-        devices: Such as ("/GPU:0", "/GPU:1").
+        devices: Names of the devices, such as ("/GPU:0", "/GPU:1").
 
     Raises:
-        ValueError: If this process has one over other devices.
+        ValueError: If this process already has a `MirroredStrategy` over other devices.
     """
     global _mirrored, _mirrored_devices
     import tensorflow as tf
@@ -45,10 +45,10 @@ def mirrored(devices: tuple[str, ...]) -> Any:
 
 
 def over_cluster(name: str, new: Callable[[], Any]) -> Any:
-    """Returns the process' strategy over its cluster, made at the first call.
+    """Returns this process's strategy over its cluster, created by `new` at the first call.
 
     Raises:
-        ValueError: If this process has one of another kind.
+        ValueError: If this process already has a strategy of another kind over its cluster.
     """
     global _over_cluster
     if _over_cluster is None:
@@ -62,18 +62,18 @@ def over_cluster(name: str, new: Callable[[], Any]) -> Any:
 
 
 def cluster_strategy() -> str | None:
-    """Returns the name of the strategy over a cluster that this process has; None before."""
+    """Returns the name of this process's strategy over its cluster; None if it has none yet."""
     return None if _over_cluster is None else _over_cluster[0]
 
 
 def adopt(strategy: Any) -> Any:
-    """Takes a strategy that was made elsewhere, and returns it.
+    """Registers a strategy that was created elsewhere, and returns it.
 
     A `MirroredStrategy` becomes the one that `mirrored` returns from then on.
 
     Raises:
-        TypeError: If it is no `tf.distribute.Strategy`.
-        ValueError: If it is a `MirroredStrategy` and this process has another.
+        TypeError: If `strategy` is not a `tf.distribute.Strategy`.
+        ValueError: If it is a `MirroredStrategy` and this process already has another one.
     """
     global _mirrored, _mirrored_devices
     import tensorflow as tf
@@ -88,7 +88,7 @@ def adopt(strategy: Any) -> Any:
                 "A process can have one MirroredStrategy, and this one has another, over "
                 f"{_mirrored_devices}. Received: strategy={strategy!r}"
             )
-        # "/job:localhost/replica:0/task:0/device:GPU:0" is what `mirrored` is asked for as "/GPU:0"
+        # `mirrored` calls "/job:localhost/replica:0/task:0/device:GPU:0" just "/GPU:0".
         names = strategy.extended.worker_devices
         _mirrored = strategy
         _mirrored_devices = tuple("/" + name.rpartition("device:")[2] for name in names)
@@ -98,5 +98,5 @@ def adopt(strategy: Any) -> Any:
 
 
 def mirrored_devices() -> tuple[str, ...] | None:
-    """Returns the devices of the process' `MirroredStrategy`; None before the first."""
+    """Returns the devices of this process's `MirroredStrategy`; None if it has none yet."""
     return _mirrored_devices

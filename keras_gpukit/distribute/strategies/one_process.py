@@ -1,4 +1,4 @@
-"""Strategies of one process: one of its devices, or several in step."""
+"""Strategies of one process: it trains on one device, or on several in step."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from keras_gpukit.distribute.strategies.kind import Choice, Resources, StrategyK
 
 
 class OneDevice(StrategyKind):
-    """Trains on the first GPU, else on the CPU."""
+    """Trains on the first GPU, or on the CPU if there is no GPU."""
 
     name = "one_device"
 
     def choose(self, there: Resources) -> Choice:
-        """Names the device, and the GPUs that it leaves idle."""
+        """Chooses the device, and warns of GPUs that stay idle."""
         device = "/GPU:0" if there.gpus else "/CPU:0"
         idle = (
             f'strategy="one_device" uses the first of {there.gpus} logical GPUs; the others take '
@@ -36,12 +36,12 @@ class OneDevice(StrategyKind):
 
 
 class Mirrored(StrategyKind):
-    """Trains on all logical GPUs in step; without a GPU on all logical CPUs."""
+    """Trains on all logical GPUs in step, or on all logical CPUs if there is no GPU."""
 
     name = "mirrored"
 
     def choose(self, there: Resources) -> Choice:
-        """Names the devices, each of which has a copy of the model.
+        """Chooses the devices, each of which gets a copy of the model.
 
         Raises:
             ValueError: If this process has a `MirroredStrategy` over other devices.
@@ -49,7 +49,7 @@ class Mirrored(StrategyKind):
         gpus = tuple(f"/GPU:{index}" for index in range(there.gpus))
         cpus = tuple(f"/CPU:{index}" for index in range(there.machine.state.logical_cpus))
         if not gpus and len(cpus) == 1:
-            # A MirroredStrategy would name GPU:0 here and train on the CPU without a word.
+            # A MirroredStrategy would name GPU:0 here, and silently train on the CPU.
             warning = (
                 'strategy="mirrored" has no GPU to mirror over: training uses the CPU, unmirrored.'
             )
@@ -70,6 +70,6 @@ class Mirrored(StrategyKind):
         )
 
     def make(self, value: Any) -> Any:
-        """Returns the process' `tf.distribute.MirroredStrategy`."""
+        """Returns this process's `tf.distribute.MirroredStrategy`."""
         install.repair_mirrored()
         return of_this_process.mirrored(value)

@@ -1,4 +1,4 @@
-"""Several processes, each at its own pace."""
+"""The strategy of several processes that train asynchronously, each at its own pace."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class ParameterServer(StrategyKind):
     name = "parameter_server"
 
     def choose(self, there: Resources) -> Choice:
-        """Says which cluster it is, and this process's place in it.
+        """Chooses asynchronous training with the cluster, and names this process's place in it.
 
         Raises:
-            ValueError: If there is no cluster, or none with a chief, workers and servers.
+            ValueError: If there is no cluster, or if it does not have one chief, and at least one
+                worker and one parameter server.
         """
         cluster = there.machine.cluster
         if cluster is None:
@@ -52,9 +53,9 @@ class ParameterServer(StrategyKind):
         )
 
     def make(self, value: ClusterTask) -> Any:
-        """Returns the process' `tf.distribute.ParameterServerStrategy`, on the chief.
+        """Returns this process's `tf.distribute.ParameterServerStrategy`, on the chief.
 
-        A worker or parameter server serves here until the chief ends, and then ends itself.
+        A worker or a parameter server serves the chief until the chief ends, and then exits.
 
         Raises:
             WorkerError: If another process does not come in time.

@@ -1,4 +1,4 @@
-"""The kinds of strategies by name, and which of them "auto" takes."""
+"""The kinds of strategies by name, and the choice that "auto" makes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _REFUSED = {
     )
 }
 ACCEPTED = ("auto", "none", *_KINDS)
-"""What `configure_gpus(strategy=…)` accepts by name."""
+"""Names that `configure_gpus(strategy=…)` accepts."""
 NAMES = (*ACCEPTED, *_REFUSED)
-"""The same, and what it knows to refuse with a reason."""
+"""Names that `configure_gpus(strategy=…)` accepts, or refuses with a specific reason."""
 ACTIONS = {f"{name}_strategy": name for name in _KINDS}
-"""The name of the kind, by the action of a plan that makes it."""
+"""Name of the kind of strategy, by the kind of a plan's action that makes the strategy."""
 
 
 def choose(name: str, there: Resources) -> tuple[str, Choice]:
-    """Returns the kind of strategy that a name stands for, and what it does here; pure.
+    """Returns the name of the kind that a strategy name stands for, and its choice; makes nothing.
 
     Raises:
-        ValueError: If it cannot be had here.
+        ValueError: If the strategy is not possible here.
     """
     if name == "auto":
         return _choose_auto(there)
@@ -44,7 +44,7 @@ def choose(name: str, there: Resources) -> tuple[str, Choice]:
 
 
 def make(name: str, value: Any) -> Any:
-    """Returns the `tf.distribute` strategy of a kind."""
+    """Returns the `tf.distribute` strategy of a kind, given the value of its choice."""
     return _KINDS[name].make(value)
 
 

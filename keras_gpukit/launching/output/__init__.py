@@ -1,1 +1,1 @@
-"""What the processes of a job print, as one output."""
+"""Merges the output of a job's processes into one."""

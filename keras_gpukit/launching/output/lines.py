@@ -1,4 +1,4 @@
-"""Bytes of a terminal's output as lines."""
+"""Splits output for a terminal into lines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _BAR = re.compile(
 
 
 class Lines:
-    """Cuts a stream into lines as a terminal shows them in the end.
+    """Splits a stream of bytes into lines, as a terminal finally shows them.
 
-    Of a line that was overwritten by carriage returns, as a progress bar is, only the last state
-    is left.
+    If carriage returns overwrite a line, as in a progress bar, only the last state is kept.
     """
 
     def __init__(self) -> None:
@@ -32,29 +31,29 @@ class Lines:
     def feed(self, data: bytes) -> list[bytes]:
         """Returns the lines that are complete, without their ends."""
         *complete, rest = (self._rest + data).split(b"\n")
-        # Of a bar that is drawn for hours, nothing is to be kept but the last state.
+        # A bar may be drawn for hours: only its last state is kept.
         self._rest = rest if len(rest) < _LONGEST else _last_state(rest)[-_LONGEST:]
         return [_last_state(line) for line in complete]
 
     @property
     def unfinished(self) -> bytes:
-        """The state of the line that has no end yet, such as a bar."""
+        """Current state of the line that has not ended yet, such as a progress bar."""
         return _last_state(self._rest)
 
     def end(self) -> list[bytes]:
-        """Returns what has no end yet, if anything."""
+        """Returns the line that has not ended, if there is one."""
         rest, self._rest = _last_state(self._rest), b""
         return [rest] if rest else []
 
 
 def without_progress(line: bytes) -> bytes:
-    """Returns what is left of a line without what Keras prints to show how far it is.
+    """Removes Keras' progress output from a line.
 
-    Seen in Keras 3.12 to 3.15: "Epoch 1/3", and "7/10 ━━━━ 0s 5ms/step - loss: 0.1", which other
-    output may follow.
+    Seen in Keras 3.12 to 3.15: "Epoch 1/3", and "7/10 ━━━━ 0s 5ms/step - loss: 0.1". Other output
+    may follow the latter in the same line.
 
     Returns:
-        The line itself where it has no progress in it; nothing where it has nothing else.
+        The line itself if it has no progress output; empty if it has nothing else.
     """
     plain = _STYLE.sub(b"", line)
     if _EPOCH.fullmatch(plain.strip()):
@@ -64,6 +63,6 @@ def without_progress(line: bytes) -> bytes:
 
 
 def _last_state(line: bytes) -> bytes:
-    """What stands in a line after its carriage returns and backspaces."""
+    """Returns the final text of a line with carriage returns and backspaces."""
     states = [state.strip(b"\b") for state in line.split(b"\r")]
     return next((state for state in reversed(states) if state), b"")

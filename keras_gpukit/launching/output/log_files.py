@@ -1,4 +1,4 @@
-"""A file for each process, with all that it printed."""
+"""Log files with the complete output of each process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from keras_gpukit.launching.processes.tasks import Task
 
 
 class LogFiles:
-    """Opens `worker-0.log`, `worker-1.log`, … in a folder, and adds to them if they exist.
+    """Opens `worker-0.log`, `worker-1.log`, … in a folder, and appends to them if they exist.
 
     Args:
-        folder: Made if needed; None to write nothing.
-        command: Named at the beginning of each start.
+        folder: Folder of the files, created if needed; None writes nothing.
+        command: Command that is written to each file at each start.
 
     Raises:
-        OSError: If the folder cannot be made.
+        OSError: If the folder cannot be created.
     """
 
     def __init__(self, folder: Path | None, command: Sequence[str]) -> None:
@@ -28,10 +28,10 @@ class LogFiles:
             folder.mkdir(parents=True, exist_ok=True)
 
     def open(self, task: Task) -> IO[bytes] | None:
-        """Opens a process's file, whose lines are written without delay.
+        """Opens the file of a process without a buffer; returns None if nothing is written.
 
         Raises:
-            OSError: If it cannot be written.
+            OSError: If the file cannot be written.
         """
         if self._folder is None:
             return None

@@ -13,33 +13,33 @@ from keras_gpukit.launching.output.tail import is_chatter
 _ERASE = b"\r\x1b[K"
 _ENDS = re.compile(rb"([\r\n])")
 _MOVEMENTS = re.compile(rb"(?:\x1b\[[0-9;?]*[A-Za-ln-z]|[\x00-\x1a])*")
-"""Control sequences but for styles, which end in "m"."""
+"""Control sequences other than styles, which end in "m"."""
 _REMEMBERED = 400
 _COLOURS = (b"36", b"33", b"35", b"32", b"34")
 
 
 class Screen:
-    """One stream of the launcher.
+    """One output stream of the launcher.
 
-    In a terminal, the process that has the progress bar writes to it as if it were alone
-    (`draw`): its carriage returns and other controls take effect, and only a prefix is put before
-    each of its lines. Another process's line is written above the one that is being drawn.
+    In a terminal, the process with the progress bar writes as if it were alone (`draw`). Its
+    carriage returns and other controls take effect, and only a prefix is put before each of its
+    lines. Lines of other processes are written above the line that is being drawn.
 
     Args:
-        stream: Where to write, such as `sys.stdout`.
-        environ: `NO_COLOR` in it leaves the colours out: https://no-color.org
+        stream: Stream to write to, such as `sys.stdout`.
+        environ: Environment variables; `NO_COLOR` disables colours: https://no-color.org
 
     Attributes:
-        descriptor: The stream's file descriptor.
-        is_terminal: Whether it is one.
+        descriptor: File descriptor of the stream.
+        is_terminal: Whether the stream is a terminal.
     """
 
     def __init__(self, stream: IO[str], environ: Mapping[str, str]) -> None:
         self.descriptor = stream.fileno()
         self.is_terminal = stream.isatty()
         self._coloured = self.is_terminal and not environ.get("NO_COLOR")
-        self._drawn = b""  # what stands in the line that is being drawn, with its prefix
-        self._at_start = True  # of that line: what comes next overwrites it
+        self._drawn = b""  # text of the line that is being drawn, with its prefix
+        self._at_start = True  # whether the next text overwrites that line
         self._shown: deque[tuple[str, bytes]] = deque(maxlen=_REMEMBERED)
 
     def write_line(self, line: bytes, prefix: str = "", colour: int = 0) -> None:
@@ -51,18 +51,18 @@ class Screen:
         self.remember(line, prefix)
 
     def remember(self, line: bytes, prefix: str) -> None:
-        """Notes that a line is complete which was drawn."""
+        """Records that a line was drawn and is complete."""
         if is_chatter(line):
-            return  # what processes log as they are stopped hides nothing that was seen
+            return  # log lines of processes that are being stopped do not hide earlier lines
         self._shown.append((prefix, line))
 
     def ends_with(self, lines: Sequence[bytes], prefix: str) -> bool:
-        """Whether a process's lines are the last ones that were shown, but for TensorFlow's log."""
+        """Whether a process's lines are the last ones shown, ignoring TensorFlow's log."""
         shown = list(self._shown)[-len(lines) :]
         return bool(lines) and shown == [(prefix, line) for line in lines]
 
     def draw(self, data: bytes, prefix: str, colour: int = 0) -> None:
-        """Writes what the process with the progress bar has written, at the place where it is."""
+        """Writes output of the process with the progress bar, at the position of the cursor."""
         mark = self._mark(prefix, colour)
         written = b""
         for part in _ENDS.split(data):
@@ -77,7 +77,7 @@ class Screen:
         self._write(written)
 
     def end_line(self) -> None:
-        """Ends the line that is being drawn, as its process has ended."""
+        """Ends the line that is being drawn, because its process has ended."""
         if self._drawn:
             self._write(b"\n")
         self._drawn = b""

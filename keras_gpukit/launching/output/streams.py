@@ -1,4 +1,4 @@
-"""What one process prints: read, shown, kept and written to its file."""
+"""Reads the output of one process, shows it, keeps the last lines, and writes it to a file."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from keras_gpukit.launching.processes.tasks import Task
 
 _READ_BYTES = 1 << 16
 _BAR_EVERY_S = 30.0
-"""Where there is no terminal in which a bar can be drawn."""
+"""Seconds between two lines with a progress bar, if there is no terminal in which to draw it."""
 
 
 class Stream:
-    """Standard output or standard error of a process, or both where they are one terminal.
+    """Standard output or standard error of a process, or both if they share a terminal.
 
     Attributes:
-        inner: File descriptor that the process writes to; closed here once it was started.
-        outer: File descriptor to wait for, and to `read` from.
+        inner: File descriptor that the process writes to; the launcher closes it after the start.
+        outer: File descriptor that becomes ready when there is output for `read`.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Stream:
         os.set_blocking(self.outer, False)
 
     def read(self) -> bool:
-        """Reads what there is, without waiting.
+        """Reads the available output, without waiting.
 
         Returns:
-            Whether there was something, and more may follow.
+            Whether there was any output, so that more may follow.
         """
         try:
             data = os.read(self.outer, _READ_BYTES)
@@ -70,7 +70,7 @@ class Stream:
         return bool(data)
 
     def close(self) -> None:
-        """Reads what is left of a process that has ended, and closes the stream."""
+        """Reads the remaining output of a process that has ended, and closes the stream."""
         while self.read():
             pass
         for line in self._lines.end():
@@ -80,12 +80,12 @@ class Stream:
         os.close(self.outer)
 
     def resize(self) -> None:
-        """Takes over that the launcher's terminal has another size."""
+        """Adopts the new size of the launcher's terminal."""
         if self._terminal is not None:
             self._terminal.resize()
 
     def _show_bar(self) -> None:
-        """Shows how far a bar is: an epoch may take hours, and its line ends with it."""
+        """Shows an unfinished progress bar: its line ends with the epoch, which may take hours."""
         bar = self._lines.unfinished
         if bar and time.monotonic() - self._shown_s >= _BAR_EVERY_S:
             self._show(bar)
@@ -109,14 +109,14 @@ class Stream:
 def streams_of(
     task: Task, colour: int, screens: tuple[Screen, Screen], tail: Tail, file: IO[bytes] | None
 ) -> tuple[Stream, ...]:
-    """Opens the streams of a process: one where both lead to the launcher's terminal, else two.
+    """Opens the streams of a process: one if it draws in the launcher's terminal, else two.
 
     Args:
-        task: Whose they are.
-        colour: Of its prefix.
-        screens: For standard output and standard error; the same one for both in a terminal.
-        tail: Keeps its last lines.
-        file: Gets all of its lines.
+        task: Task of the process.
+        colour: Number of the colour of its prefix.
+        screens: Screens for standard output and standard error; in a terminal, both are the same.
+        tail: Tail that keeps the last lines of the process.
+        file: File that gets all lines of the process; None writes none.
 
     Returns:
         Standard output, then standard error.

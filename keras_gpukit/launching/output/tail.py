@@ -13,15 +13,15 @@ _CHAINED = (
     b"The above exception was the direct cause of the following exception:",
 )
 _LOGGED = re.compile(rb"[IWEF]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IWEF] ")
-"""How lines of TensorFlow's own log begin."""
+"""Beginning of a line in TensorFlow's own log."""
 _CHATTER = re.compile(
     rb"[IW]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IW] |WARNING: All log messages before "
 )
-"""How those begin that report no error."""
+"""Beginning of a line in TensorFlow's log that does not report an error."""
 
 
 def is_chatter(line: bytes) -> bool:
-    """Whether TensorFlow logged a line, and no error in it."""
+    """Whether a line is from TensorFlow's log and does not report an error."""
     return _CHATTER.match(line) is not None
 
 
@@ -30,8 +30,8 @@ class Traceback:
     """An exception that Python printed.
 
     Attributes:
-        lines: With those of the exceptions that led to it.
-        at_s: When its first line was read.
+        lines: Lines of the traceback, including those of the exceptions that led to it.
+        at_s: Time at which the first line was read, on the clock `time.monotonic`.
     """
 
     lines: tuple[bytes, ...]
@@ -39,7 +39,7 @@ class Traceback:
 
     @property
     def exception(self) -> bytes:
-        """The line that names the exception: the first one after the frames."""
+        """The line that names the exception, which is the first one after the frames."""
         after = len(self.lines) - 1 - self.lines[::-1].index(_BEGINS) + 1
         names = (line for line in self.lines[after:] if line and not line.startswith((b" ", b"|")))
         return next(names, b"")
@@ -56,16 +56,16 @@ class Tail:
         """Adds a line.
 
         Args:
-            line: Without its end.
-            at_s: When it was read.
-            is_error: Whether it may be one of standard error, where Python prints tracebacks.
+            line: The line, without its line end.
+            at_s: Time at which the line was read.
+            is_error: Whether the line may be from standard error, where Python prints tracebacks.
         """
         self._lines.append(line)
         if is_error:
             self._errors.append((at_s, line))
 
     def last(self, count: int) -> tuple[bytes, ...]:
-        """Returns the last lines, without what TensorFlow logs when there is no error."""
+        """Returns the last lines, without lines of TensorFlow's log that report no error."""
         return tuple(line for line in self._lines if not is_chatter(line))[-count:]
 
     def traceback(self) -> Traceback | None:

@@ -1,4 +1,4 @@
-"""A terminal for the process that shows the progress, as large as the launcher's own."""
+"""A terminal for the process with the progress bar, as large as the launcher's own terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import termios
 from fcntl import ioctl
 
 _NARROW = 20
-_OUTPUT_FLAGS = 1  # the place in the list that `termios.tcgetattr` returns
+_OUTPUT_FLAGS = 1  # index in the list that `termios.tcgetattr` returns
 
 
 class Terminal:
@@ -17,7 +17,7 @@ class Terminal:
 
     Args:
         real: File descriptor of the launcher's terminal.
-        narrower: Columns that a prefix takes.
+        narrower: Columns that the prefix takes.
 
     Attributes:
         inner: File descriptor for the process.
@@ -28,14 +28,14 @@ class Terminal:
         self._real = real
         self._narrower = narrower
         self.outer, self.inner = pty.openpty()
-        # The real terminal does what there is to do with output, such as CR before LF.
+        # The real terminal does all processing of output, such as adding CR before LF.
         attributes = termios.tcgetattr(self.inner)
         attributes[_OUTPUT_FLAGS] &= ~termios.OPOST
         termios.tcsetattr(self.inner, termios.TCSANOW, attributes)
         self.resize()
 
     def resize(self) -> None:
-        """Takes the size of the launcher's terminal over."""
+        """Adopts the size of the launcher's terminal, less the columns of the prefix."""
         size = os.get_terminal_size(self._real)
         # A terminal of unknown size has 0 columns; a narrow one is taken as it is.
         columns = max(size.columns - self._narrower, min(size.columns, _NARROW))

@@ -1,4 +1,4 @@
-"""Whether every process of a job has joined its cluster."""
+"""Checks whether every process of a job has joined the job's cluster."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _LOOKS_APART_S = 0.25
 
 
 class Arrivals:
-    """Finds the process that keeps the others waiting.
+    """Finds the processes that keep the others waiting.
 
-    A process has come once it listens on its port, which TensorFlow does when the strategy is
-    made. There it waits for the others without saying so, for many minutes. A job in which
-    none listens is no cluster, and has no time limit.
+    A process has joined once it listens on its port, which TensorFlow does when the strategy is
+    created. The strategy then waits for the others for many minutes, without a message. A job in
+    which no process listens is not a cluster, and has no time limit.
 
     Args:
-        ports: Of each task that has to come.
-        timeout_s: How long after the first one the last one may come.
-        listens: Whether a port is listened on; given in tests.
+        ports: Port of each task that has to join.
+        timeout_s: Maximum seconds from the first task joining to the last one.
+        listens: Function that returns whether a port is listened on. Tests replace it.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class Arrivals:
 
     @property
     def nobody_came(self) -> bool:
-        """Whether none of several has come so far."""
+        """Whether there are several tasks, and none of them has joined so far."""
         return self._first_came_s is None and self._count > 1
 
     def overdue(self, now_s: float) -> tuple[Task, ...]:
-        """Looks four times a second, and returns those that have not come in time."""
+        """Returns the tasks that have not joined in time; checks at most four times a second."""
         if not self._missing or (self._looked_s and now_s - self._looked_s < _LOOKS_APART_S):
             return ()
         self._looked_s = now_s

@@ -1,4 +1,4 @@
-"""Which GPUs of this machine each worker sees."""
+"""Chooses which GPUs of this machine each worker sees."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ NONE = "-1"
 def shared_gpus(
     job: Job, environ: Mapping[str, str], count_gpus: Callable[[], int | None]
 ) -> list[str | None]:
-    """Shares the GPUs out among the workers.
+    """Divides the GPUs among the workers.
 
     Args:
-        job: Says how many workers there are, and how many GPUs each gets.
-        environ: The launcher's environment: only GPUs that it shows are given to workers.
-        count_gpus: Counts the machine's GPUs; None where that cannot be known.
+        job: Job with the number of workers, and of GPUs per worker.
+        environ: Environment variables of the launcher. Workers get only GPUs that it can see.
+        count_gpus: Function that returns the number of GPUs in the machine; None if unknown.
 
     Returns:
-        `CUDA_VISIBLE_DEVICES` of each worker; None where it stays as it is.
+        The value of `CUDA_VISIBLE_DEVICES` for each worker; None leaves it unchanged.
 
     Raises:
-        ValueError: If there are fewer GPUs than asked for, or fewer than workers: two workers
+        ValueError: If there are fewer GPUs than asked for, or fewer GPUs than workers. Two workers
             cannot train on one GPU, since NCCL refuses to connect a GPU with itself.
     """
     if job.gpus_per_worker == 0:
@@ -49,13 +49,13 @@ def shared_gpus(
 def visible_gpus(
     environ: Mapping[str, str], count_gpus: Callable[[], int | None]
 ) -> tuple[str, ...]:
-    """Returns the index or UUID of each GPU that a process of this environment would see.
+    """Returns the index or UUID of each GPU that a process with this environment would see.
 
     Args:
-        environ: With or without `CUDA_VISIBLE_DEVICES`. Those after an invalid index, such as -1,
-            are invisible:
+        environ: Environment variables, with or without `CUDA_VISIBLE_DEVICES`. GPUs after an
+            invalid index in it, such as -1, are invisible:
             https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
-        count_gpus: Counts the machine's GPUs; None where that cannot be known.
+        count_gpus: Function that returns the number of GPUs in the machine; None if unknown.
     """
     if VISIBLE not in environ:
         return tuple(str(index) for index in range(count_gpus() or 0))
@@ -63,7 +63,10 @@ def visible_gpus(
 
 
 def count_gpus() -> int | None:
-    """Counts the GPUs that the driver lists; None without a driver. Untested on a GPU."""
+    """Returns the number of GPUs that the driver lists; None without a driver.
+
+    Untested on a GPU.
+    """
     from keras_gpukit.sensors.driver import read_driver
 
     driver = read_driver()

@@ -2,14 +2,15 @@
 
     python -I -S keeper.py GRACE_S CPUS COMMAND …
 
-It is a program of its own that needs only Python's standard library, so that it starts within
-20 ms. Its standard input is the *lifeline*, a pipe from the launcher. When that closes, by the
-launcher or because the launcher was killed, the worker and all its descendants get SIGTERM, and
-SIGKILL after the grace period. It ends as the worker ended: by the same exit code or signal.
+The keeper is a separate program that needs only Python's standard library, so it starts within
+20 ms. Its standard input is the *lifeline*, a pipe from the launcher. The lifeline closes when the
+launcher closes it or is killed. Then the worker's process group gets SIGTERM, and after the grace
+period the worker and all its descendants get SIGKILL. Descendants that outlive the worker get
+SIGTERM when the worker ends. The keeper ends as the worker ended: by the same exit code or signal.
 
-On Linux it is the reaper of its descendants, so that it finds those too that have left the worker's
-process group and whose parents ended; and the kernel kills the worker if the keeper is killed. On
-other systems it ends the worker's process group.
+On Linux the keeper is the reaper of its descendants. So it also finds descendants that have left
+the worker's process group and whose parents have ended. The kernel kills the worker if the keeper
+is killed. On other systems the keeper ends the worker's process group.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 INTERRUPT = b"I"
-"""Written to the lifeline: the worker's process group gets SIGINT, as by Ctrl-C."""
+"""Byte for the lifeline: the worker's process group gets SIGINT, as after Ctrl-C."""
 KILL = b"K"
-"""Written to the lifeline: SIGKILL without a grace period."""
+"""Byte for the lifeline: the worker and its descendants get SIGKILL without a grace period."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _KILL_AGAIN_S = 0.2
 _LEFTOVERS_GRACE_S = 2.0
-"""For what a worker leaves behind when it ends by itself, such as a pool's processes."""
+"""Seconds for processes that a worker leaves behind when it ends by itself, such as a pool's."""
 
 
 class Keeper:
     """Starts a worker and waits for its end.
 
     Args:
-        command: What to run.
+        command: Command line of the worker.
         grace_s: Seconds from SIGTERM to SIGKILL.
-        cpus: The processors that the worker may use; empty for all.
+        cpus: Processors that the worker may use; empty for all.
     """
 
     def __init__(self, command: list[str], grace_s: float, cpus: set[int]) -> None:
@@ -51,8 +52,8 @@ class Keeper:
         self._libc = ctypes.CDLL(None) if sys.platform == "linux" else None
         if self._libc is not None:
             self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        # Signals interrupt the wait by a byte in this pipe. Handlers are not inherited by the
-        # worker, whereas ignored signals would be.
+        # Signals interrupt the wait by a byte in this pipe. They are handled, not ignored: the
+        # worker would inherit ignored signals, but it does not inherit handlers.
         self._wakeup, written = os.pipe()
         os.set_blocking(self._wakeup, False)
         os.set_blocking(written, False)
@@ -77,7 +78,7 @@ class Keeper:
                 timeout_s = self._kill_at_s - time.monotonic()
                 if timeout_s <= 0:
                     self._signal_all(signal.SIGKILL)
-                    timeout_s = _KILL_AGAIN_S  # one may have forked meanwhile
+                    timeout_s = _KILL_AGAIN_S  # a process may have forked meanwhile
             ready, _, _ = select.select(watched, [], [], timeout_s)
             if self._wakeup in ready and {signal.SIGTERM, signal.SIGHUP} & set(
                 os.read(self._wakeup, 512)
@@ -118,7 +119,7 @@ class Keeper:
         os._exit(127)
 
     def _have_ended(self) -> bool:
-        """Collects those that ended; whether none is left, after the worker's end."""
+        """Reaps processes that have ended, and returns whether the worker and all others have."""
         try:
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -128,13 +129,13 @@ class Keeper:
                     self._status = status
                     self._terminate(min(self._grace_s, _LEFTOVERS_GRACE_S))
         except ChildProcessError:  # no child is left
-            if self._libc is None:  # but others of the group may be, as this is not their reaper
+            if self._libc is None:  # not the reaper: others of the group may be left
                 self._signal_group(signal.SIGKILL)
             return True
 
     def _terminate(self, grace_s: float) -> None:
         self._signal_group(signal.SIGTERM)
-        if self._status is not None:  # what it left, wherever that went
+        if self._status is not None:  # all that the worker left behind, in any process group
             self._signal_all(signal.SIGTERM)
         kill_at_s = time.monotonic() + grace_s
         self._kill_at_s = min(kill_at_s, self._kill_at_s or kill_at_s)
@@ -150,7 +151,7 @@ class Keeper:
                 os.kill(pid, number)
 
     def _descendants(self) -> set[int]:
-        """Those of this process; empty where the system has no /proc."""
+        """Returns the descendants of this process; empty if the system has no /proc."""
         parents = dict(_parents())
         found = {os.getpid()}
         while True:
@@ -166,12 +167,12 @@ def _parents() -> Iterator[tuple[int, int]]:
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                # A process's name stands in parentheses and may contain any others.
+                # The name of a process is in parentheses, and may itself contain some.
                 yield int(name), int(file.read().rpartition(b")")[2].split()[1])
 
 
 def _end_as(status: int) -> NoReturn:
-    """Ends this process by an exit code or a signal."""
+    """Ends this process by the exit code or the signal in a status of `os.waitpid`."""
     if os.WIFSIGNALED(status):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         number = os.WTERMSIG(status)

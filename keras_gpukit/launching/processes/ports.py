@@ -1,10 +1,10 @@
-"""Ports of this machine that no other process can take while a job runs.
+"""Reserves ports of this machine, so that no other process can take them while a job runs.
 
-Each port is bound here, by the kernel's choice among the free ones, and stays bound until the job
-ends. So no time passes in which another process could take it, such as one of a second job that
-starts at the same moment. TensorFlow's server can bind it nevertheless: with the environment
+The kernel chooses each port among the free ones. The port is bound here, and stays bound until the
+job ends. So there is no moment in which another process could take it, such as one of a second job
+that starts at the same time. TensorFlow's server can bind it nevertheless: with the environment
 variable `TF_GRPC_REUSE_PORT` (tensorflow#38705 of 2020; run with TensorFlow 2.21) it binds with
-SO_REUSEPORT, which the system allows to processes of the same user if the first one has set it
+SO_REUSEPORT. The system allows that to processes of the same user if the first one has set it,
 too. Connections reach only the socket that listens, which is the server's.
 """
 
@@ -15,7 +15,7 @@ import socket
 from collections.abc import Iterator
 
 REUSE = {"TF_GRPC_REUSE_PORT": "1"}
-"""Environment variables of processes that are to use reserved ports."""
+"""Environment variables for processes that use reserved ports."""
 HOST = "127.0.0.1"
 
 
@@ -35,12 +35,12 @@ def reserved_ports(count: int) -> Iterator[tuple[int, ...]]:
 
 
 def address_of(port: int) -> str:
-    """Returns "host:port" of a port of this machine."""
+    """Returns the "host:port" of a port on this machine."""
     return f"{HOST}:{port}"
 
 
 def is_listening(port: int) -> bool:
-    """Whether a process of this machine accepts connections on a port."""
+    """Whether a process on this machine accepts connections on a port."""
     with socket.socket() as probe, contextlib.suppress(OSError):
         probe.settimeout(1.0)
         probe.connect((HOST, port))

@@ -1,4 +1,4 @@
-"""The signals that a launcher gets, as events for its loop."""
+"""The signals that a launcher gets, as events for its event loop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _HANDLED = (*ENDING, signal.SIGCHLD, signal.SIGWINCH)
 
 
 class Signals:
-    """Collects signals while entered; only in a process's main thread.
+    """Context manager that collects signals; works only in the main thread of a process.
 
     Attributes:
-        descriptor: File descriptor that can be read when one has come.
+        descriptor: File descriptor that becomes readable when a signal has arrived.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Signals:
     def __enter__(self) -> Signals:
         self._wakeup_before = signal.set_wakeup_fd(self._written, warn_on_full_buffer=False)
         for number in _HANDLED:
-            # What the caller ignores stays ignored, as SIGHUP under nohup.
+            # Signals that the caller ignores stay ignored, such as SIGHUP under nohup.
             if signal.getsignal(number) is not signal.SIG_IGN or number not in ENDING:
                 self._before[number] = signal.signal(number, _noted)
         return self
@@ -41,7 +41,7 @@ class Signals:
         os.close(self._written)
 
     def read(self) -> list[signal.Signals]:
-        """Returns those that have come since the last call."""
+        """Returns the signals that have arrived since the last call."""
         try:
             return [signal.Signals(number) for number in os.read(self.descriptor, 512)]
         except BlockingIOError:
@@ -49,4 +49,4 @@ class Signals:
 
 
 def _noted(number: int, frame: FrameType | None) -> None:
-    """That there is a handler has Python write the number to the pipe."""
+    """Does nothing: Python writes a signal's number to the pipe only if it has a handler."""

@@ -16,10 +16,11 @@ class Task:
     """One process of a job.
 
     Attributes:
-        type: As in `TF_CONFIG`: "chief", "worker" or "ps".
-        index: Its number among those of its type, from 0.
-        runs_script: Whether it runs the script; else it is a server that others give work to.
-        is_chief: Whether its progress is shown.
+        type: Type of the task, as in `TF_CONFIG`: "chief", "worker" or "ps".
+        index: Index among the tasks of its type, from 0.
+        runs_script: Whether it runs the script. Otherwise it is a server that gets work from the
+            chief.
+        is_chief: Whether it is the task whose progress is shown.
     """
 
     type: str
@@ -29,25 +30,25 @@ class Task:
 
     @property
     def name(self) -> str:
-        """What it is called, such as "worker 1"."""
+        """Name of the task, such as "worker 1" or "chief"."""
         return self.type if self.type == "chief" else f"{self.type} {self.index}"
 
     @property
     def has_server(self) -> bool:
-        """Whether the others wait until it listens on its port; a coordinator calls only."""
+        """Whether other tasks wait until it listens on its port; a coordinator only connects."""
         return self.type != "chief"
 
     @property
     def can_be_replaced(self) -> bool:
-        """Whether another can take its place if it dies: a worker that is a server has no state."""
+        """Whether it can be restarted if it dies: a worker that is a server has no state."""
         return self.type == "worker" and not self.runs_script
 
 
 def tasks_of(job: Job) -> tuple[Task, ...]:
     """Returns the tasks of a job, the chief first.
 
-    Without parameter servers, the first worker is the chief. With them, a chief coordinates, and
-    workers and parameter servers are servers of TensorFlow, which run no script.
+    Without parameter servers, the first worker is the chief. With them, a separate chief
+    coordinates. Workers and parameter servers are then TensorFlow servers that run no script.
     """
     if not job.parameter_servers:
         return tuple(Task("worker", i, is_chief=i == 0) for i in range(job.workers))
@@ -59,19 +60,19 @@ def tasks_of(job: Job) -> tuple[Task, ...]:
 
 
 def cluster_variables(tasks: Sequence[Task], addresses: Sequence[str]) -> list[dict[str, str]]:
-    """Returns the environment variables by which each task knows its cluster.
+    """Returns the environment variables that describe the cluster to each task.
 
     Args:
-        tasks: Of the job.
-        addresses: "host:port" of each.
+        tasks: Tasks of the job.
+        addresses: The "host:port" of each task.
     """
     cluster: dict[str, list[str]] = {}
     for task, address in zip(tasks, addresses, strict=True):
         cluster.setdefault(task.type, []).append(address)
     fault_tolerance = {}
     if "ps" in cluster:
-        # Calls to a server that has died fail at once instead of waiting, so that the coordinator
-        # gives the work to another: tensorflow.org/tutorials/distribute/parameter_server_training
+        # Calls to a server that has died fail immediately, so the coordinator gives the work to
+        # another one: tensorflow.org/tutorials/distribute/parameter_server_training
         fault_tolerance = {"GRPC_FAIL_FAST": "use_caller"}
     return [
         {

@@ -1,4 +1,4 @@
-"""One running process of a job, and its end."""
+"""Starts one process of a job, and ends it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _KEEPER = Path(keeper.__file__)
 
 
 class WorkerProcess:
-    """A task's process, under a keeper.
+    """The process of a task, started by a keeper.
 
     Args:
-        task: What it is.
-        command: What it runs.
-        environment: All of its environment variables.
-        stdout: File descriptor that it writes to.
-        stderr: The same of its errors.
+        task: Task of the process.
+        command: Command line of the process.
+        environment: All environment variables of the process.
+        stdout: File descriptor for its standard output.
+        stderr: File descriptor for its standard error.
         grace_s: Seconds from SIGTERM to SIGKILL.
-        cpus: The processors that it may use; empty for all.
+        cpus: Processors that the process may use; empty for all.
 
     Attributes:
-        task: What it is.
+        task: Task of the process.
     """
 
     def __init__(
@@ -56,20 +56,20 @@ class WorkerProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code, or the negative number of the signal that killed it; None if it runs."""
+        """Exit code, or negative number of the signal that killed the process; None if it runs."""
         return self._keeper.poll()
 
     def interrupt(self) -> None:
-        """Sends SIGINT to its process group, as Ctrl-C would."""
+        """Sends SIGINT to the process group, as Ctrl-C would."""
         self._say(keeper.INTERRUPT)
 
     def stop(self) -> None:
-        """Sends SIGTERM, and SIGKILL after the grace period."""
+        """Sends SIGTERM to the process group, and SIGKILL to all that is left after `grace_s`."""
         assert self._keeper.stdin is not None
         self._keeper.stdin.close()
 
     def kill(self) -> None:
-        """Sends SIGKILL."""
+        """Sends SIGKILL to the process and its descendants."""
         self._say(keeper.KILL)
         self.stop()
 
