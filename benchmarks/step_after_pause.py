@@ -2,8 +2,8 @@
 
     python benchmarks/step_after_pause.py --json benchmarks/results/step_after_pause.json
 
-Models train on batches in memory, with and without pauses between steps. During a pause, as during a
-wait for input, the cores sleep and their caches cool down. The extra time as a share of the pause
+Models train on batches in memory, with and without pauses between steps. During a pause, as during
+a wait for input, the cores sleep and their caches cool down. The extra time as a share of the pause
 bounds what steps gain in addition to the wait itself if the wait is removed.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from harness import argument_parser, in_turns, print_table
@@ -30,10 +31,11 @@ def main() -> None:
     rows: dict[str, Any] = {}
     for name, step in models().items():
         step()
-        times = in_turns(
-            {str(pause_s): timed(step, pause_s) for pause_s in (0.0, *PAUSES_S)}, ROUNDS
-        )
-        step_s = {key: statistics.median(sum(rounds, [])) for key, rounds in times.items()}
+        variants = {str(each): timed(step, each) for each in (0.0, *PAUSES_S)}
+        step_s = {
+            key: statistics.median(chain.from_iterable(rounds))
+            for key, rounds in in_turns(variants, ROUNDS).items()
+        }
         extra = {str(each): (step_s[str(each)] - step_s["0.0"]) / each for each in PAUSES_S}
         rows[name] = {"step_s": step_s, "extra_of_pause": extra}
     largest = max(extra for row in rows.values() for extra in row["extra_of_pause"].values())

@@ -22,8 +22,8 @@ from keras_gpukit.rules.savings import of_run, severity
 
 GPU = GPUInfo(0, compute_capability=(8, 0))
 WALL_S = 25.0
-PAUSED_S = 0.1 * 18.5
-"""What steps of a CPU gain if they no longer start after that wait: a tenth of it."""
+PAUSED_S = 0.15 * 18.5
+"""What steps of a CPU gain if they no longer start after that wait: 15 % of it."""
 
 
 def run(
@@ -107,7 +107,7 @@ def test_cores_that_input_was_seen_to_use_bound_what_it_frees(input_cores_fracti
     ("parts", "gpus", "high_s"),
     [
         # 10 s in callbacks between steps of 8 ms, and 2 s of them between epochs.
-        ({"callbacks_s": 12.0}, (), 12.0 + 0.1 * 10.0),
+        ({"callbacks_s": 12.0}, (), 12.0 + 0.15 * 10.0),
         ({"callbacks_s": 12.0}, (GPU,), 12.0),
         # No time between steps: every callback ran between epochs.
         ({"callbacks_s": 12.0, "compute_s": 18.0}, (), 12.0),
