@@ -1,1 +1,1 @@
-"""Frozen dataclasses that everything else exchanges; save and load."""
+"""Frozen dataclasses that all other modules exchange, and functions that save and load them."""

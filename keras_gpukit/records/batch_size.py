@@ -1,4 +1,4 @@
-"""Which batch sizes were tried, which of them fit, and how fast each trains."""
+"""Results of a batch size search: which sizes fit, and how fast each one trains."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ class BatchSizeTrial:
     """A batch size that was tried.
 
     Attributes:
-        batch_size: Examples in a batch.
-        fits: Whether training came to its end; False where memory ran out.
-        peak_bytes: The most that the device's allocator had in use; None where none keeps count, or
-            memory ran out.
-        rate: Examples per second from memory, without the input; None where it was not measured.
-        note: How it ended, if it did not fit; "" otherwise.
+        batch_size: Examples per batch.
+        fits: Whether training finished; False if memory ran out.
+        peak_bytes: Peak memory in use by the device's allocator; None if the allocator keeps no
+            count or memory ran out.
+        rate: Examples per second on batches in memory, without the input pipeline; None if it was
+            not measured.
+        note: Why the trial failed, if the batch size did not fit; "" otherwise.
     """
 
     batch_size: int
@@ -34,27 +35,29 @@ class BatchSizeTrial:
 
 @dataclass(frozen=True)
 class BatchSizeSearch(Displayed):
-    """What `find_batch_size` found.
+    """Result of `find_batch_size`.
 
     Attributes:
-        largest: The largest batch size that fits with a margin; None where that is unknown.
-        fastest: The smallest batch size that is about as fast as the fastest that was tried, input
-            included; None where no rate was measured.
-        trials: What was tried, in order.
+        largest: Largest batch size that fits with a margin; None if the device's memory limit is
+            unknown or not even one example fits.
+        fastest: Smallest batch size that is about as fast as the fastest one tried, input included;
+            None if no rate was measured.
+        trials: Trials, in the order in which they ran.
         margin: How far `largest` is below the largest batch size that passed a trial, as a share.
-        limit_bytes: What the device gives; None where that is unknown.
-        predicted_largest: The largest batch size that was predicted to fill the device, before any
+        limit_bytes: Memory limit of the device; None if unknown.
+        predicted_largest: Largest batch size that was predicted to fill the device, before any
             trial; None without a limit or a prediction.
-        input_rate: Examples per second that the pipeline gives when nothing is done with them.
-        limited_by_input: Whether the input is slower than the fastest batch size from memory; None
-            where no rate was measured.
-        most: The largest batch size that might be tried.
-        most_because: Where that comes from.
-        unlimited_because: Why no largest batch size was looked for; None if it was.
-        isolated: Whether trials had processes of their own.
-        execution: How steps run.
+        input_rate: Examples per second of the input pipeline alone; None if it is too fast to be
+            measured.
+        limited_by_input: Whether the input delivers fewer examples per second than the fastest
+            batch size trains from memory; None if either rate was not measured.
+        most: Upper bound of the search: the largest batch size that it may return.
+        most_because: Where this bound comes from, in words.
+        unlimited_because: Why `largest` was not searched for; None if it was.
+        isolated: Whether trials ran in processes of their own.
+        execution: How steps run: "graph", "eager" or "xla".
         ending: Why the search ended.
-        duration_s: How long it took.
+        duration_s: Duration of the search, in seconds.
     """
 
     largest: int | None
@@ -75,22 +78,22 @@ class BatchSizeSearch(Displayed):
 
     @property
     def smallest_failed(self) -> int | None:
-        """The smallest batch size that did not fit; None if every one did."""
+        """Smallest batch size that did not fit; None if all of them did."""
         return min((each.batch_size for each in self.trials if not each.fits), default=None)
 
     @property
     def largest_passed(self) -> int | None:
-        """The largest batch size that passed its trials, as all smaller ones; None if none did."""
+        """Largest batch size that fits, as do all smaller sizes tried; None without any."""
         failed = self.smallest_failed
         passed = (each.batch_size for each in self.by_size if each.fits)
         return max((each for each in passed if failed is None or each < failed), default=None)
 
     @property
     def by_size(self) -> tuple[BatchSizeTrial, ...]:
-        """A trial for each batch size, the smallest first.
+        """One trial per batch size, the smallest first.
 
-        One that failed in any of its trials does not fit; its peak is the highest, its rate the
-        last that was measured.
+        Trials of the same batch size are merged. A size that failed in one of its trials does not
+        fit. The merged peak is the highest one, the merged rate the last one that was measured.
         """
         sizes = sorted({each.batch_size for each in self.trials})
         return tuple(_merged([each for each in self.trials if each.batch_size == s]) for s in sizes)

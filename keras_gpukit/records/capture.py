@@ -1,4 +1,4 @@
-"""Profiles that were captured in a run: when, why, and what that cost."""
+"""Profiles captured during a run: when, why, and at what cost."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Trigger = Literal["steps", "time", "file", "signal", "step time", "stall", "utilization"]
-"""What asked for a capture: given steps, the clock, a file or a signal on demand; or a figure that
-left what it was in the run until then."""
+"""Source of a request for a capture: given steps, the clock, or a file or a signal on demand. The
+last three are anomalies: a figure left the range that it had in the run until then."""
 
 
 @dataclass(frozen=True)
@@ -15,20 +15,24 @@ class CaptureRecord:
     """A capture of a few steps.
 
     Attributes:
-        run: Its name in TensorBoard's Profile tab.
-        trigger: What asked for it.
-        reason: The same in words, with figures.
-        first_step: The first captured step; the model's very first one is 1, also in a later run.
-        steps: Steps that were captured whole.
-        time_s: When it began, in seconds since the Unix epoch.
-        duration_s: From the first captured step's begin to the last one's end.
-        held_up_s: How long training stood still to begin and to end it.
-        path: The profile's file, relative to the log directory; None without one.
-        profile_bytes: Its size.
-        ended_early_because: Why it has fewer steps than it was to have, where it has.
-        incomplete_because: What TensorFlow's profiler said that it could not record, and what to
-            do about it.
-        failed_because: Why there is no profile.
+        run: Name of the capture in TensorBoard's Profile tab.
+        trigger: Source of the request.
+        reason: Why it was requested, in words and with figures.
+        first_step: Global step of the first captured step. The model's very first step is 1, and a
+            later run continues the count.
+        steps: Number of steps that were captured completely.
+        time_s: When the capture began, in seconds since the Unix epoch.
+        duration_s: Time from the start of the first captured step to the end of the last one, in
+            seconds.
+        held_up_s: How long training was paused to start the capture, in seconds. Another thread
+            stops it and writes the file; that is not included.
+        path: Path of the profile, relative to the log directory; None if there is no profile.
+        profile_bytes: Size of the profile; None if there is no profile.
+        ended_early_because: Why the capture has fewer steps than planned; None if it has all of
+            them.
+        incomplete_because: Reason that TensorFlow's profiler gave for what it could not record, and
+            what to do about it; None if it recorded everything.
+        failed_because: Why there is no profile; None if there is one.
     """
 
     run: str
@@ -48,13 +52,13 @@ class CaptureRecord:
 
 @dataclass(frozen=True)
 class MissedCapture:
-    """A capture that was asked for and not started.
+    """A capture that was requested but not started.
 
     Attributes:
-        trigger: What asked for it.
-        reason: The same in words.
-        step: The step that was to be the first one, counted alike.
-        because: Why it was not started.
+        trigger: Source of the request.
+        reason: Why it was requested, in words.
+        step: Global step that would have been the first one, counted as in `CaptureRecord`.
+        because: Why the capture was not started.
     """
 
     trigger: Trigger
@@ -65,12 +69,12 @@ class MissedCapture:
 
 @dataclass(frozen=True)
 class ProfilerRecord:
-    """What became of the captures of a run.
+    """All captures of a run: those taken and those missed.
 
     Attributes:
-        captures: In the order they were taken, those that failed among them.
-        missed: Those asked for and not started; at most the first 20.
-        unknown_because: Why nothing could be captured in this run, where nothing could.
+        captures: Captures in order, including those that failed.
+        missed: Captures that were requested but not started; at most the first 20.
+        unknown_because: Why no capture was possible in this run; None if captures were possible.
     """
 
     captures: tuple[CaptureRecord, ...] = ()

@@ -14,17 +14,17 @@ ShardPolicy = Literal["AUTO", "FILE", "DATA", "OFF", "HINT"]
 
 @dataclass(frozen=True)
 class Cluster:
-    """The processes of one training, as one of them reads them from its environment variables.
+    """The processes of one training job, as one of them reads them from its environment variables.
 
     Attributes:
-        kind: What set the variables: "TF_CONFIG", "Slurm", "Kubernetes" or "MPI".
-        addresses: By task type ("chief", "worker", "ps", "evaluator"), the "host:port" of each
-            task in order of its index.
-        task_type: The type of this process.
-        task_index: Its number among those of its type, from 0.
-        variables: The environment variables that this was read from.
-        source: What started the process, more precisely than `kind`: "Slurm job 17, step 0",
-            "Kubeflow TrainJob".
+        kind: Convention of the variables: "TF_CONFIG", "Slurm", "Kubernetes" or "MPI".
+        addresses: "host:port" of each task in index order, by task type ("chief", "worker", "ps",
+            "evaluator").
+        task_type: Task type of this process.
+        task_index: Index of this process among the tasks of its type, from 0.
+        variables: Environment variables that the cluster was read from.
+        source: Launcher of the process, more precise than `kind`, such as "Slurm job 17, step 0" or
+            "Kubeflow TrainJob"; "" if `kind` says it all.
     """
 
     kind: str
@@ -41,13 +41,13 @@ class Cluster:
 
     @property
     def address(self) -> str | None:
-        """This process's own "host:port"; None for an evaluator that the cluster does not list."""
+        """Host and port of this process; None for an evaluator that the cluster does not list."""
         own = self.addresses.get(self.task_type, ())
         return own[self.task_index] if self.task_index < len(own) else None
 
     @property
     def worker(self) -> Worker | None:
-        """This process's place among those that train together."""
+        """Place of this process among those that train together."""
         return worker_of(self.addresses, self.task_type, self.task_index)
 
     def tf_config(self) -> str:
@@ -60,18 +60,20 @@ class Cluster:
 def worker_of(
     addresses: Mapping[str, Sequence[str]], task_type: str | None, task_index: Any
 ) -> Worker | None:
-    """Counts as `multi_worker_util.id_in_cluster` and `worker_count` of TensorFlow 2.21 do.
+    """Returns a process's place among those that train together.
+
+    Counts as `multi_worker_util.id_in_cluster` and `worker_count` of TensorFlow 2.21 do.
 
     Args:
-        addresses: The tasks of each type.
-        task_type: That of the process, if it is known.
-        task_index: Its number among those of its type, if it is known.
+        addresses: "host:port" of each task, by task type.
+        task_type: Task type of the process; None if unknown.
+        task_index: Index of the process among the tasks of its type; None if unknown.
 
     Returns:
-        The process's place among those that train; None without a cluster.
+        The process's place; None without a cluster.
 
     Raises:
-        TypeError, ValueError: If `task_index` is no number.
+        TypeError, ValueError: If `task_index` is not a number.
     """
     if not addresses:
         return None
@@ -86,17 +88,19 @@ def worker_of(
 
 @dataclass(frozen=True)
 class ReplicaInput:
-    """The data side of replicas. What cannot be seen is None.
+    """How replicas get their data. Fields that cannot be determined are None.
 
     Attributes:
-        replicas: That train in step, of all workers.
-        workers: Processes that they are in.
-        policy: How TensorFlow shares the dataset out among the workers.
-        files: Files that the dataset reads; None where it reads none, or their number is unknown.
-        batch: The global batch.
-        last_batch: Examples in the last batch of an epoch; None where unknown, as in endless data.
-        drops_remainder: Whether a last batch that is not full is left out.
-        batch_norms: Layers that compute their statistics on each replica alone.
+        replicas: Number of replicas that train in step, over all workers.
+        workers: Number of processes that the replicas are in.
+        policy: Auto-shard policy: how TensorFlow divides the dataset among the workers.
+        files: Number of files that the dataset reads; None if it reads none or their number is
+            unknown.
+        batch: Global batch size.
+        last_batch: Examples in the last batch of an epoch; None if unknown, as in endless data.
+        drops_remainder: Whether an incomplete last batch is dropped.
+        batch_norms: Number of BatchNormalization layers that compute their statistics on each
+            replica alone.
     """
 
     replicas: int

@@ -1,4 +1,4 @@
-"""What a model would gain if its input were free."""
+"""Results of `diagnose`: how much faster a model would train if its input took no time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Cause = Literal["interpreter lock", "all cores busy", "nothing ahead"]
 
 @dataclass(frozen=True)
 class Rate:
-    """A rate that was measured in several rounds.
+    """A rate or a ratio that was measured in several rounds.
 
-    The interval holds the true median with a probability of at least 95 %, whatever the
-    distribution. Of five rounds or fewer it is their whole range, whose confidence is lower: 94 %
-    at five, 75 % at three.
+    The interval contains the true median with a probability of at least 95 %, for any distribution.
+    With five rounds or fewer, the interval is their whole range and the probability is lower: 94 %
+    with five, 75 % with three.
 
     Attributes:
-        median: The median of the rounds.
+        median: Median of the rounds.
         low: Lower end of the interval.
-        high: Upper end.
-        unit: What is counted.
+        high: Upper end of the interval.
+        unit: Unit of these figures, such as "batches/s", "examples/s" or "times".
     """
 
     median: float
@@ -34,15 +34,16 @@ class Rate:
 
 @dataclass(frozen=True)
 class Round:
-    """One round of measuring: each kind once, one right after the other.
+    """One round of measurements: each kind once, in direct succession.
 
     Attributes:
-        data_only: Batches a second that the pipeline gives when nothing is done with them.
-        actual: Batches a second that the model trains on from the pipeline.
-        compute_only: Batches a second that the model trains on from memory.
-        cores_busy_fraction: Share of the time that this process' cores worked during `actual`, 0
-            to 1.
-        gil_wait_s: How late, in the median, a Python thread that slept got going again then.
+        data_only: Batches per second of the input pipeline alone.
+        actual: Batches per second of training on the pipeline's batches.
+        compute_only: Batches per second of training on batches in memory.
+        cores_busy_fraction: Share of the available processor time that this process used while
+            `actual` was measured, 0 to 1.
+        gil_wait_s: Median delay, in seconds, until a sleeping Python thread ran again while
+            `actual` was measured.
     """
 
     data_only: float
@@ -54,17 +55,17 @@ class Round:
 
 @dataclass(frozen=True)
 class Contention:
-    """How far making batches and training slow each other down.
+    """How much making batches and training slow each other down.
 
     Attributes:
-        shortfall: How far the actual rate is below the lower one of the two alone, as a share of
-            that, with its interval.
-        cause: What slows them down; None where none of these was recognised. "interpreter lock":
-            Python code that makes batches holds the lock that the training thread needs too.
-            "all cores busy": as it says. "nothing ahead": no batch is prepared while the model
+        shortfall: How far the actual rate is below the lower of the two separate rates, as a share
+            of it, with its interval.
+        cause: Cause of the slowdown; None if none of these was recognized. "interpreter lock":
+            Python code that makes batches holds the GIL, which the training thread needs too. "all
+            cores busy": no core is free. "nothing ahead": no batch is prepared while the model
             trains.
-        cores_busy_fraction: Share of the time that this process' cores worked, 0 to 1.
-        gil_wait_s: How late a Python thread that slept got going again.
+        cores_busy_fraction: Share of the available processor time that this process used, 0 to 1.
+        gil_wait_s: Delay, in seconds, until a sleeping Python thread ran again.
     """
 
     shortfall: Rate
@@ -75,24 +76,25 @@ class Contention:
 
 @dataclass(frozen=True)
 class Diagnosis(Displayed):
-    """How fast a model's input, its computing, and both together go.
+    """Rates of a model's input, of its computation, and of both together.
 
     Attributes:
-        data_only: Rate of the pipeline when nothing is done with its batches.
-        compute_only: Rate of the train step on batches in memory.
+        data_only: Rate of the input pipeline alone.
+        compute_only: Rate of the training step on batches in memory.
         actual: Rate of `fit`.
-        examples_per_batch: Mean number of examples in a batch.
-        ceiling_gain: The ratio of the compute-only to the actual rate: of steps alone, without
-            all else that a run does. None if none can be separated from the noise, or the rates
+        examples_per_batch: Mean number of examples per batch; None if batches have no such axis.
+        ceiling_gain: Ratio of the compute-only rate to the actual rate. It covers the steps only,
+            not everything else that a run does. None if the gain is within the noise or the rates
             contradict each other.
-        ceiling_interval: The ratio of compute-only to actual rate, with its interval, whether or
-            not it is a gain.
-        contention: Present where the actual rate is lower than either alone explains.
-        rounds: What it is all made from.
+        ceiling_interval: Ratio of the compute-only rate to the actual rate with its interval,
+            whether or not it is a gain.
+        contention: How input and training slow each other down; None if the slower of the two alone
+            explains the actual rate.
+        rounds: Measurements that the figures are computed from.
         spent_s: Wall time of the whole diagnosis, in seconds.
-        saving: What a run whose summary was given would save if input were free; None without one,
-            or where nothing can be separated from the noise.
-        is_contradictory: Whether training got batches faster than the pipeline alone gives them.
+        saving: Time that a given run would save if its input took no time; None if no run's summary
+            was given or the gain is within the noise.
+        is_contradictory: Whether training got batches faster than the pipeline alone produces them.
     """
 
     data_only: Rate

@@ -1,7 +1,7 @@
-"""Records that notebooks show as HTML, and some as text, by a view that lies on a floor above.
+"""Records that notebooks show as HTML, and some as text, through views in higher-level modules.
 
-A record knows that it can be shown, not how: the module of its view says so when it is loaded.
-Whatever makes such a record loads it.
+A record does not know how it is shown. The module of its view registers the view when it is
+imported. Code that creates such a record imports that module.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _texts: dict[type, Callable[[Any], str]] = {}
 
 
 class Displayed:
-    """Base of records with a view."""
+    """Base class of records with a view."""
 
     def _repr_html_(self) -> str | None:
-        """The record as HTML, for notebooks; None if no view of it is loaded."""
+        """Returns the record as HTML for notebooks; None if no view is registered."""
         view = _views.get(type(self))
         return None if view is None else view(self)
 
     def __str__(self) -> str:
-        """The record as text, for `print`; its fields if no such view of it is loaded."""
+        """Returns the record as text for `print`, or its fields if no text view is registered."""
         text = _texts.get(type(self))
         return repr(self) if text is None else text(self)
 
@@ -31,12 +31,12 @@ class Displayed:
 def show_by(
     record: type[R], view: Callable[[R], str], text: Callable[[R], str] | None = None
 ) -> None:
-    """Sets how a record is shown.
+    """Registers how records of a class are shown.
 
     Args:
-        record: Its class.
-        view: Makes HTML for notebooks.
-        text: Makes the text that `print` shows; None for the fields.
+        record: Class of the records.
+        view: Returns a record as HTML, for notebooks.
+        text: Returns the text that `print` shows; None to print the fields.
     """
     _views[record] = view
     if text is not None:

@@ -1,4 +1,4 @@
-"""What a run was made of: versions, devices and the model's execution settings."""
+"""Environment of a run: versions, devices and the model's execution settings."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ class GPUInfo:
     Attributes:
         index: Position among the GPUs that TensorFlow lists.
         name: Product name, such as "NVIDIA H200".
-        uuid: "GPU-…", or "MIG-…" of an instance, as NVML gives it.
+        uuid: UUID as NVML reports it: "GPU-…", or "MIG-…" for an instance.
         memory_bytes: Physical memory.
-        compute_capability: (major, minor).
-        pci_bus_id: Where the GPU is, such as "00000000:65:00.0".
-        logical: TensorFlow's logical GPUs on it, such as (0, 1) for "GPU:0" and "GPU:1"; None
-            where unknown.
-        unidentified_because: Why it is unknown which of the machine's GPUs it is.
+        compute_capability: CUDA compute capability as (major, minor).
+        pci_bus_id: PCI bus ID, such as "00000000:65:00.0".
+        logical: Numbers of TensorFlow's logical GPUs on it, such as (0, 1) for "GPU:0" and "GPU:1";
+            None if unknown.
+        unidentified_because: Why it is unknown which of the machine's GPUs this is; None if it is
+            known.
     """
 
     index: int
@@ -38,10 +39,10 @@ class Worker:
     """One process of a cluster that trains together. Unknown fields are None.
 
     Attributes:
-        task_type: As in `TF_CONFIG`: "chief", "worker", "ps" or "evaluator".
-        index: Its number among those that train, from 0, the chief first; None for one that does
-            not train with them, such as an evaluator.
-        count: How many train together.
+        task_type: Task type as in `TF_CONFIG`: "chief", "worker", "ps" or "evaluator".
+        index: Index among the processes that train, from 0, the chief first; None for a process
+            that does not train with them, such as an evaluator.
+        count: Number of processes that train together.
     """
 
     task_type: str | None = None
@@ -50,10 +51,10 @@ class Worker:
 
 
 def is_chief(worker: Worker | None) -> bool:
-    """Whether a process speaks for all of its cluster: the only one, the first, or the coordinator.
+    """Whether a process reports for its whole cluster: the only one, the first, or the coordinator.
 
     Args:
-        worker: Which process of a cluster it is; None outside one.
+        worker: Place of the process in its cluster; None outside one.
     """
     return worker is None or not (worker.index or worker.task_type in ("ps", "evaluator"))
 
@@ -63,20 +64,20 @@ class Environment:
     """Versions, devices and execution settings of one run.
 
     Attributes:
-        versions: By package name ("keras", "tensorflow", "keras_gpukit", "python").
-        gpus: The GPUs that TensorFlow can use; empty without any.
+        versions: Versions by package name ("keras", "tensorflow", "keras_gpukit", "python").
+        gpus: GPUs that TensorFlow can use; empty without any.
         cuda_build: Whether TensorFlow was built with CUDA.
-        cpu_count: Cores this process may use.
+        cpu_count: Number of cores that this process may use.
         precision: Keras dtype policy of the model, such as "float32" or "mixed_bfloat16".
         jit_compile: Whether the training step is compiled with XLA.
         run_eagerly: Whether the training step runs without a graph.
-        steps_per_execution: Steps in one call of the training function.
-        strategy: Class name of the distribution strategy, where there is one.
-        replicas: Replicas that train in step.
+        steps_per_execution: Steps per call of the training function.
+        strategy: Class name of the distribution strategy; None without one.
+        replicas: Number of replicas that train in step.
         tf32: Whether float32 matrix products may use TensorFloat-32.
-        worker: Which process of a cluster it is; None outside one.
-        trainable_bytes: Size of the trainable weights, and so of the gradients that replicas
-            exchange in a step.
+        worker: Place of this process in its cluster; None outside one.
+        trainable_bytes: Size of the trainable weights. The gradients that replicas exchange in each
+            step have the same size.
     """
 
     versions: dict[str, str]
@@ -95,14 +96,14 @@ class Environment:
 
     @property
     def workers(self) -> int:
-        """Processes that train together in step; 1 outside a cluster."""
+        """Number of processes that train together in step; 1 outside a cluster."""
         worker = self.worker
         is_alone = worker is None or worker.index is None or self.trains_alone
         return 1 if worker is None or is_alone else worker.count or 1
 
     @property
     def trains_alone(self) -> bool:
-        """Whether it is one of several workers and has no strategy that connects them."""
+        """Whether this process is one of several workers but has no strategy that connects them."""
         worker = self.worker
         is_one_of_several = worker is not None and worker.index is not None and worker.count != 1
         has_default = self.strategy is None and self.replicas == 1
@@ -110,5 +111,5 @@ class Environment:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process speaks for all, see the function `is_chief`."""
+        """Whether this process reports for its whole cluster; see the function `is_chief`."""
         return is_chief(self.worker)

@@ -1,25 +1,25 @@
-"""Memory in use between the epochs of a run, or between fits, when no step runs."""
+"""Memory in use between epochs or between fits, when no step runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 HOST = "host"
-"""Where an array of NumPy lies; a tensor lies on a device, such as "GPU:0"."""
+"""Location of NumPy arrays. Tensors are on a device, such as "GPU:0"."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Tensors or arrays in a list, dictionary or the like: of a callback, the model or the script.
+    """A list, dictionary or the like of tensors that a callback, the model or the script keeps.
 
     Attributes:
-        name: "Saver.outputs": whose, and which attribute; of a global variable "losses", or
-            "buffer.items" where it is an attribute of one.
-        where: "GPU:0", "CPU:0", or "host" for arrays of NumPy.
-        size_bytes: What they take.
-        module: The script's file, such as "train.py", or the module, such as "project.data", whose
-            global variable it is; None for what a callback or the model holds.
-        length: Its items; None where they were not counted.
+        name: Owner and attribute, such as "Saver.outputs". For a global variable its name, such as
+            "losses", or "buffer.items" for an attribute of one.
+        where: Location of the tensors: "GPU:0", "CPU:0", or "host" for NumPy arrays.
+        size_bytes: Total size of the tensors and arrays.
+        module: Script file, such as "train.py", or module, such as "project.data", that has the
+            global variable; None if a callback or the model keeps the collection.
+        length: Number of items; None if they were not counted.
     """
 
     name: str
@@ -30,25 +30,26 @@ class Kept:
 
     @property
     def label(self) -> str:
-        """Its name, with the module."""
+        """Name with the module, if there is one."""
         return self.name if self.module is None else f"{self.name} of {self.module}"
 
 
 @dataclass(frozen=True)
 class EpochMemory:
-    """What was in use after an epoch, once all callbacks had been called, or after a fit.
+    """Memory in use after an epoch, once all callbacks have returned, or after a fit.
 
     Attributes:
-        epoch: Epochs that had ended, from 1; after a fit, fits that had.
+        epoch: Number of epochs that have ended, from 1. After a fit: number of fits that have
+            ended.
         step: Global step.
         process_bytes: Resident memory of this process.
-        left_bytes: What the machine, or the container's limit, could still give; None where memory
-            has not grown since that was read.
-        current_bytes: Held by tensors, by device.
-        peak_bytes: The most so far, by device.
-        kept: Collections of tensors that callbacks, the model and the script's modules hold, those
-            that grew most first; likewise empty where memory has not grown.
-        tracings: How many times the step had been traced again after its first time.
+        left_bytes: Host memory still available, within the container's limit if there is one; None
+            if it was not read, as when memory had not grown.
+        current_bytes: Bytes held by tensors, per device.
+        peak_bytes: Peak of the bytes held by tensors so far, per device.
+        kept: Collections of tensors that callbacks, the model and the script's modules keep, those
+            that grew most first. Empty if they were not read, as when memory had not grown.
+        tracings: Number of times that the step has been traced again since its first time.
     """
 
     epoch: int

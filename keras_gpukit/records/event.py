@@ -1,4 +1,4 @@
-"""What else happened in a run: epochs, validations, saves and the like, on its time axis."""
+"""Events of a run on its time axis: epochs, validations, saves and the like."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ EventKind = Literal[
     "checkpoint",
     "stood still",
 ]
-"""An epoch; the run's first step, which traces and compiles; starting the pipeline of an epoch;
-a validation within `fit`; callbacks at an epoch's end or begin; saving the model or its weights;
-the process stopped by a signal, or frozen with its container."""
+"""Kinds of events: an epoch; the run's first step, which traces and compiles; the start of an
+epoch's pipeline; a validation within `fit`; callbacks at the start or the end of an epoch; saving
+the model or its weights; and the process being stopped by a signal or frozen with its container."""
 
 
 @dataclass(frozen=True)
 class RunEvent:
-    """One stretch of time, or several neighbours of a kind that were merged.
+    """One event, or several consecutive events of one kind merged into one.
 
     Attributes:
-        kind: What took it.
+        kind: Kind of the event.
         began_s: When it began, in seconds since the Unix epoch.
-        duration_s: Until it ended.
-        step: Global step when it ended; None where it is not known.
-        number: Of an epoch, counted from 1; of merged ones, the first.
-        count: How many were merged.
-        spent_s: What merged ones took without the time between them; None for a single one.
+        duration_s: Time from its start to its end, in seconds.
+        step: Global step when it ended; None if unknown.
+        number: Number of the epoch, counted from 1; for merged epochs, that of the first one.
+        count: Number of merged events.
+        spent_s: Duration of the merged events without the time between them; None for a single
+            event.
     """
 
     kind: EventKind

@@ -1,4 +1,4 @@
-"""What rules conclude from a run."""
+"""Findings: the conclusions that rules draw from a run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Severity = Literal["critical", "warning", "info"]
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number that a finding rests on.
+    """One measured number that supports a finding.
 
     Attributes:
-        name: What it is, in words.
+        name: Name of the figure, in words.
         value: The number.
-        unit: Its unit: "%", "ms", "B", "W", "ops", "" and so on.
+        unit: Unit of the number: "%", "ms", "B", "W", "ops" and so on; "" for none.
     """
 
     name: str
@@ -25,17 +25,17 @@ class Figure:
 
 @dataclass(frozen=True)
 class Saving:
-    """What a run would save without one cause, as seconds of its wall time.
+    """Time that a run would save without one cause, in seconds of its wall time.
 
-    Savings of several findings do not add up: once the first cause is gone, the next run shows
-    what is left.
+    Savings of several findings do not add up: once the first cause is fixed, the next run shows
+    what remains.
 
     Attributes:
-        low_s: The part of the wall time that was seen to go to the cause; 0 where no part was.
-        high_s: The most that removing the cause is expected to save; None where that is unknown.
-        of_s: The run's wall time; the time of its steps where only that is known.
-        basis: What the figures rest on: "wait", "epoch starts", "freed cores" and so on.
-        upper_bound: Whether more than `high_s` cannot be saved, whatever is done.
+        low_s: Measured part of the wall time that goes to the cause; 0 if none was measured.
+        high_s: Largest saving that is expected from removing the cause; None if unknown.
+        of_s: Wall time of the run, or the time of its steps if only that is known.
+        basis: Basis of the figures: "wait", "epoch starts", "freed cores" and so on.
+        upper_bound: Whether no change can save more than `high_s`.
 
     Raises:
         ValueError: If the wall time is not positive.
@@ -53,12 +53,12 @@ class Saving:
 
     @property
     def is_negligible(self) -> bool:
-        """Whether even the most that is expected is under 1 % of the wall time; our choice."""
+        """Whether even the largest expected saving is under 1 % of the wall time; our choice."""
         return self.high_s is not None and self.high_s < 0.01 * self.of_s
 
     @property
     def expected_s(self) -> float:
-        """The middle of the range; by this, findings are ordered."""
+        """Middle of the range, or `low_s` if `high_s` is unknown. Findings are ordered by it."""
         return self.low_s if self.high_s is None else (self.low_s + self.high_s) / 2
 
     @property
@@ -73,12 +73,12 @@ class Saving:
 
     @property
     def speed_up(self) -> float | None:
-        """The factor by which the whole run is faster without `low_s`; None if nothing remains."""
+        """Factor by which the whole run is faster without `low_s`; None if infinite."""
         return _speed_up(self.fraction)
 
     @property
     def highest_speed_up(self) -> float | None:
-        """The same without `high_s`; None also where that is unknown."""
+        """Factor by which the whole run is faster without `high_s`; None if unknown or infinite."""
         fraction = self.highest_fraction
         return None if fraction is None else _speed_up(fraction)
 
@@ -89,15 +89,15 @@ def _speed_up(fraction: float) -> float | None:
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule's conclusion.
+    """Conclusion of a rule.
 
     Attributes:
         code: Stable identifier, such as "input-bound".
-        title: One line.
+        title: One-line summary.
         severity: "critical", "warning" or "info".
-        evidence: The figures it rests on.
-        advice: What to do, one action a line, the most rewarding first.
-        saving: What the run would save without the cause; None where that is unknown.
+        evidence: Figures that support the finding.
+        advice: Recommended actions, one per line, the most rewarding first.
+        saving: Time that the run would save without the cause; None if unknown.
     """
 
     code: str
@@ -110,12 +110,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Every rule's outcome.
+    """Outcome of all rules.
 
     Attributes:
-        findings: What is wrong: remarks last, otherwise the largest saving first.
-        passed: Codes of the rules that looked and found nothing.
-        not_applicable: By code, why a rule could not look.
+        findings: Problems that were found: what ended the run first, then by severity, then by
+            expected saving, the largest first.
+        passed: Codes of the rules that checked and found nothing.
+        not_applicable: Reasons why rules could not check, by code.
     """
 
     findings: tuple[Finding, ...] = ()

@@ -1,4 +1,4 @@
-"""What can keep training from a GPU that is there: its errors, its mode, other processes."""
+"""Health of each GPU: errors, compute mode and other processes, any of which can block training."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from keras_gpukit.records.memory import GPUHolder
 
 @dataclass(frozen=True)
 class Xid:
-    """One error of a GPU in the kernel's log. NVIDIA numbers their kinds.
+    """One GPU error in the kernel's log. NVIDIA numbers the kinds of errors.
 
     Attributes:
-        code: Its number.
-        pci_bus_id: Where the GPU is, such as "0000:65:00".
-        text: What the log says of it.
+        code: Number of the kind of error.
+        pci_bus_id: PCI bus ID of the GPU, such as "0000:65:00".
+        text: Message in the log.
     """
 
     code: int
@@ -24,18 +24,20 @@ class Xid:
 
 @dataclass(frozen=True)
 class GPUHealth:
-    """One GPU as NVML and the kernel's log describe it. What neither reports is None.
+    """State of one GPU, from NVML and the kernel's log. Fields that neither reports are None.
 
     Attributes:
         index: Position in NVML's order.
-        compute_mode: "default", "exclusive process" or "prohibited".
-        memory_used_bytes: In use by all processes.
-        processes: Those with memory on the GPU, this one not among them.
-        ecc_uncorrected: Uncorrected errors of its memory since the driver was loaded.
-        remapping_pending: Whether memory with errors is to be replaced at the next reset.
-        remapping_failed: Whether memory with errors could not be replaced.
-        recovery_action: What NVML asks for after an error, such as "reset the GPU".
-        xids: Its errors in the kernel's log, the latest last.
+        compute_mode: "default", "exclusive process", "exclusive thread" or "prohibited".
+        memory_used_bytes: Memory in use by all processes.
+        processes: Other processes with memory on the GPU, the largest first. In a container with
+            process IDs of its own, this process may be among them.
+        ecc_uncorrected: Uncorrected memory errors since the driver was loaded.
+        remapping_pending: Whether faulty memory will be replaced at the next reset.
+        remapping_failed: Whether faulty memory could not be replaced.
+        recovery_action: Action that NVML requests after an error, such as "reset the GPU"; "none"
+            for none.
+        xids: Errors of the GPU in the kernel's log, the latest last.
     """
 
     index: int
@@ -54,10 +56,10 @@ class CUDAPackage:
     """One of NVIDIA's pip packages that TensorFlow can use.
 
     Attributes:
-        name: Such as "nvidia-cudnn-cu12".
-        needs: The versions that TensorFlow's extra `and-cuda` asks for, such as ">=9.3,<10".
-        installed: The installed version; None where it is not.
-        fits: Whether the installed version is one of them; None where it is not installed.
+        name: Name of the package, such as "nvidia-cudnn-cu12".
+        needs: Versions that TensorFlow's extra `and-cuda` requires, such as ">=9.3,<10".
+        installed: Installed version; None if the package is not installed.
+        fits: Whether the installed version meets `needs`; None if the package is not installed.
     """
 
     name: str
@@ -67,21 +69,21 @@ class CUDAPackage:
 
     @property
     def lowest(self) -> str | None:
-        """The lowest version that TensorFlow asks for."""
+        """Lowest version that meets `needs`; None if `needs` has no lower bound."""
         bounds = (each.strip() for each in self.needs.split(","))
         return next((each[2:] for each in bounds if each.startswith(">=")), None)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that blocks a GPU, or puts it at risk.
+    """One problem that blocks a GPU or puts it at risk.
 
     Attributes:
         code: Stable name, such as "gpu_lost".
-        text: What is the case.
+        text: Description of the problem.
         advice: How to fix it.
-        gpu: The GPU's position in NVML's order; None where it concerns all.
-        blocks: Whether no training can start there until it is fixed.
+        gpu: Position of the GPU in NVML's order; None if the problem concerns all GPUs.
+        blocks: Whether no training can start there until the problem is fixed.
     """
 
     code: str

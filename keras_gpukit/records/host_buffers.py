@@ -10,18 +10,22 @@ BufferKind = Literal["cache", "shuffle"]
 
 @dataclass(frozen=True)
 class HostBuffer:
-    """A stage that keeps elements in host memory.
+    """A pipeline stage that keeps elements in host memory.
 
     Attributes:
-        name: Such as "cache()", "cache() after decode" or "shuffle(10,000)".
-        kind: Which of the two.
-        place: Among the stages of its kind in the pipeline, from training back to the sources.
-        elements: How many it holds when it is full; None where that is unknown.
-        element_bytes: What one takes, with what TensorFlow needs for each tensor; None likewise.
-        is_measured: Whether that was measured by tf.data, and not computed from shapes.
-        per_step: Elements that pass it in a training step; None where that is unknown.
-        ahead: Elements that pass it before the first step: those in shuffle buffers after it.
-        unknown_because: Why a figure is missing.
+        name: Name of the stage, such as "cache()", "cache() after decode" or "shuffle(10,000)".
+        kind: "cache" or "shuffle".
+        place: Position among the pipeline's stages of its kind, from 0, counted from training back
+            to the sources.
+        elements: Number of elements that it holds when full; None if unknown.
+        element_bytes: Bytes per element, including TensorFlow's overhead per tensor; None if
+            unknown.
+        is_measured: Whether `element_bytes` was measured by tf.data. It is computed from shapes
+            otherwise.
+        per_step: Elements that pass the stage per training step; None if unknown.
+        ahead: Elements that pass the stage before the first step, to fill the shuffle buffers after
+            it.
+        unknown_because: Why a figure is missing; None if none is.
     """
 
     name: str
@@ -36,16 +40,16 @@ class HostBuffer:
 
     @property
     def full_bytes(self) -> float | None:
-        """What it holds when it is full."""
+        """Bytes that the stage holds when full; None if unknown."""
         if self.elements is None or self.element_bytes is None:
             return None
         return self.elements * self.element_bytes
 
     def held_bytes(self, steps: int) -> float | None:
-        """What it holds after a number of steps; None where that is unknown.
+        """Returns the bytes that the stage holds after a number of steps; None if unknown.
 
         Args:
-            steps: Of the run; a shuffle buffer is filled before the first one ends.
+            steps: Steps of the run. A shuffle buffer is full before the first one ends.
         """
         full_bytes = self.full_bytes
         if full_bytes is None or self.element_bytes is None:
@@ -59,14 +63,14 @@ class HostBuffer:
 
 @dataclass(frozen=True)
 class HostBuffers:
-    """All of them, and what the host had left.
+    """All caches and shuffle buffers of a pipeline, and the host memory that is left.
 
     Attributes:
-        buffers: In the order in which the pipeline was written.
-        steps: Steps of the run until then.
-        epoch_steps: Steps in an epoch; None where Keras does not know it.
-        left_bytes: What the machine, or the container's limit, could still give.
-        unknown_because: Why no stage is known, where none is.
+        buffers: Caches and shuffle buffers, from training back to the sources.
+        steps: Steps of the run so far.
+        epoch_steps: Steps per epoch; None if Keras does not know it.
+        left_bytes: Host memory still available, within the container's limit if there is one.
+        unknown_because: Why the pipeline's stages are unknown; None if they are known.
     """
 
     buffers: tuple[HostBuffer, ...] = ()
@@ -77,7 +81,7 @@ class HostBuffers:
 
     @property
     def missing_bytes(self) -> float | None:
-        """What the buffers are still to take; None where that is unknown for one of them."""
+        """Bytes that the buffers will still take; None if unknown for one of them."""
         total = 0.0
         for buffer in self.buffers:
             full_bytes, held_bytes = buffer.full_bytes, buffer.held_bytes(self.steps)

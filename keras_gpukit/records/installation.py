@@ -1,4 +1,4 @@
-"""What a machine has for training on GPUs: driver, libraries, TensorFlow's build and settings."""
+"""Installation for training on GPUs: driver, libraries, TensorFlow's build and settings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from keras_gpukit.records.environment import GPUInfo
 
 @dataclass(frozen=True)
 class MIGInstance:
-    """One part of a GPU in MIG (Multi-Instance GPU) mode, which CUDA lists as a GPU.
+    """One instance of a GPU in MIG (Multi-Instance GPU) mode, which CUDA lists as a GPU.
 
     Attributes:
-        uuid: "MIG-…".
-        gpu_instance: Number of its GPU instance.
-        compute_instance: Number of its compute instance within that.
+        uuid: UUID, such as "MIG-…".
+        gpu_instance: Number of the GPU instance.
+        compute_instance: Number of the compute instance within the GPU instance.
         name: Product name with the profile, such as "NVIDIA A100-SXM4-40GB MIG 3g.20gb".
-        memory_bytes: Its own memory.
+        memory_bytes: Memory of the instance.
     """
 
     uuid: str | None = None
@@ -30,17 +30,18 @@ class MIGInstance:
 
 @dataclass(frozen=True)
 class DriverGPU:
-    """One GPU as NVML describes it.
+    """One GPU, as NVML describes it.
 
     Attributes:
-        index: Position in NVML's order, which is that of the PCI bus.
+        index: Position in NVML's order, which is the order of the PCI bus.
         name: Product name.
-        uuid: "GPU-…".
+        uuid: UUID, such as "GPU-…".
         memory_bytes: Physical memory.
-        compute_capability: (major, minor).
-        pci_bus_id: Such as "00000000:65:00.0".
-        mig: The instances that it is divided into; None where it is not in MIG mode.
-        error: NVML's name for why it does not answer, such as "GpuIsLost".
+        compute_capability: CUDA compute capability as (major, minor).
+        pci_bus_id: PCI bus ID, such as "00000000:65:00.0".
+        mig: Instances that the GPU is divided into; None if it is not in MIG mode.
+        error: NVML's name for the error of a GPU that does not answer, such as "GpuIsLost"; None if
+            it answers.
     """
 
     index: int
@@ -58,12 +59,13 @@ class Driver:
     """The NVIDIA driver.
 
     Attributes:
-        version: Such as "560.35.03"; None where it does not answer.
-        cuda_version: Newest CUDA (major, minor) it can run.
-        gpus: Every GPU of the machine, hidden ones included.
-        error: NVML's name for why it does not answer, such as "LibraryNotFound".
-        kernel_module: Whether the kernel has the driver loaded, even where it does not answer:
-            so it is in a container that was not given the GPUs.
+        version: Driver version, such as "560.35.03"; None if the driver does not answer.
+        cuda_version: Newest CUDA version that the driver supports, as (major, minor).
+        gpus: All GPUs of the machine, including hidden ones.
+        error: NVML's name for the error of a driver that does not answer, such as
+            "LibraryNotFound"; None if it answers.
+        kernel_module: Whether the kernel has loaded the driver. In a container without access to
+            the GPUs it has, and the driver does not answer. None if unknown, as outside Linux.
     """
 
     version: str | None = None
@@ -73,7 +75,7 @@ class Driver:
     kernel_module: bool | None = None
 
     def position_of(self, uuid: str | None) -> int | None:
-        """Returns the position of the GPU that has this UUID, or an instance with it."""
+        """Returns the index of the GPU with this UUID or an instance of it; None without one."""
         for gpu in self.gpus:
             if uuid is not None and uuid in (gpu.uuid, *(part.uuid for part in gpu.mig or ())):
                 return gpu.index
@@ -82,14 +84,15 @@ class Driver:
 
 @dataclass(frozen=True)
 class CUDALibrary:
-    """One library.
+    """One CUDA library that TensorFlow loads.
 
     Attributes:
-        name: File name with its version, such as "libcudart.so.12".
-        path: Where it is, "system" where the loader knows it; None where it is missing.
-        source: What led to it: "LD_LIBRARY_PATH", "pip" or "system".
-        version: As the library itself reports it, where it was loaded and does.
-        error: What the loader says where it is missing, or cannot be loaded.
+        name: File name with the library's version, such as "libcudart.so.12".
+        path: Path of the file; "system" if the loader finds it by its name; None if it is missing.
+        source: Where the library was found: "LD_LIBRARY_PATH", "pip" or "system"; None if it is
+            missing.
+        version: Version that the library itself reports; None if it was not loaded or reports none.
+        error: Message of the loader if the library is missing or cannot be loaded; None otherwise.
     """
 
     name: str
@@ -101,27 +104,27 @@ class CUDALibrary:
 
 @dataclass(frozen=True)
 class TensorFlowState:
-    """What TensorFlow and Keras are set to now.
+    """Current settings of TensorFlow and Keras.
 
-    Placement, its log and `jit` are None while growth was set to differ between GPUs: TensorFlow
-    reports none of them until that is fixed.
+    `soft_placement`, `log_device_placement` and `jit` are None while memory growth is set to differ
+    between GPUs. TensorFlow reports none of them until that is fixed.
 
     Attributes:
         visible_gpus: Indices of the GPUs that TensorFlow will use.
-        growth: Whether each listed GPU's memory grows; None where never set.
-        memory_limit_mib: Sizes of each listed GPU's logical GPUs, in MiB; None where it is not
-            split.
-        logical_cpus: Logical CPU devices.
-        soft_placement: Whether operations fall back to a device that has a kernel.
-        log_device_placement: Whether each operation's device is logged.
-        jit: Whether XLA clusters operations by itself.
+        growth: Whether memory growth is enabled, for each listed GPU; None where it was never set.
+        memory_limit_mib: Sizes of the logical GPUs on each listed GPU, in MiB; None where a GPU is
+            not split.
+        logical_cpus: Number of logical CPU devices.
+        soft_placement: Whether operations fall back to a device that has a kernel for them.
+        log_device_placement: Whether TensorFlow logs the device of each operation.
+        jit: Whether XLA clusters operations automatically.
         tf32: Whether float32 matrix products may use TensorFloat-32.
-        deterministic: Whether operations are made deterministic; None where unknown.
+        deterministic: Whether operations are deterministic; None if unknown.
         dtype_policy: Name of Keras' global dtype policy.
-        initialized: Whether the devices are started, so that most of this is settled.
-        logical_gpus: Logical GPUs that TensorFlow started; None before it starts its devices.
-        growth_dropped: Whether growth was set and TensorFlow will not do it all the same; None
-            where unknown.
+        initialized: Whether TensorFlow has started its devices, which fixes most of these settings.
+        logical_gpus: Number of logical GPUs that TensorFlow started; None before it starts its
+            devices.
+        growth_dropped: Whether memory growth was set but TensorFlow ignores it; None if unknown.
     """
 
     visible_gpus: tuple[int, ...] = ()
@@ -144,10 +147,11 @@ class Build:
     """How TensorFlow was built.
 
     Attributes:
-        cuda: Whether with CUDA; None where unknown.
-        cuda_version: Such as "12.5.1".
-        cudnn_version: Such as "9".
-        compute_capabilities: Those it has code for, such as ("sm_60", "compute_90").
+        cuda: Whether TensorFlow was built with CUDA; None if unknown.
+        cuda_version: CUDA version of the build, such as "12.5.1".
+        cudnn_version: cuDNN version of the build, such as "9".
+        compute_capabilities: Compute capabilities that the build has code for, such as ("sm_60",
+            "compute_90").
     """
 
     cuda: bool | None = None
@@ -158,21 +162,22 @@ class Build:
 
 @dataclass(frozen=True)
 class Machine:
-    """All facts a plan needs.
+    """All facts that a plan needs.
 
     Attributes:
-        gpus: Every GPU that TensorFlow lists, in its order.
-        state: TensorFlow's settings.
-        build: TensorFlow's build.
-        driver: NVIDIA's driver.
-        libraries: The CUDA libraries that TensorFlow needs.
-        environment: The environment variables that bear on GPUs and are set.
-        platform: As `sys.platform`.
+        gpus: All GPUs that TensorFlow lists, in its order.
+        state: Settings of TensorFlow and Keras.
+        build: Build of TensorFlow.
+        driver: The NVIDIA driver.
+        libraries: CUDA libraries that TensorFlow needs.
+        environment: Environment variables that affect GPUs and are set.
+        platform: Platform as in `sys.platform`.
         keras_backend: Name of Keras' backend.
-        mirrored_devices: Those of this process' `MirroredStrategy`; None before the first.
-        cluster: The processes that train together; None outside a cluster, or where a strategy
-            over one is not asked for.
-        cluster_strategy: Name of this process' strategy over its cluster; None before it is made.
+        mirrored_devices: Devices of this process's `MirroredStrategy`; None before the first one is
+            made.
+        cluster: Processes that train together; None outside a cluster, or if no strategy over one
+            is requested.
+        cluster_strategy: Name of this process's strategy over its cluster; None before it is made.
     """
 
     gpus: tuple[GPUInfo, ...] = ()

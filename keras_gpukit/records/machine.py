@@ -1,4 +1,4 @@
-"""What the machine said while a run went on: device memory, GPUs and the host."""
+"""Readings of the machine during a run: device memory, GPUs and the host."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from keras_gpukit.records.memory import MemoryPrediction
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """TensorFlow's own allocator on one device.
+    """Memory of TensorFlow's own allocator on one device.
 
     Attributes:
-        device: "GPU:0".
-        current_bytes: In use by tensors at the last reading.
-        peak_bytes: The most in use at one time during the run.
-        limit_bytes: The most TensorFlow may take on this device.
-        first_step_peak_bytes: The most in use until the first step ended.
-        later_max_bytes: The most that was read during later steps.
-        later_readings: How many readings that is the most of.
+        device: Name of the device, such as "GPU:0".
+        current_bytes: Memory in use by tensors at the last reading.
+        peak_bytes: Peak of the memory in use during the run.
+        limit_bytes: Most memory that TensorFlow may take on the device; None if unknown.
+        first_step_peak_bytes: Peak of the memory in use until the first step ended; None before
+            that.
+        later_max_bytes: Highest reading of the memory in use during later steps; None without a
+            reading.
+        later_readings: Number of readings during later steps.
     """
 
     device: str
@@ -34,18 +36,18 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class MemoryRecord:
-    """Allocator readings of every device that has them.
+    """Memory of every device whose allocator can be read, and of the model on it.
 
     Attributes:
-        devices: One entry a device.
-        unknown_because: Why `devices` is empty, where it is.
-        weights_bytes: The model's variables; under a strategy, those of one replica.
-        slots_bytes: The optimizer's variables, likewise.
-        prediction: What steps were predicted to need, on one device.
-        not_predicted_because: Why that is None.
-        epochs: What was in use after epochs, of this process too; at most 129 of them.
-        fits: The same after this fit and those before it that the same callback watched, or the
-            same `keras-gpukit run`; at most 33, and empty for the first one.
+        devices: One entry per device.
+        unknown_because: Why `devices` is empty; None if it is not.
+        weights_bytes: Size of the model's variables; under a strategy, those of one replica.
+        slots_bytes: Size of the optimizer's variables; under a strategy, those of one replica.
+        prediction: Predicted memory of training steps on one device.
+        not_predicted_because: Why `prediction` is None; None if it is not.
+        epochs: Memory in use after epochs, including that of this process; at most 129 readings.
+        fits: Memory in use after this fit and earlier ones with the same callback or in the same
+            `keras-gpukit run`; at most 33 readings, empty for the first fit.
     """
 
     devices: tuple[DeviceMemory, ...] = ()
@@ -59,11 +61,11 @@ class MemoryRecord:
 
     @property
     def fullest(self) -> DeviceMemory | None:
-        """The device with the highest peak; None without any."""
+        """Device with the highest peak; None without any."""
         return max(self.devices, key=lambda each: each.peak_bytes, default=None)
 
     def steps_bytes(self, device: DeviceMemory) -> int | None:
-        """What the steps took at the peak: activations, gradients, workspace and batches."""
+        """Returns the peak bytes of the steps: activations, gradients, workspace and batches."""
         if self.weights_bytes is None or self.slots_bytes is None:
             return None
         return max(device.peak_bytes - self.weights_bytes - self.slots_bytes, 0)
@@ -71,20 +73,20 @@ class MemoryRecord:
 
 @dataclass(frozen=True)
 class GPUSample:
-    """One reading of one GPU through NVML. What the card or driver does not tell is None.
+    """One reading of one GPU through NVML. Fields that the card or driver does not report are None.
 
     Attributes:
         index: Position among the GPUs that TensorFlow lists.
         utilization_percent: Share of the last sampling period in which a kernel ran.
-        memory_used_bytes: In use by all processes.
-        memory_process_bytes: In use by this process.
-        memory_others_bytes: In use by other processes.
+        memory_used_bytes: Memory in use by all processes.
+        memory_process_bytes: Memory in use by this process.
+        memory_others_bytes: Memory in use by other processes.
         memory_total_bytes: Physical memory.
-        power_watts: Draw.
-        power_limit_watts: Enforced limit.
-        temperature_celsius: Of the chip.
-        sm_clock_mhz: Clock of the multiprocessors.
-        throttle_reasons: Names of the reasons that hold the clock down; empty when none does.
+        power_watts: Power draw.
+        power_limit_watts: Enforced power limit.
+        temperature_celsius: Temperature of the chip.
+        sm_clock_mhz: Clock of the streaming multiprocessors.
+        throttle_reasons: Names of the reasons that lower the clock; empty if there are none.
     """
 
     index: int
@@ -105,14 +107,15 @@ class HostSample:
     """One reading of the host through psutil.
 
     Attributes:
-        cpu_percent: Of all cores together, 0 to 100.
-        process_cpu_percent: Of this process, in the same measure.
+        cpu_percent: Utilization of all cores together, 0 to 100.
+        process_cpu_percent: Share of all cores that this process uses, 0 to 100.
         memory_bytes: Resident memory of this process.
-        memory_available_bytes: What the machine could still give.
+        memory_available_bytes: Memory that the machine can still provide.
         memory_total_bytes: Physical memory.
-        disk_read_bytes_per_s: All disks together, since the reading before.
-        memory_limit_bytes: What this process's container or job may use; None without a limit.
-        memory_limit_used_bytes: What it uses of that, without caches that it gives back.
+        disk_read_bytes_per_s: Read rate of all disks together, since the previous reading.
+        memory_limit_bytes: Memory limit of this process's container or job; None without a limit.
+        memory_limit_used_bytes: Memory in use under that limit, without caches that can be
+            reclaimed.
     """
 
     cpu_percent: float | None = None
@@ -127,22 +130,24 @@ class HostSample:
 
 @dataclass(frozen=True)
 class GPUUtilization:
-    """One GPU over a whole run: means, except where the name says otherwise.
+    """One GPU over a whole run: means, unless the name says otherwise.
 
     Attributes:
         index: Position among the GPUs that TensorFlow lists.
-        utilization_percent: Mean.
-        memory_used_max_bytes: Highest reading, of all processes.
-        memory_process_max_bytes: Highest reading, this process'.
-        memory_others_max_bytes: Highest reading, other processes'.
+        utilization_percent: Mean share of time in which a kernel ran, 0 to 100.
+        memory_used_max_bytes: Highest reading of the memory in use by all processes.
+        memory_process_max_bytes: Highest reading of the memory in use by this process.
+        memory_others_max_bytes: Highest reading of the memory in use by other processes.
         memory_total_bytes: Physical memory.
-        power_watts: Mean.
-        power_limit_watts: Last reading.
-        temperature_max_celsius: Highest reading.
-        sm_clock_mhz: Mean.
+        power_watts: Mean power draw.
+        power_limit_watts: Last reading of the enforced power limit.
+        temperature_max_celsius: Highest temperature of the chip.
+        sm_clock_mhz: Mean clock of the streaming multiprocessors.
         throttled_fraction: Share of readings with a throttle reason, 0 to 1.
-        throttle_fractions: The same by reason; a reason never seen is left out.
-        lost_because: Why NVML could not read it, or stopped to during the run.
+        throttle_fractions: Share of readings with each throttle reason, 0 to 1. Reasons that never
+            occurred are left out.
+        lost_because: Why NVML could not read the GPU, or stopped during the run; None if it did
+            neither.
     """
 
     index: int
@@ -161,19 +166,19 @@ class GPUUtilization:
 
 
 def mean_busy_percent(gpus: Iterable[GPUUtilization]) -> float | None:
-    """How busy GPUs were on average, of those that say so; None where none does."""
+    """Returns the mean utilization of the GPUs that report it; None if none does."""
     busy = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
     return sum(busy) / len(busy) if busy else None
 
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """How much a process used the host's processors.
+    """Processor use of one process.
 
     Attributes:
-        name: Of its program.
-        pid: Its number.
-        cpu_percent: Of all cores together, 0 to 100.
+        name: Name of its program.
+        pid: Process ID.
+        cpu_percent: Share of all cores that it used, 0 to 100.
     """
 
     name: str
@@ -183,20 +188,21 @@ class ProcessUse:
 
 @dataclass(frozen=True)
 class HostUtilization:
-    """The host over a whole run: means, except where the name says otherwise.
+    """The host over a whole run: means, unless the name says otherwise.
 
     Attributes:
-        cpu_percent: Mean over all cores together, 0 to 100.
-        process_cpu_percent: Mean of this process, in the same measure.
+        cpu_percent: Mean utilization of all cores together, 0 to 100.
+        process_cpu_percent: Mean share of all cores that this process used, 0 to 100.
         memory_max_bytes: Highest resident memory of this process.
-        memory_available_min_bytes: Least the machine could still give.
+        memory_available_min_bytes: Lowest reading of the memory that the machine could still
+            provide.
         memory_total_bytes: Physical memory.
-        disk_read_bytes_per_s: Mean.
-        children_cpu_percent: What this process' own children used; None where that was not looked
-            at, as other processes used little.
-        job_cpu_percent: What other processes of the same job used on this host, such as its other
-            workers; None likewise.
-        others: Processes of others that used the most, of those that are visible to this one.
+        disk_read_bytes_per_s: Mean read rate of all disks together.
+        children_cpu_percent: Share of all cores that child processes of this process used, 0 to
+            100; None if it was not measured because other processes used little.
+        job_cpu_percent: Share of all cores that other processes of the same job on this host used,
+            such as its other workers, 0 to 100; None if it was not measured.
+        others: Processes outside this job that used the most, among those visible to this process.
     """
 
     cpu_percent: float | None = None
@@ -212,16 +218,16 @@ class HostUtilization:
 
 @dataclass(frozen=True)
 class UtilizationRecord:
-    """GPUs and host over a whole run.
+    """Utilization of GPUs and host over a whole run.
 
     Attributes:
-        samples: Readings taken.
-        interval_s: Time between two readings.
-        gpus: One entry a GPU that TensorFlow uses; empty without any.
-        host: The host; None of a run that was over within a tenth of a second.
-        gpus_unknown_because: Why `gpus` is empty although there are GPUs.
-        processes_unknown_because: Why this process's memory on the GPUs is not known apart from
-            that of others.
+        samples: Number of readings.
+        interval_s: Time between two readings, in seconds.
+        gpus: One entry per GPU that TensorFlow uses; empty without any.
+        host: The host; None for a run that ended within 0.1 s.
+        gpus_unknown_because: Why `gpus` is empty although there are GPUs; None otherwise.
+        processes_unknown_because: Why this process's memory on the GPUs cannot be separated from
+            that of other processes; None if it can.
     """
 
     samples: int

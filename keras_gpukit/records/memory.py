@@ -1,4 +1,4 @@
-"""What holds memory, what a batch needs of it, and why there was too little."""
+"""Device memory: what holds it, what a training step needs, and why it ran out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from keras_gpukit.records.displayed import Displayed
 
 Execution = Literal["graph", "eager", "xla"]
 NEARER_LOW = 0.25
-"""Where in a predicted range the peak is expected: TensorFlow mostly runs first what was ready
-first, and newest first is the rarer order. Chosen by the models of
-`benchmarks/memory_prediction.py`."""
+"""Position of the expected peak in the predicted range, from 0 for the lower end to 1 for the upper
+end. TensorFlow mostly runs operations in the order in which they became ready; running the newest
+first is rarer. Chosen with the models of `benchmarks/memory_prediction.py`."""
 OptionKind = Literal["batch size", "mixed precision", "accumulation", "rematerialisation"]
 
 
@@ -20,10 +20,10 @@ class HeldTensor:
     """One tensor of a training step.
 
     Attributes:
-        name: Of the operation that makes it.
-        shape: Its dimensions.
-        size_bytes: What it takes.
-        layer: The layer it belongs to, with the models it is nested in; None where that is unknown.
+        name: Name of the operation that makes the tensor.
+        shape: Shape of the tensor.
+        size_bytes: Size of the tensor.
+        layer: Layer that the tensor belongs to, with the models it is nested in; None if unknown.
     """
 
     name: str
@@ -34,15 +34,16 @@ class HeldTensor:
 
 @dataclass(frozen=True)
 class MemoryByCause:
-    """What is held at the moment of a step's highest use.
+    """Memory in use at the peak of a step, by cause.
 
     Attributes:
         weights_bytes: Variables of the model: weights, moving statistics, metrics, seeds. Exact.
         slots_bytes: Variables of the optimizer. Exact.
-        batch_bytes: The batch. Exact for one batch.
-        activations_bytes: What the forward pass keeps for the backward pass.
-        gradients_bytes: What the backward pass and the update hold at that moment.
-        workspace_bytes: What kernels use while they work, and what the allocator rounds up.
+        batch_bytes: Batches in memory, and what the device held in addition to the model and the
+            optimizer. Exact for one batch; upper estimates have two, as the next one may be ready.
+        activations_bytes: Activations that the forward pass keeps for the backward pass.
+        gradients_bytes: Tensors that the backward pass and the weight update hold at that moment.
+        workspace_bytes: Workspace of kernels, and what the allocator adds by rounding up.
     """
 
     weights_bytes: int = 0
@@ -54,30 +55,32 @@ class MemoryByCause:
 
     @property
     def total_bytes(self) -> int:
-        """All together."""
+        """Sum of all causes."""
         return sum(getattr(self, each.name) for each in fields(self))
 
     @property
     def held_bytes(self) -> int:
-        """What stays between steps."""
+        """Memory that stays in use between steps: weights and slots."""
         return self.weights_bytes + self.slots_bytes
 
 
 @dataclass(frozen=True)
 class MemoryPrediction(Displayed):
-    """What training steps need, predicted without running one.
+    """Memory that training steps need, predicted without running one.
 
     Attributes:
-        batch_size: Examples in a batch.
-        execution: How steps run.
-        low: With the least that the order of operations and the kernels may take; None where
-            nothing could be predicted.
-        high: With the most.
-        largest: The largest tensors that are held at the highest use, the largest first.
-        limit_bytes: What the device gives, where that is known.
-        fits_batch_size: The largest batch that is predicted to fit with a margin, where a limit is
-            known.
-        unknown_because: What the prediction leaves out, or why nothing could be predicted.
+        batch_size: Examples per batch.
+        execution: How steps run: "graph", "eager" or "xla".
+        low: Lower end of the predicted range, for the order of operations and the kernels that need
+            least; None if nothing could be predicted.
+        high: Upper end of the predicted range, for those that need most; None if nothing could be
+            predicted.
+        largest: Largest tensors in memory at the peak, the largest first.
+        limit_bytes: Memory limit of the device; None if unknown.
+        fits_batch_size: Largest batch size that is predicted to fit with a margin; None if no limit
+            is known or no batch fits.
+        unknown_because: Parts that the prediction leaves out, or why nothing could be predicted;
+            None if it is complete.
     """
 
     batch_size: int | None = None
@@ -91,12 +94,12 @@ class MemoryPrediction(Displayed):
 
     @property
     def is_lower_bound(self) -> bool:
-        """Whether the prediction leaves something out, so that steps need more."""
+        """Whether the prediction leaves something out, which steps need in addition."""
         return self.unknown_because is not None
 
     @property
     def peak_bytes(self) -> int | None:
-        """Where the peak is expected in the range, nearer to its lower end."""
+        """Expected peak: a point of the predicted range, nearer to its lower end."""
         if self.low is None or self.high is None:
             return None
         low, high = self.low.total_bytes, self.high.total_bytes
@@ -105,15 +108,17 @@ class MemoryPrediction(Displayed):
 
 @dataclass(frozen=True)
 class AllocatorState:
-    """An allocator at the moment it could not give memory. Unknown figures are None.
+    """An allocator at the moment it ran out of memory. Unknown figures are None.
 
     Attributes:
-        asked_bytes: What was asked for.
-        limit_bytes: The most it may take.
-        in_use_bytes: What tensors held.
-        in_use_is_peak: Whether `in_use_bytes` is the most of the run and not of that moment.
-        free_bytes: What it had left, in all.
-        largest_free_bytes: The largest block of it, with what it could still have taken in one.
+        asked_bytes: Size of the request that failed.
+        limit_bytes: Most memory that the allocator may take.
+        in_use_bytes: Memory in use by tensors.
+        in_use_is_peak: Whether `in_use_bytes` is the peak of the run and not the value at that
+            moment.
+        free_bytes: Total of the memory that was left.
+        largest_free_bytes: Largest free block. Memory that the allocator had not taken yet counts
+            as one block.
         from_log: Whether the figures were read from TensorFlow's log.
     """
 
@@ -128,12 +133,12 @@ class AllocatorState:
 
 @dataclass(frozen=True)
 class GPUHolder:
-    """A process that holds memory of a GPU.
+    """A process that holds memory on a GPU.
 
     Attributes:
-        pid: Its number.
-        used_bytes: What it holds.
-        name: Of its program, where that is visible.
+        pid: Process ID.
+        used_bytes: Memory that the process holds.
+        name: Name of its program; None if it is not visible.
     """
 
     pid: int
@@ -143,14 +148,15 @@ class GPUHolder:
 
 @dataclass(frozen=True)
 class MemoryOption:
-    """One way to need less.
+    """One way to reduce the memory of a step.
 
     Attributes:
-        kind: What to change.
-        needs_bytes: The peak that is predicted with it, at the upper end.
-        fits: Whether that is under the limit with a margin; None where no limit is known.
-        batch_size: With which batch, or micro-batch.
-        note: What else it takes.
+        kind: Setting to change: "batch size", "mixed precision", "accumulation" or
+            "rematerialisation".
+        needs_bytes: Predicted peak with this change, at the upper end.
+        fits: Whether that peak is under the limit with a margin; None if no limit is known.
+        batch_size: Batch size with this change. With "accumulation", size of a micro-batch.
+        note: Further effects of this change, or what it involves; None without any.
     """
 
     kind: OptionKind
@@ -165,20 +171,21 @@ class OutOfMemory:
     """A call that ended because a device had too little memory.
 
     Attributes:
-        device: "GPU:0".
-        operation: The operation that asked, by its name in the graph or by its type.
-        layer: The layer it belongs to, where that is known.
-        backward: Whether it belongs to the backward pass.
-        shape: Of the tensor that was asked for; None where memory was asked for as one block.
-        dtype: Of the tensor.
-        state: The allocator.
-        execution: How the step ran.
+        device: Device that ran out of memory, such as "GPU:0".
+        operation: Operation that requested memory, by its name in the graph or by its type.
+        layer: Layer that the operation belongs to; None if unknown.
+        backward: Whether the operation belongs to the backward pass.
+        shape: Shape of the requested tensor; None if memory was requested as one block.
+        dtype: Data type of the requested tensor.
+        state: State of the allocator.
+        execution: How the step ran: "graph", "eager" or "xla".
         step: Global step.
-        batch_size: Examples in the batch, where that is known.
-        holders: Other processes on the GPU; None where they are not visible.
-        prediction: What steps with this batch need.
-        options: What would fit.
-        options_unknown_because: Why there are none.
+        batch_size: Examples per batch; None if unknown.
+        holders: Other processes on the GPU; None if they are not visible.
+        prediction: Predicted memory of steps with this batch size.
+        options: Ways to reduce the memory of a step, and whether it would fit then.
+        options_unknown_because: Why there are no options, or no smaller batch among them; None
+            otherwise.
     """
 
     device: str
@@ -198,11 +205,11 @@ class OutOfMemory:
 
     @property
     def is_fragmented(self) -> bool | None:
-        """Whether enough was free in all, but in no single block; None where that is unknown."""
+        """Whether enough memory was free in total, but not in one block; None if unknown."""
         asked, free = self.state.asked_bytes, self.state.free_bytes
         if asked is None or free is None:
             return None
         if free >= asked:
             return True
-        # What is free of the most that was ever in use is at most what was free at that moment.
+        # Free memory at the run's peak is a lower bound of the free memory at that moment.
         return None if self.state.in_use_is_peak else False

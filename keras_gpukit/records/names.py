@@ -1,6 +1,6 @@
-"""The names of a run's files and of its TensorBoard tags; other modules spell none of them.
+"""Names of a run's files and TensorBoard tags. Only this module spells them out.
 
-The unit is the last part of a tag. The x axis of every tag is the global step.
+The last part of a tag is its unit. The x axis of every tag is the global step.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Literal
 from keras_gpukit.records.environment import Worker
 
 FOLDER = "gpukit"
-"""In the log directory; everything measured is written to it."""
+"""Folder in the log directory that everything measured is written to."""
 RUN_FILE = "run.jsonl"
-"""The record of a run by one process; see `record_name` for others."""
+"""Name of the file with one process's record of a run. See `record_name` for those of others."""
 RUN_FILE_OF_ANY = re.compile(r"run(?:-(?P<worker>\d+|evaluator))?(?:\.(?P<process>\d+))?\.jsonl")
 REQUEST_FILE = "capture"
-"""In `FOLDER`; asks for a capture."""
+"""Name of the file in `FOLDER` that requests a capture by being there."""
 PROFILES = Path(FOLDER, "plugins", "profile")
-"""In the log directory: where TensorBoard's Profile tab looks, below any folder."""
+"""Folder of profiles in the log directory. TensorBoard's Profile tab looks for "plugins/profile"
+below any folder."""
 PROFILE_SUFFIX = ".xplane.pb"
 
 RecordKind = Literal[
@@ -40,8 +41,8 @@ RecordKind = Literal[
     "out_of_memory",
     "summary",
 ]
-"""What a line of a run's file holds. The type checker refuses any other where lines are written
-and read."""
+"""Kind of record on a line of a run's file. The type checker rejects any other kind where lines are
+written and read."""
 
 STEP_TIME = "step/time_ms"
 BETWEEN_STEPS = "step/between_ms"
@@ -64,9 +65,9 @@ GPU_FIGURES = (
     "temperature_celsius",
     "sm_clock_mhz",
 )
-"""Fields of a `GPUSample` that have a tag; "throttled" has one too."""
+"""Fields of a `GPUSample` that have a TensorBoard tag. In addition, "throttled" has one."""
 MEMORY_FIGURES = ("current_bytes", "peak_bytes")
-"""Fields of a `DeviceMemory` that have a tag."""
+"""Fields of a `DeviceMemory` that have a TensorBoard tag."""
 _UNITS = {
     "ms": "ms",
     "us": "µs",
@@ -83,8 +84,10 @@ def record_name(worker: Worker | None, process: int = 1) -> str:
     """Returns the name of a process's record, without its suffix.
 
     Args:
-        worker: Of several, each has its own: "run-0", "run-1", ..., and "run-evaluator".
-        process: Of processes that share the log directory otherwise, the second writes "run.2".
+        worker: Place of the process in its cluster; None outside one. Each of several workers has a
+            record of its own: "run-0", "run-1", ..., and "run-evaluator".
+        process: Number of the process among those that share a log directory without being workers
+            of a cluster, from 1. The second one writes "run.2".
     """
     name = "run"
     if worker is not None and worker.index is not None and worker.count != 1:
@@ -95,7 +98,7 @@ def record_name(worker: Worker | None, process: int = 1) -> str:
 
 
 def is_first(name: str) -> bool:
-    """Whether a record is that of a run's only process, or of its first worker."""
+    """Whether a record belongs to a run's only process or to its first worker."""
     return name in ("run", "run-0")
 
 
@@ -110,5 +113,5 @@ def memory_tag(device: str, figure: str) -> str:
 
 
 def unit_of(tag: str) -> str:
-    """Returns the unit of a tag's figure, such as "ms"; "" where it has none."""
+    """Returns the unit of a tag's figure, such as "ms"; "" if it has none."""
     return next((unit for name, unit in _UNITS.items() if tag.endswith(f"_{name}")), "")

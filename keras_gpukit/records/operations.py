@@ -14,16 +14,17 @@ PYTHON_OPERATIONS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 @dataclass(frozen=True)
 class OperationKind:
-    """What decides which devices an operation can run on; many operations share one.
+    """Properties that decide which devices an operation can run on. Many operations share one kind.
 
     Attributes:
         type: TensorFlow operation type, such as "MatMul".
-        types: Names of its type attributes ("T"), each with the dtypes it stands for.
-        requested: Device asked for by `tf.device` or a strategy, such as "CPU:0" or "GPU:*"; empty
-            where none was. With XLA, what the compiled part was asked onto.
-        compiled: Whether XLA compiled it, as a part of a larger kernel.
-        colocated: Operation whose device the graph asks for; empty where it asks for none.
-        ignored_request: Device asked for within the compiled part, which XLA does not heed.
+        types: Type attributes of the operation ("T"), each with the dtypes it stands for.
+        requested: Device that `tf.device` or a strategy requests, such as "CPU:0" or "GPU:*"; empty
+            if none is. With XLA, the device requested for the compiled part.
+        compiled: Whether XLA compiled the operation as part of a larger kernel.
+        colocated: Name of the operation whose device the graph requires; empty if it requires none.
+        ignored_request: Device requested for the operation within a compiled part, which XLA
+            ignores; empty if there is no such request.
     """
 
     type: str
@@ -39,10 +40,10 @@ class Operation:
     """An operation that ran in the step.
 
     Attributes:
-        kind: What it is.
-        name: Its name, layer included, without the functions it was inlined from.
-        device: Where it ran: "GPU:0", "CPU:0".
-        compiled_in: Name of the call that XLA compiled it with; empty where XLA did not.
+        kind: Properties that decide where it can run.
+        name: Name of the operation, including the layer but not the functions it was inlined from.
+        device: Device that it ran on, such as "GPU:0" or "CPU:0".
+        compiled_in: Name of the call that XLA compiled it with; empty if XLA did not compile it.
     """
 
     kind: OperationKind
@@ -53,16 +54,16 @@ class Operation:
 
 @dataclass(frozen=True)
 class SentTensor:
-    """A tensor on its way from one device to another.
+    """A tensor that one device sends to another.
 
     Attributes:
-        operation: Name of the operation that made it, layer included, as `Operation.name`.
-        source: Device it comes from.
-        target: Device it goes to.
-        dtype: Such as "float32".
-        shape: None where it is not known.
-        size_bytes: None where it is not known.
-        in_loop: Whether it is sent each time that a loop of the model turns.
+        operation: Name of the operation that made it, as in `Operation.name`.
+        source: Device that sends it.
+        target: Device that receives it.
+        dtype: Data type, such as "float32".
+        shape: Shape; None if unknown.
+        size_bytes: Size; None if unknown.
+        in_loop: Whether it is sent in each iteration of a loop in the model.
         host_only: Whether it is in host memory on both devices.
     """
 
@@ -78,14 +79,14 @@ class SentTensor:
 
 @dataclass(frozen=True)
 class StepOperations:
-    """What one way of reading placement saw in one step.
+    """Operations of one step, as one way of reading placement sees them.
 
     Attributes:
-        operations: Every operation, bookkeeping left out.
-        transfers: Copies between devices; None where this way cannot see them.
-        mechanism: "graph", "eager" or "xla".
-        transfers_between: Copies by their ends, such as "GPU:0 to GPU:1".
-        sent: The tensors copied; None where this way cannot see them.
+        operations: All operations except bookkeeping.
+        transfers: Number of copies between devices; None if this way cannot see them.
+        mechanism: Way of reading: "graph", "eager" or "xla".
+        transfers_between: Number of copies by source and target, such as "GPU:0 to GPU:1".
+        sent: Copied tensors; None if this way cannot see them.
     """
 
     operations: tuple[Operation, ...]
@@ -97,11 +98,12 @@ class StepOperations:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel that a GPU can be given.
+    """A kernel that TensorFlow has for GPUs.
 
     Attributes:
-        allowed: The dtypes it takes, by type attribute; one not named takes any.
-        host_arguments: Arguments that it keeps in host memory.
+        allowed: Dtypes that the kernel accepts, by type attribute. An attribute that is not listed
+            accepts any.
+        host_arguments: Names of the arguments that the kernel keeps in host memory.
     """
 
     allowed: Mapping[str, frozenset[str]]
@@ -110,15 +112,15 @@ class Kernel:
 
 @dataclass(frozen=True)
 class OperationKernels:
-    """An operation's arguments, and its kernels for a GPU.
+    """Arguments of an operation type, and its kernels for GPUs.
 
-    Resource handles are left out of the arguments: they always live in host memory.
+    Arguments do not include resource handles, which are always in host memory.
 
     Attributes:
-        inputs: Names of its inputs.
-        outputs: Names of its outputs.
-        uses_resource: Whether it takes a variable, a table or the like.
-        gpu: Its kernels for a GPU, those TensorFlow prefers first.
+        inputs: Names of the inputs.
+        outputs: Names of the outputs.
+        uses_resource: Whether the operation takes a variable, a table or the like.
+        gpu: Kernels for GPUs, in TensorFlow's order of preference.
     """
 
     inputs: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What the stages of an input pipeline cost, and which of them is the bottleneck."""
+"""Costs of the stages of an input pipeline, and which stage is the bottleneck."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ Work = Literal[
 
 @dataclass(frozen=True)
 class StageRecord:
-    """One stage of a tf.data pipeline, over the steps that were measured.
+    """One stage of a tf.data pipeline, over the measured steps.
 
     Attributes:
-        name: The stage's `name=` where it was given one, else its function's name, else its kind.
-        kind: What it is: "map", "batch", "shuffle", "interleave", "generator" and the like.
-        work: What its time goes to; "decoding" only where its function decodes or parses, "python"
-            where it runs Python code.
-        location: "file.py:12" of its function; None where it has none, or it is not known.
-        cost_s: Its own time for each element it produces, that of its inputs left out.
-        cost_per_batch_s: Its own time for each batch that leaves the pipeline.
-        parallelism: How many of its elements are processed in parallel.
-        buffered_before: Mean number of elements that wait in the buffer before it; None where it
-            has none.
-        buffered_after: Mean number of elements that wait in the buffer after it.
-        share: Part of the slowest segment's time that is this stage's, 0 to 1. Stages outside that
-            segment run alongside it and have 0.
+        name: The stage's `name=` if it was given one, else its function's name, else its kind.
+        kind: Kind of the stage: "map", "batch", "shuffle", "interleave", "generator" and the like.
+        work: Kind of work that takes its time; "decoding" only if its function decodes or parses,
+            "python" if it runs Python code.
+        location: "file.py:12" of its function; None if it has none or the location is unknown.
+        cost_s: Seconds per element that it produces, without the time of its inputs; None if
+            unknown.
+        cost_per_batch_s: Seconds per batch that leaves the pipeline, without the time of its
+            inputs; None if unknown.
+        parallelism: Number of elements that the stage processes in parallel.
+        buffered_before: Mean number of elements in the buffer before the stage; None if there is no
+            such buffer.
+        buffered_after: Mean number of elements in the buffer after the stage; None if there is no
+            such buffer.
+        share: Share of the slowest segment's time that this stage takes, 0 to 1. Stages outside
+            that segment run alongside it and have 0.
     """
 
     name: str
@@ -51,18 +54,19 @@ class StageRecord:
 
     @property
     def where(self) -> str:
-        """What sentences add to its name: " (train.py:12)"; "" where its place is not known."""
+        """Location as messages append it to the name: " (train.py:12)"; "" if it is unknown."""
         return f" ({self.location})" if self.location else ""
 
 
 @dataclass(frozen=True)
 class PipelineCosts:
-    """What the stages of a pipeline cost for a while.
+    """Costs of the stages of a pipeline over a part of the run.
 
     Attributes:
-        begin_s: When, since the run began.
-        end_s: Until when.
-        per_batch_s: Each stage's own time for a batch, in the order of `PipelineRecord.stages`.
+        begin_s: Start of the part, in seconds since the run began.
+        end_s: End of the part, in seconds since the run began.
+        per_batch_s: Seconds per batch of each stage, without its inputs, in the order of
+            `PipelineRecord.stages`.
     """
 
     begin_s: float
@@ -75,15 +79,15 @@ class PipelineRecord:
     """The stages of a pipeline, and the one that training waits for.
 
     Attributes:
-        stages: From the one nearest to training back to the sources.
-        bottleneck: The stage that limits the pipeline; None where training does not wait for it,
-            or where it is unknown.
-        balanced_because: Why there is no bottleneck, where that is known.
-        unknown_because: Why neither a bottleneck nor its absence is known.
-        batches: Batches that the costs are means of.
-        slowest_s: Time that the slowest segment takes for a batch.
-        source: What the figures were read from.
-        costs: The stages' costs over time, in at most 32 parts; parts of the run may be missing.
+        stages: Stages from the one nearest to training back to the sources.
+        bottleneck: Stage that limits the pipeline; None if training does not wait for it or the
+            bottleneck is unknown.
+        balanced_because: Why there is no bottleneck, if that is known; None otherwise.
+        unknown_because: Why it is unknown whether there is a bottleneck; None if it is known.
+        batches: Number of batches that the costs are averaged over.
+        slowest_s: Seconds per batch of the slowest segment.
+        source: Where the figures were read from; None if there are none.
+        costs: Costs of the stages over time, in at most 32 parts. Parts of the run may be missing.
     """
 
     stages: tuple[StageRecord, ...] = ()
@@ -98,19 +102,21 @@ class PipelineRecord:
 
 @dataclass(frozen=True)
 class PythonSourceRecord:
-    """The user's own Python code that makes batches: a `PyDataset`, or a generator.
+    """The user's own Python code that makes batches: a `PyDataset` or a generator.
 
-    What a step waits beyond the code's own time is queueing: batches that are made one after the
-    other, or handed from worker to worker.
+    If a step waits longer than the code's own time, the rest is queueing: batches are made one
+    after the other, or handed from worker to worker.
 
     Attributes:
-        name: Such as "Photographs.__getitem__".
-        location: "file.py:12".
-        workers: Threads or processes that Keras has for it.
+        name: Name of the function, such as "Photographs.__getitem__".
+        location: "file.py:12" of the function; None if unknown.
+        workers: Number of threads or processes that Keras uses for it.
         in_processes: Whether it runs in processes of its own.
-        busy_workers: Threads inside it on average, from a look at their stacks each second; None
-            where it runs in other processes, or the run was too short.
-        time_per_batch_s: Time inside it for each batch: busy workers over batches a second.
+        busy_workers: Mean number of threads inside the code, from a look at their stacks each
+            second. None if it runs in other processes, the run was too short, or no look found a
+            thread inside.
+        time_per_batch_s: Seconds inside the code per batch: busy workers divided by batches per
+            second; None if either is unknown.
     """
 
     name: str
@@ -123,14 +129,15 @@ class PythonSourceRecord:
 
 @dataclass(frozen=True)
 class ContentionRecord:
-    """How much a run's threads were in each other's way.
+    """How much the threads of a run slowed each other down.
 
     Attributes:
-        gil_wait_s: Median time that a thread which wants to run Python code waits for the
-            GIL.
-        cores_busy_fraction: Processor time of this process over what its cores have, 0 to 1.
-        input_cores_fraction: The part of it, while steps ran, of threads that were started since
-            the run began, as tf.data and Keras start them to make batches.
+        gil_wait_s: Median time that a thread waits for the GIL before it can run Python code.
+        cores_busy_fraction: Processor time of this process as a share of what its cores provide, 0
+            to 1.
+        input_cores_fraction: Share of what the cores provide that was used by threads started since
+            the run began, 0 to 1; only time in steps counts. tf.data and Keras start such threads
+            to make batches. None if it was not measured.
     """
 
     gil_wait_s: float | None = None

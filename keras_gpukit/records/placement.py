@@ -15,19 +15,19 @@ FallbackCause = Literal[
     "requested",
     "host memory",
 ]
-"""Why operations are where they are, what is most likely a mistake coming first."""
+"""Why operations are where they are, sorted by how likely a mistake is, the most likely first."""
 
 
 @dataclass(frozen=True)
 class Fallback:
-    """Operations of one kind on the CPU that a GPU run would want on a GPU.
+    """Operations of one type that are on the CPU for one reason, where a GPU would be expected.
 
     Attributes:
         operation: TensorFlow operation type, such as "MatMul".
-        count: How many of them.
-        cause: Which kind of reason.
+        count: Number of operations.
+        cause: Category of the reason.
         reason: The reason in words.
-        names: Names of a few of them, the layer's name included where TensorFlow kept it.
+        names: Names of a few of them, with the layer's name if TensorFlow kept it.
     """
 
     operation: str
@@ -43,15 +43,17 @@ class PlacedOperations:
 
     Attributes:
         operation: TensorFlow operation type.
-        layer: The layer they belong to, as "backbone/conv2d"; None for those of no layer, such as
-            the optimizer's.
-        device: Where they run: "GPU:0". With XLA, where the compiled part runs that they are in.
-        count: How many of them.
-        requested: The device that `tf.device` or a strategy asked for; None where none was.
-        expected: Whether that is where they were asked to be, or, where no device was asked for,
-            a GPU if there is one.
-        cause: Which kind of reason; None where they are as expected, or the reason is not known.
-        reason: The reason in words.
+        layer: Layer that they belong to, such as "backbone/conv2d"; None for those of no layer,
+            such as the optimizer's.
+        device: Device that they run on, such as "GPU:0". With XLA, device of the compiled part that
+            they are in.
+        count: Number of operations.
+        requested: Device that `tf.device` or a strategy requested; None if none was.
+        expected: Whether they are on the requested device or, if none was requested, on a GPU if
+            there is one.
+        cause: Category of the reason, given also for operations that were requested onto the CPU;
+            None if they are otherwise where expected, or the reason is unknown.
+        reason: Reason in words; None if `cause` is None.
         compiled: Whether XLA compiled them into a larger kernel.
     """
 
@@ -72,8 +74,8 @@ class CompiledPart:
 
     Attributes:
         name: Name of the call in the step's graph.
-        device: Where it runs.
-        operations: How many operations it has in the graph before compilation.
+        device: Device that it runs on.
+        operations: Number of its operations in the graph before compilation.
     """
 
     name: str
@@ -87,10 +89,10 @@ class CopiedTensor:
 
     Attributes:
         operation: Name of the operation that made it, layer included.
-        layer: The operation's layer; None for one of no layer.
-        dtype: Such as "float32".
-        shape: With the batch of the first step.
-        size_bytes: Its size.
+        layer: Layer of the operation; None if it has none.
+        dtype: Data type, such as "float32".
+        shape: Shape, with the batch size of the first step.
+        size_bytes: Size of the tensor.
     """
 
     operation: str
@@ -102,22 +104,22 @@ class CopiedTensor:
 
 @dataclass(frozen=True)
 class DeviceCopies:
-    """What one device sends to another in each step.
+    """Tensors that one device sends to another in each step.
 
-    Without what only keeps an order and holds no numbers, which `transfers` counts too, and without
-    what collectives such as NCCL exchange.
+    Signals that only keep an order and hold no numbers are left out, although `transfers` counts
+    them. So is what collectives such as NCCL exchange.
 
     Attributes:
-        source: Such as "CPU:0".
-        target: Such as "GPU:0".
-        count: Tensors.
-        size_bytes: Their size together, of those whose size is known; None where no size is.
-        unknown: How many of them have an unknown size, such as text.
-        in_loops: How many of them are sent within a loop of the model, each time it turns; they
-            are counted once.
-        host_only: How many of them are in host memory on both devices and cross no bus, such as
-            shapes; their size is not counted.
-        largest: The largest, at most five.
+        source: Device that sends, such as "CPU:0".
+        target: Device that receives, such as "GPU:0".
+        count: Number of tensors.
+        size_bytes: Total size of the tensors of known size; None if no size is known.
+        unknown: Number of tensors of unknown size, such as text.
+        in_loops: Number of tensors sent within a loop of the model. They are sent in each iteration
+            and counted once.
+        host_only: Number of tensors in host memory on both devices, such as shapes. They cross no
+            bus, and their size is not counted.
+        largest: Largest tensors, at most five.
     """
 
     source: str
@@ -135,24 +137,25 @@ class PlacementRecord:
     """Real placement of the training step, read after TensorFlow's placer and optimizer.
 
     Attributes:
-        operations: Count by device ("GPU:0", "CPU:0") and operation type.
-        fallbacks: Operations on the CPU although there is a GPU. On a machine without GPUs: those
-            that would be, see `predicted`.
-        predicted: Whether `fallbacks` is what would happen on a GPU, there being none here.
-        transfers: Copies between devices in each step.
-        transfers_between: Those copies by their ends, such as "GPU:0 to GPU:1".
-        mechanism: How it was read: "graph", "eager" or "xla".
-        unknown_because: Why `operations` is empty, where it is.
-        rows: The operations by layer, with requested and actual device and the reason. Those that
-            are not where they were expected come first; the commonest among the others follow.
-        rows_left_out: Number of rows that there were beyond these.
-        operations_left_out: Number of operations in them.
-        copies: What devices send to each other in each step, the most bytes first; None where
-            that cannot be seen, as in an eager step.
-        compiled_parts: The parts of the step that XLA compiles.
-        not_compilable: Types of operation outside of these parts that XLA has no kernel for, the
-            end of the input pipeline left out; None where XLA compiles nothing, or its kernels
-            cannot be listed.
+        operations: Number of operations by device ("GPU:0", "CPU:0") and operation type.
+        fallbacks: Operations on the CPU although there is a GPU. On a machine without GPUs:
+            operations that would be, see `predicted`.
+        predicted: Whether `fallbacks` is a prediction of what would happen on a GPU, since this
+            machine has none.
+        transfers: Number of copies between devices in each step; None if they cannot be seen.
+        transfers_between: Number of copies by source and target, such as "GPU:0 to GPU:1".
+        mechanism: How the placement was read: "graph", "eager" or "xla".
+        unknown_because: Why `operations` is empty; None if it is not.
+        rows: Operations by layer, with requested device, actual device and reason. Those that are
+            not where they were expected come first, then the most common of the others.
+        rows_left_out: Number of rows beyond these.
+        operations_left_out: Number of operations in the rows beyond these.
+        copies: Tensors that devices send to each other in each step, by source and target, the most
+            bytes first; None if they cannot be seen, as in an eager step.
+        compiled_parts: Parts of the step that XLA compiles.
+        not_compilable: Types of operations outside these parts that XLA has no kernel for, without
+            the end of the input pipeline; None if XLA compiles nothing or its kernels cannot be
+            listed.
     """
 
     operations: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -171,7 +174,7 @@ class PlacementRecord:
 
     @property
     def copied_bytes(self) -> int | None:
-        """Bytes copied between devices in each step; None where the size of a tensor is unknown."""
+        """Bytes copied between devices in each step; None if the size of a tensor is unknown."""
         if self.copies is None or any(each.unknown for each in self.copies):
             return None
         return sum(each.size_bytes or 0 for each in self.copies)

@@ -1,7 +1,7 @@
-"""What a profile says of the steps that were captured: one file, one host.
+"""Contents of a profile of captured steps: one file, one host.
 
-Times on a line of time are in seconds since the first step in the profile began; what happened
-before has negative ones.
+Times on a timeline are in seconds since the first step in the profile began. Earlier times are
+negative.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class StepProfile:
-    """One step; of several steps in one execution, the execution.
+    """One step; with several steps per execution, one execution.
 
     Attributes:
-        number: What its marker says; None where the steps are not marked.
-        begin_s: When it began.
-        duration_s: Until the next one began.
-        parts_s: Where that time went; see `ProfileRecord.parts_s`.
+        number: Number in the step's marker; None if the steps are not marked.
+        begin_s: When it began, in seconds since the first step in the profile began.
+        duration_s: Seconds until the next one began.
+        parts_s: Seconds by part; see `ProfileRecord.parts_s`.
     """
 
     number: int | None
@@ -57,17 +57,18 @@ class DeviceProfile:
     """One GPU while the steps ran.
 
     Attributes:
-        device: "GPU:0".
+        device: Name of the GPU, such as "GPU:0".
         busy_fraction: Share of the time in which a kernel or a copy ran, 0 to 1.
-        compute_fraction: Share of the time in which a kernel ran that is no collective.
-        kernels: Kernels that ran.
-        host_to_device_bytes: Copied to it; None where the copies do not say.
-        tensor_core_fraction: Share of the kernels' time spent in kernels whose names say that they
-            use Tensor Cores. Others may use them too: XLA's Triton kernels do not say. None where
-            no kernel ran.
-        compute_capability: Such as "9.0"; None where it is not recorded.
-        collectives_s: In each of the steps of `ProfileRecord.each_step`, the time in which it
-            exchanged data with other GPUs, or waited for them, and computed nothing.
+        compute_fraction: Share of the time in which a kernel other than a collective ran, 0 to 1.
+        kernels: Number of kernels that ran.
+        host_to_device_bytes: Bytes copied from the host to the GPU; None if the copies do not
+            report their size.
+        tensor_core_fraction: Share of the kernels' time in kernels whose names say that they use
+            Tensor Cores, 0 to 1. Others may use them too, as the names of XLA's Triton kernels do
+            not say. None if no kernel ran.
+        compute_capability: CUDA compute capability, such as "9.0"; None if it was not recorded.
+        collectives_s: Seconds in which the GPU exchanged data with other GPUs, or waited for them,
+            and computed nothing, for each step of `ProfileRecord.each_step`.
     """
 
     device: str
@@ -82,15 +83,15 @@ class DeviceProfile:
 
 @dataclass(frozen=True)
 class OperationProfile:
-    """A TensorFlow operation, all of its runs together.
+    """A TensorFlow operation, with all of its runs summed up.
 
     Attributes:
-        name: Its name in the graph, or its type where that is not recorded.
-        type: Such as "MatMul".
-        kind: What it does.
-        time_s: Its own time in all steps; on a GPU, its kernels' time.
-        count: How often it ran; on a GPU, how many kernels.
-        share: Of all operations' time, 0 to 1.
+        name: Name in the graph, or the type if the name was not recorded.
+        type: Operation type, such as "MatMul".
+        kind: Kind of computation; see `Kind`.
+        time_s: Seconds in all steps, without other operations; on a GPU, time of its kernels.
+        count: Number of runs; on a GPU, number of kernels.
+        share: Share of the time of all operations, 0 to 1.
     """
 
     name: str
@@ -103,16 +104,17 @@ class OperationProfile:
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """A GPU kernel, all of its launches together.
+    """A GPU kernel, with all of its launches summed up.
 
     Attributes:
-        name: As it is compiled.
-        kind: What it does, by its name.
-        time_s: In all steps, on all devices.
-        count: How often it ran.
-        share: Of all kernels' time, 0 to 1.
-        tensor_core: Whether it uses Tensor Cores, by its name; None where the name does not say.
-        operation: The TensorFlow operation that launched it most; None where it is not recorded.
+        name: Name of the compiled kernel.
+        kind: Kind of computation, from its name; see `Kind`.
+        time_s: Seconds in all steps, on all devices.
+        count: Number of launches.
+        share: Share of the time of all kernels, 0 to 1.
+        tensor_core: Whether the kernel uses Tensor Cores, from its name; None if the name does not
+            say.
+        operation: TensorFlow operation that launched it most often; None if it was not recorded.
     """
 
     name: str
@@ -129,8 +131,8 @@ class MemoryPoint:
     """One reading of an allocator.
 
     Attributes:
-        time_s: When.
-        used_bytes: In use by tensors.
+        time_s: When it was read, in seconds since the first step began.
+        used_bytes: Memory in use by tensors.
     """
 
     time_s: float
@@ -139,13 +141,14 @@ class MemoryPoint:
 
 @dataclass(frozen=True)
 class Holding:
-    """What one operation held at an allocator's peak.
+    """Memory that one operation held at an allocator's peak.
 
     Attributes:
-        operation: What asked for it, as TensorFlow names it.
-        bytes: In all.
-        count: Allocations.
-        shape: Of the largest one, such as "[32,224,224,64]".
+        operation: Operation that requested the memory, as TensorFlow names it.
+        bytes: Total size of its allocations.
+        count: Number of its allocations.
+        shape: Shape of the largest allocation, such as "[32,224,224,64]"; None if it was not
+            recorded.
     """
 
     operation: str
@@ -156,20 +159,21 @@ class Holding:
 
 @dataclass(frozen=True)
 class MemoryProfile:
-    """One allocator over the capture.
+    """One allocator during the capture.
 
     Attributes:
-        allocator: Such as "GPU_0_bfc".
-        timeline: At most a few hundred readings; the highest and the lowest of each stretch of time
-            are among them.
-        peak_bytes: The most in use at one time while it was captured.
-        peak_time_s: When that was.
-        total_bytes: What the allocator could give at most; None where it does not say.
-        holdings: Largest first, what was allocated during the capture and held at the peak.
-        before_bytes: The rest of the peak: mostly what was allocated before the capture began, such
-            as weights.
-        fragmentation: At the peak, the part of the free memory in the allocator's pool that is not
-            in its largest block, 0 to 1; None where it does not say.
+        allocator: Name of the allocator, such as "GPU_0_bfc".
+        timeline: At most a few hundred readings, including the highest and the lowest one of each
+            period.
+        peak_bytes: Peak of the memory in use during the capture.
+        peak_time_s: When the peak was reached, in seconds since the first step began.
+        total_bytes: Most memory that the allocator can provide; None if it does not report it.
+        holdings: Memory that was allocated during the capture and held at the peak, the largest
+            first.
+        before_bytes: Rest of the peak: mostly memory that was allocated before the capture began,
+            such as weights.
+        fragmentation: Share of the free memory in the allocator's pool that is outside its largest
+            free block at the peak, 0 to 1; None if the allocator does not report it.
     """
 
     allocator: str
@@ -187,12 +191,14 @@ class StageProfile:
     """A stage of the tf.data pipeline.
 
     Attributes:
-        name: The stage's `name=` where it was given one, else its method of tf.data: "map"; the
-            next one of the same kind, seen from training, is "map 2".
-        kind: Such as "ParallelMapV2".
-        blocked_s: Of a step's wait, the time in which this stage itself was at work.
-        share: Of the whole wait, 0 to 1. Stages that work side by side may add up to more than 1.
-        own_s: Time per step in which it was at work, its inputs left out, waited for or not.
+        name: The stage's `name=` if it was given one, else its tf.data method, such as "map".
+            Further stages of the same method are numbered from training on: "map 2".
+        kind: Class of the stage in tf.data, such as "ParallelMapV2".
+        blocked_s: Seconds of a step's wait in which the stage itself was at work.
+        share: Share of the whole wait, 0 to 1. Stages that work in parallel may add up to more than
+            1.
+        own_s: Seconds per step in which the stage was at work, without its inputs, whether or not
+            training waited.
         is_named: Whether it was given its name by `name=`.
     """
 
@@ -206,42 +212,47 @@ class StageProfile:
 
 @dataclass(frozen=True)
 class ProfileRecord:
-    """What a profile says. Without steps, the figures of steps are None or empty.
+    """Contents of a profile. Without steps, the figures of steps are None or empty.
 
     Attributes:
-        host: The machine, as the file names it.
-        fingerprint: Of the file's content; the same for a copy under another name.
+        host: Name of the machine in the file.
+        fingerprint: Hash of the file's content. A copy under another name has the same one.
         captured_s: When the capture began, in seconds since the Unix epoch.
-        capture_s: How long it took.
-        steps: Whole steps in it. The first execution is not counted where there are more than two,
-            since it was caught half prepared; nor is the last, whose end is not in the profile.
-        steps_per_execution: Steps that the host starts together.
-        steps_from: How the steps were found: "marker", by what the profiling code marked; "train
-            function", by Keras' own.
-        steps_unknown_because: Why there are none, where there are none.
-        span_s: From the first step's begin to the last one's end.
+        capture_s: Duration of the capture, in seconds.
+        steps: Number of complete steps. Of more than two executions, the first is not counted,
+            since the profiler was still starting. The last is not counted either, since its end is
+            not in the profile.
+        steps_per_execution: Number of steps that the host starts together.
+        steps_from: How the steps were found: "marker", by the markers that profiling code set;
+            "train function", by Keras' own function.
+        steps_unknown_because: Why there are no steps; None if there are.
+        span_s: Seconds from the start of the first step to the end of the last one, without pauses
+            between epochs.
         step_time_s: Mean step time.
-        parts_s: Mean step time by where it went; the parts add up to `step_time_s`. A moment
-            belongs to the first that fits: a kernel ran; a kernel ran that exchanges data among
-            GPUs, or, without a GPU, an operation exchanged data with other workers, or waited for
-            them, and no other ran; a copy ran that is none from the host; the host waited for the
-            next batch; a copy from the host ran; the host launched kernels; it was between a step's
-            first operation and its last; it was between two steps' functions; nothing of all that,
-            which is the Python code around the operations. Without a GPU what is computed is "host
-            compute".
-        kinds_s: The same for "device compute", or without a GPU for "host compute", by what was
-            computed; of two at once, the first in `Kind`'s order counts. They add up to that part.
-        each_step: The first 50 executions at most.
-        stall_fraction: Time in which the run waited for input and computed nothing, over the time
-            of the steps, 0 to 1.
-        stall_unknown_because: Why it is None.
-        devices: One entry a GPU; none without.
-        operations: The longest, of the GPU where there is one, else of the host.
-        kernels: The longest.
-        memory: One entry an allocator that was recorded.
-        stages: The most blocking first; none where nothing waits, or the pipeline is not recorded.
-        problems: What the profiler itself reported, in words.
-        incomplete_because: Why not all of the file was read.
+        parts_s: Mean step time by part, in seconds; the parts add up to `step_time_s`. A moment
+            belongs to the first part that fits. "device compute": a kernel ran. "collectives": a
+            kernel exchanged data among GPUs; without a GPU, an operation exchanged data with other
+            workers, or waited for them, and no other ran. "other copies": a copy ran that is not
+            from the host. "input wait": the host waited for the next batch. "host to device": a
+            copy from the host ran. "kernel launch": the host launched kernels. "host compute":
+            between a step's first operation and its last. "between steps": between two steps'
+            functions. "idle": none of these, which is Python code around the operations. Without a
+            GPU, computation is "host compute".
+        kinds_s: Mean seconds per step of "device compute" (without a GPU: "host compute") by kind
+            of computation. They add up to that part. If two kinds run at the same time, the first
+            in the order of `Kind` counts.
+        each_step: One entry per execution; at most the first 50.
+        stall_fraction: Share of the steps' time in which the run waited for input and computed
+            nothing, 0 to 1.
+        stall_unknown_because: Why `stall_fraction` is None; None if it is not.
+        devices: One entry per GPU; empty without any.
+        operations: Longest operations, of the GPUs if there are any, else of the host.
+        kernels: Longest kernels.
+        memory: One entry per allocator that was recorded.
+        stages: Stages of the tf.data pipeline, the most blocking first; empty if nothing waits or
+            the pipeline was not recorded.
+        problems: Problems that the profiler itself reported, in words.
+        incomplete_because: Why a part of the file was not read; None if all of it was.
     """
 
     host: str | None = None

@@ -1,4 +1,4 @@
-"""What a report is made of: runs read back from their log folders."""
+"""Contents of a report: runs read back from their log folders."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ State = Literal["completed", "interrupted", "running", "unfinished"]
 
 @dataclass(frozen=True)
 class Band:
-    """One figure over the points of a series. A point without a reading of it has None.
+    """One figure over the points of a time series. A point without a reading has None.
 
     Attributes:
-        mean: Of the readings in each point.
-        low: The lowest of them.
-        high: The highest.
-        weight: What each point's mean was weighted with, in all: its steps, its seconds, or the
-            number of its readings.
+        mean: Mean of the readings in each point.
+        low: Lowest reading in each point.
+        high: Highest reading in each point.
+        weight: Total weight of the readings in each point's mean: number of steps, seconds, or
+            number of readings.
     """
 
     mean: tuple[float | None, ...]
@@ -34,7 +34,7 @@ class Band:
 
     @property
     def overall(self) -> float | None:
-        """Mean of all readings."""
+        """Mean of all readings; None without any."""
         total = sum(self.weight)
         if not total:
             return None
@@ -43,25 +43,25 @@ class Band:
 
     @property
     def lowest(self) -> float | None:
-        """The lowest of all readings."""
+        """Lowest of all readings; None without any."""
         return min((value for value in self.low if value is not None), default=None)
 
     @property
     def highest(self) -> float | None:
-        """The highest of all readings."""
+        """Highest of all readings; None without any."""
         return max((value for value in self.high if value is not None), default=None)
 
 
 @dataclass(frozen=True)
 class TimeSeries:
-    """Readings of one kind over a run; where there are many, neighbours make one point.
+    """Readings of one kind over a run. If there are many, neighbours are merged into one point.
 
     Attributes:
-        time_s: When each point ended, in seconds since the Unix epoch.
-        step: Global step at that time; None where it was not told.
-        readings: In all.
-        readings_per_point: At most.
-        figures: By name; the unit is in the name.
+        time_s: End of each point, in seconds since the Unix epoch.
+        step: Global step at the end of each point; None if unknown.
+        readings: Total number of readings.
+        readings_per_point: Most readings in one point.
+        figures: Figures by name; the name contains the unit.
     """
 
     time_s: tuple[float, ...]
@@ -76,10 +76,10 @@ class CaptureReport:
     """One captured profile.
 
     Attributes:
-        name: Of the capture, as in TensorBoard's Profile tab, with its host's file.
-        capture: When and why it was made; None where something else than a `Profiler` made it.
-        profile: What it says; None where it was not read.
-        unread_because: Why not.
+        name: Name of the capture as in TensorBoard's Profile tab, with the file name of its host.
+        capture: When and why it was made; None if something other than a `Profiler` made it.
+        profile: Contents of the profile; None if it was not read.
+        unread_because: Why the profile was not read; None if it was.
     """
 
     name: str
@@ -93,30 +93,33 @@ class RunReport:
     """One run, read back.
 
     Attributes:
-        name: Its log folder, from the log directory; with its worker or process where several wrote
-            to it, and a number from the second run of that process on.
-        state: "completed"; "interrupted" by an exception; "running" where the last line is fresh;
-            "unfinished" where it ended without a word, as when its process is known to have ended,
-            or no `Monitor` watched it.
-        phase: What was run; None before its first steps.
-        began_s: In seconds since the Unix epoch.
-        ended_s: When its last line was written.
-        summary: What it came to. Of a run that is not over, or ended without a word, that is what
-            its lines tell so far, judged by the same rules.
-        steps: Figures of step windows: `step_time_s`, `wait_s`, `stall_fraction`,
-            `examples_per_s`, `buffered_batches`. Each second's windows are means already.
-        host: Figures of the host: fields of `HostSample`.
-        gpus: By the GPU's index, as text since JSON wants it, fields of `GPUSample`; and
-            `throttled`, 0 or 1.
-        memory: By device, fields of `DeviceMemory`.
-        captures: Profiles, the oldest first.
-        validation: Figures of the step windows of validations within `fit`, as those of `steps`.
-        events: Epochs, validations, saves and the like, each kind in its order.
-        worker: Which process of a cluster wrote it; None outside one.
-        progress: What it was doing last; None where that was not noted.
-        folder: Its log folder, from the report's, as "sweep/lr-0.1"; "" where it is the same.
-        has_time_series: False where only the summary was kept, the run being one of many.
-        notes: What could not be read, in words.
+        name: Log folder of the run, relative to the log directory, with its worker or process if
+            several wrote to the folder, and a number from the second run of that process on.
+        state: "completed"; "interrupted" by an exception; "running" if the last line is recent and
+            the process may still run; "unfinished" otherwise, as when the process was killed or no
+            `Monitor` watched the run.
+        phase: "fit", "evaluate" or "predict"; None before its first steps.
+        began_s: When the run began, in seconds since the Unix epoch.
+        ended_s: When its last line was written, in seconds since the Unix epoch.
+        summary: Summary of the run. If the run is not over or ended without a summary, this is made
+            from its lines so far, judged by the same rules.
+        steps: Figures of step windows: `step_time_s`, `wait_s`, `stall_fraction`, `examples_per_s`,
+            `buffered_batches`. A window is already a mean over about a second.
+        host: Figures of the host: the fields of `HostSample`.
+        gpus: Figures by GPU index: the fields of `GPUSample`, and `throttled`, 0 or 1. The index is
+            text, since JSON requires that of keys.
+        memory: Figures by device: the fields of `DeviceMemory`.
+        captures: Captured profiles, the oldest first.
+        validation: Figures of the step windows of validations within `fit`, the same ones as in
+            `steps`.
+        events: Epochs, validations, saves and the like, each kind in order.
+        worker: Place of the process that wrote the run in its cluster; None outside one.
+        progress: Last known activity of the run; None if none was recorded.
+        folder: Log folder of the run, relative to the report's folder, such as "sweep/lr-0.1"; ""
+            if both are the same.
+        has_time_series: Whether the run has its time series; False if only the summary was kept,
+            since the run is one of many.
+        notes: Parts of the record that could not be read, in words.
     """
 
     name: str
@@ -140,21 +143,21 @@ class RunReport:
 
     @property
     def is_chief(self) -> bool:
-        """Whether the process that wrote it speaks for all of its cluster."""
+        """Whether the process that wrote the run reports for its whole cluster."""
         return is_chief(self.worker)
 
 
 @dataclass(frozen=True)
 class Report:
-    """Every run under a folder.
+    """All runs under a folder.
 
     Attributes:
-        log_dir: The folder.
-        made_s: When it was read, in seconds since the Unix epoch.
-        version: Of keras_gpukit, which read it.
-        runs: The newest first.
+        log_dir: Path of the folder.
+        made_s: When the folder was read, in seconds since the Unix epoch.
+        version: Version of keras_gpukit that read the folder.
+        runs: Runs, the newest first.
         captures: Profiles that belong to none of the runs.
-        notes: What was left out or could not be read, in words.
+        notes: Parts that were left out or could not be read, in words.
         schema: Version of this layout.
     """
 

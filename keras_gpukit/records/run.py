@@ -1,4 +1,4 @@
-"""Everything that is known of one run."""
+"""Record of one run, with everything that is known about it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Ending = Literal["completed", "interrupted"]
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A process, such that no other one is taken for it.
+    """Identity of a process that no other process shares.
 
     Attributes:
-        pid: Its number.
-        started: When it started, in ticks of the clock since its system did.
-        place: Within which the number is its own: host, boot id and namespace of process numbers.
+        pid: Process ID.
+        started: When the process started, in clock ticks since the system's boot.
+        place: Scope in which the process ID is unique: host name, boot ID and PID namespace.
     """
 
     pid: int
@@ -50,8 +50,9 @@ class RunHeader:
     Attributes:
         schema: Version of the records' layout.
         time_s: When the run began, in seconds since the Unix epoch.
-        worker: Which process of a cluster wrote it; None outside one.
-        process: The process that wrote it; None where the system does not tell, as outside Linux.
+        worker: Place of the process that wrote the record in its cluster; None outside one.
+        process: Process that wrote the record; None if the system does not identify it, as outside
+            Linux.
     """
 
     schema: int
@@ -62,34 +63,37 @@ class RunHeader:
 
 @dataclass(frozen=True)
 class RunSummary(Displayed):
-    """One run of `fit`, `evaluate` or `predict`, as watched.
+    """Summary of one monitored run of `fit`, `evaluate` or `predict`.
 
-    What was not watched or could not be read is None.
+    Fields that were not monitored or could not be read are None.
 
     Attributes:
         environment: Versions, devices and execution settings.
         throughput: Step times and rates.
-        input: Wait for the next batch.
-        memory: TensorFlow's allocators.
-        operations: Where operations ran, and why.
-        utilization: GPUs and host.
-        captures: Profiles that were captured on demand; those of a `Profiler` are in its summary.
+        input: Wait of the steps for their batches.
+        memory: Memory of TensorFlow's allocators.
+        operations: Devices that operations ran on, and why.
+        utilization: Utilization of the GPUs and the host.
+        captures: Profiles that were captured on demand. Those of a separate `Profiler` are in its
+            own summary.
         validation: Rates of the validation inside `fit`.
         validation_input: Input wait of the validation inside `fit`.
-        overhead_s: What keras_gpukit itself cost, a step: time on the training thread and
+        overhead_s: Overhead of keras_gpukit, in seconds per step: time on the training thread, and
             processor time alongside it.
-        startup_s: What it cost once, to begin, to read the first step's placement, and to end.
-        ending: "completed", or "interrupted" by an exception or an interrupt; None where that is
-            unknown: the run goes on, or its process was killed.
-        ended_by: The exception that ended it, by its type, and where: "ValueError in step 1"; None
-            where none was seen.
-        series: The figures over time, in a few points each.
-        workers: The workers of a cluster next to each other, or the GPUs of one process: in the
-            summary of the first worker, as far as it can read what the others wrote.
-        out_of_memory: Why memory ran out, where that ended the run.
-        host_buffers: What caches and shuffle buffers of the input hold, and will hold.
-        host_at_end: The last reading of the host, of a run that ended without a word.
-        verdict: What the rules conclude.
+        startup_s: One-time overhead of keras_gpukit, in seconds: starting, reading the first step's
+            placement, and ending.
+        ending: "completed", or "interrupted" by an exception or an interrupt; None if unknown,
+            because the run still goes on or its process was killed.
+        ended_by: Type of the exception that ended the run, and where it was raised, such as
+            "ValueError in step 1"; None if none was seen.
+        series: Time series of the figures, with a few points each.
+        workers: Comparison of the workers of a cluster, or of the GPUs of one process. For a
+            cluster, it is in the summary of the first worker, as far as that one can read the
+            others' records.
+        out_of_memory: Why memory ran out, if that ended the run; None otherwise.
+        host_buffers: Memory that caches and shuffle buffers of the input hold now, and when full.
+        host_at_end: Last reading of the host, if the run ended without a summary; None otherwise.
+        verdict: Conclusions of the rules.
     """
 
     environment: Environment
@@ -114,27 +118,27 @@ class RunSummary(Displayed):
 
     @property
     def steps(self) -> int | None:
-        """Steps that ran."""
+        """Number of steps that ran."""
         return self.throughput.steps if self.throughput else None
 
     @property
     def step_time_s(self) -> float | None:
-        """Mean step time."""
+        """Mean step time, in seconds."""
         return self.throughput.step_time_s if self.throughput else None
 
     @property
     def examples_per_s(self) -> float | None:
-        """Mean rate."""
+        """Mean number of examples per second."""
         return self.throughput.examples_per_s if self.throughput else None
 
     @property
     def input_wait_s(self) -> float | None:
-        """Mean time a step was blocked on its next batch."""
+        """Mean time that a step was blocked on its next batch, in seconds."""
         return self.input.wait_s if self.input else None
 
     @property
     def input_stall_fraction(self) -> float | None:
-        """Wait over step time, 0 to 1."""
+        """Input wait as a share of the step time, 0 to 1."""
         return self.input.stall_fraction if self.input else None
 
     @property
@@ -149,17 +153,17 @@ class RunSummary(Displayed):
 
     @property
     def contention(self) -> ContentionRecord | None:
-        """How much threads were in each other's way."""
+        """How much the threads of the run slowed each other down."""
         return self.input.contention if self.input else None
 
     @property
     def allocators(self) -> tuple[DeviceMemory, ...]:
-        """TensorFlow's allocators; empty where none was read."""
+        """Memory of TensorFlow's allocators; empty if none was read."""
         return self.memory.devices if self.memory else ()
 
     @property
     def gpus(self) -> tuple[GPUUtilization, ...]:
-        """Readings of the GPUs; empty where there are none."""
+        """Readings of the GPUs; empty without any."""
         return self.utilization.gpus if self.utilization else ()
 
     @property
@@ -179,5 +183,5 @@ class RunSummary(Displayed):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the rules found, worst first."""
+        """Findings of the rules, the worst first."""
         return self.verdict.findings

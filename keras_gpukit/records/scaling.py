@@ -1,4 +1,4 @@
-"""What a run is expected to reach on more GPUs, and what that rests on."""
+"""Forecast of a run's speed on more GPUs, and the figures that it is based on."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Link:
-    """What GPUs exchange gradients over.
+    """A connection over which GPUs exchange gradients.
 
     Attributes:
-        bandwidth_bytes_per_s: In one direction; None where it is unknown.
-        latency_s: Of one message; None where it is unknown.
-        source: Where the bandwidth is from, in words.
-        latency_source: Where the latency is from; "" where it is unknown.
+        bandwidth_bytes_per_s: Bandwidth in one direction; None if unknown.
+        latency_s: Latency of one message; None if unknown.
+        source: Source of the bandwidth, in words.
+        latency_source: Source of the latency, in words; "" if it is unknown.
     """
 
     bandwidth_bytes_per_s: float | None = None
@@ -24,17 +24,17 @@ class Link:
 
 @dataclass(frozen=True)
 class ScalingBasis:
-    """What one replica does, taken from a run's record or given.
+    """Figures of one replica, taken from a run's record or given.
 
     Attributes:
-        step_s: Step time without the exchange of gradients; None where it is unknown.
-        gradient_bytes: What replicas exchange in a step; None where it is unknown.
-        batch: Examples of one replica in a step; None where it is unknown.
-        exchange_s: What the exchange took in the run; None where it was not measured.
-        replicas: Replicas of the run.
-        workers: Processes that they were in.
-        on_cpu: Whether the step time is that of a run without a GPU.
-        unknown: Why fields are None, in words, by their names.
+        step_s: Step time without the exchange of gradients; None if unknown.
+        gradient_bytes: Size of the gradients that replicas exchange in a step; None if unknown.
+        batch: Examples per step of one replica; None if unknown.
+        exchange_s: Time of the exchange per step in the run; None if it was not measured.
+        replicas: Number of replicas in the run.
+        workers: Number of processes that the replicas were in.
+        on_cpu: Whether the step time is from a run without a GPU.
+        unknown: Reasons why fields are None, in words, by field name.
     """
 
     step_s: float | None = None
@@ -49,16 +49,16 @@ class ScalingBasis:
 
 @dataclass(frozen=True)
 class ScalingPoint:
-    """What is expected of one number of GPUs. Unknown figures are None.
+    """Forecast for one number of GPUs. Unknown figures are None.
 
     Attributes:
-        gpus: How many, each with one replica.
-        nodes: Machines that they are in.
-        exchange_s: The all-reduce of the gradients in a step.
+        gpus: Number of GPUs, each with one replica.
+        nodes: Number of machines that the GPUs are in.
+        exchange_s: Time of the all-reduce of the gradients per step.
         step_s: Step time.
-        efficiency: Rate per GPU over that of one GPU alone, 0 to 1.
-        examples_per_s: Of all GPUs together.
-        unknown_because: Why figures are None; "" where none is.
+        efficiency: Rate per GPU as a share of the rate of one GPU alone, 0 to 1.
+        examples_per_s: Rate of all GPUs together.
+        unknown_because: Why figures are None; "" if none is.
     """
 
     gpus: int
@@ -72,17 +72,17 @@ class ScalingPoint:
 
 @dataclass(frozen=True)
 class ScalingForecast:
-    """A run on more GPUs, by the ring model.
+    """Forecast of a run on more GPUs, by the ring model of the all-reduce.
 
     Attributes:
-        basis: What one replica does.
-        inside: The links between the GPUs of a node.
-        between: The links of a node to others.
-        gpus_per_node: GPUs in a node.
-        links_per_node: Links to other nodes that a node has.
-        points: The numbers of GPUs that were asked for.
-        assumptions: What it takes for granted, in words.
-        run: Name of the run; None without a record.
+        basis: Figures of one replica.
+        inside: Link between the GPUs of a node.
+        between: Link from a node to other nodes.
+        gpus_per_node: Number of GPUs in a node.
+        links_per_node: Number of links from a node to other nodes.
+        points: Forecasts for the requested numbers of GPUs.
+        assumptions: Assumptions of the forecast, in words.
+        run: Name of the run; None if the forecast is not based on a record.
     """
 
     basis: ScalingBasis

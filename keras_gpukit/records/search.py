@@ -1,4 +1,4 @@
-"""Finds runs and profiles under folders that may be huge. Links are not followed."""
+"""Finds runs and profiles under folders of any size. Symbolic links are not followed."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pathlib import Path
 from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX, RUN_FILE_OF_ANY
 
 MOST_FOLDERS = 20_000
-"""How many are looked into by default."""
+"""Number of folders that are searched at most, by default."""
 
 
 def find_run_files(
     root: Path, *, most_folders: int = MOST_FOLDERS, within_s: float = math.inf
 ) -> tuple[list[Path], bool]:
-    """Looks for `gpukit/run.jsonl` and the records of other workers and processes next to it.
+    """Finds `gpukit/run.jsonl` and the records of other workers and processes next to it.
 
-    At any depth, near the top first.
+    Searches folders at any depth, those near the top first.
 
     Args:
-        root: A log folder, one above, or the folder "gpukit" in one.
-        most_folders: How many folders are looked into.
-        within_s: For how long.
+        root: A log folder, a folder above it, or the folder "gpukit" in it.
+        most_folders: Number of folders that are searched at most.
+        within_s: Time limit of the search, in seconds.
 
     Returns:
-        The files, and whether every folder was looked into.
+        The files, and whether every folder was searched.
     """
     records, complete = _files_below(
         root, lambda name: RUN_FILE_OF_ANY.fullmatch(name) is not None, most_folders, within_s
@@ -37,13 +37,13 @@ def find_run_files(
 
 
 def find_profiles(log_dir: str | os.PathLike[str]) -> list[Path]:
-    """Returns the profiles under a folder, at any depth; those of a run's hosts are neighbours.
+    """Returns the profiles under a folder at any depth, sorted by path.
 
-    Links are not followed, so nothing outside the folder is ever named. At most 20,000 folders are
-    looked into, those near the top first.
+    Profiles of the hosts of one capture follow each other. Symbolic links are not followed, so all
+    profiles are within the folder. At most 20,000 folders are searched, those near the top first.
 
     Args:
-        log_dir: A folder; one that does not exist, yet, has none.
+        log_dir: A folder. One that does not exist (yet) has no profiles.
     """
     files, _ = _files_below(Path(log_dir), lambda name: name.endswith(PROFILE_SUFFIX), MOST_FOLDERS)
     return sorted(files)
@@ -52,10 +52,10 @@ def find_profiles(log_dir: str | os.PathLike[str]) -> list[Path]:
 def _files_below(
     root: Path, named: Callable[[str], bool], most_folders: int, within_s: float = math.inf
 ) -> tuple[list[Path], bool]:
-    """Returns the files with a name of that sort, and whether every folder was looked into.
+    """Returns the files whose names match, and whether every folder was searched.
 
-    Those near the top come first. A root that is not there holds nothing. Links are not followed:
-    what they lead to may lie elsewhere. Pipes and devices are no files.
+    Files near the top come first. A root that does not exist has no files. Symbolic links are not
+    followed, since their targets may be elsewhere. Pipes and devices are not files.
     """
     deadline_s = time.monotonic() + within_s
     waiting = deque([root])
@@ -72,7 +72,7 @@ def _files_below(
 
 
 def _look_into(folder: Path, named: Callable[[str], bool]) -> tuple[list[Path], list[Path]]:
-    """Returns the folders and files in a folder; none of one that is gone or may not be read."""
+    """Returns the folders and matching files in a folder; none if it is gone or unreadable."""
     folders: list[Path] = []
     files: list[Path] = []
     try:
@@ -82,6 +82,6 @@ def _look_into(folder: Path, named: Callable[[str], bool]) -> tuple[list[Path], 
                     folders.append(Path(entry.path))
                 elif named(entry.name) and entry.is_file(follow_symlinks=False):
                     files.append(Path(entry.path))
-    except (OSError, ValueError):  # a path with a zero in it is no place, and a ValueError
+    except (OSError, ValueError):  # a null byte in the path raises a ValueError
         pass
     return folders, files

@@ -1,4 +1,4 @@
-"""What setting the GPUs up consists of: actions, or the causes for which no GPU is used."""
+"""Setup of the GPUs: actions to take, or causes why no GPU is used."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Action:
-    """One thing to be set.
+    """One setting to apply.
 
     Attributes:
-        kind: What is set, such as "memory_growth".
-        value: To what.
-        reason: Why, in plain words.
-        gpus: Indices of the GPUs concerned, where it is not all.
-        name: The environment variable, where it is one.
-        must_come_first: Whether TensorFlow refuses or ignores it once its devices are started.
+        kind: Name of the setting, such as "memory_growth".
+        value: Value of the setting.
+        reason: Why the setting is applied, in plain words.
+        gpus: Indices of the GPUs concerned; empty for all.
+        name: Name of the environment variable; None for other settings.
+        must_come_first: Whether TensorFlow refuses or ignores the setting once its devices are
+            started.
     """
 
     kind: str
@@ -33,12 +34,12 @@ class Action:
 
     @property
     def shown(self) -> Any:
-        """The value, a strategy that was given by its class' name."""
+        """Value to display. A strategy that the user gave is shown by the name of its class."""
         return type(self.value).__name__ if self.kind == "given_strategy" else self.value
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the action as plain data."""
-        # Only here: checking settings must load nothing that a script might have.
+        # Imported here: checking settings must not load msgspec, since a script may notice it.
         from keras_gpukit.records.codec import to_dict
 
         return to_dict(replace(self, value=self.shown))
@@ -50,8 +51,8 @@ class Cause:
 
     Attributes:
         code: Stable name, such as "no_driver".
-        text: What is the case.
-        advice: What to do about it; empty where nothing is wrong.
+        text: Description of the cause.
+        advice: Recommended action; empty if nothing is wrong.
     """
 
     code: str

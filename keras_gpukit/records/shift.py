@@ -1,4 +1,4 @@
-"""How a run's figures changed over time: their series in a few points, and where they shift."""
+"""Changes of a run's figures over time: their time series, and where they shift."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ ShiftKind = Literal["level", "drift"]
 
 @dataclass(frozen=True)
 class Series:
-    """One figure over a run, in at most 128 points of equally many readings.
+    """Time series of one figure over a run, in at most 128 points of equally many readings.
 
     Attributes:
-        tag: Its TensorBoard tag, such as "step/time_ms"; the unit is the tag's last part.
+        tag: TensorBoard tag of the figure, such as "step/time_ms"; the unit is the tag's last part.
         step: Global step at the end of each point.
-        elapsed_s: Time since the run began, at the end of each point.
+        elapsed_s: Seconds since the run began, at the end of each point.
         mean: Mean of the readings in each point.
-        weight: What the mean is weighted with, in all: steps, of figures of steps; else readings.
+        weight: Total weight of the readings in each point's mean: number of steps for figures of
+            steps, number of readings otherwise.
     """
 
     tag: str
@@ -27,7 +28,7 @@ class Series:
     weight: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Checks what may have been read from a damaged file.
+        """Checks the lengths of columns, which may have been read from a damaged file.
 
         Raises:
             ValueError: If the columns differ in length.
@@ -41,15 +42,15 @@ class Shift:
     """A lasting change of one figure within a run.
 
     Attributes:
-        series: The figure's TensorBoard tag, such as "step/time_ms".
-        unit: Of the two levels: "ms", "%", "B" and so on.
-        kind: "level" where it changed from one point to the next; "drift" where it did gradually.
-        step: The first global step after the change; of a drift, after its begin.
-        elapsed_s: Time from the run's start until then.
-        before: The figure's median since the change before; of a drift, where it starts.
-        after: Its median until the next change; of a drift, where it ends.
-        end_step: The global step at the end of the level after it, or of the drift.
-        end_s: Time from the run's start until then.
+        series: TensorBoard tag of the figure, such as "step/time_ms".
+        unit: Unit of `before` and `after`: "ms", "%", "B" and so on.
+        kind: "level" for a change from one point to the next; "drift" for a gradual change.
+        step: First global step after the change; for a drift, the first step of it.
+        elapsed_s: Seconds from the start of the run to the change; for a drift, to its start.
+        before: Median of the figure since the previous change; for a drift, its first value.
+        after: Median of the figure until the next change; for a drift, its last value.
+        end_step: Global step at the end of the new level; for a drift, at its end.
+        end_s: Seconds from the start of the run to `end_step`.
     """
 
     series: str

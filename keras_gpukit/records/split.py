@@ -1,4 +1,4 @@
-"""How a model is split over devices: its stages, and the tensors that pass between them."""
+"""Split of a model over devices: its stages, and the tensors that pass between them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ class Stage:
     """The layers on one device.
 
     Attributes:
-        device: Such as "/GPU:0".
-        layers: Names in the order of the forward pass; those of nested models as "model/layer".
-        weight_bytes: Their variables, trainable or not.
-        slot_bytes: What the optimizer keeps for each of their trainable variables.
-        activation_bytes: What the forward pass keeps for the backward pass, at the plan's batch;
-            the plan's notes say what is not counted.
+        device: Name of the device, such as "/GPU:0".
+        layers: Names of the layers in the order of the forward pass. Layers of nested models are
+            named "model/layer".
+        weight_bytes: Size of the layers' variables, trainable or not.
+        slot_bytes: Size of the variables that the optimizer keeps for the trainable ones.
+        activation_bytes: Size of the activations that the forward pass keeps for the backward pass,
+            at the plan's batch size. The plan's notes say what is not counted.
     """
 
     device: str
@@ -31,7 +32,7 @@ class Stage:
 
     @property
     def memory_bytes(self) -> int:
-        """Weights, slots and activations together."""
+        """Sum of weights, slots and activations."""
         return self.weight_bytes + self.slot_bytes + self.activation_bytes
 
 
@@ -42,10 +43,10 @@ class Crossing:
     The backward pass sends its gradient the other way.
 
     Attributes:
-        layer: The layer that makes it.
-        from_device: Where that layer is.
-        to_device: Where it is used.
-        size_bytes: At the plan's batch; None where the shape is not known before training.
+        layer: Layer that makes the tensor.
+        from_device: Device of that layer.
+        to_device: Device that uses the tensor.
+        size_bytes: Size at the plan's batch size; None if the shape is unknown before training.
     """
 
     layer: str
@@ -59,12 +60,12 @@ class SplitPlan(Displayed):
     """How `split_model` split a model.
 
     Attributes:
-        stages: One for each device, in the order of the forward pass.
-        crossings: What the forward pass sends from device to device in each step.
-        chosen_by: "memory", "boundaries" or "layers".
-        batch_size: Examples in the batch that the activations were measured at.
-        optimizer: The optimizer that the slots were measured with.
-        notes: What the figures leave out, or rest on.
+        stages: One entry per device, in the order of the forward pass.
+        crossings: Tensors that the forward pass sends from device to device in each step.
+        chosen_by: Basis of the split: "memory", "boundaries" or "layers".
+        batch_size: Batch size that the activations were measured at.
+        optimizer: Name of the optimizer that the slots were measured with.
+        notes: Parts that the figures leave out, or assumptions that they make, in words.
     """
 
     stages: tuple[Stage, ...]
@@ -76,5 +77,5 @@ class SplitPlan(Displayed):
 
     @property
     def device_of(self) -> dict[str, str]:
-        """The device of each layer, by its name."""
+        """Device of each layer, by layer name."""
         return {layer: stage.device for stage in self.stages for layer in stage.layers}

@@ -1,4 +1,4 @@
-"""How the times of single steps are distributed, and which steps were the slowest."""
+"""Distribution of the times of single steps, and the slowest steps."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import math
 from dataclasses import dataclass
 
 BIN_GROWTH = 1.05
-"""Each bin of the histogram is 5 % wider than the one before: a quantile is known to 5 %."""
+"""Each bin of the histogram is 5 % wider than the one before, so quantiles are accurate to 5 %."""
 
 
 @dataclass(frozen=True)
 class SlowStep:
-    """One step; of several steps in one execution, the execution's mean.
+    """One step; with several steps per execution, the mean of an execution.
 
     Attributes:
         step: Global step.
         time_s: When it began, in seconds since the Unix epoch.
-        duration_s: Until the next one began.
-        wait_s: What it waited for its batch; None where that is not known.
+        duration_s: Seconds until the next one began.
+        wait_s: Seconds that the step waited for its batch; None if unknown.
     """
 
     step: int
@@ -28,13 +28,14 @@ class SlowStep:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The step times of a phase, without the first step of each epoch.
+    """Distribution of the step times of a phase, without the first step of each epoch.
 
     Attributes:
-        steps: Measured steps.
-        first_bin_s: Where the first bin begins.
-        counts: Steps in each bin; a bin ends `BIN_GROWTH` times as late as it begins.
-        slowest: The slowest first.
+        steps: Number of measured steps.
+        first_bin_s: Lower bound of the first bin, in seconds.
+        counts: Number of steps in each bin. A bin's upper bound is `BIN_GROWTH` times its lower
+            bound.
+        slowest: Slowest steps, the slowest first.
     """
 
     steps: int
@@ -43,7 +44,7 @@ class StepTimes:
     slowest: tuple[SlowStep, ...] = ()
 
     def quantile_s(self, share: float) -> float:
-        """The step time that a share of the steps does not exceed, to 5 %."""
+        """Returns the step time that a share of the steps does not exceed, accurate to 5 %."""
         below = 0
         for place, count in enumerate(self.counts):
             below += count

@@ -14,18 +14,19 @@ Confidence = Literal["exact", "sampled", "upper bound"]
 
 @dataclass(frozen=True)
 class StepWindow:
-    """Consecutive steps measured together; what one point in TensorBoard is made from.
+    """Consecutive steps that were measured together. TensorBoard shows a window as one point.
 
     Attributes:
         phase: "fit", "evaluate" or "predict".
         time_s: When the window ended, in seconds since the Unix epoch.
-        step: Global step at the window's end.
-        steps: Steps in the window.
-        duration_s: From the start of the window's first step to that of the step after its last;
-            in an epoch of one or two steps, to the end of the last.
-        input_wait_s: Part of `duration_s` spent blocked on the next batch, all steps together.
-        examples: Examples trained on.
-        buffered_batches: Fill of the pipeline's last buffer when the window ended.
+        step: Global step when the window ended.
+        steps: Number of steps in the window.
+        duration_s: Time from the start of the window's first step to the start of the step after
+            its last. In an epoch of one or two steps, to the end of the last step.
+        input_wait_s: Part of `duration_s` in which steps were blocked on their next batch, all
+            steps together.
+        examples: Number of examples trained on.
+        buffered_batches: Number of batches in the pipeline's last buffer when the window ended.
         between_s: Part of `duration_s` between the calls of the step function: callbacks, and
             Keras' own loop.
     """
@@ -43,20 +44,23 @@ class StepWindow:
 
 @dataclass(frozen=True)
 class ThroughputRecord:
-    """How fast a phase went. Times leave out tracing, epoch ends and validation.
+    """Speed of a phase. Times do not include tracing, epoch ends and validation.
 
     Attributes:
         phase: "fit", "evaluate" or "predict".
-        steps: Steps that ran, measured or not.
-        measured_steps: Steps that the times below are made from.
+        steps: Number of steps that ran, measured or not.
+        measured_steps: Number of steps that the times below are computed from.
         step_time_s: Mean step time.
-        examples_per_s: Mean rate of this process; the rate of a job is the sum over its workers.
-        wall_s: From the phase's begin to its end, everything included.
-        examples_unknown_because: Why the rate is None, where steps were measured.
-        step_times: The distribution of the step times.
-        updates: Updates by the model's optimizer during `fit`: fewer than steps where gradients
-            accumulate. None where some of what it counted may have been none.
-        executions: Calls of the step function, each of up to `steps_per_execution` steps.
+        examples_per_s: Mean number of examples per second of this process. The rate of a job is the
+            sum over its workers.
+        wall_s: Time from the start of the phase to its end, everything included.
+        examples_unknown_because: Why `examples_per_s` is None although steps were measured; None
+            otherwise.
+        step_times: Distribution of the step times.
+        updates: Number of updates by the model's optimizer during `fit`, fewer than the steps if
+            gradients are accumulated. None if unknown, since the optimizer may have counted a step
+            that found no data.
+        executions: Number of calls of the step function, each of up to `steps_per_execution` steps.
     """
 
     phase: Phase
@@ -75,18 +79,19 @@ class ThroughputRecord:
 class WaitDistribution:
     """Distribution of the wait over steps.
 
-    With several steps to an execution, a step's wait is the mean of its execution.
+    With several steps per execution, the wait of a step is the mean of its execution.
 
     Attributes:
-        median_s: Half of the steps waited no longer. To 5 %, as the next one.
-        p95_s: 95 % of the steps waited no longer.
-        worst_s: The longest wait.
-        stalled_fraction: Share of the steps that waited a tenth of their time or longer, and at
-            least 0.25 ms, 0 to 1.
-        bursts: How often stalled steps came, one or several in a row.
-        burst_steps: Mean length of a burst, in steps.
-        burst_period_steps: From one burst to the next, where bursts come regularly: the distances
-            deviate by no more than a quarter.
+        median_s: Wait that half of the steps did not exceed, accurate to 5 %.
+        p95_s: Wait that 95 % of the steps did not exceed, accurate to 5 %.
+        worst_s: Longest wait.
+        stalled_fraction: Share of stalled steps, 0 to 1: those that waited for at least a tenth of
+            their time and at least 0.25 ms.
+        bursts: Number of bursts. A burst is one stalled step, or several in a row.
+        burst_steps: Mean length of a burst, in steps; None without bursts.
+        burst_period_steps: Mean distance from the start of one burst to the next, in steps; None
+            unless bursts come regularly: the standard deviation of the distances is at most a
+            quarter of their mean.
     """
 
     median_s: float
@@ -100,15 +105,15 @@ class WaitDistribution:
 
 @dataclass(frozen=True)
 class PipelineStartRecord:
-    """The wait for the first batch of an epoch; not in the steps' wait.
+    """Wait for the first batch of an epoch, which is not in the steps' wait.
 
     Attributes:
-        epochs: Epochs whose start was measured. The first of a run is not, since the step that
-            asks for it may trace.
-        mean_s: Mean wait.
-        shuffle_s: Part of it that filled shuffle buffers, taken by the share of the elements drawn
-            until then that stayed in a buffer; None where that is unknown.
-        longest_s: The longest waits, at most five, the longest first.
+        epochs: Number of epochs whose start was measured. The first epoch of a run is not measured,
+            since its first step may trace.
+        mean_s: Mean wait, in seconds.
+        shuffle_s: Part of the mean wait that filled shuffle buffers, estimated from the share of
+            the elements drawn until then that stayed in a buffer; None if unknown.
+        longest_s: Longest waits in seconds, at most five, the longest first.
     """
 
     epochs: int
@@ -118,30 +123,31 @@ class PipelineStartRecord:
 
 
 _ROUNDING = 1e-9
-"""A smaller share of the wall time is what sums of the parts are rounded by."""
+"""Smaller shares of the wall time are rounding errors in the sums of the parts."""
 
 
 @dataclass(frozen=True)
 class TimeBreakdown:
-    """Where a phase's wall time went. Together with `unknown_s`, the parts add up to the whole.
+    """Wall time of a phase by part. Together with `unknown_s`, the parts add up to the whole.
 
     Attributes:
-        wall_s: From the phase's begin to its end.
-        input_s: Steps waiting for their batches, epochs' first batches not included.
-        compute_s: The rest of the step function's time.
-        callbacks_s: Between steps, with Keras' own loop, and between epochs: callbacks of all
-            kinds, checkpoints among them.
-        epoch_start_s: Beginning the pipeline of each epoch, its first batch included, and finding
-            its end.
-        first_step_s: The run's very first step: tracing, compiling and the first batch.
-        validation_s: Validation within `fit`, with what Keras does after it in that epoch, such as
-            freeing its pipeline.
-        other_s: What Keras does at an epoch's end, and what callbacks do there that stand before
-            the one that shows this.
-        tracing_s: First steps of later epochs, with their batch, whose step function was made
-            again: traced and compiled.
-        tracings: How many of those there were.
-        by_callback: Part of `callbacks_s` by the callback's class, as far as it was seen.
+        wall_s: Seconds from the start of the phase to its end.
+        input_s: Seconds that steps waited for their batches, without the first batches of epochs;
+            None if unknown.
+        compute_s: Seconds of the rest of the step function's time; None if unknown.
+        callbacks_s: Seconds in callbacks of all kinds, including checkpoints: between steps,
+            together with Keras' own loop, and between epochs.
+        epoch_start_s: Seconds to start the pipeline of each epoch, including its first batch, and
+            to find its end.
+        first_step_s: Seconds of the run's very first step: tracing, compiling and the first batch.
+        validation_s: Seconds of validations within `fit`, with what Keras does after them in that
+            epoch, such as freeing their pipeline.
+        other_s: Seconds of Keras' own work at the end of an epoch, and of callbacks there that are
+            listed before the one that shows this.
+        tracing_s: Seconds of first steps of later epochs whose step function was traced and
+            compiled again, including their batch.
+        tracings: Number of those steps.
+        by_callback: Seconds of `callbacks_s` by class of the callback, as far as they were seen.
     """
 
     wall_s: float
@@ -158,13 +164,13 @@ class TimeBreakdown:
 
     @property
     def unknown_s(self) -> float:
-        """Time that none of the parts accounts for, as steps whose wait is unknown."""
+        """Seconds that none of the parts accounts for, such as steps whose wait is unknown."""
         unknown_s = self.wall_s - sum(filter(None, self.parts.values()))
         return unknown_s if unknown_s > _ROUNDING * self.wall_s else 0.0
 
     @property
     def parts(self) -> dict[str, float | None]:
-        """The parts by their names in reports."""
+        """Seconds of the parts, by their names in reports."""
         return {
             "compute": self.compute_s,
             "input": self.input_s,
@@ -179,27 +185,28 @@ class TimeBreakdown:
 
 @dataclass(frozen=True)
 class InputRecord:
-    """How long steps were blocked on their next batch.
+    """Time that steps were blocked on their next batch.
 
     Attributes:
         phase: "fit", "evaluate" or "predict".
         mechanism: How the wait was measured.
-        confidence: "exact"; "sampled" where several steps make one execution, and how much of
-            the wait hides behind compute was taken from those steps that show it; "upper bound"
-            where part of the wait may hide behind compute.
-        measured_steps: Steps that the figures below are made from.
-        wait_s: Mean wait of a step.
-        stall_fraction: Wait over step time, 0 to 1.
-        later_stall_fraction: The same without the first epoch, in which a cache may fill; None if
-            the run had one epoch.
-        buffered_batches: Mean fill of the pipeline's last buffer.
-        unknown_because: Why the figures are None, where they are.
-        distribution: The distribution of the wait over steps, where each step's is known.
-        pipeline_start: The wait for the first batches of epochs.
-        breakdown: Where the wall time went; of `fit` and `evaluate`, and of no validation.
-        pipeline: What the stages of the tf.data pipeline cost, and which one is the bottleneck.
-        python: The Python code that makes the batches, where it is the user's own.
-        contention: How much threads were in each other's way; of no validation.
+        confidence: "exact"; "sampled" if several steps make one execution and the part of the wait
+            that is hidden behind compute was taken from those steps that show it; "upper bound" if
+            part of the wait may be hidden behind compute.
+        measured_steps: Number of steps that the figures below are computed from.
+        wait_s: Mean wait of a step, in seconds.
+        stall_fraction: Wait as a share of the step time, 0 to 1.
+        later_stall_fraction: Wait as a share of the step time without the first epoch, in which a
+            cache may fill; None if the run had one epoch.
+        buffered_batches: Mean number of batches in the pipeline's last buffer.
+        unknown_because: Why the figures are None; None if they are known.
+        distribution: Distribution of the wait over steps; None if the waits of single steps are
+            unknown.
+        pipeline_start: Wait for the first batches of epochs.
+        breakdown: Wall time by part, for calls of `fit` and `evaluate`; None for a validation.
+        pipeline: Costs of the stages of the tf.data pipeline, and which one is the bottleneck.
+        python: Python code that makes the batches, if it is the user's own; None otherwise.
+        contention: How much the threads of the run slowed each other down; None for a validation.
     """
 
     phase: Phase
@@ -220,22 +227,22 @@ class InputRecord:
 
 
 Part = Literal["callbacks", "epoch start", "first step", "steps", "validation", "other"]
-"""What a call of `fit`, `evaluate` or `predict` can be doing: "callbacks" between epochs; the
-"epoch start", at which its pipeline starts; the "first step", which traces and compiles; "steps";
-a "validation" within `fit`; or what Keras does at an epoch's end."""
+"""Activity of a call of `fit`, `evaluate` or `predict`: "callbacks" between epochs; the "epoch
+start", at which its pipeline starts; the "first step", which traces and compiles; "steps"; a
+"validation" within `fit`; or "other": what Keras does at an epoch's end."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is.
+    """Progress of a run.
 
     Attributes:
         phase: "fit", "evaluate" or "predict".
-        part: What it is doing.
+        part: Current activity.
         step: Global step.
-        epoch: The epoch under way, counted from 1; None before the first, and outside `fit`.
-        epochs: The number of the last epoch; None where it is unknown.
-        epoch_steps: Steps of an epoch; None where they are unknown.
+        epoch: Current epoch, counted from 1; None before the first one and outside `fit`.
+        epochs: Number of the last epoch; None if unknown.
+        epoch_steps: Steps per epoch; None if unknown.
     """
 
     phase: Phase

@@ -1,4 +1,4 @@
-"""What was tried on an input pipeline, and what it brought."""
+"""Results of tuning an input pipeline: the changes that were tried, and their gains."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from keras_gpukit.records.displayed import Displayed
 
 Ending = Literal["nothing left to try", "the model is no faster", "time ran out"]
 CACHE_NOT_ALLOWED = "not allowed: pass cache=True"
-"""The note of a cache that is faster, where there is no terminal to ask in."""
+"""Note on a cache that is faster, if there is no terminal to ask for permission."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class Trial:
     Attributes:
         change: Stable identifier, such as "parallel-map".
         description: The change in words.
-        gain: Rate with the change over the rate without it; None where it was not measured.
+        gain: Rate with the change divided by the rate without it; None if it was not measured.
         low: Lower end of the gain's 95 % interval.
-        high: Upper end.
-        kept: Whether the tuned pipeline has it.
-        note: Why it was not kept or not measured, or what to know of it; "" where there is nothing.
+        high: Upper end of the gain's 95 % interval.
+        kept: Whether the tuned pipeline includes the change.
+        note: Why the change was not kept or not measured, or a remark on it; "" without any.
     """
 
     change: str
@@ -38,19 +38,20 @@ class Trial:
 
 @dataclass(frozen=True)
 class StageTraits:
-    """What advice on a stage of a `tf.data` pipeline depends on.
+    """Properties of a `tf.data` stage that advice on it depends on.
 
     Attributes:
-        function: Name of the function that it calls; None if it calls none.
-        function_below: That of the stage below, if that is a map whose results depend on its
-            arguments alone.
-        is_generator: Whether it is what `from_generator` returns.
-        is_python: Whether it calls Python code.
-        gives_single_elements: Whether its function makes a dataset of one element each time.
-        batch_size: Elements in a batch; None if it makes no batches.
-        shuffle_buffer: Elements that it shuffles among; None if it does not shuffle.
-        caches_what_varies: Why what it caches should differ between epochs; None if it should not,
-            or there is no cache.
+        function: Name of the function that the stage calls; None if it calls none.
+        function_below: Name of the function of the stage below, if that is a map whose results
+            depend on its arguments alone; None otherwise.
+        is_generator: Whether the stage was made by `from_generator`.
+        is_python: Whether the stage calls Python code.
+        gives_single_elements: Whether its function makes a dataset of one element in each call.
+        batch_size: Number of elements in a batch; None if the stage makes no batches.
+        shuffle_buffer: Number of elements in the shuffle buffer; None if the stage does not
+            shuffle.
+        caches_what_varies: Why the cached elements should differ between epochs; None if they
+            should not, or the stage is no cache.
     """
 
     function: str | None
@@ -65,20 +66,20 @@ class StageTraits:
 
 @dataclass(frozen=True)
 class TuningRecord(Displayed):
-    """What tuning an input pipeline found.
+    """Result of tuning an input pipeline.
 
     Attributes:
-        trials: What was tried, in order.
-        rate: How fast the pipeline as it came gives batches when nothing is done with them.
-        tuned_rate: The same of the tuned pipeline.
-        compute_rate: How fast the model trains on batches in memory; None without a model.
-        gain: The tuned rate over the first; 1.0 where nothing was kept.
+        trials: Trials, in the order in which they ran.
+        rate: Rate at which the original pipeline alone produces batches.
+        tuned_rate: Rate at which the tuned pipeline alone produces batches.
+        compute_rate: Rate at which the model trains on batches in memory; None without a model.
+        gain: Tuned rate divided by the original one; 1.0 if no change was kept.
         low: Lower end of the gain's 95 % interval.
-        high: Upper end.
-        advice: What was not changed, but could be by hand, and what tuning could not leave as it
-            was, one thing a line.
+        high: Upper end of the gain's 95 % interval.
+        advice: Changes that could be made by hand, and properties of the pipeline that tuning had
+            to change, one per line.
         ending: Why tuning ended.
-        duration_s: How long it took.
+        duration_s: Duration of the tuning, in seconds.
     """
 
     trials: tuple[Trial, ...]

@@ -1,7 +1,7 @@
-"""What the workers of a synchronous run did at the same steps, next to each other.
+"""Comparison of the workers of a synchronous run at the same steps.
 
 Every worker takes as long for a step as the slowest one, since all of them meet at the step's
-collectives. What differs is how long each waits there: the one that arrives last waits least.
+collectives. They differ in how long they wait there: the worker that arrives last waits least.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ MemberKind = Literal["worker", "replica"]
 
 @dataclass(frozen=True)
 class ComparedStep:
-    """Where one worker's time went in one step; of several in one execution, the mean of them.
+    """Time of one worker in one step.
+
+    With several steps per execution, the run's own measurement is the mean of an execution's steps.
+    Figures from a profile are those of the whole execution.
 
     Attributes:
-        step: Global step.
-        duration_s: Until the next step began.
-        input_s: Waiting for the next batch; None where it is known for the whole run only.
-        collective_s: At collectives while nothing was computed: waiting for other workers, and
-            exchanging data with them.
+        step: Global step. For GPUs of one process: position of the step in the profile, from 0.
+        duration_s: Seconds until the next step began.
+        input_s: Seconds that the step waited for its batch; None if the wait is known for the whole
+            run only.
+        collective_s: Seconds at collectives while nothing was computed: waiting for other workers,
+            and exchanging data with them.
     """
 
     step: int
@@ -33,19 +37,20 @@ class ComparedStep:
 
     @property
     def busy_s(self) -> float:
-        """All but the collectives: how long the worker took to arrive at them."""
+        """Seconds without the collectives: how long the worker took to arrive at them."""
         return max(self.duration_s - self.collective_s, 0.0)
 
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """How long a short message to another worker and its answer took.
+    """Time that a short message to another worker and its answer took.
 
     Attributes:
-        peer: The other worker's index.
-        lowest_s: The shortest: what the network takes while the machines are idle.
-        median_s: The median.
-        readings: How many.
+        peer: Index of the other worker.
+        lowest_s: Shortest round trip, in seconds: the time that the network takes while the
+            machines are idle.
+        median_s: Median round trip, in seconds.
+        readings: Number of round trips.
     """
 
     peer: int
@@ -59,16 +64,17 @@ class WorkerFigures:
     """One worker of a cluster, or one replica of a process. Unknown figures are None.
 
     Attributes:
-        index: Its number among those that train, from 0, the chief first.
-        steps: Steps that ran.
+        index: Index among the workers that train, from 0, the chief first; for replicas, index of
+            the GPU.
+        steps: Number of steps that ran.
         step_time_s: Mean step time.
         input_wait_s: Mean wait of a step for its batch.
-        examples: Examples it trained on.
-        gpu_percent: Mean utilization of its GPUs.
-        cpu_percent: Mean use of all cores of its machine by its process.
-        compared: Some of its steps, in order, with their time in collectives.
-        compared_unknown_because: Why there are none.
-        round_trips: To other workers; of some of them only, where there are many.
+        examples: Number of examples that it trained on.
+        gpu_percent: Mean utilization of its GPUs, 0 to 100.
+        cpu_percent: Mean share of all cores of its machine that its process used, 0 to 100.
+        compared: Some of its steps in order, with their time at collectives.
+        compared_unknown_because: Why `compared` is empty; None if it is not.
+        round_trips: Round trips to other workers, or only to some of them if there are many.
     """
 
     index: int
@@ -85,13 +91,13 @@ class WorkerFigures:
 
 @dataclass(frozen=True)
 class WorkerComparison:
-    """The members of a synchronous run, next to each other.
+    """Comparison of the members of a synchronous run.
 
     Attributes:
-        members: By index.
-        expected: How many train together.
-        kind: "worker", a process of a cluster; or "replica", a GPU of one process.
-        unknown_because: Why some or all of them are missing, in words.
+        members: Figures of the members, sorted by index.
+        expected: Number of members that train together.
+        kind: "worker" for processes of a cluster; "replica" for GPUs of one process.
+        unknown_because: Why some or all members are missing, in words; None if none is.
     """
 
     members: tuple[WorkerFigures, ...] = ()

@@ -1,4 +1,4 @@
-"""What xprof says of a profile."""
+"""Figures of a profile that xprof computed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class XprofKernel:
-    """A kernel, as xprof sums it up over all of a profile.
+    """A kernel, as xprof sums it up over a whole profile.
 
     Attributes:
-        name: As it is compiled.
-        time_s: All launches.
-        count: Launches.
-        tensor_core: Whether xprof knows it for one that uses Tensor Cores.
+        name: Name of the compiled kernel.
+        time_s: Seconds of all launches.
+        count: Number of launches.
+        tensor_core: Whether xprof lists the kernel as using Tensor Cores.
     """
 
     name: str
@@ -24,19 +24,19 @@ class XprofKernel:
 
 @dataclass(frozen=True)
 class XprofRecord:
-    """What xprof, and so TensorBoard's Profile tab, says of a profile.
+    """Figures of a profile that xprof, and so TensorBoard's Profile tab, shows.
 
     Attributes:
-        steps: Steps it found.
-        step_time_s: Their mean time; None where it found none.
-        input_fraction: Part of it spent waiting for input, 0 to 1. On a GPU xprof leaves out what
-            the host waits.
-        host_compute_s: Mean time per step of host compute; between a step's operations too, so that
-            it holds most of what is "idle" in a `ProfileRecord`.
+        steps: Number of steps that xprof found.
+        step_time_s: Mean step time, in seconds; None if xprof found no steps.
+        input_fraction: Share of the step time spent waiting for input, 0 to 1. On a GPU, xprof
+            leaves out the time that the host waits.
+        host_compute_s: Mean host compute per step, in seconds. It includes the time between a
+            step's operations, and so most of what is "idle" in a `ProfileRecord`.
         bottleneck: "host", "device", "both" or "unknown".
-        statement: In words.
-        kernels: The longest first.
-        memory_peaks_bytes: By allocator, the peak while it was captured.
+        statement: Conclusion of xprof, in words.
+        kernels: Kernels, the longest first.
+        memory_peaks_bytes: Peak memory during the capture, by allocator.
     """
 
     steps: int
