@@ -100,6 +100,7 @@ def test_a_bad_argument_is_named_with_its_value_and_what_is_accepted(argument, v
     assert f"{argument}=" in message.split("Received: ")[1]
 
 
+@pytest.mark.tensorflow
 def test_a_strategy_that_is_refused_is_not_among_those_that_are_accepted():
     with pytest.raises(ValueError, match="one_device") as refused:
         configure_gpus(strategy="miror")
