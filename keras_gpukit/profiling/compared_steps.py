@@ -1,4 +1,4 @@
-"""The steps of a profile as they are compared: with other workers', or its GPUs with each other."""
+"""Prepares a profile's steps for comparison with other workers, or between its own GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras_gpukit.records.worker_comparison import (
 
 
 def compared_steps(profile: ProfileRecord) -> tuple[ComparedStep, ...]:
-    """Returns the steps that are numbered, so that others can have captured the same."""
+    """Returns the numbered steps, which other workers may have captured too."""
     return tuple(
         ComparedStep(
             step=step.number,
@@ -25,7 +25,7 @@ def compared_steps(profile: ProfileRecord) -> tuple[ComparedStep, ...]:
 
 
 def compared_replicas(profile: ProfileRecord) -> WorkerComparison | None:
-    """Returns the GPUs of one process next to each other; None unless several exchanged data."""
+    """Compares the GPUs of one process; None unless there are several and all exchanged data."""
     devices = [each for each in profile.devices if any(each.collectives_s)]
     if len(devices) < 2 or len(devices) < len(profile.devices):
         return None

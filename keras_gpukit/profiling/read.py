@@ -1,4 +1,4 @@
-"""Reads a profile: from a file to a record."""
+"""Reads a profile file into a `ProfileRecord`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.rules.profiler_errors import remedy
 
 LARGEST_BYTES = 256 << 20
-"""Fifty steps of a large model are a tenth of that."""
+"""Size of the largest profile that is read. Fifty steps of a large model take a tenth of it."""
 HOST = "/host:CPU"
 MOST_PROBLEMS = 20
 _ENVIRONMENT = "Task Environment"
@@ -35,15 +35,16 @@ _FOREIGN = {
 
 
 def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
-    """Reads what a profile says of the steps in it, without TensorBoard and TensorFlow.
+    """Reads the steps of a profile, without TensorBoard and TensorFlow.
 
-    A damaged or truncated profile is read as far as it goes; `incomplete_because` then says so.
+    A damaged or truncated profile is read as far as possible. `incomplete_because` then says what
+    could not be read.
 
     Args:
-        path: An `.xplane.pb`, as TensorFlow's profiler writes it.
+        path: Path of an `.xplane.pb` file that TensorFlow's profiler wrote.
 
     Raises:
-        ProfileError: If nothing can be read of it; the message says why, and what to do.
+        ProfileError: If nothing can be read from the file. The message says why, and what to do.
     """
     path = Path(path)
     data = _content(path)
@@ -142,13 +143,13 @@ def _what_it_is(data: bytes) -> str:
 
 
 def _host_events(space: Space) -> Events:
-    """Returns the host's events; of several planes of the host, the one with the most."""
+    """Returns the host's events; if the host has several planes, those of the fullest one."""
     planes = space.named(HOST) or space.named("/host:") or list(space.planes)
     return max((plane.events for plane in planes), key=lambda events: len(events.kind))
 
 
 def _capture_times(space: Space) -> tuple[float | None, float | None]:
-    """Returns when the capture began, in seconds since the epoch, and how long it took."""
+    """Returns the capture's start, in seconds since the Unix epoch, and its duration in seconds."""
     for plane in space.named(_ENVIRONMENT):
         begin_ns, end_ns = (plane.stats.get(f"profile_{edge}_time") for edge in ("start", "stop"))
         if isinstance(begin_ns, int):
@@ -164,7 +165,7 @@ def _incomplete(space: Space) -> str | None:
 
 
 def _problems(space: Space) -> tuple[str, ...]:
-    """Returns how many events the profiler dropped, then the first of its errors and warnings."""
+    """Returns up to 20 messages: events dropped per GPU, then the profiler's own messages."""
     said: list[str] = []
     for plane in space.named(PLANE):
         dropped = plane.stats.get("dropped_traces")

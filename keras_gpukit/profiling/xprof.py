@@ -1,4 +1,4 @@
-"""Asks xprof, which TensorBoard's Profile tab shows, what it makes of a profile."""
+"""Asks xprof, the analyzer behind TensorBoard's Profile tab, for its figures on a profile."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _MODULE = "keras_gpukit.profiling.xprof_process"
 def ask_xprof(path: str | os.PathLike[str], *, timeout_s: float = 120.0) -> XprofRecord:
     """Returns xprof's figures for a profile.
 
-    They come from its public `xprof.convert.raw_to_tool_data`, in a process of its own that is
-    given some time and memory: its native code may end on a damaged file. That process sees the
-    profile through a link in a temporary folder, since xprof writes to the folder it reads from.
+    They come from xprof's public `xprof.convert.raw_to_tool_data`. It runs in a separate process
+    with limits on time and memory, since its native code may crash on a damaged file. That process
+    reads the profile through a link in a temporary folder, since xprof writes to the folder it
+    reads from.
 
     Raises:
-        ProfileError: If there is no such file, or xprof does not read it.
+        ProfileError: If the file does not exist, or xprof cannot read it.
     """
     path = Path(path)
     received = f"Received: path={str(path)!r}"
@@ -94,7 +95,7 @@ def _record(answers: dict[str, Any]) -> XprofRecord:
 
 
 def _rows(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns a table's rows, by the names of its columns."""
+    """Returns a table's rows as dictionaries with the columns' names as keys."""
     names = [column["id"] for column in table["cols"]]
     return [
         {name: cell.get("v") for name, cell in zip(names, row["c"], strict=True)}

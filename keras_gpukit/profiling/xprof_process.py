@@ -1,9 +1,9 @@
-"""Has xprof convert one profile, and prints what its tools say. Runs in a process of its own.
+"""Converts one profile with xprof, and prints its tools' answers. Runs in a separate process.
 
     python -m keras_gpukit.profiling.xprof_process PROFILE TOOL...
 
-xprof's converters are native code, which a damaged file may bring down; and they log to the
-standard error stream.
+xprof's converters are native code that may crash on a damaged file. They log to the standard error
+stream.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import sys
 from contextlib import suppress
 
 MOST_BYTES = 8 << 30
-"""Address space. A profile of 256 MiB takes some of it, and threads' stacks."""
+"""Limit of the address space. It leaves room for a profile of 256 MiB and for threads' stacks."""
 
 
 def main() -> None:
-    """Prints a JSON object with each tool's answer; None where xprof has none."""
+    """Prints a JSON object with each tool's answer, or null for a tool without one."""
     _limit_memory()
     from xprof.convert import raw_to_tool_data
 

@@ -1,8 +1,9 @@
 """One capture: TensorFlow's profiler, from its start to the file in the log directory.
 
-It is started and stopped on a thread of its own, which writes the file too. Stopping gathers what
-all threads recorded, and training need not wait for that. And Ctrl-C, which Python raises on the
-main thread alone, never comes between a start and the note that there was one.
+A separate thread starts and stops the profiler and writes the file, for two reasons. Stopping
+gathers the events of all threads, and training need not wait for that. And Python raises Ctrl-C
+only on the main thread, so it never interrupts between the profiler's start and the note that it
+has started.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ FINISH_WITHIN_S = 30.0
 
 
 class Capture:
-    """Records a profile from its begin to its end.
+    """Records one profile and writes it to the log directory.
 
     Args:
-        log_dir: The log directory that the profile goes to.
-        trigger: What asked for it.
-        reason: The same in words.
-        step: Its first one.
+        log_dir: Log directory that the profile is written to.
+        trigger: Kind of the event that requested the capture, such as "steps" or "signal".
+        reason: Description of that event, with figures.
+        step: First step of the capture.
     """
 
     def __init__(self, log_dir: Path, trigger: Trigger, reason: str, step: int) -> None:
@@ -57,19 +58,19 @@ class Capture:
 
     @property
     def first_step(self) -> int:
-        """The first step in it."""
+        """First step of the capture."""
         return self._record.first_step
 
     @property
     def trigger(self) -> Trigger:
-        """What asked for it."""
+        """Kind of the event that requested the capture, such as "steps" or "signal"."""
         return self._record.trigger
 
     def begin(self) -> None:
         """Starts recording.
 
-        The caller must have stored the capture before: after a Ctrl-C meanwhile it is running, and
-        must be ended.
+        The caller must store the capture first. If Ctrl-C interrupts this call, the profiler may be
+        running, and the capture must be ended.
 
         Raises:
             tensorflow.errors.AlreadyExistsError: If another profiler is recording.
@@ -89,13 +90,13 @@ class Capture:
         room_bytes: int,
         tell: Callable[[CaptureRecord], None],
     ) -> None:
-        """Stops recording; returns at once.
+        """Stops recording, and returns immediately.
 
         Args:
-            steps: Steps that ran from begin to end.
-            because: Why they are fewer than they were to be, where they are.
-            room_bytes: What the profile may take on the disk.
-            tell: Called once with what became of it, mostly on another thread.
+            steps: Number of steps that ran during the capture.
+            because: Why there were fewer steps than planned; None if there were not.
+            room_bytes: Disk space that the profile may take.
+            tell: Called once with the capture's final record, usually on another thread.
         """
         now_s = time.perf_counter()
         duration_s = now_s - self._began_s
@@ -107,11 +108,11 @@ class Capture:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it still records or writes."""
+        """Whether the capture is still being recorded or written."""
         return self._thread.is_alive()
 
     def wait(self) -> None:
-        """Waits for an ended capture to be written, but not for ever: then it has failed."""
+        """Waits up to 30 s for an ended capture to be written; after that, it has failed."""
         if self._thread.is_alive():
             self._thread.join(FINISH_WITHIN_S)
         if self._thread.is_alive():
@@ -126,8 +127,8 @@ class Capture:
 
     def _run(self) -> None:
         try:
-            # TensorFlow names folders by the second, and what it wrote is amended before others
-            # see it: so it does not write to the log directory.
+            # TensorFlow must not write to the log directory: it names folders by the second, and
+            # its profile is amended before others see it.
             with tempfile.TemporaryDirectory(prefix="gpukit-capture-") as folder:
                 start_function()(folder)
                 self._started.set()

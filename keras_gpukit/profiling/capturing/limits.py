@@ -1,4 +1,4 @@
-"""Whether one more capture may be taken."""
+"""Limits that decide whether one more capture may be taken."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from keras_gpukit.profiling.capturing.profile_files import profiles_bytes
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.records.capture import Trigger
 
-# What triggers captures on its own, again and again should a run never settle.
+# Triggers that fire on their own, and again and again if a run never settles.
 ANOMALIES: tuple[Trigger, ...] = ("step time", "stall", "utilization")
 
 
 class Limits:
-    """The number of captures in a run, their disk space, and the pause after an anomaly.
+    """Limits the captures of a run: their number, disk space, and the pause after an anomaly.
 
     Args:
-        log_dir: Where profiles of earlier runs may lie.
-        settings: The limits.
+        log_dir: Log directory, which may contain profiles of earlier runs.
+        settings: Settings with the limits.
         now: The clock, in seconds.
     """
 
@@ -39,17 +39,17 @@ class Limits:
 
     @functools.cached_property
     def room_bytes(self) -> int:
-        """Disk space that is left for profiles; first asked when a capture is due."""
+        """Disk space left for profiles; first computed when a capture is due."""
         return self._settings.max_bytes - profiles_bytes(self._log_dir)
 
     def note_end(self, trigger: Trigger) -> None:
-        """A capture has ended."""
+        """Notes that a capture has ended."""
         self._taken += 1
         if trigger in ANOMALIES:
             self._cool_from_s = self._now()
 
     def note_size(self, profile_bytes: int | None) -> None:
-        """A profile was written."""
+        """Subtracts a written profile from the disk space left; None if none was written."""
         self.room_bytes -= profile_bytes or 0
 
     def refusal(self, trigger: Trigger) -> str | None:

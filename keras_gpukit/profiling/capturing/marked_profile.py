@@ -1,11 +1,11 @@
-"""What a captured profile needs so that TensorBoard's Profile tab finds the steps in it.
+"""Marks steps in a captured profile so that TensorBoard's Profile tab finds them.
 
-The tab takes a step from an event that says it is the root of one (`_r=1`), and what belongs to
-the step from what follows from that event. But where a TensorFlow loop runs in a step, as Keras'
-own does with several steps to an execution, and that of a recurrent layer, each turn of the loop
-becomes a root of its own, events that say they are roots are passed over, and no step is found. So
-all turns of a loop become its first one, which the tab does not take for a loop. Seen on xprof
-2.24: `ProcessTensorFlowLoop` and `CreateEventGroups` in `group_events.cc`.
+The tab recognizes a step by an event that is marked as its root (`_r=1`), and assigns to the step
+all events that follow from that one. A TensorFlow loop within a step breaks this. Keras runs such a
+loop if there are several steps per execution, and so does a recurrent layer. Each iteration of the
+loop then becomes a root of its own, events marked as roots are ignored, and no step is found. So
+all iterations of a loop are renumbered to its first one (0), which the tab does not take for a
+loop. Seen on xprof 2.24: `ProcessTensorFlowLoop` and `CreateEventGroups` in `group_events.cc`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 MARK = "train"
-"""Name of the event around a step. The tab knows steps by names that begin so."""
+"""Name of the event around a step. The tab recognizes steps by names that begin with it."""
 
-# A larger profile is left as it is: parsing one takes several times its size.
+# A larger profile is left unchanged: parsing one takes several times its size in memory.
 LARGEST_AMENDED_BYTES = 256 * 2**20
 
 _HOST = "/host:CPU"
 _STEP_NUMBER = "step_num"
 _TURN = "iter_num"
-# What carries the number of a loop's turn, and is grouped by it.
+# Events that carry the number of a loop's iteration. The tab groups them by that number.
 _IN_LOOPS = (
     "ExecutorState::Process",
     "IteratorGetNextOp::DoCompute",
@@ -33,10 +33,12 @@ _IN_LOOPS = (
 
 
 def step_marker() -> tuple[Callable[[], bool], Callable[[int], AbstractContextManager[Any]]]:
-    """Returns whether a profile is recorded, and what makes a step's mark in it from its number.
+    """Returns two functions: one says whether a profile is being recorded, one marks a step.
+
+    The second function takes the step's number, and returns a context manager to run the step in.
 
     Private name, seen on TensorFlow 2.21: `trace.enabled`. Without it, steps are always marked,
-    which costs a microsecond or more where no profile is recorded.
+    which costs a microsecond or more even if no profile is recorded.
     """
     import tensorflow as tf
     from tensorflow.python.profiler import trace
@@ -46,16 +48,18 @@ def step_marker() -> tuple[Callable[[], bool], Callable[[int], AbstractContextMa
 
 
 def amend(content: bytes, steps: range | None = None) -> tuple[bytes, tuple[str, ...]]:
-    """Makes of a captured profile one whose steps the Profile tab finds.
+    """Amends a captured profile so that the Profile tab finds its steps.
 
     Args:
-        content: Of an `.xplane.pb`.
-        steps: Numbers of the steps that were captured whole. The marks of others go: one may lie
-            around the vain look for a batch at an epoch's end. None leaves all.
+        content: Content of an `.xplane.pb` file.
+        steps: Numbers of the steps that were captured completely. The marks of other steps are
+            removed: one may surround the unsuccessful fetch of a batch at an epoch's end. None
+            keeps all marks.
 
     Returns:
-        What it becomes, the same object if there is nothing to amend; and what TensorFlow's
-        profiler says it could not record.
+        The amended content, or the same object if nothing had to change; and the messages of
+        TensorFlow's profiler on what it could not record. A profile that is too large to be amended
+        is returned unchanged, without messages.
     """
     if len(content) > LARGEST_AMENDED_BYTES:
         return content, ()
@@ -67,7 +71,7 @@ def amend(content: bytes, steps: range | None = None) -> tuple[bytes, tuple[str,
 
 
 def _amend_host(plane: Any, steps: range | None) -> bool:
-    """Amends what the host did; returns whether there was anything to amend."""
+    """Amends the host's plane; returns whether anything had to change."""
     marks = set() if steps is None else _ids(plane.event_metadata, (MARK,))
     in_loops = _ids(plane.event_metadata, _IN_LOOPS)
     step_number = _ids(plane.stat_metadata, (_STEP_NUMBER,))

@@ -1,10 +1,11 @@
-"""Lets other code start TensorFlow's profiler while it records for us: our capture ends first.
+"""Lets other code start TensorFlow's profiler while we record: our capture ends first.
 
-TensorFlow records one profile at a time, and raises an error when a second one is started, which
-in a user's callback would end the training. So while we record, something stands in for
-`tf.profiler.experimental.start`, there and in the module that defines it, in which
-`tf.profiler.experimental.Profile` looks for it. Code that imported the function by its name before
-gets TensorFlow's error; so does TensorBoard's "capture profile", which shows it in the browser.
+TensorFlow records one profile at a time, and raises an error when a second one is started. In a
+user's callback, that error would end the training. So while we record, a replacement takes the
+place of `tf.profiler.experimental.start`, both there and in the module that defines it, where
+`tf.profiler.experimental.Profile` looks it up. Code that imported the function by name before that
+still gets TensorFlow's error. So does TensorBoard's "capture profile", which shows the error in
+the browser.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from typing import Any
 
 
 class StartReplacement:
-    """Stands in for TensorFlow's function that starts its profiler."""
+    """Replaces the function that starts TensorFlow's profiler, while we record."""
 
     def __init__(self) -> None:
         self._instead: Any = None
 
     def put_in_place(self, preempted: Callable[[], None]) -> None:
-        """From now on, other code that starts a profile ends our capture first.
+        """Installs the replacement: other code that starts a profile then ends our capture first.
 
         Args:
-            preempted: Called when it does, before TensorFlow is; on any thread.
+            preempted: Called on any thread when other code starts a profile, before TensorFlow's
+                function runs.
         """
         original = start_function()
 
@@ -39,7 +41,7 @@ class StartReplacement:
         _replace(original, start)
 
     def put_back(self) -> None:
-        """Puts TensorFlow's function back, unless other code has replaced ours."""
+        """Restores TensorFlow's function, unless other code has replaced ours."""
         instead, self._instead = self._instead, None
         if instead is not None:
             _replace(instead, instead.gpukit_original)

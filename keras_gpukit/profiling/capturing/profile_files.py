@@ -1,4 +1,4 @@
-"""Profiles in a log directory: their names, and how one is written."""
+"""Profile files in a log directory: names them, lists them and writes them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from keras_gpukit.writers.whole_files import new_folder, replace_file
 
 
 def profile_name(step: int, time_s: float) -> str:
-    """Returns the name of a profile: when it was taken, to the microsecond, and at which step.
+    """Returns a profile's name, made of its time, to the microsecond, and its first step.
 
     Args:
-        step: Its first step.
-        time_s: When, in seconds since the Unix epoch.
+        step: First step of the profile.
+        time_s: Time of the capture, in seconds since the Unix epoch.
     """
     return f"{datetime.fromtimestamp(time_s):%Y_%m_%d_%H_%M_%S_%f}_step_{step}"
 
 
 def profiles_bytes(log_dir: Path) -> int:
-    """Returns what the profiles in a log directory take on the disk."""
+    """Returns the disk space that the profiles in a log directory take."""
     return sum(status.st_size for _, status in profile_files(log_dir / PROFILES))
 
 
 def profile_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yields the profiles in a folder of profiles.
+    """Yields the profile files in a folder of profiles.
 
-    Only plain files: a link may lead anywhere, and reading from a pipe may wait for ever. What
-    cannot be looked at is passed over.
+    Only regular files are included: a link may lead anywhere, and reading from a pipe may block
+    forever. Files that cannot be examined are skipped.
 
     Yields:
-        The file, and what `os.lstat` says of it.
+        The file's path, and its status from `os.lstat`.
     """
     for path in folder.glob(f"*/*{PROFILE_SUFFIX}"):
         with suppress(OSError):  # removed meanwhile, perhaps
@@ -45,19 +45,19 @@ def profile_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def write_profile(log_dir: Path, name: str, file_name: str, content: bytes) -> Path:
-    """Writes a profile to a folder of its own, whole or not at all.
+    """Writes a profile to a folder of its own, completely or not at all.
 
     Args:
-        log_dir: The log directory.
-        name: Of the folder; a number is added where there is one of that name.
-        file_name: Of the file.
-        content: Of the file.
+        log_dir: Log directory.
+        name: Name of the folder. A number is appended if that folder exists.
+        file_name: Name of the file.
+        content: Content of the file.
 
     Returns:
-        The file.
+        Path of the file.
 
     Raises:
-        OSError: If it cannot be written.
+        OSError: If the file cannot be written.
     """
     path = new_folder(log_dir / PROFILES, name, separator="_") / file_name
     try:

@@ -1,4 +1,4 @@
-"""Takes captures of training steps when it is asked to, within limits."""
+"""Captures profiles of training steps on request, within limits."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import StepSchedule
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
 
-# More would say nothing new, and a run may miss one at every step.
+# Maximum number of missed captures that are recorded. A run may miss one at every step.
 MOST_MISSED = 20
 RUNNING_ELSEWHERE = "another profiler is recording, and TensorFlow records one profile at a time"
 
 StepFunction = Callable[[Any], Any]
-# Attribute of a step function that names the recorder that marks its steps. `functools.wraps` hands
-# it on to what is put around.
+# Attribute of a step function with the recorder that marks its steps. `functools.wraps` copies the
+# attribute to functions that wrap the step function.
 MARKED_BY = "gpukit_marked_by"
 
 
 class Recorder:
-    """Marks the steps of a run, and captures a few of them when that is asked for.
+    """Marks the steps of a run, and captures a few of them on request.
 
     Args:
-        log_dir: Profiles go to `gpukit/plugins/profile` in it.
-        settings: At which steps captures are taken, and what they may take.
+        log_dir: Log directory. Profiles are written to `gpukit/plugins/profile` in it.
+        settings: Steps at which captures are taken, and limits on captures.
         first_step: Global step before the run.
-        steps_per_execution: Steps in one call of the step function.
-        epoch_steps: Steps of an epoch, where that is known.
-        global_step: Returns the global step between calls; without it, all calls are assumed to
-            have the same number of steps.
-        kept_out_by: Names another profiler that captures within that many calls from this one on.
-        tell: Called with the record of each capture, on another thread.
+        steps_per_execution: Steps per call of the step function.
+        epoch_steps: Steps per epoch; None if unknown.
+        global_step: Returns the global step between calls. Without it, all calls are assumed to run
+            the same number of steps.
+        kept_out_by: Takes a number of calls, from this one on, and describes another profiler that
+            captures within them; returns None if there is no such profiler.
+        tell: Called with the record of each capture, usually on another thread.
         now: The clock, in seconds.
     """
 
@@ -67,7 +68,7 @@ class Recorder:
         self._calls_of_a_capture = max(1, settings.steps // steps_per_execution)
         self._kept_out_by = kept_out_by
         self._tell = tell
-        # The global step as it was last told, which is at each epoch's end, and the calls since.
+        # The global step as last updated, which happens at each epoch's end, and the calls since.
         self._known_step = first_step
         self._calls = 0
         self._scheduled_step = self._schedule.next_after(0)
@@ -84,27 +85,28 @@ class Recorder:
 
     @property
     def is_capturing(self) -> bool:
-        """Whether a capture is recorded or written at this moment."""
+        """Whether a capture is being recorded or written."""
         return self._capture is not None or any(each.is_under_way for each in self._ended)
 
     @property
     def record(self) -> ProfilerRecord:
-        """What became of the captures so far."""
+        """Record of the captures that were taken or missed so far."""
         return ProfilerRecord(tuple(self._records), tuple(self._missed))
 
     def want(self, trigger: Trigger, reason: str) -> None:
-        """Asks for a capture from the next step on; on any thread.
+        """Requests a capture from the next step on; may be called on any thread.
 
-        One that is wanted while another is waited for or taken is the same one.
+        While another request is pending or a capture is running, this one counts as the same, and
+        has no effect.
         """
         if self._wanted is None and self._capture is None:
             self._wanted = trigger, reason
 
     def wrap(self, step_function: StepFunction) -> StepFunction:
-        """Returns the step function with its steps marked, and captured when it is time.
+        """Returns a step function that marks its steps, and captures them when a capture is due.
 
-        It is called the same way, and what it raises passes through. A step is marked once: where
-        a recorder within this one marks it, this one does not.
+        It is called like the original, and exceptions pass through. A step is marked only once: if
+        an inner recorder marks it, this one does not.
         """
         is_recorded, mark = step_marker()
         steps = self._steps_per_execution
@@ -113,7 +115,7 @@ class Recorder:
 
         @functools.wraps(step_function)
         def marked(batches: Any) -> Any:
-            # Each step runs through this, so that what is mostly not due is not even called.
+            # Every step runs this code, so work that is rarely due is not even called.
             if self._closed:
                 return step_function(batches)
             if (
@@ -136,18 +138,18 @@ class Recorder:
         return marked
 
     def pause(self, because: str) -> None:
-        """Ends a capture under way: what comes next is no step."""
+        """Ends a running capture at a pause of the steps, such as an epoch's end."""
         if self._steps_per_execution > 1:
             self._guarded(self._ask_for_step)
         self.interrupt(because)
 
     def interrupt(self, because: str) -> None:
-        """Ends a capture under way."""
+        """Ends a running capture."""
         if self._capture is not None:
             self._guarded(self._end, because)
 
     def close(self) -> None:
-        """Ends what is under way, and waits for it to be written, but not for ever."""
+        """Ends a running capture, and waits up to 30 s for each capture to be written."""
         self.interrupt("the run ended")
         self._closed = True
         if self._wanted is not None:
@@ -163,12 +165,12 @@ class Recorder:
 
     @property
     def _steps_of_call(self) -> int:
-        """Steps of the next call; of an epoch of unknown length, the last is taken for a whole."""
+        """Steps of the next call; each call counts as full if the epoch's length is unknown."""
         left = (self._epoch_steps or inf) - self._calls * self._steps_per_execution
         return int(min(self._steps_per_execution, max(1, left)))
 
     def _ask_for_step(self) -> None:
-        """The last execution over a pipeline may have been a shorter one."""
+        """Updates the global step, since an epoch's last execution may have run fewer steps."""
         if self._global_step is not None:
             self._known_step, self._calls = self._global_step(), 0
 
@@ -179,8 +181,8 @@ class Recorder:
     def _before_call(self) -> None:
         if self._guard.failed_because is not None:
             return
-        # Only now is a capture ended: by this time Keras has fetched the last step's metrics, and
-        # what a device computed for them is in the profile.
+        # A capture is ended only now: by this time Keras has fetched the last step's metrics, so
+        # the device's work for them is in the profile.
         if self._capture is not None and self._captured_calls >= self._calls_of_a_capture:
             self._end(None)
         last_step = self._step - self._first_step + self._steps_of_call
@@ -192,15 +194,15 @@ class Recorder:
 
     def _begin(self) -> None:
         assert self._wanted is not None
-        # The call after the last one ends a capture, when earlier callbacks have started theirs.
+        # A capture ends in the call after its last one. Earlier callbacks may start theirs by then.
         if self._kept_out_by(self._calls_of_a_capture + 1):
-            return  # later, then
+            return  # the request stays pending
         trigger, reason = self._wanted
         refusal = self._limits.refusal(trigger)
         if refusal is not None:
             self._miss(trigger, reason, refusal)
             return
-        # Noted before it begins: should Ctrl-C come meanwhile, it is ended with the run.
+        # Stored before it begins: if Ctrl-C interrupts the begin, the run's end still ends it.
         self._capture = capture = Capture(self._log_dir, trigger, reason, self._step + 1)
         self._captured_calls = 0
         self._wanted = None
@@ -215,17 +217,17 @@ class Recorder:
     def _end(self, because: str | None) -> None:
         capture = self._capture
         if capture is None:
-            return  # it was ended meanwhile, on another thread
+            return  # another thread has ended it meanwhile
         self._ended.append(capture)
         self._limits.note_end(capture.trigger)
         steps = self._step + 1 - capture.first_step
         capture.end(steps, because, self._limits.room_bytes, self._keep)
         self._capture = None
         if self._kept_out_by(2):
-            capture.wait()  # or a capture that starts with the next call would be refused
+            capture.wait()  # otherwise a capture that starts with the next call would be refused
 
     def _preempted(self) -> None:
-        """Other code starts a profile."""
+        """Ends our capture, since other code starts a profile."""
         self.interrupt("other code started a profile")
         for capture in self._ended:
             capture.wait()
@@ -249,7 +251,7 @@ class Recorder:
         self._wanted = None
 
     def _keep(self, record: CaptureRecord) -> None:
-        """Takes in what became of a capture; on the thread that wrote it."""
+        """Stores a capture's final record; usually runs on the thread that wrote the profile."""
         self._start_replacement.put_back()
         self._records.append(record)
         self._limits.note_size(record.profile_bytes)

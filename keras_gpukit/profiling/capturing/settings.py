@@ -1,4 +1,4 @@
-"""What asks for captures, and within which limits they are taken."""
+"""Settings of captures: their triggers and limits."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from keras_gpukit.arguments import (
     check_whole,
 )
 
-# A capture of more steps takes seconds to gather and says no more.
+# A capture of more steps takes seconds to gather, and adds no information.
 MOST_STEPS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureSettings:
-    """The arguments of `Profiler`, which describes them and has their defaults.
+    """Arguments of `Profiler`, which documents them and has their defaults.
 
     Raises:
-        TypeError: If one is of the wrong type.
-        ValueError: If one is out of range.
+        TypeError: If a setting is of the wrong type.
+        ValueError: If a setting is out of range.
     """
 
     steps: int
@@ -59,15 +59,15 @@ class CaptureSettings:
 
     @property
     def request_signal(self) -> signal.Signals | None:
-        """The signal that asks for a capture."""
+        """Signal that requests a capture; None if no signal does."""
         return None if self.signal_number is None else signal.Signals(self.signal_number)
 
     def resolved(self, *, in_cluster: bool) -> CaptureSettings:
-        """Returns the settings with `at_steps` for one process, or for a worker of a cluster.
+        """Returns the settings with defaults filled in for one process, or a worker of a cluster.
 
         Args:
-            in_cluster: Whether several workers train together; then only captures that were asked
-                for are taken.
+            in_cluster: Whether several workers train together. Then only captures that the user
+                requested are taken: none at step 20 by default, and none on anomalies.
         """
         if not in_cluster:
             return replace(self, at_steps=(20,)) if self.at_steps is None else self

@@ -1,7 +1,7 @@
-"""When to capture: at given steps, now and then, or on demand. Each says why, or None.
+"""Triggers of captures: given steps, a time interval, a file or a signal.
 
-The time and the step are arguments: what a trigger says depends on nothing else but what it was
-told before.
+The `due` methods return the reason for a capture, or None if none is due. The current step, and the
+current time of an interval, are arguments.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 
 class StepSchedule:
-    """Given steps, and every so many.
+    """Schedules captures at given steps, and at every multiple of a number.
 
     Args:
-        at_steps: Steps of the run, the first one being 1.
-        every_steps: A capture at each multiple of it, or None.
+        at_steps: Steps of the run at which to capture; the first step is 1.
+        every_steps: Number at whose multiples to capture; None for no such captures.
     """
 
     def __init__(self, at_steps: Collection[int], every_steps: int | None = None) -> None:
@@ -29,7 +29,7 @@ class StepSchedule:
         self._every_steps = every_steps
 
     def next_after(self, step: int) -> float:
-        """Returns the first step after `step` at which one is due, or infinity."""
+        """Returns the first step after `step` at which a capture is due, or infinity."""
         given = next((each for each in self._at_steps if each > step), inf)
         if self._every_steps is None:
             return given
@@ -37,11 +37,11 @@ class StepSchedule:
 
 
 class EveryInterval:
-    """Once an interval, the first time at its end.
+    """Requests a capture once per interval, for the first time at the end of the first one.
 
     Args:
-        interval_s: From one time to the next.
-        now_s: Now.
+        interval_s: Length of the interval, in seconds.
+        now_s: Current time, in seconds.
     """
 
     def __init__(self, interval_s: float, now_s: float) -> None:
@@ -49,7 +49,7 @@ class EveryInterval:
         self._due_s = now_s + interval_s
 
     def due(self, now_s: float) -> str | None:
-        """Says so when the interval is over."""
+        """Returns a reason if the interval is over, and then starts the next one; else None."""
         if now_s < self._due_s:
             return None
         self._due_s = now_s + self._interval_s
@@ -57,14 +57,14 @@ class EveryInterval:
 
 
 class RequestFile:
-    """A file that is there when a capture is wanted. It is removed when it was seen.
+    """File that requests a capture by existing. It is removed once it was seen.
 
-    Workers of a cluster that share the folder are all asked by the same file: it stays for a while,
-    each of them answers it once, and touching it again asks all again.
+    Workers of a cluster that share the folder all respond to the same file. So it stays for a
+    while, each worker responds to it once, and touching it again asks all of them again.
 
     Args:
-        path: The file.
-        stays_s: How long it stays after it was seen.
+        path: Path of the file.
+        stays_s: How long the file stays after it was seen, in seconds.
         now: The clock, in seconds.
     """
 
@@ -78,10 +78,10 @@ class RequestFile:
         self._answered_s = 0.0
 
     def due(self) -> str | None:
-        """Says so when the file is there, and was not answered before.
+        """Returns a reason if the file exists and was not answered before, else None.
 
         Raises:
-            OSError: If it cannot be removed.
+            OSError: If the file cannot be removed.
         """
         try:
             found = self._path.stat(follow_symlinks=False)
@@ -98,10 +98,10 @@ class RequestFile:
         return f"{self._path.name} was touched" if is_new else None
 
     def withdraw(self) -> None:
-        """Removes a file that was answered; another worker may have been first.
+        """Removes the file if it was answered; another worker may have removed it already.
 
         Raises:
-            OSError: If it cannot be removed.
+            OSError: If the file cannot be removed.
         """
         if self._answered is not None:
             self._path.unlink(missing_ok=True)
@@ -109,11 +109,11 @@ class RequestFile:
 
 
 class RequestSignal:
-    """A signal to this process that asks for a capture. It stands in for what handled it before.
+    """Signal to this process that requests a capture. It replaces the signal's previous handler.
 
     Args:
-        number: The signal.
-        asked: Called, on the main thread, when the signal comes.
+        number: Signal to handle.
+        asked: Called with a reason, on the main thread, when the signal arrives.
 
     Raises:
         ValueError: If this is not the main thread, the only one that can set a handler.
@@ -127,10 +127,10 @@ class RequestSignal:
         self._before = signal.signal(number, self._handle)
 
     def close(self) -> None:
-        """Puts the handler back that was there before.
+        """Restores the previous handler.
 
-        Only the main thread can. From another one that is left to `put_signals_back`, or to the
-        next such signal, which Python handles on the main thread.
+        Only the main thread can do so. On another thread, this is left to `put_signals_back`, or to
+        the next such signal, which Python handles on the main thread.
         """
         self._listens = False
         if threading.current_thread() is threading.main_thread():
@@ -139,12 +139,12 @@ class RequestSignal:
             _left.append(self)
 
     def _put_back(self) -> bool:
-        """Returns whether ours was the handler."""
+        """Restores the previous handler; returns whether ours was still installed."""
         if self in _left:
             _left.remove(self)
         if signal.getsignal(self._number) != self._handle:
             return False
-        # None is a handler that C code set; Python cannot put that one back.
+        # None stands for a handler that C code set; Python cannot restore that one.
         signal.signal(self._number, signal.SIG_DFL if self._before is None else self._before)
         return True
 
@@ -152,17 +152,17 @@ class RequestSignal:
         if self._listens:
             self._asked(f"{self._number.name} came")
         elif self._put_back():
-            signal.raise_signal(number)  # the current handler, which may be the system's
+            signal.raise_signal(number)  # for the restored handler, which may be the system's
         elif callable(self._before):
             self._before(number, frame)
 
 
-# Closed on another thread than the main one.
+# Requests that were closed on a thread other than the main one.
 _left: list[RequestSignal] = []
 
 
 def put_signals_back() -> None:
-    """Puts handlers back that could not be when their run ended; only the main thread can."""
+    """Restores handlers that were left in place when their run ended, if on the main thread."""
     if threading.current_thread() is threading.main_thread():
         for each in tuple(_left):
             each.close()

@@ -1,4 +1,4 @@
-"""Where the step time went."""
+"""Breakdown of the step time into parts and kinds of computation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ PS = 1e-12
 
 
 def exposed_waits(host: Host, gpus: GPUs) -> Spans:
-    """Time in which the run waited for its next batch and computed nothing.
+    """Returns when the run waited for its next batch and computed nothing.
 
-    A copy from the host is no computation: it brings the batch. On a CPU, one step to an execution
-    fetches first and computes then. Several, in a loop, fetch the next batch while they compute.
+    A copy from the host does not count as computation, since it brings the batch. On a CPU, an
+    execution of one step fetches first and then computes. Several steps per execution run in a
+    loop, which fetches the next batch while it computes.
     """
     if gpus.each:
         return host.waits - gpus.computing
@@ -29,7 +30,7 @@ def exposed_waits(host: Host, gpus: GPUs) -> Spans:
 
 
 def part_spans(steps: Steps, host: Host, gpus: GPUs) -> dict[Part, Spans]:
-    """Gives every moment of the steps to one part."""
+    """Divides the time of the steps into parts; each moment belongs to exactly one."""
     layers: dict[Part, Spans] = {
         "device compute": gpus.compute,
         "collectives": gpus.collectives if gpus.each else host.collectives,
@@ -44,12 +45,12 @@ def part_spans(steps: Steps, host: Host, gpus: GPUs) -> dict[Part, Spans]:
 
 
 def kind_spans(host: Host, gpus: GPUs, computed: Spans) -> dict[Kind, Spans]:
-    """Gives every moment of computation to what was computed.
+    """Divides computation time by kind; each moment belongs to exactly one.
 
     Args:
-        host: The host's events.
-        gpus: Those of the GPUs; where there is one, the host's do not count.
-        computed: The time to share out.
+        host: Events of the host.
+        gpus: Events of the GPUs. If there is a GPU, the host's events do not count.
+        computed: Computation time to divide.
     """
     layers: dict[Kind, Spans] = dict.fromkeys(get_args(Kind), NOTHING)
     sources = [(gpu.plane.events, gpu.computing) for gpu in gpus.each]
@@ -60,7 +61,7 @@ def kind_spans(host: Host, gpus: GPUs, computed: Spans) -> dict[Kind, Spans]:
 
 
 def rows(steps: Steps, parts: dict[Part, Spans], origin_ps: int) -> tuple[StepProfile, ...]:
-    """Returns the first steps one by one."""
+    """Returns the breakdown of each of the first 50 steps."""
     begin_ps, end_ps = steps.begin_ps[:MOST_ROWS], steps.end_ps[:MOST_ROWS]
     each_ps = {part: spans.covered_ps(begin_ps, end_ps) for part, spans in parts.items()}
     return tuple(
@@ -75,7 +76,7 @@ def rows(steps: Steps, parts: dict[Part, Spans], origin_ps: int) -> tuple[StepPr
 
 
 def exposed_collectives_s(gpu: GPU, steps: Steps) -> tuple[float, ...]:
-    """Returns how long a GPU was in collectives and computed nothing, by step, the first ones."""
+    """Returns a GPU's time in collectives without computation, for each of the first 50 steps."""
     exposed = gpu.collectives - gpu.compute
     begin_ps, end_ps = steps.begin_ps[:MOST_ROWS], steps.end_ps[:MOST_ROWS]
     return tuple(float(each_ps) * PS for each_ps in exposed.covered_ps(begin_ps, end_ps))
@@ -92,7 +93,10 @@ def _by_kind(events: Events, chosen: Mask, *, of_gpu: bool) -> dict[Kind, Spans]
 
 
 def _one_after_the_other(layers: dict[T, Spans], whole: Spans, *, rest: T) -> dict[T, Spans]:
-    """Cuts each layer out of what the layers before it left; leaves out those with nothing."""
+    """Gives each layer the time that the layers before it left, and `rest` the remainder.
+
+    Layers without time are left out.
+    """
     parts: dict[T, Spans] = {}
     left = whole
     for part, spans in layers.items():

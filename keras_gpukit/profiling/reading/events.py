@@ -1,4 +1,4 @@
-"""What a profile holds, once it is read: events in columns, by the plane they were recorded on."""
+"""Content of a profile in memory: planes, with their events stored in columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class StatsColumn:
-    """What each event carries, in as little memory as it takes: a million events may have some."""
+    """Figures of each event, stored compactly, since a profile may have a million events."""
 
     def __init__(self, rows: list[tuple[tuple[str, ...], tuple[Value, ...]]]) -> None:
         self._rows = rows
@@ -27,17 +27,17 @@ class StatsColumn:
 
 @dataclass(frozen=True)
 class Events:
-    """Events of one plane, on all its lines, in no order.
+    """Events of one plane, on all its lines, in no particular order.
 
     Attributes:
-        names: What kinds of event there are.
-        stat_names: Figures that the first event of each kind carries.
-        lines: Names of the lines: of threads, or of a GPU's streams.
-        kind: Index into `names`, of each event.
-        line: Index into `lines`, of each event.
-        begin_ps: When each began, since the first line's origin.
-        end_ps: When each ended.
-        stats: What each carries, where it is of interest.
+        names: Name of each kind of event.
+        stat_names: Names of the figures that the first event of each kind carries.
+        lines: Names of the lines: threads of the host, or streams of a GPU.
+        kind: Index of each event's kind in `names`.
+        line: Index of each event's line in `lines`.
+        begin_ps: Start of each event, in picoseconds since the earliest origin of any line.
+        end_ps: End of each event, on the same clock.
+        stats: Figures of each event; empty for kinds of events whose figures are not used.
     """
 
     names: tuple[str, ...]
@@ -50,26 +50,26 @@ class Events:
     stats: StatsColumn
 
     def of(self, wanted: Callable[[str], bool]) -> Mask:
-        """Returns which events have a name of that sort."""
+        """Returns a mask of the events whose names are `wanted`."""
         return np.array([wanted(name) for name in self.names], bool)[self.kind]
 
     def carrying(self, stat: str) -> Mask:
-        """Returns which events are of a kind that carries a figure."""
+        """Returns a mask of the events whose kind carries a figure named `stat`."""
         return np.array([stat in names for names in self.stat_names], bool)[self.kind]
 
     def on(self, wanted: Callable[[str], bool]) -> Mask:
-        """Returns which events are on a line with a name of that sort."""
+        """Returns a mask of the events on lines whose names are `wanted`."""
         return np.array([wanted(name) for name in self.lines], bool)[self.line]
 
     @cached_property
     def duration_ps(self) -> Numbers:
-        """How long each took."""
+        """Duration of each event, in picoseconds."""
         return self.end_ps - self.begin_ps
 
 
 @dataclass(frozen=True)
 class Plane:
-    """What one source recorded: the host, or one GPU."""
+    """Events and figures from one source, such as the host or one GPU."""
 
     name: str
     stats: Stats
@@ -78,13 +78,13 @@ class Plane:
 
 @dataclass(frozen=True)
 class Space:
-    """A whole file.
+    """Content of a whole profile file.
 
     Attributes:
-        planes: What was recorded.
-        hostname: The machine.
+        planes: Planes of the file, one per source such as the host or one GPU.
+        hostname: Name of the machine; None if it is not recorded.
         problems: The profiler's own errors and warnings.
-        incomplete: What of the file could not be read.
+        incomplete: Descriptions of the parts that could not be read.
     """
 
     planes: tuple[Plane, ...]
@@ -93,5 +93,5 @@ class Space:
     incomplete: tuple[str, ...]
 
     def named(self, *prefixes: str) -> list[Plane]:
-        """Returns the planes whose names begin so."""
+        """Returns the planes whose names begin with one of the prefixes."""
         return [plane for plane in self.planes if plane.name.startswith(prefixes)]

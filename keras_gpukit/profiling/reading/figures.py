@@ -1,4 +1,4 @@
-"""The figures that events and planes carry."""
+"""Reads the figures that events and planes carry, which the format calls stats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keras_gpukit.profiling.reading.events import Value
 from keras_gpukit.profiling.reading.wire import Wire
 
 LONGEST_TEXT = 500
-# Those that are put to use; an event may carry any number of others.
+# Figures that are used. An event may carry any number of others.
 _OF_MARKS = "step_num _r"
 _OF_STAGES = "id parent_id name"
 _OF_KERNELS = "tf_op hlo_op memcpy_details"
@@ -23,16 +23,16 @@ _OF_PLANES = (
 _WANTED = frozenset(
     " ".join((_OF_MARKS, _OF_STAGES, _OF_KERNELS, _OF_ALLOCATIONS, _OF_PLANES)).split()
 )
-# A text is as dear as a figure for each so many of its letters.
+# Number of characters of a text that count as one more figure.
 _LETTERS = 16
 
 
 class Figures:
-    """Reads a plane's figures.
+    """Reads the figures of a plane and its events.
 
     Args:
-        wire: The file, which bounds how many are read of it.
-        names: What the plane's figures are called, and texts that they may refer to.
+        wire: File to read from. It limits how many figures are read.
+        names: Names of the plane's figures, and texts that figures may refer to, by id.
     """
 
     def __init__(self, wire: Wire, names: Mapping[int, str]) -> None:
@@ -41,7 +41,7 @@ class Figures:
         self._names = {number: name for number, name in names.items() if name in _WANTED}
 
     def read(self, stats: Any) -> dict[str, Value]:
-        """Returns those of use by their names; none once the file has told too many."""
+        """Returns the figures that are used, by name; none once the file exceeds its limit."""
         values: dict[str, Value] = {}
         if not self._wire.afford("figures", len(stats)):
             return values
@@ -61,5 +61,5 @@ class Figures:
 
 
 def text(value: bytes) -> str:
-    """Returns a text, of reasonable length, whatever bytes it is of."""
+    """Decodes up to 500 bytes of text, and replaces invalid ones."""
     return value[:LONGEST_TEXT].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What ran on the GPUs."""
+"""Activity of the GPUs: kernels, collectives and copies."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 from keras_gpukit.records.profile import DeviceProfile
 
 PLANE = "/device:GPU:"
-# A GPU's other lines are drawn up from these.
+# Prefix of the lines of a GPU's streams. Its other lines are derived from them.
 _STREAM = "Stream"
 _SIZE = re.compile(r"size:(\d+)")
 
 
 @dataclass(frozen=True)
 class GPU:
-    """One GPU's events on its streams, sorted out.
+    """Classified events of one GPU's streams.
 
     Attributes:
-        plane: All that was recorded of it.
-        kernels: Which of its events are kernels.
-        computing: Which of them are no collectives.
-        compute: Time in which kernels ran that are no collectives.
-        collectives: Time in which kernels ran that exchange data among GPUs.
+        plane: Everything that was recorded of the GPU.
+        kernels: Mask of the events that are kernels.
+        computing: Mask of the events that are kernels other than collectives.
+        compute: Time in which kernels other than collectives ran.
+        collectives: Time in which collectives ran: kernels that exchange data between GPUs.
         from_host: Time in which copies from the host ran.
         other_copies: Time in which other copies ran.
     """
@@ -50,7 +50,7 @@ class GPU:
 
 @dataclass(frozen=True)
 class GPUs:
-    """All of them: the time in which any of them did something."""
+    """All GPUs, and the time in which any of them was active."""
 
     each: tuple[GPU, ...]
     compute: Spans
@@ -60,12 +60,12 @@ class GPUs:
 
     @property
     def computing(self) -> Spans:
-        """Time in which something else than copies from the host ran."""
+        """Time in which anything other than copies from the host ran."""
         return self.compute | self.collectives | self.other_copies
 
 
 def gpus_of(space: Space) -> GPUs:
-    """Sorts out what ran on the GPUs; without one, all of it is empty."""
+    """Classifies the activity of the GPUs; without a GPU, everything is empty."""
     each = tuple(_sort_out(plane) for plane in space.named(PLANE))
     of_any = {
         name: reduce(or_, map(attrgetter(name), each), NOTHING)
@@ -75,7 +75,7 @@ def gpus_of(space: Space) -> GPUs:
 
 
 def profile_of(gpu: GPU, counted: Spans) -> DeviceProfile:
-    """Sums up one GPU over the time of the steps."""
+    """Summarizes one GPU over the time of the steps."""
     events = gpu.plane.events
     kernels = gpu.kernels & counted.holds(events.begin_ps)
     in_tensor_cores = kernels & events.of(lambda name: bool(uses_tensor_cores(name)))

@@ -1,4 +1,4 @@
-"""What the host did: which of its events are operations of a step, launches, fetches."""
+"""Activity of the host: operations of steps, kernel launches and fetches of batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_gpukit.profiling.reading.kinds import kind_of
 from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 
 COLLECTIVE = "collective"
-# Keras' function of one step, as it is inlined: it is in the name of each of the step's operations.
+# Name of Keras' inlined step function, which is part of the names of all the step's operations.
 STEP = "StatefulPartitionedCall/"
 # A whole step, compiled by XLA for a CPU.
 _XLA_STEP = "CpuExecutable::ExecuteAsyncOnStream"
@@ -23,7 +23,7 @@ _EAGER = "EagerLocalExecute: "
 # "sequential/dense/MatMul:MatMul": the name in the graph, and the type.
 _OPERATION = re.compile(r"^[^:\s]+:_?[A-Z]\w*$")
 _ASYNC_OPERATION = re.compile(r"^(?!Iterator)\w+Op::DoCompute$")
-# These contain others, or wait for others.
+# Operations that contain other operations, or wait for them.
 _CONTAINERS = re.compile(
     r":(Stateful|Stateless)?(PartitionedCall|While|If|Case)$|:_?(Host)?(Send|Recv|Retval|Arg)$"
     r"|^EagerLocalExecute: (_*inference_|\w*Iterator)"
@@ -32,22 +32,22 @@ _CONTAINERS = re.compile(
 
 @dataclass(frozen=True)
 class Host:
-    """Events of the host, sorted out.
+    """Classified events of the host.
 
     Attributes:
-        events: All of them.
-        waits: Time in which a fetch of the next batch was under way.
-        nested_fetches: Time in which the pipeline fetched from another pipeline, as
+        events: All events of the host.
+        waits: Time in which the next batch was being fetched.
+        nested_fetches: Time in which the input pipeline fetched from another pipeline, as
             `prefetch_to_device` does.
         launches: Time in which kernels were being launched.
-        operations: Which events are operations of steps.
+        operations: Mask of the events that are operations of steps.
         collectives: Time in which operations exchanged data with other workers, or waited for
             them, while no other operation ran.
-        computed: Time from a step's first operation to its last, and that of operations which do
-            not tell whose they are.
-        computations: When each step's first operation began, and its last one ended.
-        loops: Whether the steps of an execution run in a loop of TensorFlow's, where the next batch
-            is fetched while a step is computed.
+        computed: Time from each step's first operation to its last, plus the time of operations
+            whose names do not show which step they belong to.
+        computations: Start of each step's first operation, and end of its last one.
+        loops: Whether the steps of an execution run in a TensorFlow loop, which fetches the next
+            batch while a step is computed.
     """
 
     events: Events
@@ -81,7 +81,7 @@ def sort_out(events: Events) -> Host:
 
 
 def operation_name(event: str) -> tuple[str, str]:
-    """Returns an operation's name and its type, from an event's name."""
+    """Returns the name and the type of the operation that an event's name describes."""
     if event.startswith(_EAGER):
         kind = event.removeprefix(_EAGER)
         return kind, kind
@@ -93,16 +93,16 @@ def operation_name(event: str) -> tuple[str, str]:
 
 
 def short_name(operation: str) -> str:
-    """Returns an operation's name without those of the functions it was inlined from."""
+    """Returns an operation's name without the names of functions it was inlined from."""
     return operation.rsplit(STEP, 1)[-1]
 
 
 def computations(events: Events) -> tuple[Numbers, Numbers]:
-    """Returns when each step's first operation began, and when its last one ended.
+    """Returns the start of each step's first operation, and the end of its last one.
 
-    The n-th time that each of a step's operations ran was in the n-th step. Between them lie
-    operations that do not carry the step's name, such as those that wait for something. Most of a
-    step's operations run once in it; those that run more often, or not in each, are left out.
+    The n-th run of each of the step's operations belongs to the n-th step. Operations that do not
+    carry the step's name lie between them, such as those that wait for something. Most operations
+    run once per step. Those that run more often, or not in every step, are ignored.
     """
     chosen = events.of(lambda name: STEP in name or name == _XLA_STEP)
     if not chosen.any():
@@ -118,10 +118,10 @@ def computations(events: Events) -> tuple[Numbers, Numbers]:
 
 
 def _nested(events: Events, fetches: Mask) -> Mask:
-    """Returns which fetches a pipeline makes from another one.
+    """Returns a mask of the fetches that one pipeline makes from another.
 
-    A fetch has the identifier of the function call that it belongs to. A step's function is called
-    by the thread that runs Python; a function called by a thread of tf.data is part of a pipeline.
+    A fetch carries the id of the function call that it belongs to. The thread that runs Python
+    calls a step's function. A function that a tf.data thread calls is part of a pipeline.
     """
     called = events.of(lambda name: name == "FunctionRun")
     called &= events.on(lambda name: name.startswith(_DATA_THREADS))
@@ -133,12 +133,12 @@ def _nested(events: Events, fetches: Mask) -> Mask:
 
 
 def _operations(events: Events) -> Mask:
-    """Chooses the operations of steps.
+    """Returns a mask of the operations of steps.
 
-    A graph's carry the name of the step's function, XLA's say what they were compiled from, eager
-    ones run on the thread that runs Python. Operations of the input pipeline are none of them.
-    Where nothing is known of how steps are made, any operation counts that no thread of tf.data
-    ran.
+    Operations of a graph carry the name of the step's function. Operations compiled by XLA carry
+    the name of their HLO operation. Eager operations run on the thread that runs Python. Operations
+    of the input pipeline do not count. If no operation is found in these ways, all operations that
+    did not run on a tf.data thread count.
     """
     contains = events.of(lambda name: bool(_CONTAINERS.search(name)))
     steps = events.of(lambda name: STEP in name and bool(_OPERATION.match(name)))

@@ -1,8 +1,8 @@
-"""What an operation or a kernel does, by its name.
+"""Kinds of computation, derived from the names of operations and kernels.
 
-TensorFlow operations have types, so theirs is a table. Kernels only have the names they were
-compiled with: parts of names that CUDA's libraries, XLA and TensorFlow are known to use tell them.
-What no part fits is "other".
+TensorFlow operations have types. Kernels only have the names they were compiled with. Both are
+matched against parts of names that CUDA's libraries, XLA and TensorFlow are known to use. A name
+that matches none of them is of the kind "other".
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from keras_gpukit.records.profile import Kind
 
-# The first that fits counts, so the more particular ones come first. "~" stands for the edge of a
-# word, where underscores and digits are no letters.
+# The first match counts, so more specific patterns come first. "~" stands for the edge of a word;
+# underscores and digits are not part of words.
 _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("collective", "nccl|rccl|collective|all_?-?(reduce|gather|to_?-?all)|reduce_?-?scatter"),
     ("attention", "attention|flash_?(fwd|bwd)|fmha|mha_"),
@@ -37,22 +37,24 @@ _COMPILED = tuple(
 )
 _COPY = re.compile(r"mem(cpy|set)", re.I)
 _HOST_TO_DEVICE = re.compile(r"memcpy_?h(to|2)d", re.I)
-# Names of matrix instructions and of their tiles ("s884gemm", "tensor16x8x16"), from Volta on;
-# cuBLAS' kernels for Hopper and later ("nvjet_hsh_…"), which all use warp group instructions; and
-# the data types of "xmma" kernels, some of which use CUDA cores ("xmma_gemm_f32f32_f32f32_f32").
+# Names of kernels that use Tensor Cores contain: matrix instructions and their tiles ("s884gemm",
+# "tensor16x8x16"), from Volta on; the names of cuBLAS' kernels for Hopper and later
+# ("nvjet_hsh_…"), which all use warp group instructions; and certain data types of "xmma" kernels,
+# others of which use CUDA cores ("xmma_gemm_f32f32_f32f32_f32").
 _TENSOR_CORE = re.compile(
     r"(?<![a-z0-9])[a-z](884|1688|16816|16832|16864)(?!\d)|[hidw]mma|mma_sync|tensor_?op|nvjet"
     r"|tensor\d+x\d+|xmma.*_(f16f16|bf16bf16|tf32tf32|f16bf16|i8i8|e[45]m[23]e[45]m[23])_",
     re.I,
 )
-# XLA's Triton writes a kernel for each product, with either, and the name does not say which.
+# XLA's Triton generates a kernel for each matrix product, with or without Tensor Cores. Its name
+# does not say which.
 _GENERATED_PRODUCT = re.compile(r"triton.*(gemm|dot)|gemm_fusion|(^|_)dot_fusion", re.I)
 _MKL = re.compile(r"^_mkl(native|onednn)?(fused)?|^_fused", re.I)
 
 
 @lru_cache(maxsize=4096)
 def kind_of(name: str) -> Kind:
-    """Returns what an operation of that type, or a kernel of that name, does."""
+    """Returns the kind of an operation, given its type, or of a kernel, given its name."""
     plain = _MKL.sub("", name.rsplit("/", 1)[-1]).lower()
     for kind, pattern in _COMPILED:
         if pattern.search(plain):
@@ -61,17 +63,17 @@ def kind_of(name: str) -> Kind:
 
 
 def is_copy(kernel: str) -> bool:
-    """Returns whether what ran on a GPU's stream is a copy, or a filling, of memory."""
+    """Returns whether an event on a GPU's stream copies or fills memory."""
     return bool(_COPY.match(kernel))
 
 
 def is_host_to_device(kernel: str) -> bool:
-    """Returns whether it is a copy from the host to the GPU."""
+    """Returns whether an event on a GPU's stream copies from the host to the GPU."""
     return bool(_HOST_TO_DEVICE.search(kernel))
 
 
 def uses_tensor_cores(kernel: str) -> bool | None:
-    """Returns whether a kernel uses Tensor Cores, by its name; None where the name does not say."""
+    """Returns whether a kernel uses Tensor Cores, by its name; None if the name does not say."""
     if _GENERATED_PRODUCT.search(kernel):
         return None
     return bool(_TENSOR_CORE.search(kernel))

@@ -1,4 +1,4 @@
-"""What TensorFlow's allocators held over a capture."""
+"""Memory in use by TensorFlow's allocators during a capture."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from keras_gpukit.profiling.reading.host import short_name
 from keras_gpukit.records.profile import Holding, MemoryPoint, MemoryProfile
 
 MOST_STRETCHES = 120
-"""Of each the lowest and the highest reading are kept."""
+"""Number of intervals in a timeline. The lowest and the highest reading of each are kept."""
 MOST_HOLDINGS = 15
 MOST_ALLOCATORS = 32
-"""Those with the most events are kept. A machine has one for each GPU and a few for itself."""
+"""Number of allocators that are kept: those with the most events. A machine has one for each GPU
+and a few for the host."""
 _ALLOCATION, _DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
 _USED = "bytes_allocated"
-_MOST_BYTES = 1 << 53  # more is a damaged entry
+_MOST_BYTES = 1 << 53  # a larger value is a damaged entry
 
 
 def memory_of(host: Events, origin_ps: int) -> tuple[MemoryProfile, ...]:
-    """Reads the allocators' events.
+    """Reads the memory profile of each allocator from its events.
 
     Args:
-        host: Events of the host. Each time an allocator gives or takes memory back, it says how
-            much is in use after that.
-        origin_ps: Time that the timeline counts from.
+        host: Events of the host. Each allocation or deallocation carries the number of bytes in use
+            after it.
+        origin_ps: Time that the timeline counts from, in picoseconds.
     """
     by_allocator: dict[str, list[int]] = defaultdict(list)
     chosen = np.flatnonzero(host.of(lambda name: name in (_ALLOCATION, _DEALLOCATION)))
@@ -69,7 +70,7 @@ def _profile(name: str, host: Events, indices: Numbers, origin_ps: int) -> Memor
 
 
 def _telling(used_bytes: Numbers) -> Numbers:
-    """Chooses what a chart needs: each stretch's lowest and highest reading, and the ends."""
+    """Chooses the readings for a chart: each interval's lowest and highest, the first and last."""
     if len(used_bytes) <= 2 * MOST_STRETCHES:
         return np.arange(len(used_bytes))
     edges = np.linspace(0, len(used_bytes), MOST_STRETCHES + 1).astype(np.int64)
@@ -81,7 +82,7 @@ def _telling(used_bytes: Numbers) -> Numbers:
 
 
 def _held(host: Events, indices: Numbers) -> tuple[tuple[Holding, ...], int]:
-    """Returns what was allocated and not given back, and how much that is in all."""
+    """Returns the largest allocations not freed yet, by operation, and the size of all of them."""
     live: dict[object, int] = {}
     for index in indices.tolist():
         address = host.stats[index].get("addr")

@@ -1,4 +1,4 @@
-"""Which operations and kernels took the time."""
+"""Operations and kernels that took the most time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from keras_gpukit.records.profile import KernelProfile, OperationProfile
 MOST = 20
 
 Run = tuple[str, str, float]
-"""A kernel's name, what launched it, and its time in seconds."""
+"""A kernel's name, the operation that launched it, and its time in seconds."""
 
 
 def top_operations(host: Host, gpus: GPUs, counted: Spans) -> tuple[OperationProfile, ...]:
-    """Returns what took the most time: of the GPUs' where there is one, else of the host's."""
+    """Returns the operations that took the most time, on the GPUs or, without one, on the host."""
     times_s: Counter[tuple[str, str]] = Counter()
     counts: Counter[tuple[str, str]] = Counter()
     if gpus.each:

@@ -1,9 +1,9 @@
-"""The messages of an `.xplane.pb`, as far as they are read.
+"""Protobuf messages of an `.xplane.pb` file, with the fields that are used.
 
 Fields and numbers are those of TensorFlow's published `xplane.proto` (`tsl/profiler/protobuf`),
-which keeps them stable. They are declared here, since TensorFlow's own module for them loads
-TensorFlow, which takes three seconds, and checks texts for UTF-8, so that one damaged letter would
-make a whole plane unreadable: here texts are bytes. What is not declared is skipped.
+which keeps them stable. They are declared here for two reasons. TensorFlow's own module for them
+loads TensorFlow, which takes three seconds. And it checks texts for UTF-8, so that one damaged
+letter makes a whole plane unreadable; here texts are bytes. Undeclared fields are skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _PACKAGE = "keras_gpukit.xplane"
-# Field: its number and type; "*" for repeated.
+# Each field's number and type. "*" marks a repeated field.
 _MESSAGES = {
     "Stat": {
         "metadata_id": "1 int64",
@@ -59,13 +59,13 @@ _MESSAGES = {
 
 @cache
 def message(name: str) -> Any:
-    """Returns a message's class: "Space", "Plane", "Line", "Event" and so on."""
+    """Returns the class of a message, such as "Space", "Plane", "Line" or "Event"."""
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
 @cache
 def _pool() -> Any:
-    """A pool of its own, so that nothing collides with TensorFlow's own declaration."""
+    """Returns a separate descriptor pool, which cannot collide with TensorFlow's declaration."""
     field_type = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="keras_gpukit/xplane.proto", package=_PACKAGE, syntax="proto3"

@@ -1,4 +1,4 @@
-"""Reads the content of an `.xplane.pb`, as far as it can be read."""
+"""Reads the content of an `.xplane.pb` file, as far as possible."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from keras_gpukit.profiling.reading.figures import LONGEST_TEXT, Figures, text
 from keras_gpukit.profiling.reading.wire import Wire
 
 LONGEST_PS = 1 << 53
-"""Two and a half hours: what lies further from the begin is a damaged event."""
+"""Two and a half hours. An event that ends later than this after the begin is damaged."""
 MOST_PLANES = 1000
 # Field numbers.
 _PLANE, _ERROR, _WARNING, _HOSTNAME = 1, 2, 3, 4
 _LINE, _EVENT_METADATA, _STAT_METADATA = 3, 4, 5
 _EVENT = 4
-# Events of the host whose own figures are read; of the others, only their names and times.
+# Prefixes of the host's events whose own figures are read. Of other events, only the names and
+# times are read.
 _TELLING = (
     "Iterator::",
     "IteratorGetNext",
@@ -27,12 +28,12 @@ _TELLING = (
     "MemoryAllocation",
     "MemoryDeallocation",
 )
-# So many different sets of figures are kept once for all events that carry the same.
+# Number of different sets of figures that are stored once and shared between events.
 _MOST_SHARED = 10_000
 
 
 def read_space(data: bytes) -> Space:
-    """Reads a file's content, as far as it can be read."""
+    """Reads a file's content, as far as possible."""
     wire = Wire(data)
     drafts: list[_Draft] = []
     texts: dict[int, list[str]] = {_ERROR: [], _WARNING: [], _HOSTNAME: []}
@@ -43,7 +44,7 @@ def read_space(data: bytes) -> Space:
             drafts.append(_Draft(wire, begin, end))
         elif number in texts:
             texts[number].append(text(data[begin : min(end, begin + LONGEST_TEXT)]))
-    # Times may be counted from 1970 on, too much for 64 bits of picoseconds.
+    # Times may count from 1970, which would overflow 64 bits of picoseconds.
     origin_ns = min((ns for draft in drafts for ns in draft.origins_ns()), default=0)
     return Space(
         planes=tuple(draft.finish(origin_ns) for draft in drafts),
@@ -55,14 +56,15 @@ def read_space(data: bytes) -> Space:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What events of one kind have in common.
+    """Properties that all events of one kind share.
 
     Attributes:
-        index: Its place among the kinds.
-        name: Of its events.
-        common: Figures that it carries for all of them.
-        carried: Names of the figures that its first event carries; they all carry the same.
-        tells: Whether its events' own figures are read.
+        index: Index of the kind among all kinds.
+        name: Name of the kind's events.
+        common: Figures that the kind carries on behalf of all its events.
+        carried: Names of the common figures and of those on the kind's first event. All its events
+            carry the same.
+        tells: Whether the figures of the individual events are read.
     """
 
     index: int
@@ -73,7 +75,7 @@ class _Kind:
 
 
 class _Draft:
-    """A plane of which all is read but its events, which need the names that follow them."""
+    """A plane whose events are not read yet: they need names that come later in the file."""
 
     def __init__(self, wire: Wire, begin: int, end: int) -> None:
         self._wire = wire
@@ -112,7 +114,7 @@ class _Draft:
             return
         name = text(entry.value.name)
         if of_event:
-            # Its figures are read once there is an event of it: what names them may follow.
+            # The kind's figures are read with its first event: their names may come later.
             self._kinds[entry.key] = name, begin, end
         else:
             self._stats[entry.key] = name

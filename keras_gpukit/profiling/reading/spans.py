@@ -1,4 +1,4 @@
-"""Stretches of time, and sums with them."""
+"""Sets of time intervals, with union, intersection and difference."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from keras_gpukit.profiling.reading.events import Events, Mask, Numbers
 
 @dataclass(frozen=True)
 class Spans:
-    """Stretches of time in ascending order, of which no two touch.
+    """Time intervals in ascending order. No two of them overlap or touch.
 
     Attributes:
-        begin_ps: Where each begins.
-        end_ps: Where each ends.
+        begin_ps: Start of each interval, in picoseconds.
+        end_ps: End of each interval, in picoseconds.
     """
 
     begin_ps: Numbers
@@ -24,7 +24,7 @@ class Spans:
 
     @classmethod
     def union(cls, begin_ps: Numbers, end_ps: Numbers) -> Spans:
-        """Makes them from stretches in any order that may overlap."""
+        """Returns the union of intervals, which may overlap and be in any order."""
         order = np.argsort(begin_ps, kind="stable")
         begin_ps, end_ps = begin_ps[order], np.maximum.accumulate(end_ps[order])
         first = np.ones(len(begin_ps), bool)
@@ -34,12 +34,12 @@ class Spans:
 
     @classmethod
     def of(cls, events: Events, chosen: Mask) -> Spans:
-        """Makes them from those of the events that are chosen."""
+        """Returns the union of the chosen events' intervals."""
         return cls.union(events.begin_ps[chosen], events.end_ps[chosen])
 
     @property
     def total_ps(self) -> int:
-        """How long they are together."""
+        """Total length of the intervals, in picoseconds."""
         return int((self.end_ps - self.begin_ps).sum())
 
     def __or__(self, other: Spans) -> Spans:
@@ -57,7 +57,7 @@ class Spans:
         return _joined(edges, self.holds(edges) & ~other.holds(edges))
 
     def covered_ps(self, begin_ps: Numbers, end_ps: Numbers) -> Numbers:
-        """Returns how much of each of other stretches these cover."""
+        """Returns how much of each of the given intervals these intervals cover."""
         return self._until(end_ps) - self._until(begin_ps)
 
     def _until(self, moment_ps: Numbers) -> Numbers:
@@ -69,14 +69,14 @@ class Spans:
 
     @cached_property
     def _before_ps(self) -> Numbers:
-        """How much lies before each."""
+        """Total length of the intervals before each interval, and then of all of them."""
         return np.concatenate([[0], np.cumsum(self.end_ps - self.begin_ps)])
 
     def _edges(self, other: Spans) -> Numbers:
         return np.unique(np.concatenate([self.begin_ps, self.end_ps, other.begin_ps, other.end_ps]))
 
     def holds(self, moment_ps: Numbers) -> Mask:
-        """Returns which of some moments lie in them."""
+        """Returns a mask of the moments that lie within the intervals."""
         if not len(self.begin_ps):
             return np.zeros(len(moment_ps), bool)
         index = np.searchsorted(self.begin_ps, moment_ps, "right") - 1
@@ -88,5 +88,5 @@ NOTHING = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def _joined(edges: Numbers, held: Mask) -> Spans:
-    """Makes spans of the stretches from edge to edge that are held; the last edge begins none."""
+    """Joins the intervals from edge to edge that are held; none starts at the last edge."""
     return Spans.union(edges[:-1][held[:-1]], edges[1:][held[:-1]])

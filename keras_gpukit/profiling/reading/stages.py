@@ -1,4 +1,4 @@
-"""Which stages of a tf.data pipeline were at work while the run waited."""
+"""Ranks the stages of a tf.data pipeline by their work while the run waited."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 from keras_gpukit.records.profile import StageProfile
 
 _PREFIX = "Iterator::"
-_ROOT = "Iterator::Root"  # what hands elements out of the pipeline; no stage of it
+_ROOT = "Iterator::Root"  # hands elements out of the pipeline, and is not a stage of it
 _LEAST_SHARE = 0.005
-# What tf.data calls a stage without a `name=`, and one that it adds by itself.
+# Names that tf.data gives to stages without a `name=`, and to stages that it adds by itself.
 _MADE_UP = re.compile(r"Dataset(V\d+)?:\d+$|^inject/")
 MOST_STAGES = 1000
-"""Those that were at work longest are ranked. A pipeline has dozens of them, a damaged file may
-name a million."""
+"""Number of stages that are ranked: those with the longest calls. A pipeline has dozens of stages,
+but a damaged file may name a million."""
 
 
 def rank_stages(host: Host, waits: Spans, counted: Spans, steps: int) -> tuple[StageProfile, ...]:
-    """Ranks stages by the part of the wait in which they themselves were at work.
+    """Ranks stages by the share of the wait in which they themselves were at work.
 
-    Each call of a stage is an event that names its own stage and the one that asks it. A stage is
-    at work itself while it is called and calls no other. A generator that fetches from another
-    pipeline is not at work meanwhile: the stages of that pipeline are.
+    Each call of a stage is an event that names the stage and its caller. A stage is at work itself
+    from the start to the end of a call, except while it calls another stage. A generator that
+    fetches from another pipeline does not count as at work meanwhile; that pipeline's stages do.
 
     Args:
-        host: What the host did.
+        host: Classified events of the host.
         waits: Time in which the run waited.
-        counted: The time of the steps.
-        steps: How many they are.
+        counted: Time of the steps.
+        steps: Number of steps.
     """
     events = host.events
     calls: dict[Value, list[int]] = defaultdict(list)
@@ -88,10 +88,10 @@ def _given_name(events: Events, indices: list[int]) -> str | None:
 
 
 def _names(events: Events, calls: Mapping[Value, list[int]]) -> dict[Value, str]:
-    """Names stages as they are written: by their `name=`, else as "map", and the next one "map 2".
+    """Returns the stages' names: their `name=`, else their kind, such as "map" and then "map 2".
 
-    Stages are numbered from training back to the sources, in which order they are made. Several
-    iterators over one nested pipeline have numbers too.
+    Numbers go from training back to the sources, which is the order in which stages are made.
+    Several iterators over one nested pipeline are numbered too.
     """
     names: dict[Value, str] = {}
     numbers: dict[str, int] = defaultdict(int)

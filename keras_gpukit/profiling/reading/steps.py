@@ -1,4 +1,4 @@
-"""Where steps begin and end in a profile."""
+"""Finds where steps start and end in a profile."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from keras_gpukit.records.profile import StepSource
 
 # Keras' train functions, as its TensorFlow trainer names them (seen with Keras 3.12 and 3.15).
 _TRAIN_FUNCTIONS = frozenset({"multi_step_on_iterator", "one_step_on_iterator"})
-# A pipeline starts with an epoch or a validation, and the time there belongs to no step.
-# Nothing else shows it: a pause may be long because a callback is slow.
+# Event of a pipeline's start, at the start of an epoch or a validation. The time there belongs to
+# no step. No other sign is reliable: a pause may also be long because a callback is slow.
 _PIPELINE_BEGINS = "MakeIterator::Root"
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps, or executions of several steps, one after the other.
+    """Steps, or executions of several steps, in order of time.
 
     Attributes:
-        source: How they were identified; None where there are none.
-        numbers: What their markers say; None where they are not marked.
-        begin_ps: When each began.
-        end_ps: When the next one began.
-        inside: The time within their functions; the rest is between them.
-        counted: From the first begin to the last end, pauses of an epoch's end left out.
-        per_execution: Steps that the host starts together, as the markers' numbers tell; None where
-            they do not.
+        source: How the steps were identified: by "marker" or "train function"; None if there are
+            no steps.
+        numbers: Step numbers from the markers; None if the steps are not marked.
+        begin_ps: Start of each step.
+        end_ps: End of each step, which is the start of the next one; a lone step ends with its own
+            event.
+        inside: Time within the steps' own events; the rest is between steps.
+        counted: Time from the first start to the last end, without the pauses between epochs.
+        per_execution: Steps per execution, derived from the markers' numbers; None if the numbers
+            do not show it.
     """
 
     source: StepSource | None
@@ -45,12 +47,13 @@ class Steps:
 
 
 def find_steps(host: Events) -> Steps:
-    """Finds the steps that were captured whole.
+    """Finds the steps that were captured completely.
 
-    Markers are best, those that xprof takes for roots (`_r`) before others; else Keras' own train
-    function. A step that is marked twice, one mark within the other, is one step. A step
-    lasts until the next one begins. Of more than two, the first is left out, since it was captured
-    while the profiler got going; and of more than one the last, which nothing follows.
+    Steps are found by markers that xprof takes for roots (`_r`), else by other markers, else by
+    Keras' own train function. A step that is marked twice, with one mark within the other, counts
+    once. A step lasts until the next one starts. If there are several steps, the last one is left
+    out, since no step follows it. If there are more than two, the first one is left out too, since
+    it was captured while the profiler was starting.
     """
     marks, source = _marks(host)
     chosen = _one_for_each_step(host, np.flatnonzero(marks))
@@ -76,7 +79,10 @@ def find_steps(host: Events) -> Steps:
 
 
 def _marks(host: Events) -> tuple[Mask, StepSource | None]:
-    """Chooses the kind of event that marks steps; of several, the one that marks most of them."""
+    """Returns a mask of the events that mark steps, and their source.
+
+    If several kinds of event mark steps, the most frequent one counts.
+    """
     counts = np.bincount(host.kind, minlength=len(host.names))
     for wanted, source in (
         (lambda stats, _: {"step_num", "_r"} <= stats, "marker"),
@@ -95,17 +101,17 @@ def _marks(host: Events) -> tuple[Mask, StepSource | None]:
 
 
 def _one_for_each_step(host: Events, marks: Numbers) -> Numbers:
-    """Leaves one mark for each step, where marks lie within others on the same line.
+    """Keeps one mark for each step if marks lie within others on the same line.
 
-    Several markers may be independent: a callback and the code around it, two callbacks. The
-    outermost covers the whole step, and has the number that its user gave. But one that holds
-    several others side by side marks no step: an epoch, say.
+    Several markers may be independent, such as those of two callbacks, or of a callback and the
+    code around it. The outermost one covers the whole step, and has the number that its user gave.
+    But a mark that contains several others in sequence marks no step; it may mark an epoch.
     """
     if not len(marks):
         return marks
     line, begin_ps, end_ps = host.line, host.begin_ps, host.end_ps
     marks = marks[np.lexsort((-end_ps[marks], begin_ps[marks], line[marks]))]
-    # In this order each is followed by those within it, so that one of them is next.
+    # In this order, each mark is directly followed by the marks within it.
     within_last = line[marks[1:]] == line[marks[:-1]]
     within_last &= end_ps[marks[1:]] <= end_ps[marks[:-1]]
     innermost = np.flatnonzero(np.append(~within_last, True))
@@ -119,13 +125,16 @@ def _one_for_each_step(host: Events, marks: Numbers) -> Numbers:
 
 
 def _in_one_epoch(since_ps: Numbers, until_ps: Numbers, host: Events) -> Mask:
-    """Returns in which of the pauses between two marks no pipeline begins."""
+    """Returns a mask of the pauses between two marks in which no pipeline starts."""
     begins_ps = np.sort(host.begin_ps[host.of(lambda name: name.startswith(_PIPELINE_BEGINS))])
     none: Mask = np.searchsorted(begins_ps, since_ps) == np.searchsorted(begins_ps, until_ps)
     return none
 
 
 def _stride(numbers: list[int]) -> int | None:
-    """How far apart the numbers of steps are; this is unknown if executions are counted."""
+    """Returns the distance between step numbers if it is constant and above 1, else None.
+
+    A distance of 1 may mean that the numbers count executions, whose length is then unknown.
+    """
     strides = np.diff(numbers)
     return int(strides[0]) if len(strides) and strides[0] > 1 and np.ptp(strides) == 0 else None

@@ -1,7 +1,7 @@
-"""Walks through a serialised message field by field, however damaged it is.
+"""Reads a serialized protobuf message field by field, even if it is damaged.
 
-A profile may be cut off, or changed by a faulty disk, and it may be large: so it is walked through
-here, and only small pieces are handed to protobuf. The encoding is described at
+A profile may be truncated, damaged by a faulty disk, or large. So this module walks through it, and
+passes only small pieces to protobuf. The encoding is described at
 https://protobuf.dev/programming-guides/encoding.
 """
 
@@ -15,21 +15,21 @@ from google.protobuf.message import DecodeError
 from keras_gpukit.profiling.reading.schema import message
 
 MOST_EVENTS, MOST_OTHERS, MOST_FIGURES = 1_000_000, 200_000, 5_000_000
-"""Events, other entries such as names, and figures that events carry: so many are read of one file,
-which bounds time and memory."""
+"""Number of events, of other entries such as names, and of figures that are read from one file. The
+limits bound time and memory."""
 LARGEST_FIELD_BYTES = 1 << 20
-"""The longest event, name or list of a plane's properties that is read."""
+"""Size of the longest event, name or list of a plane's properties that is read."""
 
 _FIXED_BYTES = {1: 8, 5: 4}
 _VARINT, _BYTES = 0, 2
 
 
 class Wire:
-    """A serialised message.
+    """A serialized message, with limits on how much of it is read.
 
     Attributes:
-        data: All of it.
-        incomplete: What could not be read, in words; no sentence comes twice.
+        data: The whole message.
+        incomplete: Descriptions of what could not be read, each only once.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -40,13 +40,13 @@ class Wire:
     def fields(
         self, begin: int, end: int, what: str = "entries"
     ) -> Iterator[tuple[int, int, int, int]]:
-        """Yields each field's number, and where it begins, its content begins, and it ends.
+        """Yields each field's number, and the offsets of its start, its content and its end.
 
         Args:
-            begin: Where the first one is.
-            end: Where the message ends.
-            what: "events", or "entries" of any other sort. A plane's names come after its events,
-                and are still wanted when those are too many.
+            begin: Offset of the first field.
+            end: Offset of the message's end.
+            what: "events", or "entries" for anything else. They are counted separately: a plane's
+                names come after its events, and are still needed if there are too many events.
         """
         data, at = self.data, begin
         while at < end:
@@ -66,14 +66,14 @@ class Wire:
                 self.miss_from(at)
                 return
             if stop > end:
-                # What is there of a long field is still worth a look.
+                # The existing part of a truncated field may still be readable.
                 self.miss_from(stop)
                 stop = end
             yield tag >> 3, at, content, stop
             at = stop
 
     def afford(self, what: str, count: int) -> bool:
-        """Returns whether that many more may be read, and counts them."""
+        """Returns whether `count` more may be read, and if so counts them."""
         if count > self._left[what]:
             self.miss(f"there are more {what} than are read of one file")
             return False
@@ -81,7 +81,7 @@ class Wire:
         return True
 
     def parse(self, name: str, pieces: bytes) -> Any:
-        """Returns the message; None where it is damaged."""
+        """Returns the parsed message; None if it is damaged or too long."""
         if len(pieces) > LARGEST_FIELD_BYTES:
             self.miss("entries too long to be of use were left out")
             return None
@@ -92,7 +92,7 @@ class Wire:
             return None
 
     def miss_from(self, at: int) -> None:
-        """Notes that nothing sensible follows."""
+        """Notes that nothing from an offset on can be read."""
         whole = at <= len(self.data)
         self.miss("damaged entries were left out" if whole else "its end is missing")
 
@@ -103,7 +103,7 @@ class Wire:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Returns the number at a place, and the place after it."""
+    """Returns the number at an offset, and the offset after it."""
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
