@@ -1,1 +1,1 @@
-"""What the machine says: NVML, psutil and TensorFlow's allocator."""
+"""Sensors that read the machine through NVML, psutil and TensorFlow's allocators."""

@@ -1,4 +1,4 @@
-"""Memory of TensorFlow's own allocators, by device."""
+"""Memory of TensorFlow's allocators, per device."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NO_ALLOCATOR = (
 
 
 class AllocatorSensor:
-    """Reads current and peak allocation of each device whose allocator keeps count.
+    """Reads current and peak allocation of each device whose allocator keeps statistics.
 
     Args:
-        gpus: The GPUs that TensorFlow uses, in its order.
-        reset_peak: Whether to set TensorFlow's peak counters back, so that the peak is the run's
-            own and not the process'.
+        gpus: GPUs that TensorFlow uses, in its order.
+        reset_peak: Whether to reset TensorFlow's peak counters. The peak then covers the run rather
+            than the whole process.
     """
 
     def __init__(self, gpus: Sequence[GPUInfo], *, reset_peak: bool = True) -> None:
@@ -60,11 +60,11 @@ class AllocatorSensor:
         return tuple(readings)
 
     def first_step_ended(self) -> None:
-        """Keeps the peaks until now, next to those of the whole run."""
+        """Stores the peaks up to the end of the first step, in addition to those of the run."""
         self._first_peaks = {each.device: each.peak_bytes for each in self.read()}
 
     def read_in_steps(self) -> tuple[DeviceMemory, ...]:
-        """Reads each device once, while steps run."""
+        """Reads each device once while steps run; tracks the highest use after the first step."""
         if self._first_peaks:
             self._later_readings += 1
             for each in self.read():
@@ -72,11 +72,11 @@ class AllocatorSensor:
         return self.read()
 
     def limit_bytes(self, device: str) -> int | None:
-        """The most TensorFlow may take of a device; None where that is unknown."""
+        """Returns the limit of TensorFlow's memory on a device; None if unknown."""
         return self._limits.get(device)
 
     def summarize(self) -> MemoryRecord:
-        """The last reading, or why it is missing."""
+        """Reads each device a last time, and returns the readings, or why there are none."""
         return MemoryRecord(self.read(), None if self._limits else NO_ALLOCATOR)
 
 
@@ -86,13 +86,13 @@ def _devices() -> list[str]:
     logical = tf.config.list_logical_devices("GPU")
     # A CPU's other allocators count only large blocks, or nothing.
     if os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("1", "true"):
-        # Logical CPU devices share one allocator: the first speaks for all.
+        # Logical CPU devices share one allocator, so the first one is enough.
         logical += tf.config.list_logical_devices("CPU")[:1]
     return [device.name.removeprefix("/device:") for device in logical]
 
 
 def _limit_bytes(device: str, gpus: Sequence[GPUInfo]) -> int | None:
-    """The most TensorFlow may take: a configured limit, else the GPU's memory."""
+    """Returns the configured limit of TensorFlow's memory, else the GPU's memory."""
     import tensorflow as tf
 
     kind, index = device.split(":")

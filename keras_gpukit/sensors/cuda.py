@@ -1,4 +1,4 @@
-"""CUDA in this process: which GPUs it shows, in its own order."""
+"""GPUs that CUDA shows to this process, in CUDA's order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-# "0000:65:00.0" and its end, with room to spare.
+# Enough for "0000:65:00.0" and its terminating zero.
 _BUS_ID_BYTES = 32
 
 
@@ -18,8 +18,8 @@ class CUDADevice:
     """One GPU, or one instance of a GPU in MIG mode, as CUDA identifies it.
 
     Attributes:
-        uuid: "GPU-…", or "MIG-…" where CUDA reports that it is an instance.
-        pci_bus_id: Such as "0000:65:00.0".
+        uuid: UUID with its prefix: "GPU-…", or "MIG-…" if CUDA reports an instance.
+        pci_bus_id: PCI bus id, such as "0000:65:00.0"; None if unknown.
     """
 
     uuid: str
@@ -27,13 +27,13 @@ class CUDADevice:
 
 
 def cuda_devices(load: Callable[[str], Any] = ctypes.CDLL) -> tuple[CUDADevice, ...]:
-    """Returns each GPU in CUDA's order, which is TensorFlow's; empty where unknown.
+    """Returns each GPU in CUDA's order, which is TensorFlow's; empty if unknown.
 
-    CUDA_VISIBLE_DEVICES hides and reorders GPUs, and without it the fastest comes first, so their
-    positions say nothing about the same GPUs in NVML: their UUIDs do. Untested on a GPU.
+    CUDA_VISIBLE_DEVICES hides and reorders GPUs, and without it the fastest one comes first. So
+    positions do not identify the same GPUs in NVML, but UUIDs do. Untested on a GPU.
 
-    Call it only after TensorFlow listed its devices: the first start of CUDA in a process settles
-    which GPUs are visible.
+    Call it only after TensorFlow has listed its devices: the first start of CUDA in a process
+    determines which GPUs are visible.
 
     Args:
         load: Loads a shared library by name.
@@ -58,8 +58,10 @@ def cuda_devices(load: Callable[[str], Any] = ctypes.CDLL) -> tuple[CUDADevice, 
 
 
 def _uuid(cuda: Any, device: ctypes.c_int) -> str | None:
-    """Of an instance in MIG mode the first version answers with its GPU's UUID, the second its own.
+    """Returns a device's UUID, prefixed with "GPU-" or "MIG-"; None if unknown.
 
+    For an instance of a GPU in MIG mode, the first version of `cuDeviceGetUuid` returns its GPU's
+    UUID, and the second version its own.
     https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
     """
     whole = _octets(cuda, "cuDeviceGetUuid", device)
@@ -71,7 +73,7 @@ def _uuid(cuda: Any, device: ctypes.c_int) -> str | None:
 
 
 def _octets(cuda: Any, name: str, device: ctypes.c_int) -> bytes | None:
-    ask = getattr(cuda, name, None)  # a driver of before CUDA 11.4 has no second version
+    ask = getattr(cuda, name, None)  # drivers before CUDA 11.4 have no second version
     octets = (ctypes.c_ubyte * 16)()
     if ask is None or ask(ctypes.byref(octets), device):
         return None

@@ -11,8 +11,8 @@ from typing import Any
 
 from keras_gpukit.records.installation import CUDALibrary
 
-# What a TensorFlow built for each CUDA release opens; without one of these it uses no GPU. The
-# numbers are the libraries' own (soname), which are not those of CUDA:
+# Libraries that TensorFlow opens, by the CUDA release it was built for. If one of them is missing,
+# it uses no GPU. The numbers are the libraries' own (soname), which differ from CUDA's:
 # https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ lists each release's component versions.
 _BY_CUDA_MAJOR = {
     11: (
@@ -43,11 +43,11 @@ _BY_CUDA_MAJOR = {
 
 
 def needed_libraries(cuda_version: str | None, cudnn_version: str | None) -> tuple[str, ...]:
-    """Returns the libraries that a TensorFlow of this build opens; empty where unknown.
+    """Returns the libraries that TensorFlow opens if built for these versions; empty if unknown.
 
     Args:
-        cuda_version: As in `tf.sysconfig.get_build_info()`, such as "12.5.1".
-        cudnn_version: The same of cuDNN, such as "9".
+        cuda_version: CUDA version in `tf.sysconfig.get_build_info()`, such as "12.5.1".
+        cudnn_version: cuDNN version in `tf.sysconfig.get_build_info()`, such as "9".
     """
     names = _BY_CUDA_MAJOR.get(_major(cuda_version), ())
     cudnn = _major(cudnn_version)
@@ -60,16 +60,16 @@ def find_libraries(
     load: Callable[[str], Any] = ctypes.CDLL,
     first: str | None = None,
 ) -> tuple[CUDALibrary, ...]:
-    """Looks for each library where the loader does for TensorFlow 2.21.
+    """Looks for each library in the places where the loader looks for TensorFlow 2.21.
 
-    Its own libraries name the folders of NVIDIA's pip packages as RUNPATH, which the loader reads
-    after LD_LIBRARY_PATH and before the system's folders: see `man ld.so`.
+    TensorFlow's own libraries name the folders of NVIDIA's pip packages as RUNPATH. The loader
+    searches these after LD_LIBRARY_PATH and before the system's folders: see `man ld.so`.
 
     Args:
-        names: File names.
+        names: File names of the libraries.
         search_path: Folders that packages are installed in; None means `sys.path`.
-        load: Loads a shared library by name, raises OSError if it is missing.
-        first: Folders that come before; None means LD_LIBRARY_PATH.
+        load: Loads a shared library by name; raises OSError if it is missing.
+        first: Folders to search first, in the format of LD_LIBRARY_PATH; None means its value.
     """
     before = os.environ.get("LD_LIBRARY_PATH", "") if first is None else first
     folders = [Path(entry) for entry in before.split(os.pathsep) if entry]

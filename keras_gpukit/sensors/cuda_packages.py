@@ -1,4 +1,4 @@
-"""NVIDIA's pip packages, and the versions that TensorFlow asks for."""
+"""NVIDIA's pip packages, and the versions that TensorFlow requires."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def read_packages(
     requires: Callable[[str], Sequence[str] | None] = metadata.requires,
     version: Callable[[str], str] = metadata.version,
 ) -> tuple[CUDAPackage, ...]:
-    """Returns the packages of TensorFlow's extra `and-cuda`, with what is installed of them.
+    """Returns the packages of TensorFlow's extra `and-cuda`, with their installed versions.
 
-    TensorFlow's own record of its build has only cuDNN's major version; the extra has the lowest
-    version that it was built for.
+    TensorFlow's build info contains only cuDNN's major version. The extra names the lowest version
+    that TensorFlow was built for.
     """
     try:
         listed = requires("tensorflow") or ()

@@ -16,7 +16,7 @@ from keras_gpukit.sensors.identity import identify
 
 
 def visible_gpus() -> tuple[GPUInfo, ...]:
-    """Returns each visible GPU, in TensorFlow's order; does not start TensorFlow's devices."""
+    """Returns each visible GPU in TensorFlow's order, without starting TensorFlow's devices."""
     import tensorflow as tf
 
     visible = visible_devices()
@@ -43,19 +43,19 @@ def visible_devices() -> list[Any]:
 
 
 def logical_gpus(visible: Sequence[Any]) -> list[tuple[int, ...] | None]:
-    """Returns the numbers of the logical GPUs on each physical one; None where unknown."""
+    """Returns the numbers of the logical GPUs on each physical one; None if unknown."""
     import tensorflow as tf
 
     numbers: list[tuple[int, ...] | None] = []
     count = 0
     for device in visible:
         parts = tf.config.get_logical_device_configuration(device) or [None]
-        # Ordinals that the caller sets mix the parts of different GPUs.
+        # If the caller sets ordinals, the numbers mix the parts of different GPUs.
         if any(getattr(part, "experimental_device_ordinal", None) is not None for part in parts):
             return [None] * len(visible)
         numbers.append(tuple(range(count, count + len(parts))))
         count += len(parts)
-    # TensorFlow leaves out GPUs that it finds too weak, and only when it starts its devices.
+    # TensorFlow drops GPUs that it considers too weak, but only when it starts its devices.
     if tf_private.is_initialized() and len(tf.config.list_logical_devices("GPU")) != count:
         return [None] * len(visible)
     return numbers
@@ -71,12 +71,12 @@ def listed_gpus(driver: Driver) -> tuple[GPUInfo, ...]:
 
 
 def _describe(index: int, device: Any) -> GPUInfo:
-    """What TensorFlow reports of a physical device."""
+    """Returns what TensorFlow reports about a physical device."""
     import tensorflow as tf
 
     try:
         details = tf.config.experimental.get_device_details(device)
-    except Exception:  # a device that TensorFlow lists and cannot describe
+    except Exception:  # a device that TensorFlow lists but cannot describe
         details = {}
     return GPUInfo(
         index=index,

@@ -1,6 +1,6 @@
 """The NVIDIA driver and every GPU it lists, through NVML.
 
-Nothing here has run on a GPU yet: it is tested with NVIDIA's binding over a stand-in for the
+This module has not run on a GPU yet. It is tested with NVIDIA's binding over a stand-in for the
 library.
 """
 
@@ -15,7 +15,7 @@ from keras_gpukit.records.installation import Driver, DriverGPU, MIGInstance
 
 
 def read_driver(nvml: Any = None) -> Driver:
-    """Asks NVML for the driver and its GPUs; never raises.
+    """Reads the driver and its GPUs from NVML; never raises.
 
     Args:
         nvml: The `pynvml` module, or a stand-in.
@@ -44,10 +44,11 @@ def error_name(error: Exception) -> str:
 
 
 def ask(nvml: Any, question: str, *args: Any) -> Any:
-    """Asks a question of NVML.
+    """Calls a function of NVML by name.
 
     Returns:
-        The answer, or None: not every GPU answers everything, such as one without own memory.
+        The function's result; None on an error of NVML. Some GPUs do not support every function,
+        such as a GPU without memory of its own.
     """
     try:
         return getattr(nvml, question)(*args)
@@ -58,7 +59,7 @@ def ask(nvml: Any, question: str, *args: Any) -> Any:
 def _describe(nvml: Any, index: int) -> DriverGPU:
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    except nvml.NVMLError as error:  # one that fell off the bus is still counted
+    except nvml.NVMLError as error:  # NVML still counts a GPU that fell off the bus
         return DriverGPU(index=index, error=error_name(error))
     memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
     capability = ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
@@ -75,14 +76,14 @@ def _describe(nvml: Any, index: int) -> DriverGPU:
 
 
 def _instances(nvml: Any, handle: Any) -> tuple[MIGInstance, ...] | None:
-    """The instances of a GPU in MIG mode; None where it is in another."""
+    """Returns the instances of a GPU in MIG mode; None if it is not in MIG mode."""
     modes = ask(nvml, "nvmlDeviceGetMigMode", handle)
     if modes is None or not modes[0]:
         return None
     found = []
     for index in range(ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
         instance = ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
-        if instance is None:  # places are numbered, and few are taken
+        if instance is None:  # NVML numbers all slots, and most are empty
             continue
         memory = ask(nvml, "nvmlDeviceGetMemoryInfo", instance)
         found.append(

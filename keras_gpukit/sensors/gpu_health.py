@@ -1,6 +1,6 @@
-"""What can keep training from each GPU of the machine, through NVML and the kernel's log.
+"""Health of the machine's GPUs: what can prevent training, from NVML and the kernel's log.
 
-Nothing here has run on a GPU yet: it is tested with NVIDIA's binding over a stand-in for the
+This module has not run on a GPU yet. It is tested with NVIDIA's binding over a stand-in for the
 library.
 """
 
@@ -35,7 +35,7 @@ _RECOVERY_ACTIONS = {
 def read_health(
     gpus: Sequence[DriverGPU], xids: Sequence[Xid] | None, nvml: Any = None
 ) -> tuple[GPUHealth, ...]:
-    """Reads each GPU's state; never raises."""
+    """Reads the health of each GPU; never raises."""
     try:
         nvml = nvml or import_module("pynvml")
         nvml.nvmlInit()
@@ -60,7 +60,7 @@ def _read(nvml: Any, gpu: DriverGPU, xids: Sequence[Xid] | None) -> GPUHealth:
     memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
     mode = ask(nvml, "nvmlDeviceGetComputeMode", handle)
     rows = ask(nvml, "nvmlDeviceGetRemappedRows", handle)
-    # GPUs before Ampere replace pages, where later ones replace rows.
+    # GPUs before Ampere retire memory pages; later ones remap rows.
     pages = ask(nvml, "nvmlDeviceGetRetiredPagesPendingStatus", handle)
     return GPUHealth(
         index=gpu.index,
@@ -82,7 +82,10 @@ def _read(nvml: Any, gpu: DriverGPU, xids: Sequence[Xid] | None) -> GPUHealth:
 
 
 def _processes(nvml: Any, handle: Any) -> tuple[GPUHolder, ...] | None:
-    """Other processes on the GPU, the largest first; named where numbers are those seen here."""
+    """Returns the processes on the GPU, largest first; None if unknown.
+
+    They have names, and this process is left out, only if NVML's PIDs are the PIDs seen here.
+    """
     listed = ask(nvml, "nvmlDeviceGetComputeRunningProcesses_v3", handle)
     if listed is None:
         return None
@@ -96,7 +99,7 @@ def _processes(nvml: Any, handle: Any) -> tuple[GPUHolder, ...] | None:
 
 
 def _recovery_action(nvml: Any, handle: Any) -> str | None:
-    """What the driver asks for, from 560 on."""
+    """Returns the action that the driver recommends, from driver 560 on; None if unknown."""
     values = ask(
         nvml, "nvmlDeviceGetFieldValues", handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
     )

@@ -1,4 +1,4 @@
-"""This process's memory on a GPU, apart from that of other processes."""
+"""GPU memory of this process, separated from that of other processes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-# The number that Linux gives the first namespace of process numbers, since version 3.8:
+# Number of the machine's own PID namespace, the first one, in Linux since version 3.8:
 # PROC_PID_INIT_INO in include/linux/proc_ns.h.
 _FIRST_NAMESPACE = "pid:[4026531836]"
 
 
 @dataclass(frozen=True)
 class ProcessMemory:
-    """Memory of one GPU by process. What is unknown is None, with the reason.
+    """Memory of one GPU by process. An unknown figure is None, with the reason.
 
     Attributes:
-        own_bytes: This process's.
-        others_bytes: That of all other processes together.
-        others: The same of each, by its number; empty where `others_bytes` is None.
-        unknown_because: Why one of them is unknown.
+        own_bytes: Memory of this process.
+        others_bytes: Memory of all other processes together.
+        others: Memory of each other process, in bytes by PID; empty if `others_bytes` is None.
+        unknown_because: Why one of the figures is unknown; None if all are known.
     """
 
     own_bytes: int | None = None
@@ -31,7 +31,7 @@ class ProcessMemory:
 
 
 def in_first_namespace() -> bool:
-    """Whether process numbers here are the machine's, as NVML's are; not so in most containers."""
+    """Whether PIDs here are the machine's, as NVML's are; this is not so in most containers."""
     if sys.platform != "linux":
         return True
     try:
@@ -41,12 +41,12 @@ def in_first_namespace() -> bool:
 
 
 def exists(pid: int) -> bool:
-    """Whether a process of this number is visible here."""
+    """Whether a process with this PID is visible here."""
     return os.path.exists(f"/proc/{pid}")
 
 
 def program_name(pid: int) -> str | None:
-    """Returns the name of a process's program; None where it is not visible."""
+    """Returns the name of a process's program; None if it is not visible."""
     import psutil
 
     try:
@@ -58,18 +58,20 @@ def program_name(pid: int) -> str | None:
 def memory_by_process(processes: Iterable[Any] | None, pid: int) -> ProcessMemory:
     """Separates this process's memory from that of others.
 
-    In a container, drivers before 535 or so list the machine's process numbers, and later ones
-    the container's, some of them with 0 bytes. https://github.com/NVIDIA/nvidia-docker/issues/1483
+    In a container, drivers before 535 or so list the machine's PIDs. Later drivers list the
+    container's PIDs, some of them with 0 bytes.
+    https://github.com/NVIDIA/nvidia-docker/issues/1483
     https://github.com/NVIDIA/open-gpu-kernel-modules/pull/614
 
     Args:
-        processes: What NVML lists: each has `pid` and `usedGpuMemory`. None where it does not.
-        pid: This process.
+        processes: NVML's list of processes, each with `pid` and `usedGpuMemory`; None if NVML does
+            not list them.
+        pid: PID of this process.
     """
     if processes is None:
         return ProcessMemory(unknown_because="the driver does not list the GPU's processes")
     used: dict[int, int | None] = {}
-    for each in processes:  # of a GPU in MIG mode, a process has an entry for each instance
+    for each in processes:  # in MIG mode, a process has an entry for each instance
         before = used.get(each.pid, 0)
         more = each.usedGpuMemory
         used[each.pid] = None if before is None or more is None else before + more
@@ -84,7 +86,7 @@ def memory_by_process(processes: Iterable[Any] | None, pid: int) -> ProcessMemor
             because = "the driver does not report the memory of every other process"
             return ProcessMemory(own, unknown_because=because)
         return ProcessMemory(own, sum(others.values()), others)
-    # The number may be that of another process, outside of this container.
+    # The PID may belong to another process, outside this container.
     if own == 0 or not all(map(exists, used)):
         return ProcessMemory(unknown_because=_not_listed())
     return ProcessMemory(own, unknown_because="a container does not show processes outside of it")

@@ -1,7 +1,7 @@
-"""Whether the process stood still: stopped by a signal, or frozen with its container.
+"""Detects that the process was suspended: stopped by a signal, or frozen with its container.
 
-A thread that comes late may also have waited for the GIL. But then another thread had it and
-worked: while a process stands still, its processor time does too.
+A thread may also be late because it waited for the GIL. But then another thread held the GIL and
+used processor time. A suspended process uses none.
 """
 
 from __future__ import annotations
@@ -9,20 +9,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-# A tick that is later than this was not merely unlucky; our choice.
+# A beat that is later than this is not late by mere chance. The value is our choice.
 LATE_S = 2.0
-# With more processor time than this share of the silence, the process was at work.
+# If the process used processor time for more than this share of the silence, it was at work.
 WORKED_SHARE = 0.5
 
 
 class Heartbeat:
-    """Is beaten by a thread at an interval; a beat that comes far too late shows a stop.
+    """Detects suspensions: a thread calls `beat` at an interval, and a very late call shows one.
 
     Args:
         interval_s: Time between two beats.
         now: The clock, in seconds.
         process_s: Processor time of this process, in seconds.
-        on_stop: Called when the process goes on, with the last beat before and with the time.
+        on_stop: Called when the process continues, with the time of the last beat before the stop
+            and the current time.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Heartbeat:
         self._stopped_s: float | None = None
 
     def beat(self) -> None:
-        """The thread is alive."""
+        """Notes that the thread is alive, and detects a stop since the last beat."""
         now_s = self._now()
         if self._stands_still(now_s):
             self._stopped_s = now_s
@@ -48,9 +49,9 @@ class Heartbeat:
         self._beaten_s, self._worked_s = now_s, self._process_s()
 
     def stopped_since(self, moment_s: float) -> bool:
-        """Whether the process stood still at any time since a moment of the clock."""
+        """Whether the process was suspended at any time since `moment_s` on the clock."""
         if self._stands_still(self._now()):
-            return True  # it goes on only now, and the beat is still to come
+            return True  # the process has just continued, and has not beaten yet
         return self._stopped_s is not None and self._stopped_s >= moment_s
 
     def _stands_still(self, now_s: float) -> bool:

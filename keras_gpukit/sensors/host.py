@@ -1,4 +1,4 @@
-"""The host's processors, memory and disks, through psutil."""
+"""Use of the host's processors, memory and disks, read through psutil."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.statistics import Gauges
 
 SHORTEST_S = 0.1
-"""Linux counts processor time in hundredths of a second: the share of fewer than ten of them would
-be off by a tenth and more."""
-# Reading the disks' counters takes a quarter of a millisecond, which short runs would wait for.
+"""Shortest time over which a share of processor time is reported. Linux counts processor time in
+hundredths of a second, so with fewer than ten of them the share would be off by a tenth or more."""
+# Reading the disks' counters takes a quarter of a millisecond, which would delay short runs.
 DISKS_EVERY_S = 0.5
 
 
 class HostSensor:
-    """Reads the host; rates are since the reading before, that of disks since the second one."""
+    """Reads the host. Rates cover the time since the reading before.
+
+    Disks are read at most every 0.5 s. Their rate is None in readings in between, and for the first
+    time.
+    """
 
     def __init__(self) -> None:
         import psutil
@@ -29,12 +33,12 @@ class HostSensor:
         self._cores = psutil.cpu_count() or 1
         self._read_bytes: int | None = None
         self._read_s = self._disks_read_s = time.perf_counter()
-        # By the clock in nanoseconds: psutil reads hundredths of a second from a file.
+        # This clock counts nanoseconds; psutil reads hundredths of a second from a file.
         self._process_s = time.process_time()
         self._cpu_s = self._cpu_times()
 
     def read(self) -> HostSample:
-        """Reads once."""
+        """Reads the host once."""
         now_s = time.perf_counter()
         process_cpu_percent = self._process_cpu_percent(now_s)
         memory = self._psutil.virtual_memory()
@@ -51,8 +55,8 @@ class HostSensor:
         )
 
     def _cpu_percent(self) -> float | None:
-        # psutil.cpu_percent() is since the calling thread's own call before, so the first one on
-        # each thread would give a false 0.
+        # psutil.cpu_percent() covers the time since the same thread's previous call, so the first
+        # call on each thread would return a false 0.
         (busy_before, all_before), (busy, total) = self._cpu_s, self._cpu_times()
         self._cpu_s = busy, total
         return 100 * (busy - busy_before) / (total - all_before) if total > all_before else None
@@ -64,7 +68,7 @@ class HostSensor:
         return 100 * spent_s / (passed_s * self._cores)
 
     def _cpu_times(self) -> tuple[float, float]:
-        """Time of all cores since the machine started: busy, and in all."""
+        """Returns the busy time and the total time of all cores since the machine started."""
         times = self._psutil.cpu_times()
         # Linux counts time spent on guests as user time too.
         total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
@@ -89,13 +93,13 @@ class HostSensor:
 
 
 def process_bytes() -> int:
-    """Returns the memory that this process holds."""
+    """Returns the resident memory of this process, in bytes."""
     return int(_process(os.getpid()).memory_info().rss)
 
 
 @functools.lru_cache(maxsize=1)
 def _process(pid: int) -> Any:
-    """Made once, for which psutil reads when it began; a fork is another one."""
+    """Returns the process, cached by PID: psutil reads its start time once, and again in a fork."""
     import psutil
 
     return psutil.Process(pid)
@@ -104,7 +108,7 @@ def _process(pid: int) -> Any:
 def summarize_host(
     gauges: Gauges, neighbours: NeighbourSensor | None = None
 ) -> HostUtilization | None:
-    """Sums readings up; None when there are none."""
+    """Summarizes readings; None if there are none."""
     if not gauges.readings:
         return None
     return HostUtilization(

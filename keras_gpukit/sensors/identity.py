@@ -1,4 +1,4 @@
-"""Which of the machine's GPUs each GPU of TensorFlow is."""
+"""Identifies which of the machine's GPUs each GPU of TensorFlow is."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ def identify(
     cuda: tuple[CUDADevice, ...],
     environment: Mapping[str, str],
 ) -> tuple[GPUInfo, ...]:
-    """Adds to the GPUs that TensorFlow lists what the driver knows of them.
+    """Adds the driver's information to the GPUs that TensorFlow lists.
 
-    CUDA itself is the evidence: it reports UUID and PCI bus id of each GPU in TensorFlow's order.
-    Where it does not answer, environment variables are, as far as they settle the order.
+    The best evidence is CUDA itself, which reports the UUID and the PCI bus id of each GPU in
+    TensorFlow's order. If CUDA does not answer, environment variables are used, as far as they
+    determine the order.
 
     Returns:
-        The GPUs; with the reason where it is unknown which of the driver's each one is.
+        The GPUs. If it is unknown which of the driver's GPUs they are, each contains the reason.
     """
     order = cuda
     because: str | None = None
@@ -61,7 +62,7 @@ def _described(gpu: GPUInfo, device: CUDADevice, known: tuple[DriverGPU, ...]) -
 
 
 def _match(device: CUDADevice, whole: DriverGPU) -> _Match | None:
-    """The GPU or its instance, if CUDA's is one of them."""
+    """Returns the GPU or the instance of it that is CUDA's device; None if neither is."""
     known: list[DriverGPU | MIGInstance] = [whole, *(whole.mig or ())]
     for each in known:
         if each.uuid is not None and _octets(each.uuid) == _octets(device.uuid):
@@ -73,9 +74,9 @@ def _match(device: CUDADevice, whole: DriverGPU) -> _Match | None:
 
 
 def same_bus(one: str | None, other: str | None) -> bool:
-    """Whether two PCI bus ids are of one place: "0000:65:00.0" in CUDA, "00000000:65:00.0" in NVML.
+    """Whether two PCI bus ids are equal: "0000:65:00.0" in CUDA is "00000000:65:00.0" in NVML.
 
-    Unknown is nowhere.
+    An unknown id (None) equals no other.
     """
     return one is not None and other is not None and _place(one) == _place(other)
 
@@ -86,5 +87,5 @@ def _place(bus_id: str) -> tuple[int, str]:
 
 
 def _octets(uuid: str) -> str:
-    """A UUID without what kind of GPU it is of, of which drivers disagree."""
+    """Returns a UUID without the prefix for the kind of GPU, on which drivers disagree."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")

@@ -25,11 +25,11 @@ ENVIRONMENT_VARIABLES = (
     "TF_XLA_FLAGS",
     "XLA_FLAGS",
 )
-"""Those that bear on GPUs."""
+"""Environment variables that affect the use of GPUs."""
 
 
 def read_machine() -> Machine:
-    """Reads everything that a plan is made from, except for the strategies of this process."""
+    """Reads everything that a plan is based on, except the strategies of this process."""
     import keras
 
     driver = read_driver()
@@ -47,7 +47,7 @@ def read_machine() -> Machine:
 
 
 def read_state() -> TensorFlowState:
-    """Reads what TensorFlow and Keras are set to."""
+    """Reads the current settings of TensorFlow and Keras."""
     import keras
     import tensorflow as tf
 
@@ -97,7 +97,7 @@ def read_libraries(build: Build) -> tuple[CUDALibrary, ...]:
 
 
 def read_environment() -> dict[str, str]:
-    """Reads the environment variables that bear on GPUs and are set."""
+    """Reads the environment variables that affect GPUs and are set."""
     return {name: os.environ[name] for name in ENVIRONMENT_VARIABLES if name in os.environ}
 
 

@@ -1,4 +1,4 @@
-"""Whether threads wait for each other: for the GIL, or for a core."""
+"""Measures whether threads wait for each other: for the GIL, or for a core."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Callable
 
 from keras_gpukit.records.pipeline import ContentionRecord
 
-# A thread that sleeps has to take the GIL again when it wakes. No thread holds the
-# lock longer than `sys.getswitchinterval()` when another waits, unless in C code.
+# A sleeping thread must take the GIL again when it wakes. If another thread waits, no thread holds
+# the GIL for longer than `sys.getswitchinterval()`, except in C code.
 NAPS = 3
 NAP_S = 0.001
 
 
 class ContentionSensor:
-    """Takes short naps and notes how late it wakes; and what processor time went by meanwhile.
+    """Takes short naps, and records how late it wakes and how much processor time the process used.
 
     Args:
-        sleep: Sleeps for seconds, without the lock.
+        sleep: Sleeps for a number of seconds without the GIL.
         now: The clock, in seconds.
         process_s: Processor time of this process, in seconds.
-        cores: Cores that this process may use; None for what the system says.
+        cores: Number of cores that this process may use; None to ask the system.
     """
 
     def __init__(
@@ -41,20 +41,20 @@ class ContentionSensor:
         self._late_s: list[float] = []
 
     def read(self) -> None:
-        """Takes the naps of one tick: three of a millisecond."""
+        """Takes the naps of one tick: three of one millisecond each."""
         late = []
         for _ in range(NAPS):
             lay_down_s = self._now()
             self._sleep(NAP_S)
             late.append(max(self._now() - lay_down_s - NAP_S, 0.0))
-        # One that was merely unlucky does not count.
+        # The median ignores a single nap that was late by chance.
         self._late_s.append(statistics.median(late))
 
     def record(self, *, input_cores: float | None = None) -> ContentionRecord:
         """Returns the contention since the sensor was made.
 
         Args:
-            input_cores: How many cores the threads that make batches kept busy, if known.
+            input_cores: Number of cores that the threads making batches kept busy; None if unknown.
         """
         wall_s = self._now() - self._began_s
         process_s = self._process_s() - self._process_began_s

@@ -1,6 +1,7 @@
-"""Which processes of this host belong to the same job as this one.
+"""Identifies the processes on this host that belong to the same job as this one.
 
-A process's environment says so: the variables with which it was started, as the system keeps them.
+A job is recognized by its processes' environments: the variables with which each was started, as
+the system keeps them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 CLUSTER = "TF_CONFIG"
-# All of a group are the same for the processes of one start, and for no others on this host.
+# Groups of variables. All variables of a group are equal in the processes of one start, and in no
+# other processes on this host.
 _STARTS = (
     ("SLURM_JOB_ID", "SLURM_STEP_ID"),
     ("PMIX_NAMESPACE",),
@@ -19,7 +21,7 @@ _STARTS = (
 
 
 class JobProcesses:
-    """Separates the processes of this process's job from others; looks each up only once."""
+    """Separates the processes of this process's job from others; looks up each one only once."""
 
     def __init__(self) -> None:
         import psutil
@@ -28,10 +30,10 @@ class JobProcesses:
         self._known: dict[tuple[int, str], bool] = {}
 
     def note(self, key: tuple[int, str], process: Any) -> None:
-        """Looks a process up, unless it is known.
+        """Looks up a process, unless it was looked up before.
 
         Args:
-            key: Its number and its name.
+            key: PID and name of the process.
             process: The `psutil.Process`.
         """
         if self._own is not None and key not in self._known:
@@ -43,10 +45,10 @@ class JobProcesses:
 
 
 def job_of(environment: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Returns what identifies the job on this host; None where the variables describe none.
+    """Returns what identifies a job on this host; None if the variables describe no job.
 
     Args:
-        environment: The variables with which a process was started.
+        environment: Variables with which a process was started.
     """
     cluster = _cluster_of(environment.get(CLUSTER, ""))
     if cluster is not None:
@@ -59,7 +61,10 @@ def job_of(environment: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def _cluster_of(text: str) -> str | None:
-    """The addresses of a cluster, which are its own; each process adds its place in it."""
+    """Returns the addresses of the cluster in `TF_CONFIG`, without the process's own place in it.
+
+    No other cluster has these addresses. Returns None if the text describes no cluster.
+    """
     try:
         cluster = json.loads(text)["cluster"]
     except (ValueError, TypeError, KeyError):
@@ -70,7 +75,8 @@ def _cluster_of(text: str) -> str | None:
 def _job_of_process(process: Any) -> tuple[str, ...] | None:
     import psutil
 
-    # Those of other users are not readable, and one may have ended since it was listed.
+    # Environments of other users' processes are not readable, and a process may have ended
+    # since it was listed.
     try:
         return job_of(process.environ())
     except (psutil.Error, OSError):

@@ -1,4 +1,4 @@
-"""Errors of GPUs in the kernel's log, where this process may read it."""
+"""GPU errors (Xids) from the kernel's log, if this process may read it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LONGEST_LINE = 8192
 
 
 def read_xids(path: str = LOG) -> tuple[Xid, ...] | None:
-    """Returns the errors of NVIDIA's GPUs since the machine started; None where not readable.
+    """Returns the errors of NVIDIA's GPUs since the machine started; None if not readable.
 
-    NVML itself reports them only while a program waits for them. Most machines let only their
-    administrator read the log, and containers have none.
+    NVML itself reports these errors only while a program waits for them. On most machines only the
+    administrator can read the log, and containers have no log.
     """
     try:
         return xids_in(_lines(path))
@@ -29,7 +29,7 @@ def read_xids(path: str = LOG) -> tuple[Xid, ...] | None:
 
 
 def xids_in(lines: Iterable[str]) -> tuple[Xid, ...]:
-    """Returns the errors in lines of a log."""
+    """Returns the GPU errors in lines of a log."""
     found = (_XID.search(line) for line in lines)
     return tuple(Xid(int(each[2]), each[1], each[3].strip()) for each in found if each)
 
@@ -40,10 +40,10 @@ def _lines(path: str) -> Iterator[str]:
         while True:
             try:
                 text = os.read(log, _LONGEST_LINE)
-            except BlockingIOError:  # the end of a log that grows
+            except BlockingIOError:  # the end of the log so far
                 return
             except OSError as error:
-                if error.errno == errno.EPIPE:  # overwritten meanwhile: go on with the oldest
+                if error.errno == errno.EPIPE:  # entry overwritten: continue with the oldest one
                     continue
                 raise
             if not text:

@@ -1,6 +1,6 @@
-"""Whether the CUDA libraries that were found can be loaded, and their versions.
+"""Checks whether the CUDA libraries that were found can be loaded, and reads their versions.
 
-A process of its own loads them: a broken one may end it, and none stays in this process.
+A separate process loads them: a broken library may crash it, and no library stays in this process.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from keras_gpukit.records.installation import CUDALibrary
 
-# One line of JSON for each library, so that those before a crash are known. The argument lists
-# [name, path]; the functions that report versions start with these names.
+# Prints one line of JSON for each library, so that the results before a crash are known. The
+# argument is a JSON list of [name, path]. Versions are read from cuDNN and the CUDA runtime.
 _LOAD = """
 import ctypes, json, sys
 for name, path in json.loads(sys.argv[1]):
@@ -35,7 +35,7 @@ _AT_MOST_S = 60.0
 
 
 def try_loading(libraries: tuple[CUDALibrary, ...]) -> tuple[CUDALibrary, ...]:
-    """Loads each library that was found, in order, and adds its version or the loader's message."""
+    """Loads the libraries that were found, in order; adds versions or the loader's messages."""
     present = [(each.name, each.path) for each in libraries if each.path is not None]
     if not present:
         return libraries
@@ -62,7 +62,7 @@ def try_loading(libraries: tuple[CUDALibrary, ...]) -> tuple[CUDALibrary, ...]:
 
 
 def _version(name: str, number: int | None) -> str | None:
-    """A version in the library's own notation: 91002 of cuDNN is 9.10.2, 8907 is 8.9.7."""
+    """Returns a version in the usual notation: 91002 of cuDNN is 9.10.2, and 8907 is 8.9.7."""
     if number is None:
         return None
     if name.startswith("libcudart."):

@@ -1,6 +1,7 @@
-"""The limit of host memory that a container, a batch job or a shell sets.
+"""Limit of host memory that a container, a batch job or a shell sets.
 
-Containers and jobs set it by Linux' control groups, `ulimit -v` by the process' address space.
+Containers and jobs set it with Linux's control groups. `ulimit -v` limits the process's address
+space.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from pathlib import Path
 
 _UNLIMITED_BYTES = 2**60
 _ROOT = Path("/sys/fs/cgroup")
-# Of version 2 and of version 1: the limit, what is used, and what of it are caches of files.
+# Files of control groups, for version 2 and version 1: the limit, the memory in use, and the
+# statistics, with the entry for the part in use that caches files.
 _FILES = (
     ("memory.max", "memory.current", "memory.stat", "inactive_file"),
     (
@@ -22,10 +24,10 @@ _FILES = (
 
 
 def left_bytes(root: Path = _ROOT) -> int:
-    """Returns what the machine could still give, or less where a limit leaves less.
+    """Returns the memory that the machine has available, or less if a limit leaves less.
 
     Args:
-        root: Where the control groups are mounted.
+        root: Folder where the control groups are mounted.
     """
     import psutil
 
@@ -40,12 +42,13 @@ def left_bytes(root: Path = _ROOT) -> int:
 
 
 def read_limit(root: Path = _ROOT) -> tuple[int | None, int | None]:
-    """Returns the limit and what is used of it, in bytes; None for both without a limit.
+    """Returns the limit and the memory in use, in bytes; None for both without a limit.
 
-    A container sees its own group at the root. A job's group further down is not looked for.
+    A container sees its own control group at the root. The group of a job, deeper in the tree, is
+    not searched for. Inactive caches of files do not count as in use.
 
     Args:
-        root: Where the control groups are mounted.
+        root: Folder where the control groups are mounted.
     """
     for limit, used, statistics, cached in _FILES:
         limit_bytes = _number(root / limit)
@@ -68,7 +71,7 @@ def _address_space_limit() -> int | None:
 def _number(path: Path) -> int | None:
     try:
         return int(path.read_text())
-    except (OSError, ValueError):  # "max" where nothing is limited
+    except (OSError, ValueError):  # "max" if there is no limit
         return None
 
 

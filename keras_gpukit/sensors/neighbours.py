@@ -1,4 +1,4 @@
-"""Which other processes use the host's processors, looked at only while they use much."""
+"""Finds other processes that use the host's processors; looks only while they use much."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from keras_gpukit.records.machine import HostSample, ProcessUse
 from keras_gpukit.sensors.job_processes import JobProcesses
 
 MUCH_PERCENT = 25.0
-"""Of all cores; with less there is no reason to look."""
+"""Share of all cores that others must use, in percent; with less there is no reason to look."""
 FIRST_LOOKS_APART_S = 2.0
 FIRST_LOOK_AFTER_S = 0.5
-"""In a shorter run, what others use cannot be measured."""
+"""Time before the first look. In a shorter run, the use by others cannot be measured."""
 NAMED = 3
 _KERNEL = 2, "kthreadd"
 
@@ -21,7 +21,7 @@ _KERNEL = 2, "kthreadd"
 class NeighbourSensor:
     """Compares the processor times of all processes, from the first look to the latest.
 
-    A look takes some ten milliseconds, so each time twice as much time passes until the next one.
+    A look takes about ten milliseconds, so the time from each look to the next doubles.
     """
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
@@ -37,7 +37,7 @@ class NeighbourSensor:
         self._due_s = now() + FIRST_LOOK_AFTER_S
 
     def note(self, sample: HostSample) -> None:
-        """Looks, if a reading of the host shows that others use much."""
+        """Looks at all processes if a reading of the host shows that others use much."""
         if sample.cpu_percent is None or sample.process_cpu_percent is None:
             return
         if sample.cpu_percent - sample.process_cpu_percent < MUCH_PERCENT:
@@ -46,12 +46,12 @@ class NeighbourSensor:
             self.look()
 
     def end(self) -> None:
-        """Looks a last time, if others have ever used much."""
+        """Looks a last time, if there was a first look."""
         if self._first is not None:
             self.look()
 
     def look(self) -> None:
-        """Reads the processor time of each process."""
+        """Reads the processor time of every process."""
         import psutil
 
         self._latest, self._looked_s = self._read(), self._now()
@@ -61,16 +61,25 @@ class NeighbourSensor:
         self._due_s = self._looked_s + max(self._looked_s - self._began_s, FIRST_LOOKS_APART_S)
 
     def uses(self) -> tuple[ProcessUse, ...]:
-        """Returns the processes of others that used the most, from the first look to the latest."""
+        """Returns the unrelated processes that used most, from the first look to the latest.
+
+        Processes of this process's job and its children do not count.
+        """
         own = self._is_child, self._is_of_job
         return self._ranked(lambda key: not any(holds(key) for holds in own))[:NAMED]
 
     def children_percent(self) -> float | None:
-        """Returns what this process' own children used, of all cores; None without two looks."""
+        """Returns the use by this process's children, in percent of all cores.
+
+        Returns None before the second look.
+        """
         return self._percent(self._is_child)
 
     def job_percent(self) -> float | None:
-        """Returns what the other processes of this job used, likewise."""
+        """Returns the use by other processes of this job, in percent of all cores.
+
+        Returns None before the second look.
+        """
         return self._percent(lambda key: self._is_of_job(key) and not self._is_child(key))
 
     def _is_child(self, key: tuple[int, str]) -> bool:
@@ -102,7 +111,7 @@ class NeighbourSensor:
 
         times = {}
         self._job = job = self._job or JobProcesses()
-        kernel_has_threads = False  # in a container, process 2 is any other
+        kernel_has_threads = False  # in a container, process 2 can be any process
         for process in psutil.process_iter(["pid", "name", "cpu_times", "ppid"]):
             # The kernel's own threads cannot be stopped; they are children of its process 2.
             if process.info["pid"] == _KERNEL[0] and process.info["name"] == _KERNEL[1]:

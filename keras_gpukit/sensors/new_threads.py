@@ -1,8 +1,8 @@
-"""How many cores the threads keep busy that were started since a run began.
+"""Measures how many cores are kept busy by threads that were started after a run began.
 
 tf.data and Keras start threads for each pass over a dataset, while TensorFlow computes the steps on
-threads that it made before. So what new threads do is mostly the making of batches. It is more than
-what the stages take by the clock says, which counts a stage that sleeps as well.
+threads that it started before. So the work of new threads is mostly making batches. Their processor
+time says more than the stages' elapsed time, which also counts a stage that sleeps.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
-# Ends of epochs come between readings: a run with fewer pairs of readings says little.
+# Readings around an epoch's end do not count, and a run with less counted time says little.
 MINIMUM_S = 2.0
 
 
 class NewThreadsSensor:
-    """Adds up processor time from reading to reading, as long as the run is at its steps.
+    """Adds up the processor time of new threads from reading to reading, while steps run.
 
-    Threads that end between two readings count too: theirs is what the process used beyond the
-    threads that were there at first.
+    Threads that end between two readings count too: the time of new threads is the process's time
+    minus the time of the threads that existed at first.
 
     Args:
         threads: Returns the processor time of each of this process's threads by id, in seconds.
@@ -37,17 +37,17 @@ class NewThreadsSensor:
         self._threads = threads or _own_threads
         self._process_s = process_s
         self._now = now
-        # What they used until the first reading is in all readings alike.
+        # The time they used before the first reading cancels out, since all readings include it.
         self._old_s = dict.fromkeys(_own_ids() if threads is None else threads(), 0.0)
         self._last: tuple[float, float] | None = None
         self._spent_s = self._passed_s = 0.0
 
     def read(self, *, in_steps: bool) -> None:
-        """Reads once, about every second.
+        """Takes one reading; called about once per second.
 
         Args:
-            in_steps: Whether the run is at its steps. Between two readings that both are, time
-                counts.
+            in_steps: Whether steps are running. The time between two readings counts if steps were
+                running at both.
         """
         if not in_steps:
             self._last = None
@@ -62,12 +62,12 @@ class NewThreadsSensor:
         self._last = now_s, new_s
 
     def cores(self) -> float | None:
-        """Returns how many cores the new threads kept busy on average; None after a short time."""
+        """Returns the mean number of cores that new threads kept busy; None after less than 2 s."""
         return self._spent_s / self._passed_s if self._passed_s >= MINIMUM_S else None
 
 
 def _own_ids() -> list[int]:
-    try:  # a twentieth of the time that reading all of them takes
+    try:  # takes a twentieth of the time that psutil needs to read all threads
         return [int(each) for each in os.listdir("/proc/self/task")]
     except OSError:
         return list(_own_threads())

@@ -1,6 +1,6 @@
 """Readings of NVIDIA GPUs through NVML.
 
-Nothing here has run on a GPU yet: it is tested with NVIDIA's binding over a stand-in for the
+This module has not run on a GPU yet. It is tested with NVIDIA's binding over a stand-in for the
 library.
 """
 
@@ -23,7 +23,7 @@ from keras_gpukit.sensors.gpu_processes import (
 
 T = TypeVar("T")
 
-# NVML's reasons for a lowered clock. Idling lowers it too and is no complaint, so it is left out.
+# NVML's reasons for a lowered clock. Idling lowers it too, but is no problem, so it is left out.
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
 THROTTLE_REASONS = {
     0x002: "applications clocks setting",
@@ -38,22 +38,22 @@ THROTTLE_REASONS = {
 
 
 class NVMLSensor:
-    """Reads GPUs.
+    """Reads GPUs through NVML.
 
-    A GPU that NVML does not find, or that stops to answer, is left out from then on.
+    A GPU that NVML does not find, or that stops answering, is left out from then on.
 
     Args:
-        gpus: The GPUs; one whose UUID is not known cannot be read and is left out.
+        gpus: GPUs to read. A GPU whose UUID is unknown is left out.
         nvml: The `pynvml` module, or a stand-in.
 
     Attributes:
-        lost: By index, why a GPU is not read, or no longer.
-        processes_unknown_because: Why this process's memory is not known apart from others', by
-            the latest reading.
+        lost: Why a GPU is not read, or no longer read, by the GPU's index.
+        processes_unknown_because: Why the latest reading could not separate this process's memory
+            from that of others; None if it could.
 
     Raises:
         LookupError: If no GPU's UUID is known.
-        Exception: NVML's own error when there is no driver, or it finds none of the GPUs.
+        Exception: NVML's own error if there is no driver, or if it finds none of the GPUs.
     """
 
     def __init__(self, gpus: Sequence[GPUInfo], nvml: Any = None) -> None:
@@ -72,10 +72,10 @@ class NVMLSensor:
         self._find(gpus)
 
     def read(self) -> tuple[GPUSample, ...]:
-        """Reads each GPU once; nothing any more once closed.
+        """Reads each GPU once; returns no readings after `close`.
 
         Raises:
-            Exception: NVML's own error when the last GPU or the driver is gone.
+            Exception: NVML's own error if the last GPU or the driver is gone.
         """
         readings = []
         with self._lock:
@@ -90,20 +90,20 @@ class NVMLSensor:
         return tuple(readings)
 
     def processes(self, index: int) -> ProcessMemory | None:
-        """Returns what each process holds of a GPU; None for a GPU that is not read.
+        """Returns a GPU's memory by process; None for a GPU that is not read.
 
         Args:
             index: Position among the GPUs that TensorFlow lists.
 
         Raises:
-            Exception: NVML's own error when the GPU or the driver is gone.
+            Exception: NVML's own error if the GPU or the driver is gone.
         """
         with self._lock:
             handle = self._handles.get(index)
             return None if handle is None else self._memory_by_process(handle)
 
     def close(self) -> None:
-        """Lets NVML go."""
+        """Stops reading, and shuts NVML down."""
         with self._lock:
             self._handles = {}
             self._nvml.nvmlShutdown()
@@ -157,7 +157,7 @@ class NVMLSensor:
         try:
             mask = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
         except nvml.NVMLError_FunctionNotFound:
-            # Drivers before 535 know the question by its old name only.
+            # Drivers before 535 know the function only by its old name.
             mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
         return mask
 
@@ -169,11 +169,12 @@ class NVMLSensor:
         try:
             return nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
         except nvml.NVMLError_FunctionNotFound:
-            # Drivers before 510. The name without a version raises no error of NVML on them.
+            # Drivers before 510 lack version 3. On them, the name without a version raises an
+            # exception that is not an `NVMLError`.
             return nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
 
     def _ask(self, question: Callable[..., T], *args: Any) -> T | None:
-        """The answer, or None where this card or driver has none or keeps it to itself."""
+        """Returns NVML's answer; None if this GPU or driver does not support or permit it."""
         nvml = self._nvml
         try:
             return question(*args)
@@ -181,19 +182,19 @@ class NVMLSensor:
             nvml.NVMLError_NotSupported,
             nvml.NVMLError_FunctionNotFound,
             nvml.NVMLError_NoPermission,
-            # An instance of a GPU in MIG mode is asked what only its GPU can answer.
+            # Raised by an instance of a GPU in MIG mode if only the GPU itself can answer.
             nvml.NVMLError_InvalidArgument,
         ):
             return None
 
 
 def other_holders(gpu: GPUInfo, nvml: Any = None) -> tuple[GPUHolder, ...] | None:
-    """Returns the other processes on a GPU, the largest first; None where they are not visible.
+    """Returns the other processes on a GPU, largest first; None if they are not visible.
 
     Untested on a real GPU.
 
     Args:
-        gpu: The GPU.
+        gpu: GPU to read.
         nvml: The `pynvml` module, or a stand-in.
     """
     try:

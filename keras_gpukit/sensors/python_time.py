@@ -1,18 +1,18 @@
-"""How many threads are inside a Python function, by looking at their stacks now and then."""
+"""Estimates how many threads are inside a Python function, by sampling their stacks."""
 
 from __future__ import annotations
 
 import sys
 from types import CodeType, FrameType
 
-# Fewer looks say little; one comes each second.
+# Minimum number of looks for a result. There is one look per second.
 MINIMUM_LOOKS = 10
-# How far up a stack the function is looked for: Keras calls it directly.
+# Number of frames in which a stack is searched for the function. Keras calls it directly.
 DEEPEST = 50
 
 
 class PythonTimeSensor:
-    """Looks at all threads' stacks. Nothing is switched on or hooked into."""
+    """Samples the stacks of all threads, without hooks or tracing."""
 
     def __init__(self, code: CodeType) -> None:
         self._code = code
@@ -20,15 +20,15 @@ class PythonTimeSensor:
         self._inside = 0
 
     def read(self) -> None:
-        """Looks once."""
+        """Looks at all threads' stacks once."""
         self._looks += 1
         self._inside += sum(self._is_inside(frame) for frame in sys._current_frames().values())
 
     def mean_threads(self) -> float | None:
-        """Threads inside the function on average; None after too few looks.
+        """Returns the mean number of threads inside the function; None after too few looks.
 
-        None also where no look met it: a look needs the GIL, and may get it only when the function
-        has returned.
+        Also returns None if no look found a thread inside: a look needs the GIL, and may get it
+        only once the function has returned.
         """
         if not self._inside or self._looks < MINIMUM_LOOKS:
             return None

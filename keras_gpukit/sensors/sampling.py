@@ -1,4 +1,4 @@
-"""One thread that reads sensors at an interval while a run goes on."""
+"""A thread that reads sensors at an interval during a run."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class SamplingThread:
     """Calls each task at every tick; a task that raises is dropped with one warning.
 
     Args:
-        interval_s: Time between two ticks.
+        interval_s: Time between two ticks, in seconds.
     """
 
     def __init__(self, interval_s: float = 1.0) -> None:
         self.interval_s = interval_s
         self.cpu_s = 0.0
-        """Processor time that the tasks took."""
+        """Processor time that the thread has used, in seconds; updated after each of its ticks."""
         self._tasks: list[tuple[str, Task]] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpukit-sampler", daemon=True)
 
     def add(self, name: str, task: Task) -> None:
-        """Adds a task, which is called from the next tick on."""
+        """Adds a task, to be called from the next tick on."""
         self._tasks.append((name, task))
 
     def start(self) -> None:
@@ -37,13 +37,13 @@ class SamplingThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread, after a tick under way; may be called again, and before it starts."""
+        """Ends the thread after the current tick; may be called repeatedly, or before `start`."""
         self._stopping.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(STOP_WITHIN_S)
 
     def release(self) -> None:
-        """Lets go of the tasks, and of what these hold: the data of a run, for one."""
+        """Drops the tasks, and with them the objects they refer to, such as the data of a run."""
         self._tasks = []
 
     def tick(self) -> None:
@@ -52,7 +52,7 @@ class SamplingThread:
             self._call(task)
 
     def call(self, name: str) -> None:
-        """Calls the tasks of one name once, on the calling thread, unless they were dropped."""
+        """Calls the tasks with a name once, on the calling thread, unless they were dropped."""
         for task in tuple(self._tasks):
             if task[0] == name:
                 self._call(task)

@@ -1,4 +1,4 @@
-"""Figures over time in a fixed number of points, however long the run."""
+"""Time series of figures, with a bounded number of points however long the run."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.shift import Series
 
 MOST_POINTS = 128
-"""Even. Twice the half of it that are left when neighbours become one."""
+"""Maximum number of points in a series. It is even: once it is reached, neighbours are joined in
+pairs, and half of the points are left."""
 MOST_READINGS = 128
-"""Even. When there are more, every second one is dropped."""
+"""Number of readings between epochs that are kept. It is even: if there are more readings, every
+second one is dropped."""
 _DIGITS = 6
 
 
 class SeriesCollector:
-    """Takes readings of figures in; when one has too many points, its neighbours become one.
+    """Collects readings of figures. If a figure has too many points, neighbours are joined.
 
-    The readings of one figure come from one thread; those of others may come from another one.
+    The readings of one figure must come from one thread. Different figures may come from different
+    threads.
     """
 
     def __init__(self) -> None:
         self._figures: dict[str, _Figure] = {}
 
     def add(self, tag: str, step: int, elapsed_s: float, value: float, weight: float = 1.0) -> None:
-        """Takes one reading in; the same one again, from another callback, only once.
+        """Adds one reading. If another callback adds the same reading again, it counts once.
 
         Args:
-            tag: The figure's.
+            tag: Name of the figure.
             step: Global step.
-            elapsed_s: Time since the run began.
-            value: What was read.
-            weight: Of this reading in a point's mean.
+            elapsed_s: Time since the run began, in seconds.
+            value: Value of the reading.
+            weight: Weight of the reading in its point's mean.
         """
         figure = self._figures.get(tag)
         if figure is None:
@@ -39,7 +42,7 @@ class SeriesCollector:
         figure.add(_Point(step, elapsed_s, value * weight, weight))
 
     def record(self) -> tuple[Series, ...]:
-        """Returns the series so far, by tag."""
+        """Returns the series so far, sorted by tag."""
         return tuple(figure.series(tag) for tag, figure in sorted(self._figures.copy().items()))
 
 
@@ -65,7 +68,7 @@ class _Figure:
         self._latest: _Point | None = None
 
     def add(self, reading: _Point) -> None:
-        """Adds a reading to the last point, or makes the next one of it."""
+        """Adds a reading to the last point, or starts the next point with it."""
         if reading == self._latest:
             return
         self._latest = reading
@@ -93,15 +96,16 @@ class _Figure:
 
 
 class EpochMemoryCollector:
-    """Takes readings between epochs in, in the order of epochs.
+    """Collects readings of memory between epochs, in the order of epochs.
 
-    Of readings that it thins out it keeps one that also looked at what is kept, if there is one.
+    When it drops one of two readings, it prefers to keep one that also looked at the tensors that
+    the program keeps.
 
     Args:
-        most: Readings that are kept, in addition to the latest one; even.
+        most: Maximum number of readings to keep, in addition to the latest one. Must be even.
 
     Attributes:
-        latest: The latest one; None before the first.
+        latest: Latest reading; None before the first one.
     """
 
     def __init__(self, most: int = MOST_READINGS) -> None:
@@ -112,7 +116,7 @@ class EpochMemoryCollector:
         self._every = 1
 
     def add(self, reading: EpochMemory) -> None:
-        """Takes one reading in."""
+        """Adds one reading."""
         self.latest = reading
         kept = self._kept
         if self._taken % self._every:
@@ -126,7 +130,7 @@ class EpochMemoryCollector:
         self._taken += 1
 
     def record(self) -> tuple[EpochMemory, ...]:
-        """The readings that were kept, and the latest one."""
+        """Returns the readings that were kept, and the latest one."""
         latest = self.latest
         if latest is None or self._kept[-1] is latest:
             return tuple(self._kept)
@@ -134,5 +138,5 @@ class EpochMemoryCollector:
 
 
 def _that_looked(one: EpochMemory, other: EpochMemory) -> EpochMemory:
-    """The first of two readings, or the other if that one alone looked at what is kept."""
+    """Returns the first of two readings, or the other if only that one looked at kept tensors."""
     return other if one.left_bytes is None and other.left_bytes is not None else one

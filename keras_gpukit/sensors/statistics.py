@@ -1,4 +1,4 @@
-"""Running statistics of readings, in fixed memory however long the run."""
+"""Running statistics of readings, in constant memory however long the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras_gpukit.records.machine import GPUSample, GPUUtilization
 
 
 class Gauges:
-    """Mean, extremes and last value of each numeric field of a record read again and again.
+    """Mean, extremes and last value of each numeric field over repeated readings of a record.
 
     A field that was None in every reading stays None.
     """
@@ -25,7 +25,7 @@ class Gauges:
         self._last: dict[str, Any] = {}
 
     def add(self, record: Any) -> None:
-        """Takes one reading in."""
+        """Adds one reading."""
         self.readings += 1
         for name, value in vars(record).items():
             if not isinstance(value, (int, float)):
@@ -37,24 +37,24 @@ class Gauges:
             self._last[name] = value
 
     def mean(self, name: str) -> float | None:
-        """Mean of the readings that were not None."""
+        """Returns the mean of the readings that were not None; None if all were."""
         return self._total[name] / self._count[name] if name in self._count else None
 
     def lowest(self, name: str) -> Any:
-        """Lowest reading."""
+        """Returns the lowest reading that was not None; None if all were."""
         return self._lowest.get(name)
 
     def highest(self, name: str) -> Any:
-        """Highest reading."""
+        """Returns the highest reading that was not None; None if all were."""
         return self._highest.get(name)
 
     def last(self, name: str) -> Any:
-        """Latest reading that was not None."""
+        """Returns the latest reading that was not None; None if all were."""
         return self._last.get(name)
 
 
 class GPUStatistics:
-    """Sums one GPU's readings up."""
+    """Summarizes one GPU's readings."""
 
     def __init__(self) -> None:
         self._gauges = Gauges()
@@ -62,7 +62,7 @@ class GPUStatistics:
         self._reasons: Counter[str] = Counter()
 
     def add(self, sample: GPUSample) -> None:
-        """Takes one reading in."""
+        """Adds one reading."""
         self._gauges.add(sample)
         if sample.throttle_reasons is not None:
             self._asked += 1
@@ -70,7 +70,7 @@ class GPUStatistics:
             self._reasons.update(sample.throttle_reasons)
 
     def summarize(self) -> GPUUtilization:
-        """The GPU over the whole run."""
+        """Returns the GPU's statistics over the whole run."""
         gauges, asked = self._gauges, self._asked
         return GPUUtilization(
             index=gauges.last("index"),
@@ -93,14 +93,14 @@ class GPUStatistics:
 def summarize_gpus(
     gpus: Mapping[int, GPUStatistics], lost: Mapping[int, str]
 ) -> tuple[GPUUtilization, ...]:
-    """Sums all GPUs up, in order; those that were never read have the reason alone.
+    """Summarizes all GPUs, by index; a GPU that was never read has only the reason for that.
 
     Args:
-        gpus: By index.
-        lost: By index, why a GPU was not read, or no longer.
+        gpus: Statistics of each GPU, by index.
+        lost: Why a GPU was not read, or no longer read, by index.
     """
     if not gpus:
-        return ()  # the record has one reason for all
+        return ()  # the record has one reason for all GPUs
     read = {index: gpu.summarize() for index, gpu in gpus.items()}
     return tuple(
         replace(read.get(index, GPUUtilization(index)), lost_because=lost.get(index))

@@ -1,7 +1,8 @@
-"""TensorFlow's private names that setting the GPUs up needs.
+"""Private names of TensorFlow that setting up GPUs needs.
 
 Seen on TensorFlow 2.21: `context.context()._initialized`, `.config`, and
-`config.is_op_determinism_enabled`. Each has a public way to fall back to, or its answer is None.
+`config.is_op_determinism_enabled`. If one is missing, a public function takes its place, or the
+answer is None.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def is_initialized() -> bool:
 
 
 def is_deterministic() -> bool | None:
-    """Whether operations are made deterministic; None where unknown."""
+    """Whether operations are made deterministic; None if unknown."""
     try:
         from tensorflow.python.framework import config
 
@@ -28,15 +29,15 @@ def is_deterministic() -> bool | None:
 
 
 def grows_memory() -> bool | None:
-    """Whether TensorFlow will really grow GPU memory; None where unknown.
+    """Whether TensorFlow will really grow GPU memory; None if unknown.
 
-    The public getter repeats what was set; what is passed on to the runtime can be less.
+    The public getter returns the setting, but TensorFlow may pass less than that to the runtime.
     """
     try:
         return bool(_context().config.gpu_options.allow_growth)
     except (AttributeError, ImportError):
         return None
-    except ValueError:  # set to differ between GPUs, which TensorFlow refuses only here
+    except ValueError:  # the setting differs between GPUs, which TensorFlow rejects only here
         return None
 
 
@@ -47,7 +48,7 @@ def _context() -> Any:
 
 
 def _refuses_changes() -> bool:
-    # The public way: the number of threads can be changed until the devices are started.
+    # A public way to find out: the number of threads can be changed until the devices are started.
     import tensorflow as tf
 
     threads = tf.config.threading.get_inter_op_parallelism_threads()
