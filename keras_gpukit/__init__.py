@@ -1,7 +1,7 @@
 """Set GPUs up for Keras, and say in plain words why a training run is slow.
 
 Importing this package loads neither Keras nor TensorFlow: every public name is resolved on
-first use, so that `configure_gpus` can still set what must be set before they start.
+first use, so that `configure_gpus` can still make the settings that must come before they start.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _HOMES = {
     "predict_memory": "keras_gpukit.experiments.predict_memory",
     "tune_input": "keras_gpukit.experiments.tune_input",
 }
-"""The module of each public name; repeated under `TYPE_CHECKING`, as type checkers run no code."""
+"""Module of each public name. Repeated under `TYPE_CHECKING`, since type checkers run no code."""
 
 __all__ = sorted([*_HOMES, "__version__", "errors"])
 

@@ -11,17 +11,17 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NoReturn
 
-# Programs may use these as they like; every other one ends or stops a process, or means something.
+# Signals that programs may use freely. Other signals end or stop a process, or have a meaning.
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
 
 
 def refuse(argument: str, accepted: str, value: Any, error: type[Exception]) -> NoReturn:
-    """Raises `error` in the words that every refusal uses."""
+    """Raises `error` with the wording that every refusal uses."""
     raise error(f"`{argument}` must be {accepted}. Received: {argument}={value!r}")
 
 
 def is_a(value: Any, kind: type) -> bool:
-    """Whether a value is a number of a kind. True and False are none: True does not mean GPU 1."""
+    """Whether a value is a number of a kind. Booleans do not count: True does not mean GPU 1."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
@@ -34,19 +34,19 @@ def check(
     *,
     optional: bool = False,
 ) -> None:
-    """A number of a kind that fits.
+    """Checks for a number of a kind that fits.
 
     Args:
-        name: Of the argument.
-        value: What was given.
-        kind: `numbers.Integral` or `numbers.Real`.
-        accepted: What is, in words.
-        fits: Whether a value is, of those of the kind.
-        optional: Whether it may be None.
+        name: Name of the argument.
+        value: Value of the argument.
+        kind: Kind of number: `numbers.Integral` or `numbers.Real`.
+        accepted: Description of the accepted values, for the message.
+        fits: Returns whether a number of that kind is accepted.
+        optional: Whether the value may be None.
 
     Raises:
-        TypeError: If it is of another kind.
-        ValueError: If it does not fit.
+        TypeError: If the value is of another kind.
+        ValueError: If the value does not fit.
     """
     if optional and value is None:
         return
@@ -61,7 +61,7 @@ def check(
 def check_whole(
     name: str, value: Any, *, least: int = 1, most: int | None = None, optional: bool = False
 ) -> None:
-    """A whole number from 1 on, or from `least`."""
+    """Checks for a whole number from `least` to `most`; None for no upper limit."""
     accepted = f"a whole number from {least} " + ("on" if most is None else f"to {most}")
     fits = lambda v: least <= v <= (most or math.inf)  # noqa: E731
     check(name, value, Integral, accepted, fits, optional=optional)
@@ -70,19 +70,19 @@ def check_whole(
 def check_number(
     name: str, value: Any, accepted: str, fits: Callable[[Any], bool], *, optional: bool = False
 ) -> None:
-    """A finite number that fits."""
+    """Checks for a finite number that fits."""
 
     def is_finite_and_fits(value: Any) -> bool:
         try:
             return math.isfinite(value) and fits(value)
-        except OverflowError:  # a whole number that no float holds
+        except OverflowError:  # a whole number that is too large for a float
             return False
 
     check(name, value, Real, accepted, is_finite_and_fits, optional=optional)
 
 
 def check_steps(name: str, value: Any) -> None:
-    """Steps of the run, the first one being 1."""
+    """Checks for a collection of steps of the run, where the first step is 1."""
     accepted = "a list or tuple of whole numbers from 1 on"
     if not isinstance(value, (list, tuple, set, frozenset, range)):
         refuse(name, accepted, value, TypeError)
@@ -94,27 +94,27 @@ def check_steps(name: str, value: Any) -> None:
 
 
 def check_signal(name: str, value: Any) -> None:
-    """A signal that is free to use."""
+    """Checks for a signal that programs may use freely, or None."""
     accepted = " or ".join(["None", *(f"signal.{each.name}" for each in SIGNALS)])
     check(name, value, Integral, accepted, lambda v: v in SIGNALS, optional=True)
 
 
 def check_flag(name: str, value: Any) -> None:
-    """True or False."""
+    """Checks for True or False."""
     if not isinstance(value, bool):
         refuse(name, "True or False", value, TypeError)
 
 
 def check_log_dir(log_dir: Any, *, optional: bool = True) -> Path | None:
-    """Returns the log directory as a path, None where nothing is to be written.
+    """Returns the log directory as a path; None if nothing is to be written.
 
     Args:
-        log_dir: What was given.
-        optional: Whether it may be None.
+        log_dir: Value of the argument.
+        optional: Whether the value may be None.
 
     Raises:
-        TypeError: If it is not a path.
-        ValueError: If it is empty, a file, or not on a file system.
+        TypeError: If the value is not a path.
+        ValueError: If the path is empty, is or lies in a file, or is not on a file system.
     """
     if log_dir is None and optional:
         return None

@@ -1,7 +1,7 @@
-"""Errors, warnings and the logger that are keras_gpukit's own, and what keeps failures from `fit`.
+"""Errors, warnings and the logger of keras_gpukit, and a guard that keeps failures from `fit`.
 
-Wrong arguments raise the built-in `ValueError` and `TypeError`; these are for what no argument
-check can see.
+Wrong arguments raise the built-in `ValueError` and `TypeError`. The errors here are for problems
+that no check of arguments can find.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 
 class GPUKitError(Exception):
-    """Base of every error that is keras_gpukit's own."""
+    """Base class of all errors of keras_gpukit."""
 
 
 class NoGPUError(GPUKitError):
@@ -27,27 +27,27 @@ class ClusterError(GPUKitError):
 
 
 class WorkerError(GPUKitError, RuntimeError):
-    """A process of the cluster did not come, or was lost during training; the message names it."""
+    """A process of the cluster did not join, or was lost during training; the message names it."""
 
 
 class TrialError(GPUKitError, RuntimeError):
-    """A trial in a process of its own failed, not for memory; the message has what it reported."""
+    """A trial in a separate process failed, not for lack of memory; the message has its report."""
 
 
 class ProfileError(GPUKitError):
-    """A file cannot be read as a profile; the message says what it is, and what to do."""
+    """A file cannot be read as a profile; the message says why, and what to do."""
 
 
 class GPUKitWarning(UserWarning):
-    """Something was resolved or given up that the user should know; training goes on."""
+    """Something that the user should know was resolved or given up; training goes on."""
 
 
 logger = logging.getLogger("keras_gpukit")
-"""Where a monitored run logs what failed; never an exception, which would end training."""
+"""Logger for failures in monitoring a run. They are not raised, since that would end training."""
 
 
 def give_up(what: str, error: BaseException, consequence: str) -> None:
-    """Logs that a part of the monitoring failed, and what is lost by it."""
+    """Logs that a part of the monitoring failed, and what the consequence is."""
     logger.warning(
         "keras_gpukit: %s failed (%s: %s). %s Training goes on as if it were not watched.",
         what,
@@ -58,7 +58,7 @@ def give_up(what: str, error: BaseException, consequence: str) -> None:
 
 
 class Guard:
-    """Entered around a part of the monitoring: an exception ends there, and is logged once.
+    """Context manager around a part of the monitoring: stops exceptions, and logs the first one.
 
     Only `Exception` is caught: Ctrl-C passes through.
 
@@ -70,13 +70,14 @@ class Guard:
     ```
 
     Args:
-        part: What may fail, as the warning's subject.
-        consequence: What is lost by it, in a sentence.
+        part: Part that may fail, as the subject of the warning.
+        consequence: Sentence that says what the failure leads to.
 
     Attributes:
-        failed_because: The first failure in words; None without one. The exception itself would
-            keep the frames it passed through alive, and with them the run's data.
-        logs: Whether a failure is logged.
+        failed_because: Description of the first failure; None without one. The exception itself is
+            not kept: it would keep alive the frames it passed through, and with them the run's
+            data.
+        logs: Whether to log a failure.
     """
 
     def __init__(self, part: str, consequence: str) -> None:
@@ -99,10 +100,10 @@ class Guard:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Adds a note to an exception, which is raised on unchanged.
+    """Adds a note to an exception that is then raised again.
 
-    Python 3.10 has no notes: there the attribute that holds them is set, for tools that read it,
-    and the note is printed on standard error, as tracebacks leave it out.
+    Python 3.10 has no notes. There, the attribute for notes is set for tools that read it, and the
+    note is printed on standard error, since tracebacks leave it out.
     """
     if sys.version_info >= (3, 11):
         error.add_note(note)

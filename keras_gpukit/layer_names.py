@@ -1,4 +1,4 @@
-"""Which layer an operation belongs to, by the name scopes it was made in."""
+"""Finds the layer that an operation belongs to, by the name scopes it was created in."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ def layers_in(model: Any) -> Iterator[Any]:
 
 
 def layer_of(operation: str, layers: Collection[str], *, numbered: bool = True) -> str | None:
-    """Returns the layer of an operation, as "backbone/conv2d"; None for one of no layer.
+    """Returns the layer of an operation, such as "backbone/conv2d"; None if it has no layer.
 
-    Keras opens a scope of each layer's name to build it, and a second one to call it, which
-    TensorFlow numbers: `conv2d_1/Relu` belongs to `conv2d`, though there may be a `conv2d_1`, whose
-    own is `conv2d_1_2/Relu`. The body of a loop repeats the scopes around it, which count once.
+    Keras opens a scope with a layer's name to build the layer, and a second one to call it, which
+    TensorFlow numbers. So `conv2d_1/Relu` belongs to `conv2d`, even if there is a layer `conv2d_1`,
+    whose own operation is `conv2d_1_2/Relu`. The body of a loop repeats the scopes around it; they
+    count once.
 
     Args:
-        operation: Its full name.
-        layers: Of the model.
-        numbered: Whether it is one of a graph; TensorFlow numbers no scopes of eager operations.
+        operation: Full name of the operation.
+        layers: Names of the model's layers.
+        numbered: Whether the operation belongs to a graph. TensorFlow does not number the scopes of
+            eager operations.
     """
     *scopes, _ = operation.split("/")
     path: list[str] = []
@@ -45,7 +47,7 @@ def layer_of(operation: str, layers: Collection[str], *, numbered: bool = True) 
 
 
 def spelt_with_layers(operation: str, layers: Collection[str], *, numbered: bool = True) -> str:
-    """Returns an operation's name with its layers as they are called in the model."""
+    """Returns an operation's name with its layers named as in the model."""
     *scopes, own = operation.split("/")
     return "/".join((*(_layer(scope, layers, numbered) or scope for scope in scopes), own))
 

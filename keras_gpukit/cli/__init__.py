@@ -1,1 +1,1 @@
-"""The keras-gpukit command, one command a file."""
+"""The `keras-gpukit` command, with one file per subcommand."""

@@ -1,4 +1,4 @@
-"""`keras-gpukit batch-size`: which batch sizes an unchanged script could train with."""
+"""`keras-gpukit batch-size`: finds the batch sizes that an unchanged script can train with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several commands do with their arguments."""
+"""Handling of arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from pathlib import Path
 from typing import Any
 
 ValueFlags = Mapping[str, Collection[str] | None]
-"""The flags that are followed by a value, each with the values it takes; None for any."""
+"""Flags that are followed by a value, each with the values it accepts; None for any value."""
 
 
 def split(
     argv: Sequence[str], value_flags: Mapping[str, ValueFlags]
 ) -> tuple[list[str], list[str]]:
-    """Splits the command line behind SCRIPT or `-m MODULE`, where its command runs one.
+    """Splits the command line after SCRIPT or `-m MODULE`, if its command runs a script.
 
-    What follows is the script's, whatever it looks like; argparse would take a "--" out of it.
+    All that follows belongs to the script, whatever it looks like. argparse would remove a "--"
+    from it.
 
     Args:
-        argv: What comes after `keras-gpukit`.
-        value_flags: By command that runs a script, its flags that are followed by a value.
+        argv: Arguments after `keras-gpukit`.
+        value_flags: For each command that runs a script, its flags that are followed by a value.
 
     Returns:
-        Our part of it, and the script's.
+        Our part of the command line, and the script's part.
     """
     flags = value_flags.get(argv[0] if argv else "")
     if flags is None:
@@ -42,8 +43,8 @@ def split(
 def value_flags(parser: argparse.ArgumentParser) -> ValueFlags:
     """Returns the flags that are followed by a value; argparse has no public list of its flags.
 
-    A value that may be left out is one only where it is among the flag's choices: another word
-    there is the script.
+    If a flag's value is optional, a word after the flag is its value only if it is among the flag's
+    choices. Any other word is the script.
     """
     return {
         flag: None if each.nargs is None else tuple(each.choices or ())
@@ -70,7 +71,7 @@ def add_command(
 
 
 def check_script(args: argparse.Namespace) -> None:
-    """Ends the program where neither is given."""
+    """Exits with an error if neither a script nor a module is given."""
     if args.script is None and args.module is None:
         args.error("give the SCRIPT to run, or -m MODULE")
 
@@ -87,10 +88,10 @@ def fail(command: str, why: object, *, code: int = 2) -> int:
 
 
 def positive(text: str) -> int:
-    """Returns a whole number from 1 on.
+    """Parses a whole number from 1 on.
 
     Raises:
-        argparse.ArgumentTypeError: If the text is none.
+        argparse.ArgumentTypeError: If the text is not such a number.
     """
     number = int(text) if text.isdecimal() else 0
     if number < 1:
@@ -102,7 +103,7 @@ def folder(text: str) -> Path:
     """Returns a folder's path; the folder need not exist.
 
     Raises:
-        argparse.ArgumentTypeError: If the text is empty, or what stands there is no folder.
+        argparse.ArgumentTypeError: If the text is empty, or the path exists but is not a folder.
     """
     if not text:
         raise argparse.ArgumentTypeError("the folder's name is empty")

@@ -26,7 +26,7 @@ cores, and needs no GPU."""
 
 
 def add_parser(subparsers: Any) -> None:
-    """Adds the command."""
+    """Adds the command to the `keras-gpukit` parser."""
     parser = subparsers.add_parser(
         "demo", help="find and fix a slow input pipeline, in a minute", description=DESCRIPTION
     )
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.cli.quiet import load_tensorflow_quietly
 
     load_tensorflow_quietly()
-    os.environ["KERAS_BACKEND"] = "tensorflow"  # the demo is about its input pipelines
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # the demo is about tf.data pipelines
     from keras_gpukit.cli.demo_images import image_files
 
     try:

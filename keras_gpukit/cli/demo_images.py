@@ -13,18 +13,19 @@ PHOTOGRAPHS = ("china", "flower")
 
 
 def image_files(data_dir: Path) -> tuple[list[str], list[int]]:
-    """Returns the files, written if they are not there yet.
+    """Returns the image files, and writes them if they do not exist yet.
 
     Returns:
-        Paths, and for each the index in `PHOTOGRAPHS` of the photograph it is cut from.
+        The paths of the images, and for each image the index in `PHOTOGRAPHS` of the photograph it
+        is cut from.
 
     Raises:
-        OSError: If they cannot be written.
+        OSError: If the files cannot be written.
     """
     folder = data_dir / FOLDER
     if not folder.is_dir():
         data_dir.mkdir(parents=True, exist_ok=True)
-        # Written aside and renamed, so that an interrupted demo leaves no half-filled folder.
+        # Written elsewhere and renamed, so that an interrupted demo leaves no incomplete folder.
         with tempfile.TemporaryDirectory(dir=data_dir) as aside:
             _write_images(Path(aside) / FOLDER)
             os.replace(Path(aside) / FOLDER, folder)
@@ -33,7 +34,7 @@ def image_files(data_dir: Path) -> tuple[list[str], list[int]]:
 
 
 def _write_images(folder: Path) -> None:
-    """Cuts pieces at random places, from each photograph in turn."""
+    """Writes pieces cut at random places, from each photograph in turn."""
     import numpy as np
     import tensorflow as tf
     from sklearn.datasets import load_sample_images

@@ -1,4 +1,4 @@
-"""What the demo shows: the code that runs, and the comparison of both runs."""
+"""Output of the demo: the code that runs, and the comparison of both runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def print_code(function: Callable[..., Any], console: Console) -> None:
     """Prints a function's own source, so that what is shown cannot differ from what runs.
 
     Args:
-        function: The function.
-        console: Where to print; its lines stay whole where it is narrower.
+        function: Function to print.
+        console: Console to print to. Lines that are wider than it are not wrapped.
     """
     source = inspect.getsource(function).rstrip()
     highlighted = Syntax(source, "python", theme="ansi_dark").highlight(source)
@@ -28,7 +28,7 @@ def print_code(function: Callable[..., Any], console: Console) -> None:
 
 
 def comparison(written: RunSummary, advised: RunSummary) -> RenderableType:
-    """Puts both runs' figures next to each other.
+    """Returns a table of both runs' figures, and the speed-up.
 
     Args:
         written: The run with the pipeline as beginners write it.

@@ -16,7 +16,7 @@ def train(dataset: Any, setup: GPUSetup, log_dir: Path) -> RunSummary:
     """Trains a new network, and prints the verdict on the run.
 
     Returns:
-        What was measured.
+        Summary of the run.
     """
     import keras
 
@@ -33,7 +33,7 @@ def train(dataset: Any, setup: GPUSetup, log_dir: Path) -> RunSummary:
 
 
 def _build_model() -> Any:
-    """A network that predicts which photograph a piece is from."""
+    """Returns a network that predicts which photograph a piece is from."""
     import keras
 
     model = keras.Sequential(

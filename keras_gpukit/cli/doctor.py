@@ -1,4 +1,4 @@
-"""`keras-gpukit doctor`: can this machine train on its GPUs, and if not, why."""
+"""`keras-gpukit doctor`: reports whether this machine can train on its GPUs, and if not, why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `keras-gpukit doctor` looks at."""
+"""Examination of the machine by `keras-gpukit doctor`."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _PACKAGES = ("keras", "tensorflow", "tensorboard", "xprof", "keras-gpukit")
 
 @dataclass(frozen=True)
 class Examination:
-    """What was found.
+    """Results of the examination.
 
     Attributes:
-        versions: Of Python and of packages; None for one that is not installed.
-        machine: What there is for training on GPUs.
-        planned: What `configure_gpus()` would do.
-        health: Each GPU's state.
+        versions: Versions of Python and of packages; None for a package that is not installed.
+        machine: GPUs, driver, libraries and settings of the machine.
+        planned: Plan of what `configure_gpus()` would do.
+        health: State of each GPU.
         packages: NVIDIA's pip packages.
-        problems: What blocks GPUs.
+        problems: Problems of libraries and GPUs, which block a GPU or put it at risk.
     """
 
     versions: dict[str, str | None]
@@ -51,14 +51,14 @@ class Examination:
         machine = self.machine
         blocking = {each.gpu for each in self.problems if each.blocks}
         used = {machine.driver.position_of(machine.gpus[i].uuid) for i in self.planned.gpus}
-        if None in used:  # one that could be any of the machine's, or of a driver that lists none
+        if None in used:  # it could be any GPU of the machine, or the driver lists none
             used |= {gpu.index for gpu in machine.driver.gpus}
             used -= {None} if machine.driver.gpus else set()
         return bool(used - blocking) and None not in blocking
 
 
 def examine() -> Examination:
-    """Reads the machine, and plans for it what `configure_gpus()` would do."""
+    """Reads the machine, and plans what `configure_gpus()` would do on it."""
     try:
         machine = read_machine()
         machine = replace(machine, libraries=try_loading(machine.libraries))
@@ -87,7 +87,7 @@ def versions() -> dict[str, str | None]:
 
 
 def as_dict(found: Examination) -> dict[str, Any]:
-    """Everything that was found, ready for JSON."""
+    """Returns all findings as a dictionary, ready for JSON."""
     machine = found.machine
     return {
         "can_train_on_gpu": found.can_train,

@@ -1,4 +1,4 @@
-"""The arguments of `configure_gpus` as flags of a command."""
+"""The arguments of `configure_gpus` as command-line flags."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _DESTINATION = "gpu_"
 
 
 def add_gpu_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds a flag for each argument of `configure_gpus` but `verbose`."""
+    """Adds a flag for each argument of `configure_gpus` except `verbose`."""
     group = parser.add_argument_group(
         "setting up GPUs",
         "With any of these, configure_gpus() is called with them as soon as the script has "
@@ -83,7 +83,7 @@ def add_gpu_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def given_gpu_flags(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns those arguments of `configure_gpus` that were given as flags."""
+    """Returns the arguments of `configure_gpus` that were given as flags."""
     return {
         name.removeprefix(_DESTINATION): value
         for name, value in vars(args).items()

@@ -1,4 +1,4 @@
-"""`keras-gpukit input-service`: a tf.data service that makes input in other processes."""
+"""`keras-gpukit input-service`: runs a tf.data service that makes input in other processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until it is ended, or prints the manifests.
+    """Runs the service until it is stopped, or prints the manifests.
 
     Returns:
         The exit code: 2 if it cannot start.

@@ -1,4 +1,4 @@
-"""`keras-gpukit launch`: one training script as several processes that train together."""
+"""`keras-gpukit launch`: runs a training script as several processes that train together."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ def run(args: argparse.Namespace) -> int:
         return _launch_here(job, args)
     except ValueError as error:
         args.error(str(error))
-    except BrokenPipeError:  # what reads the output, such as `head`, has ended
-        return 141  # 128 and the number of SIGPIPE
+    except BrokenPipeError:  # the program that reads the output, such as `head`, has ended
+        return 141  # 128 plus the number of SIGPIPE
     except OSError as error:
         fail("launch", error)
     return 2
@@ -151,6 +151,6 @@ def _launch_here(job: Job, args: argparse.Namespace) -> int:
     )
     if code == 0:
         conclusion.tell()
-    else:  # the last that is seen is to be the failure
+    else:  # without the verdict, so that the failure stays visible
         print(f"To see what was recorded: keras-gpukit report {run_folder.path()}", file=sys.stderr)
     return code

@@ -1,4 +1,4 @@
-"""The part of `keras-gpukit launch` that writes a job for a cluster, and submits it."""
+"""The part of `keras-gpukit launch` that prints a job for a cluster, or submits it."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def complete(words: Sequence[str]) -> list[str]:
-    """Gives `--kubernetes` its value: argparse would take any word behind it, such as the script.
+    """Adds the default value to `--kubernetes`: argparse would take the next word, even the script.
 
     Args:
         words: Our part of the command line.
     """
-    if words[:1] != ["launch"]:  # other commands have a flag of that name without a value
+    if words[:1] != ["launch"]:  # in other commands, the flag has no value
         return list(words)
     return [
         "--kubernetes=trainjob" if word == "--kubernetes" and following not in _KINDS else word
@@ -74,7 +74,8 @@ def is_elsewhere(args: argparse.Namespace) -> bool:
     """Whether the job is for a cluster.
 
     Raises:
-        ValueError: If flags are given that are only for one.
+        ValueError: If flags do not fit together, such as `--submit` without a cluster, or
+            `--monitor` with one.
     """
     if args.submit and not (args.slurm or args.kubernetes):
         raise ValueError("--submit needs --slurm or --kubernetes.")
@@ -99,7 +100,7 @@ def launch_elsewhere(job: Job, args: argparse.Namespace) -> int:
 
     Raises:
         ValueError: If the cluster could not run the job.
-        OSError: If it cannot be submitted from here.
+        OSError: If the job cannot be submitted from this machine.
     """
     text = _slurm(job, args) if args.slurm else _kubernetes(job, args)
     if args.submit:
@@ -113,7 +114,7 @@ def _slurm(job: Job, args: argparse.Namespace) -> str:
 
     script = batch_script(job, python=sys.executable)
     if job.log_dir is not None and args.submit:
-        job.log_dir.mkdir(parents=True, exist_ok=True)  # Slurm creates none
+        job.log_dir.mkdir(parents=True, exist_ok=True)  # Slurm does not create it
     return script
 
 
@@ -133,13 +134,13 @@ def _kubernetes(job: Job, args: argparse.Namespace) -> str:
 
 
 def _submit(text: str, command: tuple[str, ...]) -> int:
-    """Runs the cluster's own program, which reads the text from its standard input.
+    """Submits a job by running the cluster's own program, with the text as standard input.
 
     Returns:
         The program's exit code.
 
     Raises:
-        FileNotFoundError: If this machine does not have it.
+        FileNotFoundError: If this machine does not have the program.
     """
     program = shutil.which(command[0])
     if program is None:

@@ -1,4 +1,4 @@
-"""The keras-gpukit command: its subcommands, and dispatching to one."""
+"""The `keras-gpukit` command: defines its subcommands, and runs one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command.
 
     Returns:
-        The exit code. Wrong arguments exit with 2, as argparse has it.
+        The exit code. Wrong arguments end the process with 2, as usual with argparse.
     """
     parser, with_values = parsers()
     ours, theirs = split(sys.argv[1:] if argv is None else argv, with_values)
@@ -36,20 +36,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.func(args)
     except KeyboardInterrupt:
         if args.func is run.run:
-            raise  # the script's own: Python prints it, and ends the process by the signal
-        return 130  # what shells give a command that was interrupted
+            raise  # it is for the script: Python prints it, and ends the process by the signal
+        return 130  # the exit code of an interrupted command in shells
     return code
 
 
 def parsers() -> tuple[argparse.ArgumentParser, dict[str, ValueFlags]]:
-    """Returns the parser and, by command that runs a script, its flags followed by a value."""
+    """Returns the parser, and for each command that runs a script, its flags with a value."""
     parser = argparse.ArgumentParser(
         prog="keras-gpukit",
         description="Set up GPUs for Keras, and explain why a training run is slow.",
     )
     parser.add_argument("--version", action="version", version=f"keras-gpukit {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    # Each loads what it needs when it runs, so that --help is quick.
+    # Each command imports what it needs when it runs, so that --help is quick.
     for command in (run, launch, input_service, memory, batch_size, demo, doctor, report, scaling):
         command.add_parser(subparsers)
     run_a_script = ("run", "launch", "memory", "batch-size")

@@ -1,4 +1,4 @@
-"""`keras-gpukit memory`: what an unchanged script's training needs, without training."""
+"""`keras-gpukit memory`: predicts the memory that training an unchanged script needs."""
 
 from __future__ import annotations
 

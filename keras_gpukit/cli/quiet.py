@@ -1,4 +1,4 @@
-"""TensorFlow without its log on the terminal."""
+"""Keeps TensorFlow's log off the terminal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 @contextmanager
 def quiet_tensorflow() -> Iterator[None]:
-    """Turns TensorFlow's log off from here on, unless the user chose a level.
+    """Turns off TensorFlow's log from now on, unless the user chose a level.
 
-    While they load and look for GPUs, its libraries log whatever the level: within the context,
-    standard error goes to a file, which is shown if an exception leaves it.
+    TensorFlow's libraries log at any level while they load and look for GPUs. So within the
+    context, standard error goes to a file, which is shown if an exception leaves the context.
     """
     if LEVEL in os.environ:
         yield
@@ -39,6 +39,6 @@ def quiet_tensorflow() -> Iterator[None]:
 
 
 def load_tensorflow_quietly() -> None:
-    """Imports TensorFlow without its log, which is shown if loading fails."""
+    """Imports TensorFlow without showing its log, unless the import fails."""
     with quiet_tensorflow():
         import_module("tensorflow")

@@ -1,4 +1,4 @@
-"""`keras-gpukit report`: runs as one page with charts, or as JSON."""
+"""`keras-gpukit report`: writes saved runs as one page with charts, or as JSON."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _headlined(report: Report) -> list[RunReport]:
-    """The runs whose verdict counts: of several workers that of the chief, which compares them."""
+    """Returns the runs whose verdicts are shown: of compared workers, only the chief's run."""
     compared = {each.folder for each in report.runs if each.summary.workers is not None}
     return [each for each in report.runs if each.folder not in compared or each.is_chief]
 
@@ -93,13 +93,13 @@ def _json(report: Report) -> str:
 
 
 def _write(out: Path, text: str) -> None:
-    """Writes all of the file or none of it, and never over a file that is not a report.
+    """Writes the file completely or not at all; never overwrites a file that is not a report.
 
     Raises:
-        OSError: If that cannot be done.
+        OSError: If the file cannot be written, or is not a report.
     """
     if out.exists() and not out.is_file():
-        # A device or a pipe would be replaced by a file, or waited for.
+        # Writing would replace a device or a pipe by a file, and reading it could block.
         raise FileExistsError(f"{out} is not a regular file; give another --out.")
     if out.exists() and not _is_ours(out):
         raise FileExistsError(f"{out} already exists and is not a report; give another --out.")

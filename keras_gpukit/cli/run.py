@@ -1,4 +1,4 @@
-"""`keras-gpukit run`: an unchanged training script, monitored."""
+"""`keras-gpukit run`: runs an unchanged training script with monitoring."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the script. What ends it passes through: Python itself ends the process by it.
+    """Runs the script. Its exceptions pass through, so that Python itself ends the process.
 
     Returns:
-        0 if it came to its end, 2 if it cannot be read.
+        0 if the script ran to its end, 2 if it cannot be read.
     """
     from keras_gpukit.configure.settings import check
     from keras_gpukit.running.conclusion import Conclusion
@@ -66,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
         log_dir, args.module or Path(args.script).stem, shared=Path(shared) if shared else None
     )
     fits = WatchedFits(run_folder, profile=args.profile)
-    # Registered first, so that they are called last: what the script registers may still train.
+    # Registered first, so that they are called last: the script's exit handlers may still train.
     atexit.register(keep_interrupted)
-    if shared is None:  # else the launcher concludes, once all processes have ended
+    if shared is None:  # otherwise the launcher reports once all processes have ended
         atexit.register(Conclusion(fits, run_folder, opens=args.open).tell)
     OnImports(fits, gpu_settings).install()
     try:

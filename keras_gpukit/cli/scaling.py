@@ -1,4 +1,4 @@
-"""`keras-gpukit scaling`: what a run is expected to reach on more GPUs."""
+"""`keras-gpukit scaling`: estimates a run's step time and rate on more GPUs."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _read_run(log_dir: Path, wanted: str | None) -> tuple[str, RunSummary]:
 
 
 def _known(args: argparse.Namespace, summary: RunSummary | None) -> tuple[ScalingBasis, Link, Link]:
-    """Returns what the run and the options say; options come first."""
+    """Returns the known figures and both links; options take precedence over the run."""
     from keras_gpukit.records.scaling import ScalingBasis
     from keras_gpukit.rules.scaling import measured_link
     from keras_gpukit.rules.scaling_basis import basis_of, latency_s

@@ -1,4 +1,4 @@
-"""What is said when the process of a script ends: the verdict, and where the report is."""
+"""Conclusion at the end of a script's process: prints the verdict, and where the report is."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Conclusion:
     """Prints the verdict on standard error, and writes the report next to the records.
 
     Args:
-        fits: What was watched.
-        folder: Where the report is written.
-        opens: Whether the report is opened in a browser.
-        command: Whose messages these are.
+        fits: Monitored fits of the script.
+        folder: Folder that the report is written to.
+        opens: Whether to open the report in a browser.
+        command: Name of the command in messages, "run" or "launch".
     """
 
     def __init__(
@@ -42,16 +42,16 @@ class Conclusion:
         self._began_s = time.time()
         self._process = os.getpid()
         self._started_in = os.getcwd()
-        # The script may replace it, even by its standard output; it is None if that was closed.
+        # The script may replace sys.stderr, even by its standard output. It is None if closed.
         self._error_output = sys.stderr or io.StringIO()
 
     def tell(self) -> None:
-        """Called when the process ends; changes neither its exit code nor its standard output."""
+        """Prints the conclusion at exit; changes neither the exit code nor standard output."""
         if os.getpid() != self._process:
             return  # a fork of the script, which ends before the script does
         with contextlib.suppress(Exception):
-            sys.stdout.flush()  # what the script printed comes first, where both are one terminal
-        with contextlib.suppress(Exception, KeyboardInterrupt):  # it may have closed the stream
+            sys.stdout.flush()  # the script's output comes first if both share a terminal
+        with contextlib.suppress(Exception, KeyboardInterrupt):  # the stream may be closed
             try:
                 self._tell()
             except Exception as error:
@@ -70,7 +70,7 @@ class Conclusion:
             return
         path = self._folder.path() / REPORT
         try:
-            _write(report, path)  # first: what is printed may find no reader
+            _write(report, path)  # first, since printing may fail
         finally:
             self._print_verdicts(report.runs)
         self._print(f"Report: {self._shown(path)}")
@@ -90,7 +90,7 @@ class Conclusion:
             self._say("the script called no fit(), so nothing was monitored.")
 
     def _print_verdicts(self, runs: tuple[RunReport, ...]) -> None:
-        """The whole verdict on the longest run, and a line for each other verdict."""
+        """Prints the whole verdict on the longest run, and one line for each other verdict."""
         from rich.console import Console
 
         from keras_gpukit.records.capture import ProfilerRecord
@@ -99,7 +99,7 @@ class Conclusion:
 
         # Each worker of a cluster has a record of the same fit.
         fits = [run for run in runs if run.is_chief] or runs
-        # A process that was killed and started again has left a run that broke off.
+        # A process that was killed and restarted has left an unfinished run.
         ended = [run for run in fits if run.state != "unfinished"] or fits
         longest = max(ended, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
         if len(fits) > 1:
@@ -128,18 +128,21 @@ class Conclusion:
         print(printable(line), file=self._error_output)
 
     def _shown(self, path: Path) -> str:
-        """A path as one would type it where the script was started, which may be elsewhere now."""
+        """Returns a path relative to the folder where the script started, if it is inside.
+
+        The script may have changed the current folder since.
+        """
         relative = os.path.relpath(path, self._started_in)
         return str(path) if relative.startswith(os.pardir) else relative
 
 
 def _read(log_dirs: list[Path], since_s: float) -> Report | None:
-    """The runs since a time, the newest first; None without any."""
+    """Returns the runs since a time, newest first; None if there are no runs."""
     from keras_gpukit.saved_runs import load_report
 
     reports = []
     for log_dir in log_dirs:
-        with contextlib.suppress(OSError):  # a script's callback that has not written
+        with contextlib.suppress(OSError):  # a callback of the script has written nothing
             reports.append(load_report(log_dir))
     runs = [run for each in reports for run in each.runs if (run.began_s or 0.0) >= since_s]
     if not runs:
@@ -157,7 +160,7 @@ def _write(report: Report, path: Path) -> None:
 
 
 def _open_in_browser(path: Path) -> None:
-    """Opens a page; what the browser's command prints goes to standard error."""
+    """Opens a page in a browser; the output of the browser's command goes to standard error."""
     import webbrowser
 
     output = os.dup(1)

@@ -1,4 +1,4 @@
-"""Answers a question about a script's first `fit`, in place of training."""
+"""Answers a question about a script's first `fit` instead of training."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from keras_gpukit.running.import_hook import ImportHook
 from keras_gpukit.running.main_module import CannotOpenError, run_main
 
 Question = Callable[[Any], None]
-"""Called within `fit`, when Keras has built the model and its optimizer, with the callback list;
-prints the answer, or raises why there can be none."""
+"""Function that is called with the callback list within `fit`, once Keras has built the model and
+its optimizer. It prints the answer, or raises an exception that says why there is no answer."""
 
 
 def ask_first_fit(question: Question, args: argparse.Namespace) -> str | None:
@@ -22,7 +22,7 @@ def ask_first_fit(question: Question, args: argparse.Namespace) -> str | None:
         Why there is no answer; None if there is one.
 
     Raises:
-        BaseException: What the script raised before its first `fit`.
+        BaseException: Any exception that the script raised before its first `fit`.
     """
     first_fit = _FirstFit(question)
     ImportHook({"keras": first_fit.watch_fits}).install()
@@ -41,7 +41,7 @@ class _FirstFit:
 
     Attributes:
         has_asked: Whether a `fit` was reached.
-        failed_because: Why there is no answer, once the script is over; None if there is.
+        failed_because: Why there is no answer; None if there is one. Final once the script is over.
     """
 
     def __init__(self, question: Question) -> None:
@@ -50,7 +50,7 @@ class _FirstFit:
         self._question = question
 
     def watch_fits(self) -> None:
-        """Called when Keras was imported."""
+        """Starts to watch for a `fit`; called once Keras was imported."""
         import keras
 
         if keras.backend.backend() == "tensorflow":
@@ -61,7 +61,7 @@ class _FirstFit:
 
     def _ask(self, callback_list: Any, given: int) -> None:
         if self.has_asked:
-            return  # a fit that the question itself needs
+            return  # a fit that the question itself runs
         self.has_asked = True
         try:
             self._question(callback_list)
@@ -72,10 +72,10 @@ class _FirstFit:
 
 
 def predict(batch_size: int | None) -> Question:
-    """Asks what memory the training steps need.
+    """Returns a question: how much memory do the training steps need?
 
     Args:
-        batch_size: Predict with this one; None for the script's own.
+        batch_size: Batch size to predict for; None for the script's own.
     """
 
     def question(callback_list: Any) -> None:
@@ -94,11 +94,11 @@ def predict(batch_size: int | None) -> Question:
 
 
 def find_size(max_batch_size: int | None, seconds: float) -> Question:
-    """Asks for the largest batch size that fits, and the fastest.
+    """Returns a question: which batch size is the largest that fits, and which is the fastest?
 
     Args:
-        max_batch_size: The largest to try; None for the default.
-        seconds: How long to search.
+        max_batch_size: Largest batch size to try; None for the default.
+        seconds: How long to search, in seconds.
     """
 
     def question(callback_list: Any) -> None:

@@ -1,4 +1,4 @@
-"""Acts right after a module was imported, whenever that is, and imports nothing itself."""
+"""Runs an action right after a module is imported, without importing the module itself."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from types import ModuleType
 
 
 class ImportHook(MetaPathFinder):
-    """Calls an action for each of some modules as soon as its code has run.
+    """Calls an action for each of several modules as soon as the module's code has run.
 
-    The modules are found and loaded by whatever does so without this; their loaders stay the same.
+    The usual finders find the modules, and their own loaders load them.
+
+    Args:
+        actions: Action to call for each module, by the module's name.
     """
 
     def __init__(self, actions: dict[str, Callable[[], None]]) -> None:
@@ -20,17 +23,17 @@ class ImportHook(MetaPathFinder):
         self._under_way: set[str] = set()
 
     def install(self) -> None:
-        """Starts to look at imports. It is removed once all actions were called."""
+        """Starts to watch imports. The hook is removed once all actions were called."""
         sys.meta_path.insert(0, self)
 
     def is_under_way(self, name: str) -> bool:
-        """Whether the code of one of the modules is being run."""
+        """Whether the code of the module is running."""
         return name in self._under_way
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Finds a module as the other finders do, and has its loader call the action."""
+        """Finds a module with the other finders, and makes its loader call the action."""
         if name not in self._actions:
             return None
         for finder in tuple(sys.meta_path):
@@ -50,7 +53,7 @@ class ImportHook(MetaPathFinder):
             return
 
         def exec_module(module: ModuleType) -> None:
-            del loader.exec_module  # the class's own is back
+            del loader.exec_module  # restores the method of the loader's class
             self._under_way.add(name)
             try:
                 execute(module)
@@ -64,5 +67,5 @@ class ImportHook(MetaPathFinder):
 
         try:
             loader.exec_module = exec_module  # type: ignore[method-assign]
-        except AttributeError:  # one that takes no attributes: the module is imported unseen
+        except AttributeError:  # a loader without attributes: the action is never called
             return

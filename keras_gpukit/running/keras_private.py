@@ -1,10 +1,10 @@
-"""What running an unchanged script needs to know of Keras beyond its documented interface.
+"""Undocumented behavior of Keras that running an unchanged script relies on.
 
-Seen on Keras 3.12 to 3.15: `fit` itself makes a `keras.callbacks.CallbackList` with
-`add_history=True`, which `evaluate` and `predict` do without; if it no longer does, no `fit` is
-found. `keras.src.utils.traceback_utils
-._EXCLUDED_PATHS` lists the folders whose frames Keras removes from tracebacks; without it, an
-exception that the script catches has frames of this package.
+Seen on Keras 3.12 to 3.15: `fit` itself creates a `keras.callbacks.CallbackList` with
+`add_history=True`, and `evaluate` and `predict` create theirs without it. If `fit` no longer does
+so, no `fit` is found. `_EXCLUDED_PATHS` in `keras.src.utils.traceback_utils` lists the folders
+whose frames Keras removes from tracebacks. Without it, exceptions that the script catches contain
+frames of this package.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from keras_gpukit.running.tracebacks import PACKAGE
 
 
 def on_each_fit(action: Callable[[Any, int], None]) -> Callable[[], None]:
-    """Calls with the callback list of each `fit`, when the list is made.
+    """Calls an action with the callback list of each `fit`, when the list is created.
 
-    The list is made within `fit`, also where a subclass overrides `fit`, and holds the callbacks of
-    whatever nested list the caller gave. Nothing of this is on the stack while `fit` runs.
+    The list is created within `fit`, even if a subclass overrides `fit`. It contains the callbacks
+    of any nested list that the caller gave. No frame of this function is on the stack while `fit`
+    trains.
 
     Args:
-        action: Called with the list, and with the number of callbacks that the caller gave: those
-            that Keras adds come after them.
+        action: Called with the list, and with the number of callbacks that the caller gave.
+            Callbacks that Keras adds come after these.
 
     Returns:
-        What undoes it.
+        A function that undoes this.
     """
     import keras
 
@@ -39,7 +40,7 @@ def on_each_fit(action: Callable[[Any, int], None]) -> Callable[[], None]:
         self: Any, callbacks: Any = None, add_history: bool = False, *args: Any, **kwargs: Any
     ) -> None:
         original(self, callbacks, add_history, *args, **kwargs)
-        # A loop of the script's own may make such a list too, and drive it as it likes.
+        # The script's own training loop may create such a list too, and use it differently.
         if add_history and sys._getframe(1).f_code.co_name == "fit":
             action(self, len(keras.tree.flatten(callbacks)) if callbacks else 0)
 
@@ -52,7 +53,7 @@ def on_each_fit(action: Callable[[Any, int], None]) -> Callable[[], None]:
 
 
 def leave_out_of_tracebacks() -> None:
-    """Has Keras remove this package's frames from tracebacks, as it does its own."""
+    """Makes Keras remove this package's frames from tracebacks, as it does its own."""
     from keras.src.utils import traceback_utils
 
     excluded = getattr(traceback_utils, "_EXCLUDED_PATHS", None)

@@ -1,8 +1,8 @@
-"""Runs a script or module as `__main__`, as if Python itself had been started with it.
+"""Runs a script or a module as `__main__`, as if Python itself had been started with it.
 
-Private name of Python, seen in 3.10 to 3.13: `runpy._run_module_as_main`, which is what `python -m`
-calls. `runpy.run_module` is no replacement: it empties the module afterwards, under threads and
-exit handlers that still use it.
+Private name of Python, seen in 3.10 to 3.13: `runpy._run_module_as_main`, which `python -m` calls.
+`runpy.run_module` is no replacement: it empties the module afterwards, while threads and exit
+handlers still use it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from typing import Any
 from keras_gpukit.running.tracebacks import hide_own_frames
 
 _ended_by: list[type[BaseException]] = []
-"""The exception by which the script ended."""
+"""Type of the exception that ended the script, other than `SystemExit`; empty without one."""
 
 
 class CannotOpenError(Exception):
-    """There is no script to run; the message is the one that Python prints."""
+    """The script cannot be opened; the message is the one that Python prints."""
 
 
 def run_main(script: str | None, module: str | None, arguments: Sequence[str]) -> None:
-    """Runs one of the two; what it raises passes through.
+    """Runs a script or a module; its exceptions pass through.
 
     Args:
-        script: A file, or a folder or zip file with a `__main__.py`.
-        module: A module or package, in place of a script.
-        arguments: Become `sys.argv[1:]`.
+        script: Path of a file, or of a folder or zip file with a `__main__.py`.
+        module: Name of a module or package to run instead of a script.
+        arguments: Arguments of the script or module, for `sys.argv[1:]`.
 
     Raises:
-        CannotOpenError: If the file cannot be read.
+        CannotOpenError: If the script's file cannot be read.
     """
     if module is not None:
         _run_module(module, arguments)
@@ -71,10 +71,10 @@ def _run_module(name: str, arguments: Sequence[str]) -> None:
 
 
 def keep_interrupted() -> None:
-    """Has Python end the process by SIGINT still, where Ctrl-C ended the script; an exit handler.
+    """Makes Python still end the process by SIGINT if Ctrl-C ended the script; an exit handler.
 
-    CPython notes that it is to do so, and forgets it if an exit handler runs source code, as making
-    a dataclass does. Source code that raises the exception again reminds it.
+    CPython notes that it must do so, but forgets it if an exit handler runs source code, as the
+    definition of a dataclass does. Source code that raises the exception again restores the note.
     """
     if _ended_by == [KeyboardInterrupt]:
         with contextlib.suppress(KeyboardInterrupt):
@@ -82,7 +82,7 @@ def keep_interrupted() -> None:
 
 
 def _read(path: str) -> tuple[bytes, CodeType | None]:
-    """Returns a file's bytes, and its code if it is compiled already."""
+    """Returns a file's bytes, and its code object if the file is compiled; else None."""
     try:
         with io.open_code(path) as file:
             code = pkgutil.read_code(file)
@@ -102,7 +102,7 @@ def _execute(program: bytes | CodeType, path: str, names: dict[str, Any]) -> Non
 
 
 def _replace_main() -> ModuleType:
-    """Puts an empty `__main__` in the place of ours, with the attributes that Python gives it."""
+    """Replaces our `__main__` by an empty one, with the attributes that Python gives it."""
     main = ModuleType("__main__")
     main.__dict__.update({"__annotations__": {}, "__builtins__": builtins})
     sys.modules["__main__"] = main
@@ -110,7 +110,7 @@ def _replace_main() -> ModuleType:
 
 
 def _first_on_path(folder: str) -> None:
-    """Replaces the folder of the `keras-gpukit` command, unless Python adds none (`python -P`)."""
+    """Replaces our command's folder on `sys.path`, unless Python adds no folder (`python -P`)."""
     if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
         sys.path[0] = folder
 
@@ -120,10 +120,10 @@ def _run_module_as_main(name: str, alter_argv: bool) -> None:
 
 
 def _leaving_no_frames(run: Callable[..., None], *arguments: Any) -> None:
-    """Runs; an exception that ends the process is shown without frames of this package.
+    """Runs a function; an exception that ends the process is shown without this package's frames.
 
-    The exception itself goes on to Python, which prints it by the hook in place at this moment,
-    and ends the process as it does for that exception.
+    The exception passes on to Python, which prints it with the exception hook that is in place by
+    then, and ends the process as usual for that exception.
     """
     try:
         run(*arguments)

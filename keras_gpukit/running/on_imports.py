@@ -1,7 +1,7 @@
-"""What is done to a script's TensorFlow and Keras, right after the script has imported them.
+"""Sets up TensorFlow and Keras right after a script has imported them.
 
-Not earlier: what the script sets before its imports, such as environment variables, must hold. And
-not later: TensorFlow's devices may start with the script's next line.
+Not earlier: settings that the script makes before its imports, such as environment variables, must
+take effect. And not later: TensorFlow's devices may start with the script's next line.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from keras_gpukit.running.watched_fits import WatchedFits
 
 
 class OnImports:
-    """Watches fits from the import of Keras on, and sets the GPUs up before.
+    """Sets up GPUs once TensorFlow is imported, and watches fits once Keras is imported.
 
     Args:
-        fits: Installed after Keras was imported.
-        gpu_settings: Arguments for `configure_gpus`, which is not called without any.
+        fits: Monitoring of fits, which is installed once Keras is imported.
+        gpu_settings: Arguments for `configure_gpus`. If empty, the function is not called.
     """
 
     def __init__(self, fits: WatchedFits, gpu_settings: Mapping[str, Any]) -> None:
@@ -29,11 +29,11 @@ class OnImports:
         self._hook = ImportHook({"tensorflow": self._tensorflow, "keras": self._keras})
 
     def install(self) -> None:
-        """Begins to look at imports."""
+        """Starts to watch imports."""
         self._hook.install()
 
     def _tensorflow(self) -> None:
-        if not self._hook.is_under_way("keras"):  # else Keras is not ready for settings yet
+        if not self._hook.is_under_way("keras"):  # otherwise Keras is not ready for settings yet
             self._set_gpus_up()
 
     def _keras(self) -> None:
@@ -57,7 +57,7 @@ class OnImports:
 
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # they are part of what is printed
+                warnings.simplefilter("ignore")  # the printed setup contains the warnings
                 setup = configure_gpus(**settings, verbose=False)
             if setup.strategy is not None:
                 tf.distribute.experimental_set_strategy(setup.strategy)

@@ -1,4 +1,4 @@
-"""Where the fits of one run of a script are written."""
+"""Folders that the fits in one run of a script are written to."""
 
 from __future__ import annotations
 
@@ -12,37 +12,38 @@ from typing import Any
 from keras_gpukit.writers.whole_files import new_folder
 
 SHARED = "GPUKIT_RUN_FOLDER"
-"""Environment variable by which several processes of one job write to one folder."""
+"""Environment variable with the folder that all processes of one job write to."""
 _UNSUITABLE = re.compile(r"[^\w.+-]+")
 _LONGEST = 60
-_NAME_BYTES = 1024  # more than a name of so many characters and a time can have
+_NAME_BYTES = 1024  # longer than any name of `_LONGEST` characters and a time
 
 
 class RunFolder:
-    """One folder for a run of a script, and one in it for each model.
+    """Folder for one run of a script, with a subfolder for each model.
 
-    The fits of one model share its folder: their global step goes on from one to the next.
+    The fits of one model share a subfolder: their global step continues from one to the next.
 
     Args:
-        log_dir: The folder above; the run's own is made when it is first needed.
-        script: What is run: names the folder, together with the time.
-        shared: The run's own folder, where another process has made it.
+        log_dir: Parent of the run's folder, which is created when it is first needed.
+        script: Name of the script or module. The folder is named after it and the time.
+        shared: The run's folder, if another process has created it.
     """
 
     def __init__(self, log_dir: Path, script: str, *, shared: Path | None = None) -> None:
         self._log_dir = log_dir
         self._name = f"{file_name(script)}-{time.strftime('%Y%m%d-%H%M%S')}"
         self._path = shared
-        # Memory that forks share, such as children of multiprocessing: the name, once one made it.
+        # Memory that is shared with forks, such as children of multiprocessing. It contains the
+        # folder's name once one of them has created the folder.
         self._made = mmap.mmap(-1, _NAME_BYTES)
         self._of_models: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
         self._taken: set[str] = set()
 
     def path(self) -> Path:
-        """The run's own folder, made if neither this process nor a fork has made it.
+        """Returns the run's folder, and creates it unless this process or a fork has done so.
 
         Raises:
-            OSError: If it cannot be made.
+            OSError: If the folder cannot be created.
         """
         if self._path is None:
             if not self.is_made:
@@ -53,14 +54,14 @@ class RunFolder:
 
     @property
     def is_made(self) -> bool:
-        """Whether this process or a fork of it has made the run's own folder."""
+        """Whether the run's folder exists, created by this process, a fork of it or another one."""
         return self._path is not None or self._made[0] != 0
 
     def of_model(self, model: Any) -> Path:
-        """The folder of a model, which is the same for all its fits.
+        """Returns the folder of a model, which is the same for all its fits.
 
         Raises:
-            OSError: If the run's folder cannot be made.
+            OSError: If the run's folder cannot be created.
         """
         folder = self._of_models.get(model)
         if folder is None:
@@ -75,5 +76,5 @@ class RunFolder:
 
 
 def file_name(text: str) -> str:
-    """A file name like a text, such as a model's name, that suits every file system."""
+    """Returns a name for a file or folder, made of a text, that suits every file system."""
     return _UNSUITABLE.sub("-", text).strip(".-")[:_LONGEST] or "unnamed"

@@ -1,4 +1,4 @@
-"""Tracebacks as they would be without this package's frames."""
+"""Removes this package's frames from tracebacks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from types import TracebackType
 import keras_gpukit
 
 PACKAGE = os.path.dirname(os.path.abspath(keras_gpukit.__file__))
-"""What the file names of this package's frames start with."""
+"""Folder of this package, with which the file names of its frames start."""
 _START = os.path.join(PACKAGE, "running", "main_module.py")
 
 ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 
 def hide_own_frames(hook: ExceptHook) -> ExceptHook:
-    """Returns an exception hook that removes the frames and calls another one."""
+    """Returns an exception hook that removes this package's frames and then calls `hook`."""
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         for each in _with_causes(error, set()):
-            # Python's own hook shows what the exception holds, others what they are given.
+            # Python's own hook shows the exception's traceback, other hooks the one passed to them.
             each.__traceback__ = _without_own_frames(each.__traceback__)
         hook(kind, error, error.__traceback__)
 
@@ -28,12 +28,12 @@ def hide_own_frames(hook: ExceptHook) -> ExceptHook:
 
 
 def _with_causes(error: BaseException, seen: set[int]) -> Iterator[BaseException]:
-    """An exception and all that would be shown with it."""
+    """Yields an exception, and all exceptions that would be shown with it."""
     if id(error) in seen:
         return
     seen.add(id(error))
     yield error
-    members = getattr(error, "exceptions", ())  # of a group, from Python 3.11 on
+    members = getattr(error, "exceptions", ())  # of an exception group, from Python 3.11 on
     for each in (error.__cause__, error.__context__, *members):
         if isinstance(each, BaseException):
             yield from _with_causes(each, seen)
@@ -44,7 +44,7 @@ def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None:
         entries.append(trace)
         trace = trace.tb_next
-    # Before the script starts, there are also frames of the command and of what started it.
+    # The frames before the script's start belong to the command, and to the code that called it.
     starts = [at for at, entry in enumerate(entries) if _file(entry) == _START]
     kept: TracebackType | None = None
     for entry in reversed(entries[max(starts, default=-1) + 1 :]):

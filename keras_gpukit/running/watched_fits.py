@@ -1,4 +1,4 @@
-"""A `Monitor` in every `fit` of a script that was not written for it."""
+"""Adds a `Monitor` to every `fit` of a script that was not written for it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ MOST_FITS_OF_A_MODEL = 100
 class WatchedFits:
     """Adds callbacks to each `fit` of this process.
 
-    Not to one that has a `Monitor` or a part of it already, not to a `fit` within a `fit` of the
-    same model, whose figures it would mix, and of one model only to the first 100: a script that
-    calls `fit` for every few steps would have thousands of records.
+    A `fit` that already has a `Monitor` or a part of one gets no other `Monitor`. A `fit` within a
+    `fit` of the same model gets nothing, since that would mix their figures. Only the first 100
+    fits of a model get callbacks: a script that calls `fit` for every few steps would otherwise
+    write thousands of records.
 
     Attributes:
-        count: Fits that got a `Monitor`.
-        own_log_dirs: Log folders of callbacks of this package that the script has itself.
-        has_own: Whether the script has any, also those that write nothing.
+        count: Number of fits that got a `Monitor`.
+        own_log_dirs: Log folders of callbacks of this package that the script itself uses.
+        has_own: Whether the script itself uses callbacks of this package, including those that
+            write nothing.
     """
 
     def __init__(self, folder: RunFolder, *, profile: bool = False) -> None:
@@ -40,7 +42,7 @@ class WatchedFits:
         self._memory: Any = None
 
     def install(self) -> Callable[[], None]:
-        """Starts to add them, and returns what ends it. Keras is imported."""
+        """Starts to add callbacks, and returns a function that stops it. Needs Keras imported."""
         keras_private.leave_out_of_tracebacks()
         return keras_private.on_each_fit(self._add)
 
@@ -53,8 +55,8 @@ class WatchedFits:
                     callback_list.callbacks.insert(given, callback)
 
     def _wanted(self, callback_list: Any) -> list[Any]:
-        """The callbacks to add, the last one first."""
-        # Now that the script has loaded Keras.
+        """Returns the callbacks to add, the last one first."""
+        # Imported only now that the script has loaded Keras.
         from keras_gpukit.callbacks.base import WatchingCallback
         from keras_gpukit.callbacks.monitor import Monitor
         from keras_gpukit.callbacks.profiler import Profiler
@@ -79,7 +81,7 @@ class WatchedFits:
                 wanted.append(Profiler(log_dir))
             if all(isinstance(each, Profiler) for each in own):
                 monitor = Monitor(log_dir, verbose=0)
-                # Memory is the process's: each fit continues what those before have read.
+                # Memory belongs to the process: each fit continues the readings of earlier fits.
                 self._memory = self._memory or FitMemory()
                 monitor.continue_with(self._memory)
                 wanted.append(monitor)
