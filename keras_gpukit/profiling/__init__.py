@@ -1,4 +1,4 @@
-"""Profiles: capturing one from a run, and reading one without TensorBoard."""
+"""Captures profiles from a run, and reads profiles without TensorBoard."""
 
 from __future__ import annotations
 

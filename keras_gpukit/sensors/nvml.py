@@ -1,4 +1,4 @@
-"""Readings of NVIDIA GPUs through NVML.
+"""Reads NVIDIA GPUs through NVML.
 
 This module has not run on a GPU yet. It is tested with NVIDIA's binding over a stand-in for the
 library.

@@ -1,1 +1,1 @@
-"""Capturing a profile of a few training steps: when, and how."""
+"""Captures a profile of a few training steps: when, and how."""

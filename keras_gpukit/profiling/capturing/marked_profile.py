@@ -1,4 +1,4 @@
-"""Marks steps in a captured profile so that TensorBoard's Profile tab finds them.
+"""Marks steps, and amends captured profiles, so that TensorBoard's Profile tab finds the steps.
 
 The tab recognizes a step by an event that is marked as its root (`_r=1`), and assigns to the step
 all events that follow from that one. A TensorFlow loop within a step breaks this. Keras runs such a

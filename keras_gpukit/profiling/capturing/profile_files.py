@@ -1,4 +1,4 @@
-"""Profile files in a log directory: names them, lists them and writes them."""
+"""Names, lists and writes the profile files in a log directory."""
 
 from __future__ import annotations
 

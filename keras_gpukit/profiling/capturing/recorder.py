@@ -202,7 +202,7 @@ class Recorder:
         if refusal is not None:
             self._miss(trigger, reason, refusal)
             return
-        # Stored before it begins: if Ctrl-C interrupts the begin, the run's end still ends it.
+        # Stored before it begins: if Ctrl-C interrupts `begin`, the run's end still ends it.
         self._capture = capture = Capture(self._log_dir, trigger, reason, self._step + 1)
         self._captured_calls = 0
         self._wanted = None

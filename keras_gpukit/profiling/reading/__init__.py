@@ -1,1 +1,1 @@
-"""Reading an `.xplane.pb`: from its bytes to a record."""
+"""Reads an `.xplane.pb` file: from its bytes to a record."""

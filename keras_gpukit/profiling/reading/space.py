@@ -13,7 +13,7 @@ from keras_gpukit.profiling.reading.figures import LONGEST_TEXT, Figures, text
 from keras_gpukit.profiling.reading.wire import Wire
 
 LONGEST_PS = 1 << 53
-"""Two and a half hours. An event that ends later than this after the begin is damaged."""
+"""Two and a half hours. An event that ends later than this after the start is damaged."""
 MOST_PLANES = 1000
 # Field numbers.
 _PLANE, _ERROR, _WARNING, _HOSTNAME = 1, 2, 3, 4

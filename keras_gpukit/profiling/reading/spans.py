@@ -88,5 +88,5 @@ NOTHING = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def _joined(edges: Numbers, held: Mask) -> Spans:
-    """Joins the intervals from edge to edge that are held; none starts at the last edge."""
+    """Joins the chosen intervals between neighbouring edges; none starts at the last edge."""
     return Spans.union(edges[:-1][held[:-1]], edges[1:][held[:-1]])
