@@ -1,4 +1,4 @@
-"""The exceptions that a watched call raises: what is called with them, and which ended it."""
+"""Reports the exceptions raised in a monitored call, and keeps the one that ended it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from keras_gpukit.errors import Guard
 
 
 class CallErrors:
-    """Hands on each exception once.
+    """Passes each exception to the registered actions, once.
 
     Args:
-        step: Returns the global step so far.
+        step: Returns the current global step.
 
     Attributes:
-        last: The exception raised last, by its type, and where: "ValueError in step 1"; None for
-            none.
+        last: Type and place of the last exception, such as "ValueError in step 1"; None if there
+            was none.
     """
 
     def __init__(self, step: Callable[[], int]) -> None:
@@ -25,23 +25,23 @@ class CallErrors:
         self._error: BaseException | None = None
 
     def add(self, action: Callable[[BaseException], None]) -> None:
-        """Has an action called with each exception."""
+        """Registers an action that is called with each exception."""
         self._actions.append(action)
 
     def of_step(self, error: BaseException) -> None:
-        """A step of the call itself raised."""
-        self._tell(error, f"step {self._step() + 1:,}")  # one that fails is not counted
+        """Reports an exception of a step of the call itself."""
+        self._tell(error, f"step {self._step() + 1:,}")  # a step that fails is not counted
 
     def of_validation(self, error: BaseException) -> None:
-        """A step of a validation inside `fit` raised."""
+        """Reports an exception of a step of a validation inside `fit`."""
         self._tell(error, f"validation, after step {self._step():,}")
 
     def of_callback(self, error: BaseException) -> None:
-        """A callback raised."""
+        """Reports an exception of a callback."""
         self._tell(error, f"a callback, after step {self._step():,}")
 
     def clear(self) -> None:
-        """Forgets the exception, which holds the call's data, and all that is called."""
+        """Forgets the exception, which keeps the call's data alive, and all actions."""
         self._actions.clear()
         self._error = None
         self._step = _no_steps

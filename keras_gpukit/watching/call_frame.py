@@ -1,16 +1,19 @@
 """The stack frame of Keras' running `fit`, `evaluate` or `predict`.
 
-Keras passes callbacks neither what the call iterates over, nor each other, nor that the call ended
-by an exception. Its frame holds the first two, and is on no thread's stack after the third.
+Keras does not pass callbacks the data of the call or the other callbacks, and does not notify them
+when an exception ends the call. The frame holds the data and the callbacks, and it is no longer on
+any thread's stack once the call has ended.
 
-Private names, seen on Keras 3.12 to 3.15, locals of `fit`, `evaluate` and `predict`:
-`epoch_iterator`, without which the wait of pipelines without a model stays unknown; `epochs` and
-`initial_epoch`, without which fetches are also timed where they show nothing; `x`, `y` and
-`sample_weight`, without which `keras-gpukit batch-size` cannot read a `PyDataset` or arrays; and
-`callbacks`, without which captures may collide with those of `keras.callbacks.TensorBoard`
-(TensorFlow records one profile at a time, and the first to start gets it), the exception of another
-callback is not known, and what callbacks after ours do in `on_epoch_begin` counts as the epoch's
-start.
+Private names, seen on Keras 3.12 to 3.15. These are local variables of `fit`, `evaluate` and
+`predict`. If one is missing:
+
+- `epoch_iterator`: the input wait of pipelines without a tf.data model is unknown.
+- `epochs`, `initial_epoch`: fetches are also timed in a single epoch of one step, where their times
+  show nothing.
+- `x`, `y`, `sample_weight`: `keras-gpukit batch-size` cannot read a `PyDataset` or arrays.
+- `callbacks`: captures may collide with those of `keras.callbacks.TensorBoard`, since TensorFlow
+  records one profile at a time and the first to start gets it. Exceptions of other callbacks are
+  unknown, and what callbacks after ours do in `on_epoch_begin` counts as epoch start.
 """
 
 from __future__ import annotations
@@ -25,19 +28,19 @@ import numpy as np
 
 
 class CallFrame:
-    """The innermost running call of a function on this thread.
+    """Stack frame of the innermost running call of a function on this thread.
 
     Args:
         function: Name of the function, such as "fit".
     """
 
     def __init__(self, function: str) -> None:
-        # None where a loop in user code drives the callbacks: its end cannot be seen.
+        # None if a loop in user code drives the callbacks: its end cannot be seen.
         self._frame = _find_frame(function)
         self._thread = threading.get_ident()
 
     def forget(self) -> None:
-        """Releases the frame, which holds everything the call held: its data first of all."""
+        """Releases the frame, which keeps everything in the call alive, such as its data."""
         self._frame = None
 
     @property
@@ -45,7 +48,7 @@ class CallFrame:
         """Whether the call has ended."""
         if self._frame is None:
             return False
-        # The frames of all threads take ten times as long.
+        # Reading the frames of all threads takes ten times longer.
         on_this_thread = threading.get_ident() == self._thread
         frame = sys._getframe(1) if on_this_thread else sys._current_frames().get(self._thread)
         while frame is not None and frame is not self._frame:
@@ -54,14 +57,14 @@ class CallFrame:
 
 
 def epoch_iterator(function: str) -> Any:
-    """Returns what Keras' running `fit` or `evaluate` takes its iterators from, or None."""
+    """Returns the `EpochIterator` of Keras' running `fit` or `evaluate`, or None."""
     return _local(function, "epoch_iterator")
 
 
 def batch_of_fit() -> tuple[Any, int | None]:
-    """Returns what a batch of Keras' running `fit` is made of, and its examples; None if unknown.
+    """Returns the `element_spec` and the batch size of Keras' running `fit`; None if unknown.
 
-    Also needs `_distributed_dataset` and `data_adapter` of what `epoch_iterator` is.
+    Also reads `_distributed_dataset` and `data_adapter` of Keras' `EpochIterator`.
     """
     source = epoch_iterator("fit")
     dataset = getattr(source, "_distributed_dataset", None)
@@ -72,7 +75,7 @@ def batch_of_fit() -> tuple[Any, int | None]:
 def dataset_of_fit() -> Any:
     """Returns the `tf.data.Dataset` that Keras' running `fit` trains on, or None.
 
-    Also needs `_distributed_dataset` of what `epoch_iterator` is.
+    Also reads `_distributed_dataset` of Keras' `EpochIterator`.
     """
     import tensorflow as tf
 
@@ -81,7 +84,7 @@ def dataset_of_fit() -> Any:
 
 
 def first_batch_of_fit() -> int | None:
-    """Returns the examples in the first batch of Keras' running `fit`, which it reads; or None."""
+    """Reads the first batch of Keras' running `fit`; returns its number of examples, or None."""
     import tensorflow as tf
 
     dataset = dataset_of_fit()
@@ -92,7 +95,7 @@ def first_batch_of_fit() -> int | None:
 
 
 def data_of_fit() -> Any:
-    """Returns what Keras' running `fit` trains on: its `PyDataset`, else a dataset of batches."""
+    """Returns the `PyDataset` that Keras' running `fit` got, else its dataset of batches."""
     import keras
 
     given = _local("fit", "x")
@@ -102,7 +105,7 @@ def data_of_fit() -> Any:
 
 
 def arrays_of_fit() -> tuple[Any, ...] | None:
-    """Returns the NumPy arrays that Keras' running `fit` got; None where it got something else."""
+    """Returns the NumPy arrays that Keras' running `fit` got; None if it got something else."""
     given = [_local("fit", name) for name in ("x", "y", "sample_weight")]
     arrays = tuple(each for each in given if each is not None)
     are_known = len(arrays) > 1 and all(isinstance(each, np.ndarray) for each in arrays)
@@ -110,7 +113,7 @@ def arrays_of_fit() -> tuple[Any, ...] | None:
 
 
 def has_one_epoch(function: str) -> bool:
-    """Returns whether Keras' running `fit` has a single epoch; False where that is unknown."""
+    """Returns whether the running call has a single epoch; False if unknown."""
     epochs, initial = _local(function, "epochs"), _local(function, "initial_epoch")
     return isinstance(epochs, int) and epochs - (initial or 0) == 1
 
@@ -133,15 +136,15 @@ def _local(function: str, name: str) -> Any:
     values = frame.f_locals
     found = values.get(name)
     if sys.version_info < (3, 13):
-        # Until then it is a copy that Python keeps with the frame. It would hold the epoch's
-        # iterator beyond the epoch, and freeing one can take seconds.
+        # Before Python 3.13, this is a copy that Python keeps with the frame. It would keep the
+        # iterator alive after its epoch, and freeing an iterator can take seconds.
         values.clear()
     return found
 
 
 def _find_frame(function: str) -> FrameType | None:
     frame: FrameType | None = sys._getframe(1)
-    # A class body of that name is no call; its values are the class's own.
+    # A class body of that name is not a call, and its variables belong to the class.
     while frame is not None and not (
         frame.f_code.co_name == function and frame.f_code.co_flags & inspect.CO_OPTIMIZED
     ):

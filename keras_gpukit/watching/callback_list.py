@@ -1,7 +1,7 @@
-"""The list through which Keras calls all callbacks of a call: when it does, and what they raise.
+"""Watches the list through which Keras calls all callbacks: when they run and what they raise.
 
-Our own callback sees only its own turn. What others do before and after it, and the exception by
-which one of them ends the call, are visible in the list alone.
+Our own callback sees only its own hooks. Only the list shows what other callbacks do before and
+after it, and the exception by which one of them ends the call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.watching.callback_times import CallbackTimes
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
-# `on_train_begin` and its like are under way when ours is called.
+# `on_train_begin` and `on_predict_begin` are already running when our callback is called.
 _HOOKS = (
     "on_epoch_begin",
     "on_epoch_end",
@@ -38,7 +38,7 @@ def _nothing(*args: Any) -> None:
 
 
 def hooks_alone(step_function: StepFunction) -> StepFunction:
-    """Has the hooks of a batch watched around a step function, so that they can be timed."""
+    """Returns a step function with watched batch hooks around it, to measure their overhead."""
     watch = CallbackListWatch(None, _nothing, _nothing, _nothing, _nothing)
     hook = watch._watched("on_train_batch_end", lambda batch, logs: None)
 
@@ -52,20 +52,22 @@ def hooks_alone(step_function: StepFunction) -> StepFunction:
 
 
 class CallbackListWatch:
-    """Watches the hooks of a call's callback list from `start` to `close`.
+    """Watches the hooks of a callback list from `start` to `close`.
 
     Args:
-        callback_list: A `keras.callbacks.CallbackList`; None where it cannot be known.
-        on_error: Called with an exception that any callback raises.
-        on_epoch_began: Called when the last callback has returned from `on_epoch_begin`.
+        callback_list: The `keras.callbacks.CallbackList` of the call; None if unknown.
+        on_error: Called with each exception that a callback raises.
+        on_epoch_began: Called after the last callback's `on_epoch_begin`.
         on_epoch_ends: Called before the first callback's `on_epoch_end`.
-        on_epoch_ended: Called when the last callback has returned from it.
+        on_epoch_ended: Called after the last callback's `on_epoch_end`.
 
     Attributes:
-        sees_epochs: Whether epochs are seen.
-        times: How long each callback takes.
-        epoch_ended_s: When the first callback was called at the latest epoch's end; None before.
-        batch_ended_s: When the last callback returned from the latest hook of a batch; 0 before.
+        sees_epochs: Whether the starts and ends of epochs are visible.
+        times: Time that each callback takes.
+        epoch_ended_s: When the callbacks of the latest epoch's end started, in seconds of
+            `time.perf_counter`; None before the first epoch has ended.
+        batch_ended_s: When the last callback returned from the latest batch hook, in seconds of
+            `time.perf_counter`; 0 before the first batch.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class CallbackListWatch:
             hook.replace(self._watched(name, hook.current))
 
     def close(self) -> None:
-        """Restores the hooks, and forgets whom to tell; may be called again."""
+        """Restores the hooks, and forgets all listeners; may be called repeatedly."""
         for hook in self._hooks.values():
             hook.restore()
         self._on_error = _nothing
@@ -114,7 +116,7 @@ class CallbackListWatch:
                 self._on_error(error)
                 raise
 
-        # Each step goes through this, where every further object counts.
+        # Every step runs through this function, so each additional object adds overhead.
         def at_batch(batch: int, logs: Any = None) -> None:
             try:
                 hook(batch, logs)

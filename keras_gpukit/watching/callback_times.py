@@ -1,7 +1,7 @@
-"""How long each callback of a call takes, by its class.
+"""Measures how much time the callbacks of a call take, per class.
 
-At the begin and end of epochs Keras' loop over the callbacks is timed. Between steps that would
-cost too much, so there the sampling thread looks which callback is under way.
+At the start and end of epochs, Keras' loop over the callbacks is timed. Between steps, timing would
+add too much overhead, so the sampling thread looks which callback is running.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", 
 
 
 class _TimedList(UserList[Any]):
-    """Callbacks that are timed while Keras goes through them.
+    """Callbacks that are timed while Keras iterates over them.
 
-    It is a view of Keras' own list: a callback that is added through it later is added there.
+    The list is a view of Keras' own list: callbacks added to one are added to the other.
     """
 
     def __init__(self, callbacks: list[Any], spent_s: defaultdict[str, float]) -> None:
@@ -38,11 +38,11 @@ class _TimedList(UserList[Any]):
 
 
 class CallbackTimes:
-    """Adds the times up.
+    """Adds up the time of each class of callbacks.
 
     Args:
-        callback_list: A `keras.callbacks.CallbackList`; None where it cannot be known.
-        thread: The training thread's identifier.
+        callback_list: The `keras.callbacks.CallbackList` of the call; None if unknown.
+        thread: Identifier of the training thread.
     """
 
     def __init__(self, callback_list: Any, thread: int) -> None:
@@ -54,7 +54,7 @@ class CallbackTimes:
         self._names = {} if callback_list is None else _names_by_code(callback_list.callbacks)
 
     def timed(self, hook: Callable[..., None]) -> Callable[..., None]:
-        """Returns a hook of the list that is called at epochs, with each callback timed."""
+        """Wraps `on_epoch_begin` or `on_epoch_end` of the list, so that it times each callback."""
 
         @functools.wraps(hook)
         def call(*args: Any, **kwargs: Any) -> None:
@@ -69,7 +69,7 @@ class CallbackTimes:
         return call
 
     def look(self) -> None:
-        """Looks which callback is under way between steps, from another thread."""
+        """Samples which callback is running between steps; called from another thread."""
         frame = sys._current_frames().get(self._thread)
         self._looks += 1
         for _ in range(DEEPEST):
@@ -82,11 +82,12 @@ class CallbackTimes:
             frame = frame.f_back
 
     def by_class(self, wall_s: float, between_steps_s: float) -> dict[str, float]:
-        """Returns the seconds that each class took, the longest first.
+        """Returns the seconds that each class took, longest first.
 
         Args:
-            wall_s: The call's time.
-            between_steps_s: Part of it between steps; callbacks that were seen there took no more.
+            wall_s: Wall time of the call.
+            between_steps_s: Part of `wall_s` between steps: the most that the callbacks sampled
+                there can have taken together.
         """
         spent_s = self._at_epochs_s.copy()
         seen_s = {name: count / self._looks * wall_s for name, count in self._seen.items()}
@@ -97,12 +98,12 @@ class CallbackTimes:
 
 
 def _names_by_code(callbacks: list[Any]) -> dict[CodeType, str]:
-    """The callbacks' classes by the code of their own hooks at batches."""
+    """Returns the class names of callbacks, by the code objects of their batch hooks."""
     names = {}
     for callback in callbacks:
         for hook in _BATCH_HOOKS:
             code = getattr(getattr(callback, hook, None), "__code__", None)
-            # What does nothing, as Keras' own hooks, takes no time.
+            # Keras' default hooks do nothing, so they take no time.
             if code is not None and not hasattr(getattr(callback, hook), "_is_default"):
                 names[code] = type(callback).__name__
     return names

@@ -1,4 +1,4 @@
-"""Captures profiles in a watched `fit`: what asks for one is wired to the recorder."""
+"""Captures profiles in a monitored `fit`: connects the triggers of captures to the recorder."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ MAY_CRASH = (
     "CPUs), so only captures that are asked for are taken."
 )
 ANSWERED_WITHIN_S = 10.0
-"""How long a request stays for the other workers of a cluster, which look about once a second, and
-on a network disk may see it some seconds later."""
+"""Time that a request file is kept for the other workers of a cluster. They look for it about once
+a second, and on a network disk they may see it some seconds later."""
 
 
 class CaptureWatch:
     """Captures profiles in one `fit`, into `<log_dir>/gpukit/plugins/profile`.
 
     Args:
-        session: The call; one that is no `fit` has no captures.
-        settings: When, and within which limits.
-        epoch_steps: Steps of an epoch, where that is known.
+        session: Session of the call. Calls other than `fit` have no captures.
+        settings: When to capture, and the limits.
+        epoch_steps: Steps per epoch; None if unknown.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class CaptureWatch:
         )
 
     def start(self, session: Session) -> None:
-        """Starts to mark steps, and to look for what asks for a capture between them."""
+        """Starts to mark steps and to look for triggers of captures."""
         if session.phase != "fit":
             self._unknown_because = "captures are of training steps, and this was no fit"
             return
@@ -99,9 +99,10 @@ class CaptureWatch:
         self._watch_gpus(session, self._recorder)
 
     def close(self) -> None:
-        """Ends a running capture and waits for it to be written.
+        """Ends a running capture and waits until it is written.
 
-        The Profile tab then finds the steps also in what Keras' own callback captured.
+        Afterwards the Profile tab also finds the steps in profiles that Keras' own TensorBoard
+        callback has captured.
         """
         if self._request is not None:
             with Guard("Removing the request for a capture", "The next run answers it again."):
@@ -115,7 +116,7 @@ class CaptureWatch:
 
     @property
     def record(self) -> ProfilerRecord:
-        """What became of the captures."""
+        """Record of the captures that were taken and missed, or why there are none."""
         if self._unknown_because is not None:
             return ProfilerRecord(unknown_because=self._unknown_because)
         return self._recorder.record
@@ -183,7 +184,7 @@ class CaptureWatch:
 
         def look() -> None:
             if not session.in_steps or recorder.is_capturing:
-                return  # a validation or a checkpoint leaves GPUs idle too
+                return  # GPUs are also idle during a validation or a checkpoint
             readings = [sample.utilization_percent for sample in nvml.read()]
             known = [reading for reading in readings if reading is not None]
             if known and (told := drift.add(sum(known) / len(known))) is not None:
@@ -193,7 +194,7 @@ class CaptureWatch:
 
 
 def _marked_alone(step_function: StepFunction) -> StepFunction:
-    """Marks the steps of a step function, of which none is to be captured."""
+    """Marks the steps of a step function without capturing any, to measure the overhead."""
     return Recorder(Path("none"), _NO_CAPTURES).wrap(step_function)
 
 

@@ -1,4 +1,4 @@
-"""Versions, devices and execution settings of the run under way."""
+"""Reads the versions, devices and execution settings of the current run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keras_gpukit.version import __version__
 
 
 def read_environment(model: Any) -> Environment:
-    """Reads what a model's run is made of.
+    """Reads the environment in which a model runs.
 
     Args:
         model: The model that is run.
@@ -46,7 +46,7 @@ def read_environment(model: Any) -> Environment:
 
 
 def environment_markdown(environment: Environment) -> str:
-    """Returns the text that TensorBoard shows of a run's environment."""
+    """Returns the environment as Markdown text for TensorBoard."""
     lines = [f"- {name} {version}" for name, version in environment.versions.items()]
     lines += [f"- GPU {gpu.index}: {gpu.name or 'unknown'}" for gpu in environment.gpus]
     lines += [] if environment.gpus else ["- no GPU"]
@@ -60,11 +60,11 @@ def environment_markdown(environment: Environment) -> str:
 
 
 def _trainable_bytes(model: Any) -> int | None:
-    """The size of the trainable weights; unknown before the model has them."""
+    """Returns the size of the trainable weights; None before the model is built."""
     return sum(map(size_of, model.trainable_variables)) or None
 
 
 def _strategy_name(strategy: Any) -> str | None:
-    """The strategy's class; none for the one that TensorFlow has where none was asked for."""
+    """Returns the class name of the strategy; None for TensorFlow's default strategy."""
     name = type(strategy).__name__
     return None if strategy is None or name.startswith("_") else name

@@ -17,35 +17,36 @@ from keras_gpukit.watching.fit_memory import FitMemory
 from keras_gpukit.watching.session import Session
 
 ALWAYS_READ = 16
-"""Epochs that are read however short they are: as many as it takes to judge, and more."""
+"""Number of first epochs that are always read, however short they are: more than the rules need to
+judge growth."""
 PAUSE_TO_COST = 1000
-"""Of short epochs after them some are left out: readings take one part in so many of the time, and
-so does looking for what grows."""
+"""After the first epochs, the pause between readings is at least this many times the duration of a
+reading, so some short epochs are skipped. The same holds for looking for growing collections."""
 
 
 class _Pace:
-    """When to do again what takes a while."""
+    """Decides when to repeat an action that takes a while."""
 
     def __init__(self) -> None:
         self._next_s = 0.0
 
     def is_due(self, epochs: int) -> bool:
-        """Whether it is time, after so many epochs."""
+        """Whether to repeat the action now, after this number of epochs."""
         return epochs <= ALWAYS_READ or time.perf_counter() >= self._next_s
 
     def note(self, began_s: float) -> None:
-        """It began at a moment, and is done now."""
+        """Notes that the action started at a moment and has just ended."""
         now_s = time.perf_counter()
         self._next_s = now_s + PAUSE_TO_COST * (now_s - began_s)
 
 
 class EpochMemoryWatch:
-    """Reads after each epoch of a watched `fit`, and when it ends.
+    """Reads memory after each epoch of a monitored `fit`, and when the `fit` ends.
 
     Args:
-        session: The call.
-        sensor: Reads the allocators.
-        fits: What is known of the fits before.
+        session: Session of the call.
+        sensor: Reads TensorFlow's allocators.
+        fits: Memory in use after the previous fits. The reading of this fit is added to it.
     """
 
     def __init__(self, session: Session, sensor: AllocatorSensor, fits: FitMemory) -> None:
@@ -54,7 +55,7 @@ class EpochMemoryWatch:
         self._fits = fits
         self._readings = EpochMemoryCollector()
         self._owners: tuple[Any, ...] = (*callbacks_of_fit(), session.model)
-        # What is left and what is kept, by the latest reading at which memory had grown.
+        # Memory left and collections kept, as of the latest reading at which memory had grown.
         self._at_growth: tuple[int | None, tuple[Kept, ...]] = (None, ())
         self._epochs = 0
         self._reads, self._looks = _Pace(), _Pace()
@@ -62,11 +63,11 @@ class EpochMemoryWatch:
         session.on_epoch_ended(self._epoch_ended)
 
     def record(self) -> tuple[EpochMemory, ...]:
-        """The readings so far."""
+        """Returns the readings so far."""
         return self._readings.record()
 
     def end(self) -> None:
-        """Takes the last epoch's reading for the series over several fits; forgets the model."""
+        """Adds the last epoch's reading to the series over several fits; forgets the model."""
         if self._session.ending == "completed" and self._guard.failed_because is None:
             with self._guard:
                 left, kept = self._at_growth

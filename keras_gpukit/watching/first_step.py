@@ -1,4 +1,4 @@
-"""What runs right before and after the first step of a call."""
+"""Calls actions right before and after the first step of a call."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from keras_gpukit.errors import Guard
 
 
 class FirstStepHooks:
-    """Entered around the first step of a call; what fails in it is logged and skipped.
+    """Context manager around the first step of a call. Actions that fail are logged and skipped.
 
     Attributes:
-        before: Called before the step.
-        after: Called after it, also when it raised.
-        spent_s: Time they took.
+        before: Actions called before the step.
+        after: Actions called after the step, also if it raised.
+        spent_s: Total time of the actions, in seconds.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class FirstStepHooks:
             self._entered = False
 
     def close(self) -> None:
-        """Leaves a first step in which an interrupt came, and forgets what was to be called."""
+        """Exits a first step that was interrupted, and forgets all actions."""
         self.__exit__()
         self.before, self.after = [], []
 

@@ -1,4 +1,4 @@
-"""Memory in use after each of several fits, as where `fit(epochs=1)` is called in a loop."""
+"""Keeps the memory in use after each of several fits, such as `fit(epochs=1)` in a loop."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from keras_gpukit.sensors.series import EpochMemoryCollector
 from keras_gpukit.watching.kept_tensors import LEAST_BYTES, KeptTensors
 
 MOST_READINGS = 32
-"""Even. Each fit writes the readings of those before it, too."""
+"""Maximum number of fits whose readings are kept; must be even. It is small because each fit also
+writes the readings of the previous fits."""
 
 
 class FitMemory:
-    """What is known over the fits that one callback watches; it holds plain data alone.
+    """Memory in use after each fit that one callback monitors; contains only plain data.
 
     Attributes:
-        kept: Which collections grow, over all fits.
+        kept: Measures which collections of tensors grow, over all fits.
     """
 
     def __init__(self) -> None:
@@ -28,14 +29,14 @@ class FitMemory:
         self._tracings = 0
 
     def has_grown(self, in_use_bytes: Mapping[str, int]) -> bool:
-        """Whether memory has grown by as much as a collection must take to be named.
+        """Returns whether memory has grown by at least the minimum size of a named collection.
 
-        Looking at collections takes several times as long as reading memory, which short epochs
-        would notice, and says nothing as long as memory stays as it is.
+        Looking at collections takes several times longer than reading memory, which would slow
+        short epochs down, and it shows nothing as long as memory does not grow.
 
         Args:
-            in_use_bytes: What is in use now, by where; it is compared with the least since the
-                latest growth.
+            in_use_bytes: Bytes in use now, by location: "host" or a device. They are compared with
+                the lowest reading since the latest growth.
         """
         lowest = self._lowest_bytes
         grown = any(
@@ -47,11 +48,11 @@ class FitMemory:
         return grown
 
     def add(self, reading: EpochMemory) -> None:
-        """Takes in what was in use when a fit came to its end."""
+        """Adds the reading taken at the end of a fit."""
         self._fits += 1
         self._tracings += reading.tracings
         self._readings.add(replace(reading, epoch=self._fits, tracings=self._tracings))
 
     def record(self) -> tuple[EpochMemory, ...]:
-        """The readings so far; none of a single fit, whose epochs tell more."""
+        """Returns the readings so far; none after a single fit, whose epochs show more."""
         return self._readings.record() if self._fits > 1 else ()

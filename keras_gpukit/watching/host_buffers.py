@@ -1,6 +1,6 @@
-"""Follows how full the caches and shuffle buffers of a call's input are, and warns in time.
+"""Monitors how full the caches and shuffle buffers of a call's input are, and warns early.
 
-A process that is killed for the host's memory reports nothing, so the warning comes before.
+A process that is killed because host memory ran out cannot report it, so the warning comes before.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from keras_gpukit.watching.call_frame import callback_list, dataset_of_fit
 from keras_gpukit.watching.session import Session
 
 EVERY = 1.5
-"""From one look to the next the run gets longer by this factor."""
+"""Factor by which the run time grows from one look to the next, so looks become rare."""
 NOT_READABLE = "the input is no tf.data pipeline of this process alone"
 NOT_READ = "the run was over before its pipeline was read"
 
 
 class HostBufferWatch:
-    """Looks at a watched `fit` more and more rarely.
+    """Looks at the buffers of a monitored `fit`, less and less often.
 
     Args:
-        session: The call.
+        session: Session of the call.
         now: The clock, in seconds.
     """
 
@@ -42,17 +42,17 @@ class HostBufferWatch:
         self._epoch_steps: int | None = params.get("steps")
         epochs = params.get("epochs")
         self._steps = self._epoch_steps * epochs if self._epoch_steps and epochs else None
-        # Let go of once it was read: it holds the data.
+        # Released once it was read, because it keeps the data alive.
         self._dataset: Any = dataset_of_fit()
         self._buffers: tuple[HostBuffer, ...] | None = None
         self._has_warned = False
         session.every_second("how full caches and shuffle buffers are", self.look)
 
     def look(self) -> None:
-        """Looks, if it is time, on the sampling thread."""
+        """Looks at the buffers if a look is due; called on the sampling thread."""
         now_s = self._now()
-        # tf.data is asked by operations. During the first step, one on another thread takes the
-        # graphs apart that the placement is read from.
+        # Reading tf.data runs operations. During the first step, an operation on another thread
+        # would split the graphs that the device placement is read from.
         if now_s < self._due_s or self._session.step == self._session.first_step:
             return
         self._due_s = self._began_s + EVERY * (now_s - self._began_s)
@@ -68,7 +68,7 @@ class HostBufferWatch:
             logger.warning("keras_gpukit: %s (%s). %s.", *told)
 
     def record(self) -> HostBuffers:
-        """What they hold now."""
+        """Returns the current contents of the caches and shuffle buffers."""
         if self._buffers is None:
             return HostBuffers(unknown_because=NOT_READABLE if self._dataset is None else NOT_READ)
         if any(each.element_bytes is None for each in self._buffers):
@@ -84,7 +84,7 @@ class HostBufferWatch:
 
 
 def _with_size(buffer: HostBuffer, sizes: Sizes) -> HostBuffer:
-    """Adds what tf.data measured, where shapes do not tell."""
+    """Adds the element size that tf.data measured, if shapes do not determine it."""
     measured = sizes.get((buffer.kind, buffer.place))
     if buffer.element_bytes is not None or measured is None:
         return buffer

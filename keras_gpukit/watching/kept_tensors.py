@@ -1,9 +1,9 @@
-"""Tensors and arrays that callbacks, the model and the script keep in lists and the like.
+"""Measures tensors and arrays that callbacks, the model and the script keep in collections.
 
-Of callbacks and the model it is looked at what an attribute holds itself, and what a function in an
-attribute has enclosed: a list of losses in a callback, or in the closure of a `LambdaCallback`. Of
-the script these are global variables. What a function of the script has in variables of its own is
-out of sight.
+A collection is a list, a dictionary or the like. In callbacks and the model, we look at attributes
+and at the closures of functions in attributes: a list of losses in a callback, or in the closure of
+a `LambdaCallback`. In the script, we look at global variables. Local variables of the script's
+functions are not visible.
 """
 
 from __future__ import annotations
@@ -19,28 +19,30 @@ from keras_gpukit.watching.script_globals import global_collections, is_collecti
 LEAST_BYTES = 2**20
 MOST_NAMED = 5
 MOST_LOOKED_AT = 1000
-"""Items of one collection; of more, a sample stands for all."""
+"""Maximum number of items looked at in one collection. Larger collections are sampled."""
 MOST_OF_OTHERS = 32
-"""Items of which none is or has a tensor: then the others are taken for others, too."""
+"""Number of first items without a tensor after which a collection is taken to contain none."""
 
 
 class KeptTensors:
-    """Measures collections of tensors again and again, to see which of them grow."""
+    """Measures collections of tensors repeatedly, to find out which of them grow."""
 
     def __init__(self) -> None:
         self._first_bytes: dict[tuple[str | None, str, str], int] = {}
 
     def read(self, owners: Iterable[Any]) -> tuple[Kept, ...]:
-        """Returns those that grew most since they were first seen, the others by their size.
+        """Returns the collections that grew most since they were first seen, then the largest.
+
+        At most five are returned, each with at least 1 MiB in one location.
 
         Args:
-            owners: Callbacks and the model.
+            owners: Callbacks and the model, whose attributes are looked at.
         """
         grown = []
         for held in _different(_held(owners)):
             try:
                 sizes = _sizes(held.collection)
-            except (RuntimeError, LookupError):  # another thread changes it
+            except (RuntimeError, LookupError):  # another thread is changing it
                 continue
             for where, size_bytes in sizes.items():
                 key = held.module, held.name, where
@@ -68,7 +70,7 @@ def _held(owners: Iterable[Any]) -> Iterator[_Held]:
 
 
 def _different(held: Iterable[_Held]) -> Iterator[_Held]:
-    """Leaves out what was there under another name."""
+    """Yields each collection once, even if it has several names."""
     seen = set()
     for each in held:
         if id(each.collection) not in seen:
@@ -77,7 +79,7 @@ def _different(held: Iterable[_Held]) -> Iterator[_Held]:
 
 
 def _of_object(owner: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the collections that an object holds, by name."""
+    """Yields the name and value of each collection in an object's attributes and closures."""
     for name, value in tuple(vars(owner).items()):
         if is_collection(value):
             yield name, value
@@ -92,15 +94,15 @@ def _enclosed(function: Any) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(getattr(code, "co_freevars", ()), cells, strict=False):
         try:
             yield name, cell.cell_contents
-        except ValueError:  # nothing is in it yet
+        except ValueError:  # the cell is still empty
             continue
 
 
 def _sizes(collection: Any) -> dict[str, int]:
-    """Bytes of the tensors and arrays in a collection, by where they are.
+    """Returns the bytes of the tensors and arrays in a collection, by location.
 
-    What is in it several times counts once, and a view of an array as that array: the others take
-    nothing.
+    A tensor or array that occurs several times counts once. A view counts as the array that owns
+    its memory.
     """
     seen: set[int] = set()
     items, every = _sample(collection)
@@ -109,7 +111,7 @@ def _sizes(collection: Any) -> dict[str, int]:
     for number, item in enumerate(items):
         if number == MOST_OF_OTHERS and not sizes:
             break
-        # A batch or an epoch often leaves a tuple or a dictionary of tensors.
+        # Items are often tuples or dictionaries of tensors, one per batch or epoch.
         parts, each_stands_for = _sample(item) if is_collection(item) else ((item,), 1.0)
         for part_number, part in enumerate(parts):
             if part_number == MOST_OF_OTHERS and not sizes:
@@ -121,12 +123,15 @@ def _sizes(collection: Any) -> dict[str, int]:
             if owner not in seen:
                 seen.add(owner)
                 sizes[where] = sizes.get(where, 0.0) + size_bytes * each_stands_for
-    # Of a sample with repeats it is not known how many of the others are repeats.
+    # If the sample has repeats, the share of repeats among the other items is unknown.
     return {where: int(size * (1.0 if repeats else every)) for where, size in sizes.items()}
 
 
 def _sample(collection: Any) -> tuple[Iterable[Any], float]:
-    """Some of the items, and how many each stands for; the first ones of what has no order."""
+    """Returns a sample of the items, and the number of items that each one stands for.
+
+    Lists and tuples are sampled evenly. Of other collections, the first items are taken.
+    """
     count = len(collection)
     if isinstance(collection, (list, tuple)):
         every = max(-(-count // MOST_LOOKED_AT), 1)
@@ -136,14 +141,17 @@ def _sample(collection: Any) -> tuple[Iterable[Any], float]:
 
 
 def _size(value: Any) -> tuple[str, int, int]:
-    """Where a tensor or an array is, its bytes, and what it has these in; 0 for anything else."""
+    """Returns the location of a tensor or array, its bytes, and the `id` of its memory's owner.
+
+    The bytes of any other object are 0.
+    """
     import numpy as np
     import tensorflow as tf
 
     if isinstance(value, np.ndarray):
         while isinstance(value.base, np.ndarray):
             value = value.base
-        # What is mapped from a file can leave memory at any time.
+        # Memory mapped from a file can be released at any time, so it does not count.
         return HOST, 0 if isinstance(value, np.memmap) else value.nbytes, id(value)
     if isinstance(value, tf.Tensor) and hasattr(value, "numpy") and value.dtype.size:
         device = short_device(str(value.device)) or HOST

@@ -1,4 +1,4 @@
-"""How one callback takes part in watched calls without ever failing them."""
+"""Connects a callback to monitored calls, so that its failures never end training."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from keras_gpukit.watching.session import Session
 
 
 class Watching(Protocol):
-    """A callback that takes part in watched calls."""
+    """A callback that takes part in monitored calls."""
 
     def begin(self, session: Session, phase: Phase) -> None:
-        """A phase begins; the first one is the call itself, others are inside it."""
+        """Begins a phase. The first phase is the call itself, later ones are validations in it."""
 
     def end(self, session: Session, phase: Phase) -> None:
-        """A phase ends."""
+        """Ends a phase."""
 
 
 class Lifecycle:
-    """Joins the session of a call, follows its phases, and leaves it.
+    """Joins the session of a call, follows the call's phases, and leaves the session.
 
     A failure of the callback is logged once, and the callback is disabled for the rest of the call.
 
     Args:
-        name: The callback's name, for the warning.
-        log_dir: Where the call is written, or None.
+        name: Name of the callback, for the warning.
+        log_dir: Log directory of the call; None if nothing is written.
 
     Attributes:
-        parts: Lifecycles that this one begins and ends, and that join no session on their own.
-        follows_device: Whether the session is to know of each step's end.
+        parts: Lifecycles that this one begins and ends. They do not join sessions themselves.
+        follows_device: Whether the callback must report the end of each step to the session.
     """
 
     def __init__(self, name: str, log_dir: Path | None) -> None:
@@ -42,7 +42,7 @@ class Lifecycle:
         self.follows_device = False
         self._name = name
         self._log_dir = log_dir
-        # Only while it watches: else the two would hold each other, and the model with them.
+        # Set only during a call. Otherwise the two would keep each other and the model alive.
         self._callback: Watching | None = None
         self._open: OpenSession | None = None
         self._outer: Phase = "fit"
@@ -51,17 +51,17 @@ class Lifecycle:
 
     @property
     def session(self) -> Session | None:
-        """The session that was joined."""
+        """Session that was joined; None outside a call."""
         return None if self._open is None else self._open.session
 
     def guard(self, action: Callable[..., None], *args: Any, once: bool | None = True) -> None:
-        """Calls an action, and disables the callback should it fail.
+        """Calls an action, and disables the callback if the action fails.
 
         Args:
-            action: What is called.
-            *args: With what.
-            once: Whether its cost comes once a call or again and again. None where the action
-                reports its own cost.
+            action: Function to call.
+            *args: Arguments of the function.
+            once: Whether its overhead occurs once per call (True) or repeatedly (False). None if
+                the action reports its own overhead.
         """
         if self._guard.failed_because is not None:
             return
@@ -74,21 +74,21 @@ class Lifecycle:
             session.add_cost(perf_counter() - began, once=once)
 
     def end_if_over(self) -> None:
-        """Ends a call that ended by an exception, which Keras does not report."""
+        """Leaves the session of a call that an exception has ended, which Keras does not report."""
         if self._open is not None:
             self._open.end_if_over()
 
     def enter(self, callback: Watching, model: Any, phase: Phase) -> None:
-        """A phase begins: joins the call's session, or notes a validation inside it.
+        """Begins a phase: joins the session of the call, or notes a validation inside it.
 
         Args:
-            callback: Takes part.
+            callback: The callback that takes part.
             model: The model that is run.
-            phase: What begins.
+            phase: Phase that begins: "fit", "evaluate" or "predict".
         """
         self.end_if_over()
         if self._open is not None and (phase == self._outer or not self._open.is_open):
-            # The call before ended without notice, or an interrupt came while this one left it.
+            # The previous call ended without notice, or an interrupt came while we left it.
             self._open.abort()
             self._open = None
         if self._open is None:
@@ -105,7 +105,7 @@ class Lifecycle:
             self._begun = True
 
     def exit(self, phase: Phase) -> None:
-        """A phase ends."""
+        """Ends a phase: leaves the session if it is the call itself."""
         session, callback = self.session, self._callback
         if session is None or callback is None:
             return
@@ -116,12 +116,16 @@ class Lifecycle:
             session.validation_ends()
 
     def epoch_begins(self, epoch: int) -> None:
-        """A pipeline starts."""
+        """Notes that an epoch begins.
+
+        Args:
+            epoch: Keras' number of the epoch, from 0.
+        """
         if (session := self.session) is not None:
             session.epoch_begins(epoch)
 
     def epoch_ends(self) -> None:
-        """The window of steps ends."""
+        """Notes that an epoch ends, and with it the current window of steps."""
         if (session := self.session) is not None:
             self.guard(session.epoch_ends, once=None)
 
@@ -132,7 +136,7 @@ class Lifecycle:
         import keras
 
         if keras.backend.backend() != "tensorflow":
-            # Not only nothing to measure: asking TensorFlow would have it take the GPUs' memory.
+            # There is nothing to measure, and calling TensorFlow would allocate the GPUs' memory.
             raise GPUKitError(
                 f"it watches the TensorFlow backend, and this is {keras.backend.backend()}"
             )
@@ -144,8 +148,8 @@ class Lifecycle:
         opened, callback = self._open, self._callback
         if opened is None or callback is None:
             return
-        # An interrupt may have come while the call began or ended. What fails afterwards for that
-        # reason is not logged: the interrupt is seen.
+        # An interrupt may have come while the call began or ended. Failures that result from it
+        # are not logged, since the user already sees the interrupt.
         for each in (self, *self.parts):
             each._guard.logs = self._begun
         self._begun = False

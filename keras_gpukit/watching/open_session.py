@@ -1,4 +1,4 @@
-"""The session of the running call: found by the callbacks that share it, ended with the call."""
+"""Finds or starts the session of the running call, and ends it with the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keras_gpukit.watching.session import Session
 
 
 class OpenSession:
-    """A session and the callbacks that share it; when the last one leaves, it is closed.
+    """A session and the callbacks that share it. It is closed when the last callback leaves.
 
     Args:
         session: The session.
@@ -28,15 +28,15 @@ class OpenSession:
         session.every_second("whether the run goes on", lambda: self.end_if_over(wait=False))
 
     def join(self, leave: Callable[[], None]) -> None:
-        """Takes a callback in.
+        """Adds a callback.
 
         Args:
-            leave: Called when the run is over and Keras has not told the callback.
+            leave: Called if the run ends without Keras notifying the callback.
         """
         self._leave.append(leave)
 
     def leave(self, leave: Callable[[], None]) -> None:
-        """Lets a callback go; with the last one the session ends."""
+        """Removes a callback, and closes the session if it was the last one."""
         with self._lock:
             if leave in self._leave:
                 self._leave.remove(leave)
@@ -44,11 +44,11 @@ class OpenSession:
                 self._close()
 
     def end_if_over(self, *, wait: bool = True) -> None:
-        """Ends a session whose call ended by an exception, which Keras does not report.
+        """Ends the session if an exception has ended its call, which Keras does not report.
 
         Args:
-            wait: Whether to wait for another thread that is ending it; that one may in turn wait
-                for the sampling thread.
+            wait: Whether to wait for another thread that is ending the session. The sampling thread
+                must not wait, since that other thread may be waiting for it.
         """
         if self._lock.acquire(blocking=wait):
             try:
@@ -58,7 +58,7 @@ class OpenSession:
                 self._lock.release()
 
     def abort(self) -> None:
-        """Ends the session early."""
+        """Ends the session early, with the ending "interrupted"."""
         with self._lock:
             if self.is_open:
                 self.session.ending = "interrupted"
@@ -71,7 +71,7 @@ class OpenSession:
             return
         try:
             self._close_session()
-        except BaseException:  # an interrupt; what is closed already closes again without harm
+        except BaseException:  # an interrupt; closing again what is already closed is harmless
             self._close_session()
             raise
 
@@ -87,19 +87,19 @@ _open: dict[tuple[int, Path | None], OpenSession] = {}
 
 
 def open_session(model: Any, log_dir: Path | None, phase: Phase) -> OpenSession:
-    """Returns the session of the running call, started if need be.
+    """Returns the session of the running call; starts one if none is open.
 
     A validation inside `fit` belongs to the session of that `fit`.
     """
-    # Also those with other log directories: what a call that failed left around the model's step
-    # functions must not be watched again.
+    # Also sessions with other log directories: wrappers that a failed call left around the model's
+    # step functions must not be monitored again.
     for opened in tuple(_open.values()):
         if opened.session.model is model:
             opened.end_if_over()
     key = id(model), log_dir
     if key not in _open:
         began = time.perf_counter()
-        # Known before it starts anything: should an interrupt come, the next call ends it.
+        # Registered before it starts anything: if an interrupt comes, the next call ends it.
         _open[key] = OpenSession(Session(model, log_dir, phase))
         _open[key].session.start()
         _open[key].session.add_cost(time.perf_counter() - began, once=True)
@@ -107,7 +107,7 @@ def open_session(model: Any, log_dir: Path | None, phase: Phase) -> OpenSession:
 
 
 def is_watched(model: Any) -> bool:
-    """Whether a call of this model is being watched."""
+    """Whether a call of this model is being monitored."""
     return any(
         opened.session.model is model and opened.is_open and not opened.session.is_over
         for opened in tuple(_open.values())

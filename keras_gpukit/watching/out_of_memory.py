@@ -1,4 +1,4 @@
-"""Watches a call for running out of memory, and says why on the exception that ends it."""
+"""Explains why a call ran out of memory, in a note on the exception that ends it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from keras_gpukit.watching.session import Session
 
 
 class OutOfMemoryWatch:
-    """Explains the error by which a call ends, if it is one of memory.
+    """Explains the exception that ends a call, if it is an out-of-memory error.
 
     Args:
-        session: The watched call.
-        sensor: Reads the allocators.
+        session: Session of the call.
+        sensor: Reads TensorFlow's allocators.
 
     Attributes:
-        found: Why memory ran out; None while it did not.
-        held_before: By device, what was held when the call began.
+        found: Why memory ran out; None if it has not.
+        held_before: Bytes in use when the call began, per device.
     """
 
     def __init__(self, session: Session, sensor: AllocatorSensor) -> None:
@@ -38,7 +38,7 @@ class OutOfMemoryWatch:
             return
         session = self._session
         readings = {each.device: each for each in self._sensor.read()}
-        # Only a training step is predicted: a validation has the model's forward pass alone.
+        # Memory is predicted for training steps only: a validation runs only the forward pass.
         trains = session.phase == "fit" and session.wall.part in ("first step", "steps")
         spec, batch_size = batch_of_fit() if trains else (None, None)
         self.found = found = explain(error, self._call(session, readings, spec, batch_size))

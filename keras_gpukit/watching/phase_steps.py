@@ -1,4 +1,4 @@
-"""The steps of one phase of a watched call: timed, added up, and what they come to."""
+"""Times the steps of one phase of a monitored call, and computes the phase's records."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ ATTRIBUTES = {"fit": "train_function", "evaluate": "test_function", "predict": "
 
 
 class PhaseSteps:
-    """Has a clock around a phase's step function while the phase runs.
+    """Wraps a phase's step function in a clock while the phase runs.
 
     Args:
         model: The model that is run.
         phase: "fit", "evaluate" or "predict".
         first_step: Global step before the call.
-        on_window: Called with each finished window of steps, before those that `watch` was given.
-        on_error: Called with an exception by which a step fails; the end of the data is none.
-        stood_still_since: Whether the process stood still since a moment.
-        frame: That of the call.
-        wall: Where the call's wall time goes; None for a phase inside the call.
-        finished: Takes the iterators that the phase is done with.
-        first_call: Entered around the first step; None for a phase inside the call.
+        on_window: Called with each finished window of steps, before the listeners of `watch`.
+        on_error: Called with each exception of a step, except for the end of the data.
+        stood_still_since: Returns whether the process stood still since a moment.
+        frame: Stack frame of the call.
+        wall: Accounts for the call's wall time; None for a phase inside the call.
+        finished: Takes the iterators that the phase no longer needs.
+        first_call: Context manager around the first step; None for a phase inside the call.
 
     Attributes:
         watched: The step function.
@@ -88,10 +88,10 @@ class PhaseSteps:
         self._requests = RequestMeter()
         self.pipeline: PipelineWatch | None = None
         self._times_fetches = False
-        # What Keras takes the phase's iterators from; looking for it takes a while.
+        # Keras' `EpochIterator`, which makes the phase's iterators; looking it up takes a while.
         self._epoch_iterator: Any = None
         self._device = DeviceWork(model.steps_per_execution) if runs_behind(model) else None
-        # Of several callbacks one reports the ends of steps.
+        # If several callbacks report the ends of steps, only this one counts.
         self._reporter: object = None
         self._clock = StepClock(
             phase=phase,
@@ -116,21 +116,21 @@ class PhaseSteps:
 
     @property
     def follows_device(self) -> bool:
-        """Whether `note_finished` is of use."""
+        """Whether ends of steps must be reported: the device finishes them asynchronously."""
         return self._device is not None
 
     @property
     def recurring_s(self) -> float:
-        """What timing costs again and again, so far, and what else is around each step."""
+        """Recurring overhead so far of timing and of all other wrappers around each step."""
         return self.watched.recurring_s
 
     @property
     def startup_s(self) -> float:
-        """What timing the first steps cost once."""
+        """One-time overhead of timing the first steps."""
         return self._clock.startup_s
 
     def watch(self, on_window: OnWindow) -> None:
-        """Has the step function timed until `restore`; calls with each finished window of steps."""
+        """Times the step function until `restore`; passes each finished window to a listener."""
         self._watchers.append(on_window)
         if self._function.is_replaced:
             return
@@ -145,29 +145,29 @@ class PhaseSteps:
         alone: Callable[[StepFunction], StepFunction],
         on_pause: Callable[[], None],
     ) -> None:
-        """Puts something around each step, within its clock; not for `predict`.
+        """Wraps each step in another function, inside the clock; not for `predict`.
 
         Args:
-            around: Makes, from what runs a step, what runs instead, by `functools.wraps`. Steps
-                that others run, on data of their own, go without it.
-            alone: Does the same outside a run, so that its cost can be measured.
+            around: Wraps a function that runs a step, using `functools.wraps`. Steps that other
+                code runs on its own data are not wrapped.
+            alone: Wraps a function in the same way outside a run, to measure the overhead.
             on_pause: Called when the steps are interrupted or over.
 
         Raises:
-            GPUKitError: If there is no step function that can be put back afterwards.
+            GPUKitError: If there is no step function that can be restored afterwards.
         """
         self.watched.surround(around, alone)
         self._on_pause.append(on_pause)
 
     def requested(self) -> None:
-        """`predict` asks for a batch, which it fetches outside its step function."""
+        """Notes that `predict` requests a batch, which it fetches outside its step function."""
         self._requests.requested()
 
     def note_finished(self, by: object) -> None:
-        """The results of the next step are there.
+        """Notes that the results of the next step are available.
 
         Args:
-            by: The callback that reports it; of several only the first counts.
+            by: Callback that reports it. If several callbacks do, only the first one counts.
         """
         if self._device is None:
             return
@@ -176,7 +176,7 @@ class PhaseSteps:
             self._device.note_finished()
 
     def pause(self) -> None:
-        """The steps are interrupted, by an epoch's end or a validation."""
+        """Notes that an epoch's end or a validation interrupts the steps."""
         for on_pause in self._on_pause:
             on_pause()
         self._finished.keep(self._clock.source, self._epoch_iterator)  # the clock forgets it
@@ -186,7 +186,7 @@ class PhaseSteps:
             make_measurable(self._epoch_iterator, has_short_epochs=True)
 
     def restore(self) -> None:
-        """The phase is over: its step function is restored; may be called again."""
+        """Ends the phase and restores its step function; may be called repeatedly."""
         if self._function.is_replaced:
             self.pause()
             self._clock.work_out()
@@ -195,7 +195,7 @@ class PhaseSteps:
         self._watchers.clear()
 
     def release(self) -> None:
-        """Forgets the data and the callbacks of a call that is over."""
+        """Forgets the data and callbacks of a call that is over."""
         self._clock.release()
         for actions in (self._on_window, self._watchers, self._on_pause):
             actions.clear()
@@ -204,7 +204,7 @@ class PhaseSteps:
 
     @property
     def steps(self) -> int:
-        """Steps that ran."""
+        """Number of steps that ran."""
         clock = self._clock
         if self._counted is None or clock.steps_per_execution == 1:
             return clock.steps
@@ -216,26 +216,26 @@ class PhaseSteps:
         return self._clock.totals.step_time_s
 
     def throughput(self) -> ThroughputRecord:
-        """Step times and rates."""
+        """Returns step times and rates."""
         clock, steps = self._clock, self.steps
         record = clock.totals.throughput(steps, self._wall.total_s if self._wall else None)
         updates = self._counted.updates(steps, clock.pipelines) if self._counted else None
         return replace(record, updates=updates, executions=clock.calls)
 
     def input(self) -> InputRecord:
-        """The input wait, what its pipeline's stages cost, and where the call's time went."""
+        """Returns the input wait, the costs of the pipeline's stages, and the time breakdown."""
         record = self._totals()
         breakdown = self._breakdown(record.wait_s, self.steps)
         return replace(record, breakdown=breakdown, pipeline=self._stages(record))
 
     def input_so_far(self) -> InputRecord:
-        """The same when a window has just ended, without stages."""
+        """Returns `input` as of a window that has just ended, without stages."""
         record, windows = self._totals(), self._clock.windows
         breakdown = self._breakdown(record.wait_s, windows.steps_before, windows.began_s)
         return replace(record, breakdown=breakdown)
 
     def with_stages(self, record: InputRecord) -> InputRecord:
-        """Adds what the pipeline's stages cost so far; on any thread."""
+        """Adds the costs of the pipeline's stages so far; may be called on any thread."""
         return replace(record, pipeline=self._stages(record, so_far=True))
 
     def _totals(self) -> InputRecord:
@@ -249,11 +249,11 @@ class PhaseSteps:
     def _breakdown(
         self, wait_s: float | None, steps: int, until_s: float | None = None
     ) -> TimeBreakdown | None:
-        """Where the call's wall time went; None unless every step was timed."""
+        """Returns the breakdown of the call's wall time; None unless every step was timed."""
         clock = self._clock
         if self._wall is None or self._phase == "predict" or not clock.saw_every_step:
             return None
-        # The first step of the run, and those whose wait is known to be their epoch's start.
+        # The run's first step, and the steps whose wait counts as epoch start, are excluded.
         executions_apart = 1 + clock.totals.starts.epochs
         waiting_steps = max(steps - executions_apart * clock.steps_per_execution, 0)
         if waiting_steps == 0:
@@ -261,7 +261,7 @@ class PhaseSteps:
         return self._wall.breakdown(None if wait_s is None else wait_s * waiting_steps, until_s)
 
     def _stages(self, record: InputRecord, *, so_far: bool = False) -> PipelineRecord | None:
-        """The pipeline's stages; a failure to name them must not lose the wait."""
+        """Returns the pipeline's stages. If naming them fails, the input wait is not lost."""
         if self.pipeline is None:
             return None
         with Guard("Naming the stages of the pipeline", "They are unknown.") as guard:
@@ -282,7 +282,7 @@ class PhaseSteps:
             return choice
 
         def choose(source: Any) -> Meter | str:
-            # An epoch's first step: the call has let go of the iterators before.
+            # This is an epoch's first step: Keras has released the previous iterators by now.
             self._finished.free()
             return choice(source)
 
@@ -293,7 +293,7 @@ class PhaseSteps:
             action(window)
 
     def _accepts(self, source: Any) -> bool:
-        # `train_on_batch` in a callback calls the step function too, from a plain iterator; and
-        # after a run that failed, another call may come before the step function is restored.
+        # `train_on_batch` in a callback also calls the step function, with a plain iterator. After
+        # a failed run, another call may come before the step function is restored.
         fed_by_fit = source is self._requests or isinstance(source, BatchesAhead)
         return (fed_by_fit or host_iterator(source) is not None) and not self._frame.over

@@ -1,6 +1,6 @@
-"""Notes what a call is doing, and what its input came to so far, while it goes on.
+"""Records the progress of a running call, and its input wait so far.
 
-A process that is killed writes no summary, and a run in progress has none yet.
+A run in progress has no summary yet, and a process that is killed never writes one.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
     from keras_gpukit.watching.session import Session
 
 NOTE_EVERY_S = 10.0
-"""Without a change of what the call is doing. A record that has not grown for longer is over."""
+"""Seconds between two records of progress while nothing changes. A run whose record has not grown
+for longer is over."""
 FIRST_INPUT_S = 4.0
-"""When the pipeline's stages are first looked at: after some windows of steps."""
+"""Run time at which the pipeline's stages are first looked at, after some windows of steps."""
 INPUT_EVERY = 1.5
-"""From one look to the next the run gets longer by this factor, so that looks become rare."""
+"""Factor by which the run time grows from one look to the next, so looks become rare."""
 LEAST_PAUSE_S, MOST_PAUSE_S = 8.0, 300.0
 
 
 class ProgressNotes:
-    """Writes what the call is doing: when that changes, and now and then.
+    """Writes what the call is doing whenever that changes, and at least every ten seconds.
 
     Args:
-        session: The call.
-        params: What Keras told the callbacks: "epochs" and "steps".
+        session: Session of the call.
+        params: Parameters that Keras set on the callbacks: "epochs" and "steps".
         now: The clock, in seconds.
     """
 
@@ -46,7 +47,7 @@ class ProgressNotes:
         self._written_s = 0.0
 
     def note(self) -> None:
-        """Writes, if there is something new."""
+        """Writes a record if something has changed, or the last one is ten seconds old."""
         session, now_s = self._session, self._now()
         part, epoch = session.wall.part, session.epoch
         is_new = self._written != (part, epoch) or now_s - self._written_s >= NOTE_EVERY_S
@@ -61,14 +62,14 @@ class ProgressNotes:
 
 
 class InputSoFar:
-    """Writes the input wait and the pipeline's stages, more and more rarely.
+    """Writes the input wait and the pipeline's stages so far, less and less often.
 
-    The figures are taken when a window of steps ends, between two steps; what takes milliseconds,
-    to find the stages, is done on the sampling thread.
+    The figures are taken between two steps, when a window of steps ends. Finding the stages takes
+    milliseconds, so this is done on the sampling thread.
 
     Args:
-        session: The call.
-        complete: Adds what only its caller measures.
+        session: Session of the call.
+        complete: Adds the figures that only the calling code measures.
         now: The clock, in seconds.
     """
 
@@ -86,7 +87,7 @@ class InputSoFar:
         self._taken: InputRecord | None = None
 
     def on_window(self, window: StepWindow) -> None:
-        """A window ended, on the thread that trains."""
+        """Takes the figures when a window ends, if due; called on the training thread."""
         now_s = self._now()
         if now_s < self._due_s or self._session.wall.is_over:
             return
@@ -95,7 +96,7 @@ class InputSoFar:
         self._taken = self._session.own_steps.input_so_far()
 
     def write(self) -> None:
-        """Writes what was taken, on the sampling thread."""
+        """Writes the figures that were taken; called on the sampling thread."""
         taken, self._taken = self._taken, None
         if taken is not None:
             record = self._complete(self._session.own_steps.with_stages(taken))

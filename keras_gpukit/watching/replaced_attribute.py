@@ -1,4 +1,4 @@
-"""An attribute of an object in Keras while wrappers replace it, and its restoration."""
+"""Replaces a callable attribute of a Keras object by wrappers, and restores it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any, Literal
 
 Outcome = Literal["restored", "wrapped", "replaced"]
 
-# Attribute of a wrapper that was left in place: what it had replaced.
+# Attribute of a wrapper that could not be removed: the function that it had replaced.
 LEFT = "gpukit_left"
 
 
 class ReplacedAttribute:
-    """Replaces a callable attribute, and puts it back.
+    """Replaces a callable attribute by wrappers, and restores it.
 
     Args:
-        owner: The object.
-        name: The attribute.
+        owner: Object that has the attribute.
+        name: Name of the attribute.
     """
 
     def __init__(self, owner: Any, name: str) -> None:
@@ -23,64 +23,64 @@ class ReplacedAttribute:
         self._name = name
         self._was_own = name in vars(owner)
         self.original: Any = None
-        """What was there before the first wrapper, while there is one."""
+        """Value of the attribute before the first wrapper; None if there is no wrapper."""
         self._wrappers: list[Any] = []
 
     @property
     def current(self) -> Any:
-        """What Keras calls now; None before there is anything."""
+        """Function that Keras calls now; None if it is not set yet."""
         return getattr(self._owner, self._name, None)
 
     @property
     def is_replaced(self) -> bool:
-        """Whether a wrapper is to be removed."""
+        """Whether a wrapper is in place that must be removed later."""
         return bool(self._wrappers)
 
     @property
     def is_ours(self) -> bool:
-        """Whether Keras calls the latest wrapper itself."""
+        """Whether Keras calls our latest wrapper directly."""
         return bool(self._wrappers) and self.current is self._wrappers[-1]
 
     @property
     def is_lost(self) -> bool:
-        """Whether the attribute's owner put something else in the wrapper's place."""
+        """Whether the attribute was set to a function that does not call our latest wrapper."""
         return bool(self._wrappers) and not _is_within(self._wrappers[-1], self.current)
 
     def replace(self, wrapper: Any) -> None:
-        """Has Keras call a wrapper."""
+        """Sets the attribute to a wrapper, so that Keras calls it."""
         if not self._wrappers:
             self.original = self.current
-        # Noted before it is put in place: should an interrupt come, it is found and removed.
+        # Noted before it is set, so that it is found and removed if an interrupt comes.
         self._wrappers.append(wrapper)
         self._set(wrapper)
 
     def restore(self) -> Outcome:
-        """Puts the original back, unless other code has wrapped or replaced the attribute since."""
+        """Restores the original, unless other code has wrapped or replaced the attribute since."""
         outcome: Outcome = "restored"
         original, current = self.original, self.current
         if any(current is each for each in self._wrappers):
-            # What another session put underneath and has left since goes too.
+            # Also removes wrappers below ours that other sessions had to leave in place.
             while hasattr(original, LEFT):
                 original = getattr(original, LEFT)
             if self._was_own:
                 self._set(original)
             else:
-                object.__delattr__(self._owner, self._name)  # the class's
+                object.__delattr__(self._owner, self._name)  # the class has the original
         elif self._wrappers and current is not original:
-            # Its owner keeps it.
+            # Other code keeps a reference to the wrapper, so it cannot be removed.
             setattr(self._wrappers[-1], LEFT, original)
             outcome = "wrapped" if _is_within(self._wrappers[-1], current) else "replaced"
-        # Only now: should an interrupt come, this is repeated.
+        # Reset last, so that `restore` can be repeated if an interrupt comes.
         self.original, self._wrappers = None, []
         return outcome
 
     def _set(self, function: Any) -> None:
-        # A model's own way looks for layers and variables in what it is given.
+        # `Model.__setattr__` would look for layers and variables in the value.
         object.__setattr__(self._owner, self._name, function)
 
 
 def _is_within(function: Any, wrapping: Any) -> bool:
-    """Whether a function is called by another one, or is that one."""
+    """Whether a function is the given wrapper, or is called by it."""
     while wrapping is not None and wrapping is not function:
         wrapping = getattr(wrapping, "__wrapped__", None)
     return wrapping is function

@@ -1,4 +1,4 @@
-"""Notes what else happens in a call apart from its steps, for the time axis of its report."""
+"""Records the events of a call other than steps, for the time axis of its report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from keras_gpukit.records.names import RecordKind
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 SHORTEST_S = 0.05
-"""A shorter event shows on no chart of a run that lasts a minute, and short epochs have many."""
+"""Minimum duration of an event. Shorter ones are invisible on a chart of a run that lasts a minute,
+and short epochs have many of them."""
 _OF_PART: dict[Part, EventKind] = {
     "first step": "first step",
     "epoch start": "epoch start",
@@ -25,13 +26,13 @@ _SAVES = ("save", "save_weights")
 
 
 class RunEventNotes:
-    """Records events from the moments at which a session notices them.
+    """Records the events that a session notices.
 
-    Moments are those of `time.perf_counter`.
+    Moments are in seconds of `time.perf_counter`.
 
     Args:
-        model: The model, whose `save` and `save_weights` are watched from `start` to `close`.
-        record: Takes a record's kind, the record and its global step.
+        model: The model. Its `save` and `save_weights` are watched from `start` to `close`.
+        record: Writes a record, given its kind, the record and the global step.
         step: Returns the global step.
     """
 
@@ -48,37 +49,37 @@ class RunEventNotes:
         self._saves = [ReplacedAttribute(model, name) for name in _SAVES]
 
     def start(self) -> None:
-        """Watches the model's saves."""
+        """Starts to watch `save` and `save_weights` of the model."""
         for save in self._saves:
             save.replace(self._watched(save.current))
 
     def close(self) -> None:
-        """Restores the model, and forgets the call; may be called again."""
+        """Restores the model, and forgets the call; may be called repeatedly."""
         for save in self._saves:
             save.restore()
-        self._step = int  # 0: there are no more events
+        self._step = int  # returns 0: there are no more events
 
     def part(self, part: Part, began_s: float, ended_s: float) -> None:
-        """A part of the call's wall time ended."""
+        """Records that a part of the call's wall time has ended."""
         if part in _OF_PART:
             self._note(_OF_PART[part], began_s, ended_s)
 
     def epoch_begins(self) -> None:
-        """An epoch begins."""
+        """Notes that an epoch begins."""
         self._epoch_began_s = time.perf_counter()
 
     def epoch_ends(self, number: int | None) -> None:
-        """The current epoch, if there is one, has ended.
+        """Records that the current epoch, if there is one, has ended.
 
         Args:
-            number: Counted from 1.
+            number: Number of the epoch, from 1; None if unknown.
         """
         began_s, self._epoch_began_s = self._epoch_began_s, None
         if began_s is not None:
             self._note("epoch", began_s, time.perf_counter(), number)
 
     def stood_still(self, began_s: float, ended_s: float) -> None:
-        """The process stood still."""
+        """Records that the process stood still."""
         self._note("stood still", began_s, ended_s)
 
     def _note(

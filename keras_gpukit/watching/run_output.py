@@ -1,4 +1,4 @@
-"""Where a call's figures and records go: its files, and the figures over time in its summary."""
+"""Writes a call's figures and records to its files, and collects time series for its summary."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from keras_gpukit.writers.run_log import RunLog
 
 
 class RunOutput:
-    """Takes what callbacks and the session measure.
+    """Takes the measurements of callbacks and the session.
 
     Args:
-        log_dir: Where the run is written; None if it is not.
+        log_dir: Log directory of the run; None if nothing is written.
 
     Attributes:
-        series: The numbers over time, by tag.
+        series: Time series of the figures, by TensorBoard tag.
     """
 
     def __init__(self, log_dir: Path | None) -> None:
@@ -31,22 +31,22 @@ class RunOutput:
         self._log: RunLog | None = None
 
     def start(self, worker: Worker | None) -> None:
-        """Opens the run's files, if the run is written.
+        """Opens the files of the run, if there is a log directory.
 
         Args:
-            worker: Which process of a cluster this is; None outside one.
+            worker: This process as a worker of a cluster; None outside a cluster.
         """
         if self.log_dir is not None:
             self._log = RunLog(self.log_dir, worker)
 
     @property
     def opening_s(self) -> float:
-        """Processor time of opening the files."""
+        """Processor time spent opening the files, in seconds."""
         return self._log.opening_cpu_s if self._log else 0.0
 
     @property
     def writing_s(self) -> float:
-        """Processor time of writing to them so far."""
+        """Processor time spent writing to the files so far, in seconds."""
         return self._log.cpu_s - self._log.opening_cpu_s if self._log else 0.0
 
     def values(
@@ -56,13 +56,14 @@ class RunOutput:
         time_s: float | None = None,
         weight: float = 1.0,
     ) -> None:
-        """Writes numbers or Markdown texts, by tag, for TensorBoard, if the run is written.
+        """Writes numbers or Markdown texts for TensorBoard, if there is a log directory.
 
         Args:
             step: Global step.
-            values: By tag; None where one is unknown.
-            time_s: When, in seconds since the Unix epoch; now by default.
-            weight: Of the numbers in means over time: the steps that they are means of.
+            values: Number or text of each TensorBoard tag; None if unknown.
+            time_s: Time of the values, in seconds since the Unix epoch; now by default.
+            weight: Weight of the numbers in means over time: the number of steps that each number
+                is the mean of.
         """
         elapsed_s = (time_s or time.time()) - self._began_s
         for tag, value in values.items():
@@ -72,15 +73,15 @@ class RunOutput:
             self._log.values(step, values, time_s)
 
     def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
-        """Writes a record to the run's file, if the run is written."""
+        """Writes a record to the run's file, if there is a log directory."""
         if self._log is not None:
             self._log.record(kind, record, step)
 
     def overhead_writer(self, overhead_s: Callable[[], float]) -> Callable[[StepWindow], None]:
-        """Returns what writes, for each window of steps, the overhead of a step.
+        """Returns a listener for windows of steps that writes the overhead per step.
 
         Args:
-            overhead_s: Returns the overhead so far.
+            overhead_s: Returns the total overhead so far, in seconds.
         """
         written_s = overhead_s()
 
@@ -94,6 +95,6 @@ class RunOutput:
         return write
 
     def close(self) -> None:
-        """Writes what is left, and closes the files; may be called again."""
+        """Writes the remaining values, and closes the files; may be called repeatedly."""
         if self._log is not None:
             self._log.close()

@@ -1,7 +1,7 @@
-"""Collections in the global variables of a script and of the modules that belong to it.
+"""Finds collections in the global variables of a script and its own modules.
 
-Those modules are the script itself, or a notebook, and what was imported from outside of Python's
-own library and of the installed packages.
+The own modules are the script or notebook itself, and all imported modules that are neither part of
+Python's standard library nor of an installed package.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _OWN = __name__.partition(".")[0]
 
 
 def is_collection(value: Any) -> bool:
-    """Whether something is a list or the like; a proxy is not asked what it stands for."""
+    """Whether a value is a list or the like. The type decides, so proxies are not evaluated."""
     return issubclass(type(value), COLLECTIONS)
 
 
 def global_collections() -> Iterator[tuple[str, str, Any]]:
-    """Yields the module, the variable and the value of each collection.
+    """Yields the module, the variable name and the value of each collection.
 
-    Also of those that are attributes of a global variable, if that is a class of these modules or
-    an object of one. Public names come first: what has two is called by that one.
+    Includes attributes of global variables that are classes of the script's own modules, or
+    instances of such classes. Public names come first, so they win for a collection with two names.
     """
     modules = _modules()
     own = {module.__name__ for module in modules}
     for module in modules:
         variables = vars(module)
-        names = list(variables)  # at once: another thread may add some
+        names = list(variables)  # copied, because another thread may add variables
         names.sort(key=lambda name: name.startswith("_"))
         for name in names:
             value = variables.get(name)
@@ -49,10 +49,10 @@ def global_collections() -> Iterator[tuple[str, str, Any]]:
 
 
 def _modules() -> list[ModuleType]:
-    """The script's own modules, which are found again once others were imported."""
+    """Returns the script's own modules. The search is repeated once more modules are loaded."""
     names = _names_of_own(len(sys.modules))
     found = [sys.modules.get(name) for name in names]
-    # What the script imports is named by the module that has made it.
+    # The script comes last, so a collection that it imports is named by its original module.
     return sorted(
         (each for each in found if isinstance(each, ModuleType)),
         key=lambda module: module.__name__ == "__main__",
@@ -61,7 +61,11 @@ def _modules() -> list[ModuleType]:
 
 @functools.lru_cache(maxsize=1)
 def _names_of_own(loaded: int) -> tuple[str, ...]:
-    """To look through the thousands of modules that are loaded takes milliseconds."""
+    """Returns the names of the script's own modules.
+
+    The result is cached by the number of loaded modules, since searching thousands of modules takes
+    milliseconds.
+    """
     return tuple(
         name
         for name, module in tuple(sys.modules.items())
@@ -78,7 +82,7 @@ def _is_own(name: str, file: Any) -> bool:
 
 @functools.cache
 def _library() -> tuple[str, ...]:
-    """The folders of Python's own library."""
+    """Returns the folders of Python's standard library."""
     folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     return tuple(f"{each}{os.sep}" for each in folders | {*map(os.path.realpath, folders)})
 

@@ -1,6 +1,7 @@
-"""What all callbacks that watch one call of `fit`, `evaluate` or `predict` share.
+"""Session: the state shared by all callbacks that monitor one call of `fit` or the like.
 
-One clock around each step function, one writer thread, one sampling thread.
+A session has one clock around each step function, one writer thread and one sampling thread. It
+monitors one call of `fit`, `evaluate` or `predict`.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ SAMPLE_EVERY_S = 1.0
 
 
 class Session:
-    """One watched call, as the callbacks that share it see it.
+    """One monitored call, shared by several callbacks.
 
     Args:
         model: The model that is run.
-        log_dir: Where the run is written, or None.
-        phase: What is run.
+        log_dir: Log directory of the run; None if nothing is written.
+        phase: The call: "fit", "evaluate" or "predict".
 
     Attributes:
-        wall: Where the call's time goes.
-        ending: How the call ended.
-        errors: The exceptions of its steps and callbacks.
+        wall: Accounts for the call's wall time.
+        ending: How the call ended: "completed" or "interrupted".
+        errors: Reports the exceptions of steps and callbacks.
         first_step: Global step before the call.
-        output: Takes figures and records.
-        epoch: The epoch under way, counted from 1; None before the first, and outside `fit`.
+        output: Writes figures and records.
+        epoch: Number of the current epoch, from 1; None before the first epoch and outside `fit`.
     """
 
     def __init__(self, model: Any, log_dir: Path | None, phase: Phase) -> None:
@@ -78,7 +79,7 @@ class Session:
         self._on_epoch_ended: list[Callable[[], None]] = []
         self._recurring_s = 0.0
         self._once_s = 0.0
-        # The call's own now: the sampling thread asks for its step.
+        # The steps of the call itself are needed now: the sampling thread reads the global step.
         self._phases = {phase: self._make_steps(phase)}
         self.every_second("whether the process stood still", self._heartbeat.beat)
         self.every_second("which callback is under way", self._callback_list.times.look)
@@ -86,7 +87,7 @@ class Session:
         self.every_second("what the run is doing", ProgressNotes(self, params).note)
 
     def start(self) -> None:
-        """Starts the threads. The session can be found and closed before this."""
+        """Starts watching and the threads. The session can already be closed before this."""
         self._callback_list.start()
         self._events.start()
         self.output.start(this_worker(self.model))
@@ -104,28 +105,33 @@ class Session:
 
     @property
     def is_over(self) -> bool:
-        """Whether the call has ended, though callbacks may not have been told."""
+        """Whether the call has ended, even if callbacks were not notified."""
         return self._frame.over
 
     @property
     def in_steps(self) -> bool:
-        """Whether the call is at its steps: not at a validation, a checkpoint or a start."""
+        """Whether the call is running steps, not a validation, a checkpoint or an epoch start."""
         return self.wall.part == "steps"
 
     @property
     def overhead_s(self) -> float:
-        """Recurring overhead so far: training thread time, and processor time alongside it."""
+        """Recurring overhead so far: time on the training thread, and processor time elsewhere."""
         timing_s = sum(steps.recurring_s for steps in self._phases.values())
         return self._recurring_s + self._sampler.cpu_s + self.output.writing_s + timing_s
 
     @property
     def startup_s(self) -> float:
-        """Overhead that came once, in the same measure."""
+        """One-time overhead, measured like `overhead_s`."""
         timing_s = sum(steps.startup_s for steps in self._phases.values())
         return self._once_s + self._first_step_hooks.spent_s + timing_s + self.output.opening_s
 
     def add_cost(self, spent_s: float, *, once: bool) -> None:
-        """Counts time that a callback spent on the training thread."""
+        """Adds time that a callback spent on the training thread.
+
+        Args:
+            spent_s: Time in seconds.
+            once: Whether the overhead occurs once per call, rather than repeatedly.
+        """
         if once:
             self._once_s += spent_s
         else:
@@ -137,7 +143,7 @@ class Session:
         self.output.values(self.step, {SETUP: environment_markdown(self.environment)})
 
     def on_window(self, phase: Phase, action: Callable[[StepWindow], None]) -> None:
-        """Has a phase's steps timed, and calls with each finished window of them."""
+        """Times a phase's steps, and calls an action with each finished window of steps."""
         self.steps_of(phase).watch(action)
 
     def around_steps(
@@ -146,105 +152,105 @@ class Session:
         alone: Callable[[StepFunction], StepFunction],
         on_pause: Callable[[], None],
     ) -> None:
-        """Puts something around each step of the call; see `PhaseSteps.surround`."""
+        """Wraps each step of the call in another function; see `PhaseSteps.surround`."""
         self.own_steps.surround(around, alone, on_pause)
 
     def on_first_step(self, before: Callable[[], None], after: Callable[[], None]) -> None:
-        """Calls right before and after the first step of the call, also if the step raises."""
+        """Calls actions right before and after the call's first step, even if the step raises."""
         self._first_step_hooks.before.append(before)
         self._first_step_hooks.after.append(after)
         self.on_window(self.phase, lambda window: None)
 
     def on_error(self, action: Callable[[BaseException], None]) -> None:
-        """Calls with the exception by which a step or a callback ends the call.
+        """Calls an action with the exception by which a step or a callback ends the call.
 
-        What is raised elsewhere, as when Keras makes an iterator of the data, is not known.
+        Exceptions raised elsewhere, such as when Keras makes an iterator of the data, are unknown.
         """
         self.errors.add(action)
 
     def on_epoch_ended(self, action: Callable[[], None]) -> None:
-        """Calls after each epoch, when the last callback has returned; must not raise."""
+        """Calls an action after each epoch's last callback has returned; it must not raise."""
         self._on_epoch_ended.append(action)
 
     def every_second(self, name: str, action: Callable[[], None]) -> None:
-        """Calls about once a second, on another thread.
+        """Calls an action about once a second, on another thread.
 
         Args:
-            name: What the action reads, for the warning should it fail.
-            action: What is called.
+            name: Description of what the action reads, for the warning if it fails.
+            action: Function to call.
         """
         self._sampler.add(name, action)
 
     def read_now(self, name: str) -> None:
-        """Calls what is called every second under a name, on this thread."""
+        """Calls the action registered with `every_second` under a name, on this thread."""
         self._sampler.call(name)
 
     @property
     def follows_device(self) -> bool:
-        """Whether `note_finished` is of use: the device works behind the step function."""
+        """Whether ends of steps must be reported: the device finishes them asynchronously."""
         return self.own_steps.follows_device
 
     def note_finished(self, phase: Phase, by: object) -> None:
-        """The results of a phase's next step are there; any thread may say so.
+        """Notes that the results of a phase's next step are available; callable on any thread.
 
         Args:
-            phase: What the step belongs to.
-            by: The callback that reports it.
+            phase: Phase that the step belongs to.
+            by: Callback that reports it.
         """
         if phase in self._phases:
             self._phases[phase].note_finished(by)
 
     def epoch_begins(self, epoch: int) -> None:
-        """A callback is called at the begin of an epoch; others may follow.
+        """Notes that a callback is called at the start of an epoch; others may follow.
 
         Args:
-            epoch: Keras' number of the epoch, which counts from 0.
+            epoch: Keras' number of the epoch, from 0.
         """
         self.epoch = epoch + 1
         if not self._callback_list.sees_epochs:
             self.wall.turn("epoch start")
 
     def epoch_ends(self) -> None:
-        """A callback is called at the end of an epoch; others may have been before."""
+        """Notes that a callback is called at the end of an epoch, perhaps after others."""
         self._pause()
         self.wall.turn("callbacks", self._callback_list.epoch_ended_s)
 
     def validation_begins(self) -> None:
-        """A validation inside `fit` begins."""
+        """Notes that a validation inside `fit` begins."""
         self._pause()
         self.wall.turn("validation")
 
     def validation_ends(self) -> None:
-        """A validation inside `fit` ended; what Keras still does for it is part of it."""
+        """Notes that a validation inside `fit` ended. Keras' remaining work on it counts, too."""
         by_callback = self.own_steps.watched.is_between_epochs
         self.wall.turn("other" if by_callback else "validation")
 
     def leaves(self, phase: Phase) -> None:
-        """A callback leaves at the end of a phase."""
+        """Notes that a callback leaves at the end of a phase."""
         if phase == self.phase:
             self._sampler.stop()  # a reading must not follow the summary
             self.wall.end()
-            self._events.epoch_ends(self.epoch)  # it was interrupted
+            self._events.epoch_ends(self.epoch)  # in case the epoch was interrupted
         else:
             self.wall.turn("callbacks")
 
     def end_phase(self, phase: Phase) -> None:
-        """A phase is over: its last window ends, and its step function is restored."""
+        """Ends a phase: ends its last window of steps, and restores its step function."""
         self.steps_of(phase).restore()
 
     @property
     def own_steps(self) -> PhaseSteps:
-        """The steps of the call itself."""
+        """Steps of the call itself."""
         return self._phases[self.phase]
 
     def steps_of(self, phase: Phase) -> PhaseSteps:
-        """The steps of a phase: of the call itself, or of a validation inside `fit`."""
+        """Returns the steps of a phase: the call itself, or a validation inside `fit`."""
         if phase not in self._phases:
             self._phases[phase] = self._make_steps(phase)
         return self._phases[phase]
 
     def close(self) -> None:
-        """Restores the model, ends the threads, and forgets the call; may be called again."""
+        """Restores the model, ends the threads, and forgets the call; may be called repeatedly."""
         for steps in self._phases.values():
             steps.restore()
         self._callback_list.close()

@@ -1,8 +1,8 @@
-"""How many steps and optimizer updates a model has had, over all its fits.
+"""Counts the steps and optimizer updates of a model, over all its fits.
 
-Private name, seen on Keras 3.12 to 3.15: `Optimizer._iterations`, which counts steps also where
-gradients are accumulated and `iterations` counts updates. Without it, steps are taken from updates,
-and those since the last update are left out.
+Private name, seen on Keras 3.12 to 3.15: `Optimizer._iterations`. It counts steps, even if
+gradients are accumulated and `iterations` counts updates. Without it, steps are computed from
+updates, and the steps since the last update are left out.
 """
 
 from __future__ import annotations
@@ -13,39 +13,40 @@ from keras_gpukit.input_wait.examples import reader
 
 
 class FitCount:
-    """How many steps and updates a model has had since this was made.
+    """Counts the steps and updates of a model since this object was made.
 
     Args:
         model: The model that is trained.
-        first_step: Its steps so far.
+        first_step: Number of steps that the model was trained before.
     """
 
     def __init__(self, model: Any, first_step: int) -> None:
         self._model = model
         self._first_step = first_step
-        # Reading a counter takes a tenth of a millisecond, which short fits would notice.
+        # Reading a counter takes 0.1 ms, which matters for short fits.
         self._first_update = updates_so_far(model) if _accumulated(model) else first_step
 
     def steps(self, calls: int, steps_per_execution: int, pipelines: int) -> int:
-        """Returns the steps of the calls of the step function.
+        """Returns the number of steps in all calls of the step function.
 
         Args:
-            calls: How many there were.
-            steps_per_execution: The most steps in one call.
-            pipelines: How often the last call may have been a shorter one.
+            calls: Number of calls.
+            steps_per_execution: Maximum number of steps per call.
+            pipelines: Number of times that data may have ended within a call, which then has fewer
+                steps.
         """
-        # The optimizer knows how short, unless it counts something else.
+        # The optimizer's counter shows how many fewer, unless it counts something else.
         counted = steps_so_far(self._model) - self._first_step
         fits = 0 <= calls * steps_per_execution - counted <= (steps_per_execution - 1) * pipelines
         return counted if fits else calls * steps_per_execution
 
     def updates(self, steps: int, pipelines: int) -> int | None:
-        """Returns the updates of the weights; None where they cannot be known.
+        """Returns the number of updates of the weights; None if unknown.
 
         Args:
-            steps: Steps that ran.
-            pipelines: How often Keras may have looked for the end of the data: its optimizer counts
-                the step that finds none.
+            steps: Number of steps that ran.
+            pipelines: Number of times that Keras may have looked for the end of the data. The
+                optimizer also counts the step that finds no more data.
         """
         optimizer = _optimizer(self._model)
         if optimizer is None:
@@ -56,17 +57,20 @@ class FitCount:
         spare -= self._first_step + steps
         if not 0 < spare <= pipelines:
             return counted - self._first_update
-        # Whether weights would have been updated in the spare ones is not known.
+        # Whether the extra steps would have updated the weights is unknown.
         return None if accumulates else steps
 
 
 def updates_so_far(model: Any) -> int:
-    """Returns the updates of a model's weights: fewer than steps where gradients accumulate."""
+    """Returns the number of updates of a model's weights.
+
+    If gradients are accumulated, there are fewer updates than steps.
+    """
     return _as_int(getattr(_optimizer(model), "iterations", None))
 
 
 def steps_so_far(model: Any) -> int:
-    """Returns the training steps of a model."""
+    """Returns the number of training steps of a model."""
     accumulated = _accumulated(model)
     if not accumulated:
         return updates_so_far(model)
@@ -75,13 +79,13 @@ def steps_so_far(model: Any) -> int:
 
 
 def _accumulated(model: Any) -> int:
-    """The steps of whose gradients an update is made; 0 where each step is an update."""
+    """Returns the number of steps whose gradients are accumulated; 0 if each step is an update."""
     return int(getattr(_optimizer(model), "gradient_accumulation_steps", None) or 0)
 
 
 def _optimizer(model: Any) -> Any:
     optimizer = getattr(model, "optimizer", None)
-    # A loss scale optimizer passes steps on to the one it contains, which does the counting.
+    # A loss scale optimizer passes steps on to its inner optimizer, which counts them.
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 

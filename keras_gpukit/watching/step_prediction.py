@@ -1,9 +1,9 @@
-"""Predicts what the steps of a call need, next to what is measured.
+"""Predicts the memory that the steps of a call need, in addition to measuring it.
 
-The step is traced once more for it. That takes about as long as the first step of the run did, so
-by default it is done only once the run is a hundred times as long: after the first epoch for which
-that holds, so that a run in progress shows it. Eager steps are traced when the run is over: they
-may change Python objects of the script in each step, and so would the trace.
+The prediction traces the step once more, which takes about as long as the first step of the run. By
+default, the step is traced only once the run has taken 100 times longer: after the first epoch for
+which this is true, so a run in progress shows the prediction. Eager steps are traced when the run
+is over: each step may change Python objects of the script, and so would tracing it.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from keras_gpukit.watching.session import Session
 When = Literal["auto"] | bool
 _EAGER = "eager steps are predicted when the run is over"
 MOST_OF_THE_RUN = 0.01
-"""Of the run's time, what tracing again may take; our choice."""
+"""Maximum share of the run time that tracing the step again may take; our choice."""
 TRACED_LAYER_S = 0.05
-"""Tracing a layer with its gradients: of a model that was traced before this run, the first step
-does not say. MobileNetV2 and ResNet50 took 45 and 53 ms a layer on a busy core, three quarters and
-five sixths of their first step."""
+"""Estimated time of tracing a layer with its gradients. It is needed if the model was traced before
+this run, so that its first step does not show the time. MobileNetV2 and ResNet50 took 45 and 53 ms
+per layer on a busy core, three quarters and five sixths of their first step."""
 
 
 class PredictionWatch:
-    """Predicts once, and writes it as soon as it is known.
+    """Predicts the memory of steps once, and writes the prediction as soon as it is known.
 
     Args:
-        session: The call.
-        when: False never; "auto" in long runs on a device that is measured.
-        held_bytes: By measured device, what was held before the first step.
+        session: Session of the call.
+        when: Whether to predict. "auto" predicts in long runs, if the memory of a device is
+            measured.
+        held_bytes: Bytes in use before the first step, per measured device.
     """
 
     def __init__(self, session: Session, when: When, held_bytes: Mapping[str, int]) -> None:
@@ -53,9 +54,9 @@ class PredictionWatch:
             session.on_epoch_ended(self._epoch_ended)
 
     def causes(self) -> MemoryRecord:
-        """What the model holds, and what steps are predicted to need, or why that is unknown.
+        """Returns the model's memory, and the prediction for its steps or the reason for none.
 
-        The call's `fit` is still on the stack.
+        Must be called while the call's `fit` is still on the stack.
         """
         known = self._causes
         if known is None or known.prediction is None:
@@ -64,7 +65,7 @@ class PredictionWatch:
 
     def _epoch_ended(self) -> None:
         known = self._causes
-        # By default only what a measured device holds is predicted.
+        # By default, memory is predicted only if a device's memory is measured.
         is_settled = known and (known.prediction or (self._when == "auto" and not self._held_bytes))
         if is_settled or self._guard.failed_because is not None:
             return

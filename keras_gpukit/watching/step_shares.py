@@ -1,4 +1,4 @@
-"""Some steps of a run with their time in collectives: the same steps on every worker."""
+"""Keeps the times of some steps and their time in collectives: the same steps on every worker."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from keras_gpukit.input_wait.self_cost import StepFunction
 from keras_gpukit.records.worker_comparison import ComparedStep
 
 MOST_STEPS = 256
-"""How many are kept: then every other one is dropped, so that they are spread over the run."""
+"""Maximum number of kept steps. When it is reached, every other step is dropped, so the kept steps
+cover the whole run evenly."""
 FIRST_STEPS = 3
-"""Steps at a start that trace, fill buffers and warm up; they are left out."""
+"""Number of calls of the step function at the start of a run that are left out. They trace the
+step, fill buffers and warm up."""
 
 
 class StepShares:
-    """Reads a clock where a step begins and where the next one does, and keeps what passed.
+    """Measures steps from the start of one to the start of the next, and keeps some of them.
 
-    Which steps are kept depends on their numbers alone, so that all workers keep the same.
+    The selection depends only on the numbers of the steps, so all workers keep the same steps.
 
     Args:
-        in_collectives_s: Seconds in collectives so far.
+        in_collectives_s: Returns the seconds spent in collectives so far.
         first_step: Global step before the run.
-        steps_per_execution: Steps in one call of the step function.
+        steps_per_execution: Number of steps per call of the step function.
         now: The clock, in seconds.
     """
 
@@ -46,12 +48,12 @@ class StepShares:
 
     @property
     def steps(self) -> tuple[ComparedStep, ...]:
-        """Those that were kept; none where no collective was seen."""
+        """Kept steps; none if no time in collectives was seen."""
         seen = any(step.collective_s > 0 for step in self._kept)
         return tuple(self._kept) if seen else ()
 
     def wrap(self, step_function: StepFunction) -> StepFunction:
-        """Returns the step function with its begins noted."""
+        """Wraps the step function, so that the start of each call is noted."""
 
         @functools.wraps(step_function)
         def noted(batches: Any) -> Any:
@@ -63,7 +65,7 @@ class StepShares:
         return noted
 
     def pause(self) -> None:
-        """What comes next is no step: the one under way has no end."""
+        """Notes that no step follows directly, so the current step's duration is unknown."""
         self._began = None
 
     def _note(self) -> None:
@@ -72,7 +74,7 @@ class StepShares:
         ends = began is not None and number % self._every == 0
         begins = (number + 1) % self._every == 0
         if not (ends or begins):
-            return  # in a long run nearly always: reading the clock costs some microseconds
+            return  # nearly always in a long run: reading the clock takes some microseconds
         now = self._now(), self._in_collectives_s()
         if begins:
             self._began = now

@@ -1,7 +1,7 @@
-"""What Keras' own TensorBoard callback captures in a call of `fit`.
+"""Handles the captures of Keras' own TensorBoard callbacks in a call of `fit`.
 
 Private names, seen on Keras 3.12 to 3.15, of `keras.callbacks.TensorBoard`: `_should_trace`,
-`_start_batch`, `_stop_batch` and `_global_train_batch`. Where one is gone, captures may collide
+`_start_batch`, `_stop_batch` and `_global_train_batch`. If one is missing, captures may collide
 with that callback's: TensorFlow records one profile at a time, and the first to start gets it.
 """
 
@@ -19,10 +19,10 @@ from keras_gpukit.writers.whole_files import replace_file
 
 
 class TensorBoardCaptures:
-    """What Keras' TensorBoard callbacks capture in a call.
+    """Captures of Keras' TensorBoard callbacks in a call.
 
     Args:
-        callbacks: All callbacks of the call, which begins.
+        callbacks: All callbacks of the call that begins.
     """
 
     def __init__(self, callbacks: Iterable[Any]) -> None:
@@ -38,7 +38,14 @@ class TensorBoardCaptures:
         self._began_s = time.time()
 
     def within(self, batches: int) -> str | None:
-        """Says so if one captures in the next batches, the running one among them."""
+        """Returns which batches such a callback captures, if any are among the next ones.
+
+        Args:
+            batches: Number of next batches to check, including the current one.
+
+        Returns:
+            A sentence that names the callback and its batches; None if there is no such capture.
+        """
         for each in self._callbacks:
             first = each._global_train_batch
             if first + batches > each._start_batch and first <= each._stop_batch:
@@ -49,10 +56,10 @@ class TensorBoardCaptures:
         return None
 
     def amend(self) -> None:
-        """Has the Profile tab find the steps in what was captured until now, also with loops.
+        """Amends the profiles captured so far, so that the Profile tab finds their steps.
 
-        The steps are marked, but in a profile with loops that is not enough. A profile that cannot
-        be amended is said, and stays as it is.
+        Steps are marked, but in a profile with loops that is not enough. If a profile cannot be
+        amended, a warning is logged and the profile stays as it is.
         """
         for each in self._callbacks:
             for path, status in profile_files(Path(each.log_dir, "train", "plugins", "profile")):

@@ -1,4 +1,4 @@
-"""A step function while it is timed: wrapped, surrounded, followed and restored."""
+"""Wraps a step function to time it, follows it if Keras makes a new one, and restores it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Around = Callable[[StepFunction], StepFunction]
 
 
 class WatchedFunction:
-    """Has a clock around a step function, and whatever else is put around each step.
+    """Wraps a step function in a clock, and each step in further functions inside the clock.
 
     Args:
-        function: The model's attribute.
+        function: Attribute of the model that holds the step function.
         clock: Times the calls.
 
     Attributes:
-        is_between_epochs: Whether the steps of an epoch are over, and those of the next to come.
+        is_between_epochs: Whether the steps of an epoch are over and the next has not started.
     """
 
     def __init__(self, function: ReplacedAttribute, clock: StepClock) -> None:
@@ -35,19 +35,21 @@ class WatchedFunction:
 
     @property
     def recurring_s(self) -> float:
-        """What timing costs again and again, so far, and what else is around each step."""
+        """Recurring overhead so far of timing and of all other wrappers around each step."""
         around_s = sum(cost_of_a_call_s(each) for each in self._around_alone)
         return self._clock.recurring_s + self._clock.calls * around_s
 
     def wrap(self, requests: RequestMeter | None) -> None:
-        """Has each call timed.
+        """Starts to time each call.
 
         Args:
-            requests: Times the fetches of `predict`, which come before each call; else None.
+            requests: Times the fetches of `predict`, which happen before each call; None for other
+                phases.
         """
         step_function = self._function.current
         if step_function is None:
-            # A loop in user code drives the callbacks. Wrapped, it would look made to Keras.
+            # A loop in user code drives the callbacks. If we set a wrapper, Keras would take it for
+            # a finished step function.
             self._clock.waits.unknown_because = (
                 "Keras had not made the step function when the run began"
             )
@@ -57,10 +59,10 @@ class WatchedFunction:
             self._function.replace(self._clock.wrap(step_function))
 
     def surround(self, around: Around, alone: Around) -> None:
-        """Puts something around each step, within its clock; see `PhaseSteps.surround`.
+        """Wraps each step in another function, inside the clock; see `PhaseSteps.surround`.
 
         Raises:
-            GPUKitError: If there is no step function that can be put back afterwards.
+            GPUKitError: If there is no step function that can be restored afterwards.
         """
         if not self._function.is_ours:
             raise GPUKitError("the step function is not Keras' own, or other code replaced it")
@@ -70,13 +72,13 @@ class WatchedFunction:
         self._function.replace(self._clock.wrap(surrounded, self._function.original))
 
     def end_epoch(self) -> None:
-        """The steps of an epoch are over; until `follow` there are none."""
+        """Notes that the steps of an epoch are over; none run until `follow`."""
         if self._function.is_lost:
             self._clock.stop(REPLACED)
         self.is_between_epochs = True
 
     def follow(self) -> None:
-        """Wraps the step function that was made between two epochs, if it was; it will trace."""
+        """Wraps the step function that was made between two epochs, if any; it will be traced."""
         self.is_between_epochs = False
         made = self._function.current
         if made is None or not self._function.is_lost:
@@ -88,7 +90,7 @@ class WatchedFunction:
         self._function.replace(self._clock.wrap(surrounded, made))
 
     def restore(self) -> None:
-        """Puts the step function back."""
+        """Restores the step function."""
         outcome = self._function.restore()
         if outcome == "wrapped":
             self._clock.leave()
@@ -96,6 +98,6 @@ class WatchedFunction:
             self._clock.stop(REPLACED)
 
     def release(self) -> None:
-        """Forgets what was put around the steps."""
+        """Forgets all wrappers around the steps."""
         self._around.clear()
         self._around_alone.clear()

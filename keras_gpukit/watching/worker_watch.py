@@ -1,4 +1,4 @@
-"""Watches what trains in step: the workers of a cluster, or the GPUs of one process."""
+"""Compares what trains in lockstep: the workers of a cluster, or the GPUs of one process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from keras_gpukit.watching.session import Session
 from keras_gpukit.watching.step_shares import StepShares
 
 MOST_READ = 3
-"""Captures that are read at a run's end, the newest: each takes about a tenth of a second."""
+"""Maximum number of captures read at the end of a run, newest first: each takes about 0.1 s."""
 ON_GPUS = (
     "on GPUs the time in collectives takes a profile of the same steps on every worker: "
     "keras_gpukit.Profiler(log_dir, at_steps=(100,))"
@@ -42,30 +42,31 @@ NOT_SEEN = "no collective was seen: the training step was traced before this run
 
 
 class Comparing(Protocol):
-    """Compares what trains in step when a run ends."""
+    """Compares workers or GPUs that train in lockstep, when a run ends."""
 
     def compare(
         self, summary: RunSummary, captures: ProfilerRecord | None
     ) -> WorkerComparison | None:
-        """Returns the figures of this worker or its GPUs, next to those of others where known.
+        """Returns the figures of this worker or its GPUs, next to those of the others if known.
 
         Args:
-            summary: What the run came to.
-            captures: The profiles that were captured in it.
+            summary: Summary of the run.
+            captures: Record of the profiles captured in the run; None without captures.
         """
 
     def close(self) -> None:
-        """Ends watching; may be called again."""
+        """Stops watching; may be called repeatedly."""
 
 
 def watch_what_trains_in_step(session: Session) -> Comparing | None:
-    """Starts to watch a call, whose model several workers or several GPUs may train.
+    """Starts to watch the workers or GPUs that train a call's model, if there are several.
 
     Args:
-        session: The call.
+        session: Session of the call.
 
     Returns:
-        What compares them; None where there is only one, or the call is no `fit`.
+        An object that compares the workers or GPUs; None if there is only one, if the call is not
+        `fit`, or if the GPUs of one process train without a log directory.
     """
     environment = session.environment
     if session.phase != "fit":
@@ -80,12 +81,13 @@ def watch_what_trains_in_step(session: Session) -> Comparing | None:
 def with_comparison(
     summary: RunSummary, comparing: Comparing | None, captures: ProfilerRecord | None
 ) -> RunSummary:
-    """Adds what trains in step to a summary; should that fail, the rest is not lost.
+    """Adds the comparison of workers or GPUs to a summary. If this fails, the rest is not lost.
 
     Args:
-        summary: What the run came to.
-        comparing: Of the run; it is closed.
-        captures: The profiles that were captured in it.
+        summary: Summary of the run.
+        comparing: Compares the run's workers or GPUs; it is closed. None if there is nothing to
+            compare.
+        captures: Record of the profiles captured in the run; None without one.
     """
     if comparing is None:
         return summary
@@ -96,11 +98,11 @@ def with_comparison(
 
 
 class WorkerWatch:
-    """Takes a worker's figures, and on the chief those of all workers.
+    """Measures the figures of a worker, and on the chief compares them with all other workers.
 
     Args:
-        session: A `fit` of a model that several workers train.
-        worker: This one.
+        session: Session of a `fit` whose model several workers train.
+        worker: The worker of this process.
     """
 
     def __init__(self, session: Session, worker: Worker) -> None:
@@ -118,7 +120,7 @@ class WorkerWatch:
         self._watch_round_trips(session)
 
     def compare(self, summary: RunSummary, captures: ProfilerRecord | None) -> WorkerComparison:
-        """Returns this worker's figures, on the chief next to those of the others."""
+        """Returns this worker's figures, and on the chief those of the other workers, too."""
         own = self._own(summary, captures)
         if self._index != 0:
             return comparison(own, (), self._count, "the chief compares the workers")
@@ -131,7 +133,7 @@ class WorkerWatch:
         return peers.compare(own)
 
     def close(self) -> None:
-        """Has functions traced from here on as without it; may be called again."""
+        """Stops adding clocks to functions traced from now on; may be called repeatedly."""
         clock, self._clock = self._clock, None
         if clock is not None:
             clock.remove()
@@ -178,15 +180,15 @@ class WorkerWatch:
 
 
 def _noted_alone(clock: CollectiveClock, step_function: StepFunction) -> StepFunction:
-    """Notes the steps of a step function and keeps none, so that its cost can be measured."""
+    """Notes the steps of a step function without keeping any, to measure the overhead."""
     return StepShares(lambda: clock.total_s).wrap(step_function)
 
 
 class GPUWatch:
-    """Compares the GPUs of this process, as the last profile shows them.
+    """Compares the GPUs of this process, based on the last profile that shows several of them.
 
     Args:
-        log_dir: The log directory.
+        log_dir: Log directory of the run.
     """
 
     def __init__(self, log_dir: Path) -> None:
@@ -195,24 +197,24 @@ class GPUWatch:
     def compare(
         self, summary: RunSummary, captures: ProfilerRecord | None
     ) -> WorkerComparison | None:
-        """Returns the GPUs next to each other; None where no profile shows several."""
+        """Returns the figures of all GPUs; None if no profile shows several."""
         taken = captures.captures if captures else ()
         for path in reversed([each.path for each in taken if each.path is not None]):
-            with suppress(GPUKitError):  # it is damaged, and the report says so
+            with suppress(GPUKitError):  # the profile is damaged, which the report says
                 found = compared_replicas(read_profile(self._log_dir / path))
                 if found is not None:
                     return found
         return None
 
     def close(self) -> None:
-        """Does nothing: profiles are all it needs."""
+        """Does nothing, since only profiles are needed."""
 
 
 def _captured(log_dir: Path, record: ProfilerRecord) -> tuple[ComparedStep, ...]:
-    """The steps in the profiles of the run, as far as they can be read."""
+    """Returns the steps in the run's last profiles, as far as they can be read."""
     steps: list[ComparedStep] = []
     paths: Sequence[str] = [each.path for each in record.captures if each.path is not None]
     for path in paths[-MOST_READ:]:
-        with suppress(GPUKitError):  # it is damaged, and the report says so
+        with suppress(GPUKitError):  # the profile is damaged, which the report says
             steps += compared_steps(read_profile(log_dir / path))
     return tuple(steps)
