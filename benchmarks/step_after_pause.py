@@ -26,8 +26,7 @@ STEPS, SETTLING = 15, 5
 
 def main() -> None:
     """Times the steps of each model, the pauses in random order."""
-    parser = argument_parser(__doc__)
-    options = parser.parse_args()
+    options = argument_parser(__doc__).parse_args()
     rows: dict[str, Any] = {}
     for name, step in models().items():
         step()
@@ -96,7 +95,7 @@ def timed(step: Callable[[], Any], pause_s: float) -> Callable[[], list[float]]:
 def _shown(name: str, row: dict[str, Any]) -> tuple[str, ...]:
     step_s, extra = row["step_s"], row["extra_of_pause"]
     after = (
-        f"{1000 * step_s[str(each)]:.1f} ms (+{100 * extra[str(each)]:.0f} %)" for each in PAUSES_S
+        f"{1000 * step_s[str(each)]:.1f} ms ({100 * extra[str(each)]:+.0f} %)" for each in PAUSES_S
     )
     return (name, f"{1000 * step_s['0.0']:.1f} ms", *after)
 

@@ -96,8 +96,7 @@ def of_input(summary: RunSummary) -> Saving | None:
     freed_s = _freed_cores_s(summary)
     if freed_s is None:
         return of_run(summary, low_s, None, basis="wait")
-    compute_s = max(time_of_steps_s(summary) - wait_s, 0.0)
-    gained_s = min(freed_s + slower_after_pauses_s(summary, wait_s), compute_s)
+    gained_s = min(freed_s + _slower_after_pauses_s(summary, wait_s), _compute_s(summary))
     return of_run(summary, low_s, high_s + gained_s, basis="wait and freed cores")
 
 
@@ -116,13 +115,8 @@ def of_callbacks(summary: RunSummary, low_s: float, high_s: float) -> Saving | N
     if throughput is not None and throughput.step_time_s is not None:
         between_s = throughput.step_time_s * throughput.measured_steps - time_of_steps_s(summary)
     paused_s = min(max(between_s, 0.0), high_s)
-    high_s += slower_after_pauses_s(summary, paused_s)
+    high_s += _slower_after_pauses_s(summary, paused_s)
     return of_run(summary, low_s, high_s, basis="callbacks")
-
-
-def slower_after_pauses_s(summary: RunSummary, paused_s: float) -> float:
-    """Returns by how much pauses before steps made these slower at most; 0 on a GPU."""
-    return 0.0 if summary.environment.gpus else AFTER_PAUSE * paused_s
 
 
 def of_gil(summary: RunSummary, time_per_step_s: float) -> Saving | None:
@@ -132,8 +126,7 @@ def of_gil(summary: RunSummary, time_per_step_s: float) -> Saving | None:
         summary: The run.
         time_per_step_s: How long that code runs per step, in seconds.
     """
-    compute_s = time_of_steps_s(summary) - (_waited_s(summary) or 0.0)
-    throughput = summary.throughput
+    compute_s, throughput = _compute_s(summary), summary.throughput
     if compute_s <= 0 or throughput is None:
         return None
     held_s = min(time_per_step_s * throughput.steps, compute_s)
@@ -170,7 +163,7 @@ def of_compute(summary: RunSummary, fraction: float, *, basis: str) -> Saving | 
         fraction: The share, 0 to 1.
         basis: Basis of the saving, such as "idle GPUs".
     """
-    compute_s = time_of_steps_s(summary) - (_waited_s(summary) or 0.0)
+    compute_s = _compute_s(summary)
     if compute_s <= 0:
         return None
     return of_run(summary, 0.0, fraction * compute_s, basis=basis, upper_bound=True)
@@ -205,6 +198,16 @@ def time_of_steps_s(summary: RunSummary) -> float:
     return throughput.step_time_s * throughput.measured_steps
 
 
+def _compute_s(summary: RunSummary) -> float:
+    """Returns the time of the steps without their waits; 0 if unknown."""
+    return max(time_of_steps_s(summary) - (_waited_s(summary) or 0.0), 0.0)
+
+
+def _slower_after_pauses_s(summary: RunSummary, paused_s: float) -> float:
+    """Returns the most by which pauses before steps slow the steps down; 0 on a GPU."""
+    return 0.0 if summary.environment.gpus else AFTER_PAUSE * paused_s
+
+
 def _waits_for_gil(summary: RunSummary) -> bool:
     """Whether threads wait long for the GIL, and the time of the steps is known."""
     gil_wait_s = summary.contention.gil_wait_s if summary.contention else None
@@ -219,10 +222,9 @@ def _freed_cores_s(summary: RunSummary) -> float | None:
     record = summary.contention
     if record is None or record.cores_busy_fraction is None:
         return None
-    steps_s = time_of_steps_s(summary)
     # While some cores idle, a lack of cores slows nothing down.
-    contended_s = min(steps_s - (_waited_s(summary) or 0.0), record.cores_busy_fraction * steps_s)
-    return FAIR_SHARE * max(contended_s, 0.0)
+    busy_s = record.cores_busy_fraction * time_of_steps_s(summary)
+    return FAIR_SHARE * min(_compute_s(summary), busy_s)
 
 
 def _taken_cores_s(summary: RunSummary) -> float | None:
@@ -240,5 +242,4 @@ def _taken_cores_s(summary: RunSummary) -> float | None:
     steps_s, cores = time_of_steps_s(summary), summary.environment.cpu_count
     if not steps_s or not cores:
         return None
-    compute_s = max(steps_s - (_waited_s(summary) or 0.0), 0.0)
-    return min(contention.input_cores_fraction * cores * steps_s, compute_s)
+    return min(contention.input_cores_fraction * cores * steps_s, _compute_s(summary))

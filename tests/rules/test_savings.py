@@ -88,6 +88,11 @@ def test_on_a_cpu_cores_that_input_frees_speed_the_steps_up(contention, high_s):
     assert not found.upper_bound
 
 
+def test_sharing_busy_cores_costs_the_steps_at_most_half_of_their_work():
+    summary = run(input_s=5.0, compute_s=15.0, contention=ContentionRecord(0.0, 0.9))
+    assert saving("input-bound", summary).high_s == pytest.approx(5.0 + 15.0 / 2 + 0.15 * 5.0)
+
+
 @pytest.mark.parametrize(
     ("input_cores_fraction", "high_s"),
     [
