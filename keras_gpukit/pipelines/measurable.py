@@ -59,7 +59,7 @@ def _asks_to_be_tuned(dataset: Any) -> bool:
 
 
 def _holds_autotune(graph: Any) -> bool:
-    """Whether a function makes datasets and has such a constant, which is harmless elsewhere."""
+    """Whether a function makes datasets and has the constant; in other functions it is harmless."""
     operations = graph.get_operations()
     return any("Dataset" in operation.type for operation in operations) and any(
         list(operation.get_attr("value").int64_val) == [AUTOTUNE]

@@ -94,7 +94,7 @@ def changes_in_parallel(stage: Dataset, *, trust_python: bool, allow_reorder: bo
     Args:
         stage: Stage whose function would be called in parallel.
         trust_python: Whether to assume that Python functions depend only on their arguments.
-        allow_reorder: Whether elements may get each other's draws, or other changes of a state.
+        allow_reorder: Whether elements may use seeded draws, or another state, in another order.
     """
     harmless: set[Impurity] = {"random", "variable"}
     if trust_python:

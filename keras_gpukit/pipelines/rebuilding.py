@@ -22,7 +22,7 @@ def changeable(dataset: Dataset) -> list[Dataset]:
 
 
 def spine(dataset: Dataset) -> list[Dataset]:
-    """Returns the stages from the last one back, up to one that is unknown or has not one input."""
+    """Returns the stages from the last one back, as long as each is known and has one input."""
     found = [unwrapped(dataset)]
     while is_known(found[-1]) and len(inputs(found[-1])) == 1:
         found.append(inputs(found[-1])[0])
@@ -49,9 +49,9 @@ def replace(dataset: Dataset, changes: Mapping[int, Change]) -> Dataset:
 
 
 def rebuilt(dataset: Dataset) -> Dataset:
-    """Returns the same pipeline as a new object, whose reading advances no shuffle of the original.
+    """Returns the same pipeline as a new object; reading it advances no shuffle of the original.
 
-    Stages of an unknown kind, and those before them, are shared with the original.
+    The exception are stages of unknown kind and all before them: both pipelines share these.
     """
 
     def made(stage: Dataset, before: list[Dataset], after: list[Dataset]) -> Dataset:
@@ -76,7 +76,7 @@ def _rebuilt(
 
 
 def stack(base: Dataset, above: list[Dataset]) -> Dataset:
-    """Returns the pipeline of a base and further stages after it, in the order of reading."""
+    """Returns a pipeline with further stages appended to a base, in the given order."""
     for stage in above:
         base = over(stage, [base])
     return base
