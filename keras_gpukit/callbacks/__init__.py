@@ -1,1 +1,1 @@
-"""One Keras callback a file: thin adapters over the measuring parts."""
+"""Keras callbacks, one per file: thin adapters to the packages that measure."""

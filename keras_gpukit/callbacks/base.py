@@ -1,4 +1,4 @@
-"""What every callback of this package shares: it passes Keras' events on to its lifecycle."""
+"""Base class of this package's callbacks, which passes Keras' events on to a lifecycle."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ R = TypeVar("R")
 
 
 class WatchingCallback(keras.callbacks.Callback, Generic[R]):
-    """Base of the callbacks: begins and ends with `fit`, `evaluate` or `predict`.
+    """Base class of callbacks that monitor calls of `fit`, `evaluate` or `predict`.
 
-    No failure in here reaches Keras: it is logged once, and the callback is disabled.
+    No failure in a callback reaches Keras: it is logged once, and the callback is disabled for the
+    rest of the call.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
-        optional: Whether it may be None.
+        optional: Whether `log_dir` may be None.
 
     Raises:
-        TypeError: If `log_dir` is no path.
+        TypeError: If `log_dir` is not a path.
         ValueError: If `log_dir` is empty or a file.
     """
 
-    # On backends that run callbacks in a thread pool, this one must not delay them.
+    # On some backends, Keras runs callbacks in a thread pool, but only if all of them allow it.
     async_safe = True
 
     def __init__(
@@ -43,71 +44,71 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
     @property
     def log_dir(self) -> Path | None:
-        """Where it writes; None if nowhere."""
+        """Log directory; None if nothing is written."""
         return self._log_dir
 
     @property
     def summary(self) -> R | None:
-        """What was measured; None before the first run."""
+        """Record of what was measured in the last run; None before the first run."""
         self.lifecycle.end_if_over()
         return self._summary
 
     def begin(self, session: Session, phase: Phase) -> None:
-        """A phase begins; the first one is the call itself, others are inside it."""
+        """Begins a phase. The first phase is the call itself, later ones are validations in it."""
         raise NotImplementedError
 
     def end(self, session: Session, phase: Phase) -> None:
-        """A phase ends."""
+        """Ends a phase."""
         raise NotImplementedError
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Joins the session."""
+        """Joins the session of the call."""
         self.lifecycle.enter(self, self.model, "fit")
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Makes the summary."""
+        """Makes the summary, and leaves the session."""
         self.lifecycle.exit("fit")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Notes that a pipeline starts."""
+        """Notes that an epoch begins."""
         self.lifecycle.epoch_begins(epoch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Ends the window of steps."""
+        """Notes that an epoch ends, and with it the current window of steps."""
         self.lifecycle.epoch_ends()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Nothing; Keras' own calls another function that does nothing, at each step."""
+        """Does nothing; Keras' own method would call another empty method at each step."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Notes that a step's results are there."""
+        """Notes that the results of a step are available."""
         if self.lifecycle.follows_device:
             self._note_finished("fit")
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Notes that a step's results are there."""
+        """Notes that the results of a step are available."""
         if self.lifecycle.follows_device:
             self._note_finished("evaluate")
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Joins the session, or notes a validation inside it."""
+        """Joins the session of the call, or notes a validation inside it."""
         self.lifecycle.enter(self, self.model, "evaluate")
 
     def on_test_end(self, logs: Any = None) -> None:
-        """Makes the summary."""
+        """Makes the summary and leaves the session, or notes that a validation ends."""
         self.lifecycle.exit("evaluate")
 
     def on_predict_begin(self, logs: Any = None) -> None:
-        """Joins the session."""
+        """Joins the session of the call."""
         self.lifecycle.enter(self, self.model, "predict")
 
     def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Notes that a batch is asked for: `predict` fetches it outside its step function."""
+        """Notes that `predict` requests a batch, which it fetches outside its step function."""
         if self.lifecycle.session is not None:
             self.lifecycle.session.own_steps.requested()
 
     def on_predict_end(self, logs: Any = None) -> None:
-        """Makes the summary."""
+        """Makes the summary, and leaves the session."""
         self.lifecycle.exit("predict")
 
     def _note_finished(self, phase: Phase) -> None:

@@ -1,4 +1,4 @@
-"""`DevicePlacement`: where each operation of the training step ran, and why."""
+"""`DevicePlacement`: the device of each operation of the training step, and the reason for it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NO_STEP = PlacementRecord(unknown_because="placement is read from the first trai
 
 
 class DevicePlacement(WatchingCallback[PlacementRecord]):
-    """Reads the real device of each operation of the training step, once, in its first run.
+    """Reads the device that each operation of the first training step actually ran on.
 
-    TensorFlow places operations without a GPU kernel on the CPU and says nothing. This says which
-    ones, and why each. Writes the text `placement`.
+    TensorFlow silently places operations without a GPU kernel on the CPU. This callback lists these
+    operations, each with the reason. It writes the text `placement`.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
@@ -27,12 +27,12 @@ class DevicePlacement(WatchingCallback[PlacementRecord]):
         summary: From the first step on, a `PlacementRecord`.
 
     Raises:
-        TypeError: If `log_dir` is no path.
+        TypeError: If `log_dir` is not a path.
         ValueError: If `log_dir` is empty or a file.
     """
 
     def begin(self, session: Session, phase: Phase) -> None:
-        """Gets ready for the first step."""
+        """Prepares to read the first step of a `fit`."""
         if phase != session.phase:
             return
         self._summary = NO_STEP
@@ -53,14 +53,14 @@ class DevicePlacement(WatchingCallback[PlacementRecord]):
         session.on_first_step(start, read)
 
     def end(self, session: Session, phase: Phase) -> None:
-        """Nothing is left to do."""
+        """Does nothing, since the summary is made after the first step."""
 
 
 _latest = NO_STEP, placement_markdown(NO_STEP)
 
 
 def _text(record: PlacementRecord) -> str:
-    """Made once of a record, which later fits of the model have again."""
+    """Returns a record's Markdown; cached, since later fits of a model have the same record."""
     global _latest
     if _latest[0] is not record:
         _latest = record, placement_markdown(record)

@@ -1,4 +1,4 @@
-"""`GPUMemory`: what TensorFlow's allocators hold."""
+"""`GPUMemory`: memory that TensorFlow's allocators have in use."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
     """Reads current and peak memory of TensorFlow's allocator on each GPU.
 
     Writes `memory/<device>/current_bytes` and `memory/<device>/peak_bytes` about once a second.
-    After each epoch of `fit` it also reads what this process holds, and what callbacks, the model
-    and global variables of the script keep; and after each fit, so that growth shows over many
-    short fits of one callback.
-    When the run ends by an out-of-memory error, the exception has a note that says why, and what
-    would fit. TensorFlow's peak counters are set back when the run begins, so that the peak is the
-    run's own.
+    After each epoch of `fit` it also reads the memory of this process, and of the tensors that
+    callbacks, the model and global variables of the script keep. It does so after each `fit` too,
+    which shows growth over many short fits with one callback.
+    If an out-of-memory error ends the run, a note on the exception says why memory ran out, and
+    what would fit. TensorFlow's peak counters are reset when the run begins, so the peak belongs to
+    this run.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
-        reset_peak: False leaves TensorFlow's peak counters alone; the peak is then that of the
-            whole process.
-        predict: Whether to predict what a step needs, next to what is measured, as soon as the
-            first epoch of `fit` has ended. The step is traced again for it; "auto" does it once
-            that takes less than 1 % of the run's time. Eager steps are traced at the end.
+        reset_peak: Whether to reset TensorFlow's peak counters. If not, the peak is that of the
+            whole process so far.
+        predict: Whether to predict the memory that a step needs, once the first epoch of `fit` has
+            ended. This traces the step again; "auto" does so only once that takes at most 1 % of
+            the run's time. Eager steps are traced when the run is over.
 
     Attributes:
         summary: After the run, a `MemoryRecord`.
-        out_of_memory: Why memory ran out, where that ended the run.
+        out_of_memory: Explanation of the out-of-memory error that ended the run; None without one.
 
     Raises:
-        TypeError: If `log_dir` is no path or `reset_peak` no bool.
-        ValueError: If `log_dir` is empty or a file, or `predict` none of the above.
+        TypeError: If `log_dir` is not a path, or `reset_peak` is not a bool.
+        ValueError: If `log_dir` is empty or a file, or `predict` is not "auto", True or False.
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         self.out_of_memory: OutOfMemory | None = None
 
     def continue_with(self, fits: FitMemory) -> None:
-        """Joins the readings after fits to those of the callbacks that watched earlier ones.
+        """Adds the readings after fits to those of other callbacks, which monitored earlier fits.
 
         Args:
-            fits: What is known of the fits before.
+            fits: Readings after the earlier fits.
         """
         self._fits = fits
 
     def begin(self, session: Session, phase: Phase) -> None:
-        """Starts reading."""
+        """Starts to read memory."""
         if phase != session.phase:
             return
         self._summary = self.out_of_memory = None
@@ -99,12 +99,12 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
                 session.output.record("memory", memory, session.step)
 
         if sensor.devices:
-            if self._reset_peak:  # else the peak until then may be that of another call
+            if self._reset_peak:  # otherwise the peak so far may be that of another call
                 session.on_first_step(lambda: None, sensor.first_step_ended)
             session.every_second("TensorFlow's allocators", sample)
 
     def end(self, session: Session, phase: Phase) -> None:
-        """Sums up."""
+        """Makes the summary."""
         if phase != session.phase or not (self._sensor and self._watch and self._prediction):
             return
         if self._epochs is not None:
@@ -120,5 +120,5 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
             epochs=self._epochs.record() if self._epochs else (),
             fits=self._fits.record() if self._epochs else (),
         )
-        # A callback that watched can be copied.
+        # So that the callback can be copied after a run.
         self._sensor = self._watch = self._epochs = self._prediction = None

@@ -28,19 +28,19 @@ class InputStall(StepWatchingCallback[InputRecord]):
     read from tf.data itself. Writes `input/wait_ms`, `input/stall_percent` and
     `input/buffered_batches`.
 
-    The record also has the wait's distribution, where the rest of the time went, what each stage of
-    the pipeline costs, and which of them is the bottleneck.
+    The record also has the distribution of the wait, the parts of the remaining time, the cost of
+    each stage of the pipeline, and the stage that is the bottleneck.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
 
     Attributes:
         summary: After the run, an `InputRecord`.
-        validation: After a `fit` with validation data, that of the validation.
-        host_buffers: After a `fit`, what caches and shuffle buffers hold.
+        validation: After a `fit` with validation data, the `InputRecord` of the validation.
+        host_buffers: After a `fit`, the caches and shuffle buffers of its pipeline.
 
     Raises:
-        TypeError: If `log_dir` is no path.
+        TypeError: If `log_dir` is not a path.
         ValueError: If `log_dir` is empty or a file.
     """
 
@@ -50,7 +50,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self._buffers: HostBufferWatch | None = None
 
     def begin(self, session: Session, phase: Phase) -> None:
-        """Starts or goes on measuring."""
+        """Starts or continues to measure the steps of a phase."""
         super().begin(session, phase)
         if phase == session.phase:
             self._contention = ContentionSensor()
@@ -65,7 +65,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
 
     def _begin_threads(self, session: Session) -> None:
         self._new_threads: NewThreadsSensor | None = None
-        if not session.environment.gpus:  # a GPU computes the steps on cores of its own
+        if not session.environment.gpus:  # with GPUs, steps and input do not compete for cores
             with Guard("Reading the times of threads", "The cores of the input are unknown."):
                 self._new_threads = sensor = NewThreadsSensor()
                 session.every_second(
@@ -91,7 +91,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
             session.every_second("the code that makes batches", look)
 
     def tags(self, window: StepWindow) -> dict[str, float | None]:
-        """Wait, stall and buffer fill, where they are known."""
+        """Returns the wait per step, the stall and the buffered batches; none if unknown."""
         if window.input_wait_s is None:
             return {}
         return {
@@ -101,7 +101,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
         }
 
     def sum_up(self, session: Session, phase: Phase) -> InputRecord:
-        """The input wait of a phase."""
+        """Returns the record of a phase's input wait."""
         record = session.steps_of(phase).input()
         if phase != session.phase:
             return record
@@ -109,7 +109,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
         if self._buffers is not None:
             with Guard("Reading caches and shuffle buffers", "What they hold is unknown."):
                 self.host_buffers = self._buffers.record()
-        # What a callback holds after a run must not keep the run's data alive.
+        # After a run, the callback must not keep the run's data alive.
         self._python = self._python_time = self._buffers = None
         return completed
 
@@ -121,7 +121,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
         return replace(record, python=python, contention=contention)
 
     def _python_record(self, step_time_s: float | None) -> PythonSourceRecord | None:
-        # Asked on the sampling thread too, while the run may end.
+        # The sampling thread calls this too, and the run may end meanwhile.
         python, python_time = self._python, self._python_time
         if python is None:
             return None

@@ -1,4 +1,4 @@
-"""`Monitor`: every measurement of this package in one callback, and the verdict on them."""
+"""`Monitor`: all measurements of this package in one callback, and a verdict on them."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from keras_gpukit.watching.session import Session
 
 
 class Monitor(WatchingCallback[RunSummary]):
-    """Monitors a run at almost no overhead and reports its bottleneck in plain words.
+    """Monitors a run with almost no overhead, and reports its bottleneck in plain words.
 
-    It measures all that `InputStall`, `Throughput`, `GPUMemory`, `Utilization` and
-    `DevicePlacement` measure, and judges it when the run ends: the verdict is printed, and written
-    to TensorBoard as the text `findings`. Also writes `gpukit/overhead_us`, its own overhead per
-    step, and the text `setup`. It marks steps for profiles, and captures one when the file
-    `<log_dir>/gpukit/capture` appears, unless there is a `Profiler` for the same log directory.
+    It measures everything that `InputStall`, `Throughput`, `GPUMemory`, `Utilization` and
+    `DevicePlacement` measure. When the run ends, it writes a verdict to TensorBoard as the text
+    `findings`, and prints it unless the run was interrupted. It also writes `gpukit/overhead_us`,
+    its own overhead per step, and the text `setup`. It marks steps for profiles, and captures one
+    if `<log_dir>/gpukit/capture` appears, unless a `Profiler` has the same log directory.
 
     In a cluster it also measures the time in collectives and round trips to other workers, and the
-    chief names the worker that the others wait for, if their records are in the same log folder.
+    chief names the worker that the others wait for, if all use the same log directory.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
-        verbose: 1 prints the verdict, 0 does not; "auto" prints it after a `fit` that was not
-            called with `verbose=0`, in a cluster on the chief only; not after `evaluate`.
-        predict_memory: As `predict` of `GPUMemory`.
+        verbose: 1 prints the verdict, 0 does not; "auto" prints it only after `fit`, unless that
+            was called with `verbose=0`, and in a cluster only on the chief.
+        predict_memory: Whether to predict the memory of a step; see `predict` of `GPUMemory`.
 
     Attributes:
         summary: After the run, a `RunSummary`.
 
     Raises:
-        TypeError: If `log_dir` is no path.
-        ValueError: If `log_dir` is empty or a file, or another argument none of the above.
+        TypeError: If `log_dir` is not a path.
+        ValueError: If `log_dir` is empty or a file, or another argument has no value listed above.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Monitor(WatchingCallback[RunSummary]):
         if not (isinstance(verbose, (int, str)) and verbose in ("auto", 0, 1)):
             raise ValueError(f'`verbose` must be "auto", 0 or 1. Received: verbose={verbose!r}')
         self.verbose = verbose
-        self._throughput = Throughput(None)  # they write through the session of this callback
+        self._throughput = Throughput(None)  # the parts write through this callback's session
         self._input_stall = InputStall(None)
         self._memory = GPUMemory(None, predict=predict_memory)
         self.continue_with = self._memory.continue_with
@@ -78,7 +78,7 @@ class Monitor(WatchingCallback[RunSummary]):
         self.lifecycle.parts = tuple(part.lifecycle for part in self._parts)
 
     def begin(self, session: Session, phase: Phase) -> None:
-        """Starts every measurement."""
+        """Starts all measurements."""
         for part in self._parts:
             part.lifecycle.guard(part.begin, session, phase)
         if phase == session.phase:
@@ -88,12 +88,12 @@ class Monitor(WatchingCallback[RunSummary]):
             session.on_window(phase, session.output.overhead_writer(lambda: session.overhead_s))
 
     def end(self, session: Session, phase: Phase) -> None:
-        """Ends every measurement; at the run's end, judges."""
+        """Ends all measurements; at the end of the run, also makes the summary and the verdict."""
         for part in self._parts:
             part.lifecycle.guard(part.end, session, phase)
         if phase != session.phase:
             return
-        comparing, self._comparing = self._comparing, None  # a callback that watched can be copied
+        comparing, self._comparing = self._comparing, None  # so that this callback can be copied
         captures = self._profiler and self._profiler.captures_so_far()
         measured = worker_watch.with_comparison(self._sum_up(session), comparing, captures)
         self._summary = summary = replace(measured, verdict=judge(measured))

@@ -1,4 +1,4 @@
-"""`Profiler`: captures a profile of a few steps at the moment that matters."""
+"""`Profiler`: captures profiles of a few steps at the right moments."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from keras_gpukit.watching.session import Session
 class Profiler(WatchingCallback[ProfilerRecord]):
     """Captures profiles of a few training steps for TensorBoard's Profile tab.
 
-    It does so at given steps, at intervals, on demand, and on anomalies: when for three seconds
+    Captures start at given steps, at intervals, on demand, and on anomalies: if for three seconds
     in a row steps take longer, stall more on their input, or leave GPUs more idle than in the last
-    minute of the run. Profiles have their steps marked, also those that other code takes meanwhile;
+    minute of the run. Steps are marked in these profiles and in those that other code captures;
     several steps per execution are marked as one. In a cluster, where a capture may crash a worker,
-    only those that are asked for are taken.
+    only captures that you ask for are taken: none at step 20 by default, and none on anomalies.
 
     Args:
         log_dir: Records are written to `<log_dir>/gpukit`, profiles to `plugins/profile` in it.
-        steps: Steps of a capture, at most 50. Of several steps in one execution, as many whole
-            executions as fit in, and at least one. A capture ends with the epoch.
+        steps: Steps per capture, at most 50. With several steps per execution, only whole
+            executions are captured, at least one. The end of an epoch ends a capture.
         at_steps: Steps of the run at which a capture starts; the first step is 1. None stands for
-            step 20, and for none in a cluster.
-        every_steps: A capture starts at each multiple of it.
-        every_minutes: Minutes from one capture's start to the next one's.
-        on_demand: Whether to capture when the file `<log_dir>/gpukit/capture` appears, as with
-            `touch`. It is looked for about once a second, and removed.
-        signal_number: `signal.SIGUSR1` or `signal.SIGUSR2`: that signal starts a capture. Its
-            handler is restored after the run.
-        slower: How many times the usual step time is too long; None does not look at it.
-        stall_rise: By how much the stall fraction may rise, 0 to 1; None does not look at it.
-        utilization_drop: By how much GPUs' mean utilization may fall; None does not look at it.
-        max_captures: Captures in a run.
-        max_bytes: Disk space of all profiles in the log directory.
+            step 20, but for no step in a cluster.
+        every_steps: Number of steps at whose multiples a capture starts; None disables this.
+        every_minutes: Minutes between scheduled captures; None disables this.
+        on_demand: Whether to capture if the file `<log_dir>/gpukit/capture` appears, for example
+            by `touch`. We look for it about once a second, and remove it.
+        signal_number: Signal that starts a capture, `signal.SIGUSR1` or `signal.SIGUSR2`; None
+            disables this. The signal's previous handler is restored after the run.
+        slower: Highest normal step time, as a multiple of the usual one; None ignores step times.
+        stall_rise: Highest normal rise of the stall fraction, 0 to 1; None ignores stalls.
+        utilization_drop: Highest normal drop of GPUs' mean utilization, 0 to 1; None ignores it.
+        max_captures: Maximum number of captures in a run.
+        max_bytes: Maximum size of all profiles in the log directory.
         cooldown_s: Minimum seconds between two captures triggered by anomalies.
 
     Attributes:
@@ -49,7 +49,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
 
     Raises:
         TypeError: If an argument is of the wrong type.
-        ValueError: If an argument is out of range, or `log_dir` empty or a file.
+        ValueError: If an argument is out of range, or `log_dir` is empty or a file.
     """
 
     def __init__(
@@ -88,18 +88,18 @@ class Profiler(WatchingCallback[ProfilerRecord]):
 
     @property
     def summary(self) -> ProfilerRecord | None:
-        """What became of the captures; None before the first run."""
+        """Record of the captures of the last run; None before the first run."""
         self.lifecycle.end_if_over()
-        put_signals_back()  # after it, as another thread may have ended the run
+        put_signals_back()  # only now, since another thread may have ended the run
         return self._summary
 
     def captures_so_far(self) -> ProfilerRecord | None:
-        """What became of the captures in its folder: its own, or those of the one it yields to."""
+        """Returns the record of its captures, or of those of the `Profiler` that it yields to."""
         profiler = self._of_fit()
         return profiler._captures.record if profiler._captures else profiler._summary
 
     def begin(self, session: Session, phase: Phase) -> None:
-        """Begins to mark steps, and to look for what asks for a capture."""
+        """Starts to mark steps and to look for triggers of captures."""
         if phase != session.phase:
             return
         self._summary = None
@@ -120,10 +120,10 @@ class Profiler(WatchingCallback[ProfilerRecord]):
             captures.close()
         finally:
             self._summary = captures.record
-            self._captures = None  # a callback that watched can be copied
+            self._captures = None  # so that the callback can be copied after a run
 
     def _of_fit(self) -> Profiler:
-        """The one that captures into its folder: that of `Monitor` leaves it to one of the user."""
+        """Returns the `Profiler` for its log directory: that of `Monitor` yields to the user's."""
         listed = [each for each in callbacks_of_fit() if isinstance(each, Profiler)]
         same_folder = [each for each in listed if each._log_dir == self._log_dir]
         return self if self in same_folder or not same_folder else same_folder[0]

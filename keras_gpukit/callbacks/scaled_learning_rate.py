@@ -1,4 +1,4 @@
-"""`ScaledLearningRate`: the learning rate for a larger batch, reached by a warm-up."""
+"""`ScaledLearningRate`: a learning rate for larger batches, reached by a warm-up."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _Schedule = keras.optimizers.schedules.LearningRateSchedule
 
 
 class ScaledLearningRate(keras.callbacks.Callback):
-    """Scales the learning rate with the batch, and warms it up.
+    """Scales the learning rate with the batch size, and warms it up.
 
-    The linear scaling rule: with k times the batch, k times the learning rate, reached from the
-    rate for one batch by equal increments over the first epochs. Goyal et al. 2017, "Accurate,
-    Large Minibatch SGD", https://arxiv.org/abs/1706.02677, section 2. The authors found it to hold
-    for SGD with momentum up to a batch of 8,192 images; with more, and with adaptive optimizers,
-    try it.
+    The linear scaling rule: a batch k times as large gets a learning rate k times as large. The
+    rate grows to it from the base rate by equal increments over the first epochs. Goyal et al.
+    2017, "Accurate, Large Minibatch SGD", https://arxiv.org/abs/1706.02677, section 2. The authors
+    found that it holds for SGD with momentum up to a batch of 8,192 images. Try out whether it
+    suits larger batches and adaptive optimizers.
 
-    It counts optimizer updates (`optimizer.iterations`), so that training that is resumed, by
-    `BackupAndRestore` for example, goes on where it was. With several steps per execution the rate
-    changes once in each execution.
+    The warm-up follows the number of optimizer updates (`optimizer.iterations`), so resumed
+    training, for example by `BackupAndRestore`, continues where it was. With several steps per
+    execution the rate changes once per execution.
 
     ```python
     with setup.scope():
@@ -31,27 +31,26 @@ class ScaledLearningRate(keras.callbacks.Callback):
     model.fit(dataset, callbacks=[gpukit.ScaledLearningRate(0.1)])
     ```
 
-    After the warm-up of a number, other callbacks may change the rate, such as
-    `ReduceLROnPlateau`. A schedule is evaluated here before each execution: give it to this
-    callback, and a number to the optimizer.
+    If `base` is a number, other callbacks such as `ReduceLROnPlateau` may change the rate after the
+    warm-up. Pass a schedule to this callback, which evaluates it before each execution, and a
+    number to the optimizer.
 
     Args:
-        base: The learning rate that suits one replica's batch: a number, or a
+        base: Learning rate that suits the batch of one replica: a number, or a
             `keras.optimizers.schedules.LearningRateSchedule` of optimizer updates.
-        factor: The global batch over the batch that `base` suits; None takes the number of
-            replicas of the model's strategy.
-        warmup_epochs: Over how many epochs the factor is reached; 0 for no warm-up.
-        warmup_updates: The same in optimizer updates, which takes precedence; needed where the
-            number of steps in an epoch is unknown.
+        factor: Global batch size, divided by the batch size that `base` suits; None stands for the
+            number of replicas of the model's strategy.
+        warmup_epochs: Number of epochs until the factor is reached; 0 for no warm-up.
+        warmup_updates: Number of optimizer updates until the factor is reached; replaces
+            `warmup_epochs`. It is needed if the number of steps per epoch is unknown.
 
     Attributes:
-        warm_up: From the start of `fit` on, the factor and the number of updates in use; None
-            before.
+        warm_up: Factor and number of updates in use, from the start of `fit` on; None before.
 
     Raises:
-        TypeError: If an argument has a wrong type.
-        ValueError: If an argument is out of its range; at the start of `fit`, if the optimizer has
-            a schedule of its own, or the length of an epoch is needed and unknown.
+        TypeError: If an argument is of the wrong type.
+        ValueError: If an argument is out of range. At the start of `fit`, if the optimizer has a
+            schedule of its own, or if the number of steps per epoch is needed and unknown.
     """
 
     def __init__(
@@ -79,10 +78,10 @@ class ScaledLearningRate(keras.callbacks.Callback):
         self._settled = False
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Finds out the factor and the number of updates."""
+        """Determines the factor and the number of updates."""
         optimizer = self.model.optimizer
         inner = getattr(optimizer, "inner_optimizer", optimizer)
-        # The property gives a schedule's current value, and the config says what it comes from.
+        # The property returns a schedule's current value. Only the config shows the schedule.
         if isinstance(inner.get_config().get("learning_rate"), dict):
             raise ValueError(
                 "The optimizer's learning rate is a schedule, which no callback can scale. Give "
@@ -97,16 +96,16 @@ class ScaledLearningRate(keras.callbacks.Callback):
         self._settled = False
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Sets the rate for the updates of the execution."""
-        # Not in on_train_begin: another callback may restore the optimizer there.
+        """Sets the learning rate for the updates of the next execution."""
+        # Not done in on_train_begin, where another callback may still restore the optimizer.
         if self._settled or self.warm_up is None:
             return
         optimizer = self.model.optimizer
         update = int(keras.ops.convert_to_numpy(optimizer.iterations))
         scheduled = isinstance(self._base, _Schedule)
         ended = update >= self.warm_up.updates
-        # Training that goes on after its warm-up keeps the rate that it had: other callbacks may
-        # have lowered it. The last execution of a warm-up may have ended beyond it.
+        # Training that is resumed after its warm-up keeps its rate, which other callbacks may have
+        # lowered. The last execution of a warm-up may have ended some updates after it.
         long_ended = update > self.warm_up.updates + self.model.steps_per_execution
         if scheduled or not long_ended:
             base = float(self._base(update)) if scheduled else float(self._base)

@@ -1,4 +1,4 @@
-"""What the callbacks that show windows of steps share."""
+"""Base class of callbacks that show windows of steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from keras_gpukit.watching.session import Session
 
 
 class StepWatchingCallback(WatchingCallback[R]):
-    """Shows windows of steps of the call itself in TensorBoard, and keeps a record of each phase.
+    """Writes windows of the call's own steps to TensorBoard, and keeps a record of each phase.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
@@ -22,20 +22,20 @@ class StepWatchingCallback(WatchingCallback[R]):
 
     @property
     def validation(self) -> R | None:
-        """The same of the validation within a `fit`; None where there was none."""
+        """Record of the validation within the last `fit`; None without one."""
         self.lifecycle.end_if_over()
         return self._validation
 
     def tags(self, window: StepWindow) -> dict[str, float | None]:
-        """What TensorBoard shows of a window, by tag."""
+        """Returns the figures of a window for TensorBoard, by tag."""
         raise NotImplementedError
 
     def sum_up(self, session: Session, phase: Phase) -> R:
-        """The record of a phase."""
+        """Returns the record of a phase."""
         raise NotImplementedError
 
     def begin(self, session: Session, phase: Phase) -> None:
-        """Starts or goes on counting."""
+        """Starts or continues to time the steps of a phase."""
         if phase == session.phase:
             self._summary = self._validation = None
 
@@ -46,7 +46,7 @@ class StepWatchingCallback(WatchingCallback[R]):
         session.on_window(phase, on_window)
 
     def end(self, session: Session, phase: Phase) -> None:
-        """Makes the record."""
+        """Makes the record of a phase."""
         session.end_phase(phase)
         record = self.sum_up(session, phase)
         if phase == session.phase:

@@ -18,15 +18,15 @@ class Throughput(StepWatchingCallback[ThroughputRecord]):
 
     Attributes:
         summary: After the run, a `ThroughputRecord`.
-        validation: After a `fit` with validation data, that of the validation.
+        validation: After a `fit` with validation data, the `ThroughputRecord` of the validation.
 
     Raises:
-        TypeError: If `log_dir` is no path.
+        TypeError: If `log_dir` is not a path.
         ValueError: If `log_dir` is empty or a file.
     """
 
     def tags(self, window: StepWindow) -> dict[str, float | None]:
-        """Step time, rate, and what of it lies between steps."""
+        """Returns step time, examples per second, and the part of the step time between steps."""
         rate = None if window.examples is None else window.examples / window.duration_s
         between_s = window.between_s
         return {
@@ -36,5 +36,5 @@ class Throughput(StepWatchingCallback[ThroughputRecord]):
         }
 
     def sum_up(self, session: Session, phase: Phase) -> ThroughputRecord:
-        """Step times and rates of a phase."""
+        """Returns the step times and rates of a phase."""
         return session.steps_of(phase).throughput()

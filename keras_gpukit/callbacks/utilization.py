@@ -1,4 +1,4 @@
-"""`Utilization`: how busy GPUs and host are."""
+"""`Utilization`: utilization of GPUs and host."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Utilization(WatchingCallback[UtilizationRecord]):
         summary: After the run, a `UtilizationRecord`.
 
     Raises:
-        TypeError: If `log_dir` is no path.
+        TypeError: If `log_dir` is not a path.
         ValueError: If `log_dir` is empty or a file.
     """
 
     def begin(self, session: Session, phase: Phase) -> None:
-        """Starts reading."""
+        """Starts to read GPUs and host."""
         if phase != session.phase:
             return
         self._summary = None
@@ -59,17 +59,17 @@ class Utilization(WatchingCallback[UtilizationRecord]):
         session.every_second("the host", lambda: self._sample_host(session, host))
 
     def end(self, session: Session, phase: Phase) -> None:
-        """Sums up."""
+        """Makes the summary."""
         if phase != session.phase:
             return
         if not self._host_gauges.readings:
-            # The run was over before the first tick.
+            # The run ended before the first regular reading.
             if session.wall.total_s >= SHORTEST_S:
                 session.read_now("the host")
             session.read_now("GPUs through NVML")
         with Guard("Looking at other processes", "They are not named."):
             self._neighbours.end()
-        nvml, self._nvml = self._nvml, None  # a callback that watched can be copied
+        nvml, self._nvml = self._nvml, None  # so that the callback can be copied after a run
         if nvml is not None:
             nvml.close()
         self._summary = UtilizationRecord(

@@ -1,1 +1,1 @@
-"""What an input pipeline is made of: stages, functions, names, places in user code, randomness."""
+"""Structure of an input pipeline: stages, functions, names, places in user code, randomness."""

@@ -1,4 +1,4 @@
-"""Where code stands, as its author would say it: a file's line, or a notebook cell's."""
+"""Readable places of code: the line of a file, or of a notebook cell."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def place(filename: str, line: int) -> str:
     """Returns "train.py:12", or "cell 3, line 4" for code that was run in a notebook.
 
     Args:
-        filename: The file as Python knows it, which for a cell is a made-up one.
-        line: In that file.
+        filename: File name in the code object; for a notebook cell, one that the notebook made up.
+        line: Line number in that file.
     """
     cell = _cell(filename)
     return f"{os.path.basename(filename)}:{line}" if cell is None else f"{cell}, line {line}"
 
 
 def _cell(filename: str) -> str | None:
-    """What to call a cell, by the number that the notebook shows next to it."""
+    """Returns the name of a cell, with the number that the notebook shows; None for a file."""
     number = _number_by_ipython(filename)
     if number is not None:
         return f"cell {number}"
@@ -40,7 +40,7 @@ def _number_by_ipython(filename: str) -> str | None:
     if ipython is None:
         return None
     try:
-        # Returns ("Cell", "In[3]"), and None for a file; there from IPython 8.0 on.
+        # Returns ("Cell", "In[3]"), or None for a file; available since IPython 8.0.
         _, name = ipython.get_ipython().compile.format_code_name(filename)
     except (AttributeError, TypeError, ValueError):
         return None

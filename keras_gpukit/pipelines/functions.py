@@ -1,4 +1,4 @@
-"""The functions that a pipeline calls: their graphs, what they do and what they depend on.
+"""Functions that a pipeline calls: their names, graphs, kinds of work and dependencies.
 
 Private names of TensorFlow, seen on 2.21: `FuncGraph._functions`, `StructuredFunctionWrapper._func`
 and `.function`, and `op_def_registry.get`.
@@ -14,7 +14,7 @@ from keras_gpukit.pipelines.structure import Dataset, functions, is_readable
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.pipeline import Work
 
-# Operations that read files, by the name that users know them by.
+# Operations that read files, with the names that users know.
 _READERS = {
     "TFRecordDataset": "tf.data.TFRecordDataset",
     "TFRecordDatasetV2": "tf.data.TFRecordDataset",
@@ -23,7 +23,7 @@ _READERS = {
 
 
 def work_of(operations: Iterable[str]) -> Work:
-    """Returns what a function does, from the types of its operations."""
+    """Returns the kind of work that a function does, given the types of its operations."""
     kinds = set(operations)
     if kinds & PYTHON_OPERATIONS:
         return "python"
@@ -35,7 +35,7 @@ def work_of(operations: Iterable[str]) -> Work:
 
 
 def function_name(stage: Dataset) -> str:
-    """The name of the function that a stage calls: "decode", "tf.data.TFRecordDataset"."""
+    """Returns the name of the function that a stage calls: "decode", "tf.data.TFRecordDataset"."""
     for wrapper in stage._functions():
         for node in wrapper.function.graph.as_graph_def().node:
             if node.op in _READERS:
@@ -47,30 +47,30 @@ def function_name(stage: Dataset) -> str:
 
 
 def is_tensorflows(stage: Dataset) -> bool:
-    """Whether a stage calls a function that TensorFlow defines, readers of files aside."""
+    """Whether a stage calls a function that TensorFlow defines, other than a reader of files."""
     is_of_library = _module(stage).split(".")[0] == "tensorflow"
     return is_of_library and function_name(stage) not in _READERS.values()
 
 
 def makes_a_generator(stage: Dataset) -> bool:
-    """Whether a stage is what `from_generator` returns."""
+    """Whether a stage was made by `from_generator`."""
     is_flat_map = kind(stage) == "FlatMap" and is_readable(stage)
     return is_flat_map and _module(stage).endswith(".from_generator_op")
 
 
 def _module(stage: Dataset) -> str:
-    """Where the function that a stage calls was defined."""
+    """Returns the module of the function that a stage calls; "" if unknown."""
     function = getattr(stage._functions()[0], "_func", None)
     return str(getattr(function, "__module__", ""))
 
 
 def variables(stage: Dataset) -> list[Any]:
-    """The variables that a stage's functions reach, such as a random generator's state."""
+    """Returns the variables that a stage's functions use, such as a random generator's state."""
     return [variable for function in functions(stage) for variable in function.graph.variables]
 
 
 def operations(function: Any) -> Iterator[Any]:
-    """Every node of a function's graph, and of the functions it calls."""
+    """Yields every node of a function's graph, and of the functions it calls."""
     graph = function.graph.as_graph_def()
     yield from graph.node
     for called in graph.library.function:
@@ -78,14 +78,14 @@ def operations(function: Any) -> Iterator[Any]:
 
 
 def captures_a_dataset(function: Any) -> bool:
-    """Whether a function reaches a dataset, or another object of that type, made outside it."""
+    """Whether a function captures a dataset, or another variant tensor, that was made outside."""
     import tensorflow as tf
 
     return any(tensor.dtype == tf.variant for tensor in function.captured_inputs)
 
 
 def is_stateful(operation: str) -> bool:
-    """Whether an operation's type is registered as one with state; an unknown one is."""
+    """Whether an operation type is registered as stateful; an unknown one counts as stateful."""
     from tensorflow.python.framework import op_def_registry
 
     definition = op_def_registry.get(operation)
@@ -93,7 +93,7 @@ def is_stateful(operation: str) -> bool:
 
 
 def returns_its_arguments(graph: Any) -> bool:
-    """Whether a function returns what it is given, and does nothing else with it."""
+    """Whether a function returns its arguments unchanged."""
     returned = [_before_identities(output) for output in graph.outputs]
     return len(returned) == len(graph.inputs) and all(
         each is given for each, given in zip(returned, graph.inputs, strict=True)
@@ -107,12 +107,12 @@ def _before_identities(tensor: Any) -> Any:
 
 
 def called_graphs(graph: Any) -> dict[str, Any]:
-    """Returns the graphs of all functions that a graph calls, by their names."""
+    """Returns the graphs of the functions that a graph calls, by name."""
     return {name: function.graph for name, function in graph._functions.items()}
 
 
 def name_in_graph(operation: Any) -> str | None:
-    """The same of a stage that is an operation of a function's graph."""
+    """Returns the `name=` of a stage that is an operation in a function's graph; None without."""
     from tensorflow.core.framework import dataset_metadata_pb2
 
     if "metadata" not in {attribute.name for attribute in operation.op_def.attr}:

@@ -1,10 +1,10 @@
-"""User code in Python that makes batches: a `PyDataset`, a generator or its function.
+"""Python code of the user that makes batches: a `PyDataset`, a generator or its function.
 
 Private names, seen on TensorFlow 2.21 and Keras 3.12 to 3.15: the closures of `from_generator`'s
 function, down to `_GeneratorState._generator` and `._iterators`; the registry of Python functions,
 `script_ops._py_funcs`; `TFEpochIterator.data_adapter`, `PyDatasetAdapter.py_dataset`, the closure
 of `peek_and_restore`, and `GeneratorDataAdapter.generator`, whose closure holds the user's
-generator. Where one is gone, the code is unknown.
+generator. If one is missing, the code is unknown.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from keras_gpukit.records.pipeline import PythonSourceRecord
 
 @dataclass(frozen=True)
 class PythonSource:
-    """Code that makes batches.
+    """Python code that makes batches.
 
     Attributes:
-        name: Such as "Photographs.__getitem__".
-        location: "file.py:12".
-        code: What runs.
-        workers: Threads or processes that Keras has for it.
-        in_processes: Whether it runs in other processes, out of sight.
+        name: Name of the function, such as "Photographs.__getitem__".
+        location: "file.py:12" of the function; None if unknown.
+        code: Code object of the function.
+        workers: Number of threads or processes in which Keras runs it.
+        in_processes: Whether it runs in other processes, where it cannot be sampled.
     """
 
     name: str
@@ -38,11 +38,11 @@ class PythonSource:
     in_processes: bool
 
     def record(self, busy_workers: float | None, step_time_s: float | None) -> PythonSourceRecord:
-        """Returns what is known of the code after some steps.
+        """Returns the record of the code after some steps.
 
         Args:
-            busy_workers: How many threads ran it at a time, on average; None where unknown.
-            step_time_s: Mean step time.
+            busy_workers: Mean number of threads inside the code; None if unknown.
+            step_time_s: Mean step time; None if unknown.
         """
         return PythonSourceRecord(
             name=self.name,
@@ -57,10 +57,10 @@ class PythonSource:
 
 
 def python_source(epoch_iterator: Any) -> PythonSource | None:
-    """Returns the code behind what Keras takes its batches from, or None without any.
+    """Returns the Python code that makes the batches of a call; None if no such code is found.
 
     Args:
-        epoch_iterator: What Keras' `fit` or `evaluate` takes its iterators from.
+        epoch_iterator: Keras' `EpochIterator` of the call; None if unknown.
     """
     adapter = getattr(epoch_iterator, "data_adapter", None)
     dataset = getattr(adapter, "py_dataset", None)
@@ -80,13 +80,13 @@ def _source(function: Any, workers: int, in_processes: bool) -> PythonSource | N
 
 
 def generator_behind(function: Callable[..., Any]) -> Any:
-    """Returns what makes the elements of a `from_generator`, or None.
+    """Returns the user's generator behind a `from_generator`; None if it is not found.
 
     Args:
-        function: The function of the dataset's outer stage.
+        function: Function of the dataset's outermost stage.
 
     Returns:
-        A generator, a function that makes one, or any object that is iterated over; of a
+        A generator, a function that makes one, or the object that is iterated over; for a
         `PyDataset` its `__getitem__`.
     """
     for nested in closed_over(function).values():
@@ -97,7 +97,7 @@ def generator_behind(function: Callable[..., Any]) -> Any:
 
 
 def generator_in_graphs(graphs: Iterable[Any]) -> Any:
-    """The same from the graphs of a generator stage's functions, for one in a nested dataset."""
+    """Returns the generator of a stage in a nested dataset, given the stage's function graphs."""
     from tensorflow.python.ops import script_ops
 
     registered = getattr(script_ops, "_py_funcs", {})
@@ -119,7 +119,7 @@ def _generator_of_state(function: Any) -> Any:
 
 
 def _users_own(state: Any) -> Any:
-    """Looks through Keras' adapters, and through a lambda that calls the user's function."""
+    """Returns user code behind Keras' adapters, or behind a lambda that calls it."""
     generator = state._generator
     adapter: Any = getattr(generator, "__self__", None) or closed_over(generator).get("self")
     if hasattr(adapter, "py_dataset"):
@@ -133,11 +133,11 @@ def _users_own(state: Any) -> Any:
 
 
 def closed_over(function: Any) -> dict[str, Any]:
-    """Returns what a function uses of the functions around it, by name; {} of anything else."""
+    """Returns the variables in a function's closure, by name; {} if they cannot be read."""
     if not inspect.isfunction(function) or not function.__closure__:
         return {}
     try:
         cells = [cell.cell_contents for cell in function.__closure__]
-    except ValueError:  # a cell that nothing was put in yet
+    except ValueError:  # a cell is still empty
         return {}
     return dict(zip(function.__code__.co_freevars, cells, strict=True))

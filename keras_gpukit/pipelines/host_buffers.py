@@ -1,8 +1,8 @@
-"""The caches and shuffle buffers of a pipeline, and how many elements each will hold.
+"""Finds the caches and shuffle buffers of a pipeline, and how many elements each will hold.
 
-The pipeline is read as it was written; none of it runs. Stages are followed from training back to
-the sources, with how many of their elements a pass and a step ask for. What is behind a stage that
-makes another number of elements than it reads, such as a filter, is asked for an unknown number.
+Only the definition of the pipeline is read; none of it runs. From training back to the sources, we
+compute how many elements of each stage one pass and one step request. If a stage yields a different
+number of elements than it reads, such as a filter, the numbers for its inputs are unknown.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from keras_gpukit.pipelines.structure import (
 from keras_gpukit.records.host_buffers import BufferKind, HostBuffer
 
 TENSOR_BYTES = 128
-"""What a tensor takes in addition to its values; our choice, see `benchmarks/host_buffers.py`."""
+"""Overhead of a tensor on top of its values; our choice, see `benchmarks/host_buffers.py`."""
 ALIGNED_BYTES = 64
-"""TensorFlow takes a slice of a tensor without a copy where it begins at a multiple of this."""
+"""TensorFlow does not copy a slice of a tensor that begins at a multiple of this many bytes."""
 _BATCHES = ("Batch", "PaddedBatch")
 _HANDS_ON = frozenset(
     {"Prefetch", "Options", "Take", "Skip", "Repeat", "AssertCardinality", "Cache", "Shuffle"}
     | {"IgnoreErrors", "UnaryUnchangedStructure"}
 )
-"""Stages whose elements are the very tensors that they read."""
+"""Kinds of stages that pass on the tensors they read, without a copy."""
 _SAME_COUNT = _HANDS_ON | {"Map", "Zip"}
 _UNKNOWN_COUNT = "how many elements there are is not known"
 _UNKNOWN_SIZE = "the shapes of its elements are not known"
@@ -43,13 +43,13 @@ _UNKNOWN_SIZE = "the shapes of its elements are not known"
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked of a stage.
+    """Elements that the stages after a stage, towards training, request from it.
 
     Attributes:
-        elements: In a pass, at most.
-        per_step: In a training step; None where that is unknown.
-        ahead: Before the first step, to fill shuffle buffers.
-        is_cached: Whether the very tensors are kept by a cache after this stage.
+        elements: Maximum number in one pass; infinite if unlimited or unknown.
+        per_step: Number in one training step; None if unknown.
+        ahead: Number before the first step, to fill shuffle buffers.
+        is_cached: Whether a cache after the stage keeps the same tensors in memory.
     """
 
     elements: float = math.inf
@@ -61,12 +61,12 @@ class _Asked:
 def host_buffers(dataset: Dataset, steps: int | None = None) -> tuple[HostBuffer, ...]:
     """Returns the stages of a dataset that keep elements in host memory.
 
-    Left out are caches in files, and stages that hold tensors which are in memory anyway: slices of
-    arrays, and what a cache next to them keeps.
+    Caches in files are left out, and so are stages whose tensors another cache keeps anyway. For
+    slices of arrays that are in memory anyway, only the overhead per tensor counts.
 
     Args:
-        dataset: What training takes its batches from.
-        steps: How many steps the run will take of it; None where that is not known.
+        dataset: Dataset that training takes its batches from.
+        steps: Number of steps that the run will take from it; None if unknown.
     """
     asked = _Asked(math.inf if steps is None else steps)
     seen: Counter[str] = Counter()
@@ -79,7 +79,7 @@ def host_buffers(dataset: Dataset, steps: int | None = None) -> tuple[HostBuffer
 
 
 def _buffers(stage: Dataset, asked: _Asked) -> Iterator[tuple[HostBuffer, bool]]:
-    """Yields the stages, and whether each holds what is not in memory anyway."""
+    """Yields caches and shuffle buffers, and whether each adds to the memory in use."""
     kind = kind_of(type(stage).__name__)
     below = inputs(stage)
     if kind == "Cache":
@@ -117,7 +117,7 @@ def _cache(stage: Dataset, asked: _Asked) -> HostBuffer:
 
 
 def _shuffle(stage: Dataset, below: Dataset, asked: _Asked) -> HostBuffer:
-    size = number(stage, "buffer_size")  # below 0, it holds everything
+    size = number(stage, "buffer_size")  # if negative, it holds all elements
     name = f"shuffle({size:,})" if size >= 0 else "shuffle()"
     most = min(_count(below), size if size >= 0 else math.inf)
     return _buffer(below, name, "shuffle", most, asked)
@@ -141,13 +141,13 @@ def _buffer(holds: Dataset, name: str, kind: BufferKind, most: float, asked: _As
 
 
 def _count(stage: Dataset) -> float:
-    """Elements of a stage, by what tf.data knows without running it; infinite if it does not."""
+    """Returns a stage's cardinality according to tf.data; infinite if infinite or unknown."""
     count = int(stage.cardinality())
     return math.inf if count < 0 else count
 
 
 def _after(stage: Dataset) -> str:
-    """Which function made what a stage holds."""
+    """Returns " after " and the function that made the elements of a stage; "" if unknown."""
     before = inputs(stage)
     while len(before) == 1:
         for function, _ in functions_of(before[0]):
@@ -158,7 +158,7 @@ def _after(stage: Dataset) -> str:
 
 
 def _hands_on_from(stage: Dataset, source: str) -> bool:
-    """Whether a stage hands on the very tensors of stages of a kind that hold them in memory."""
+    """Whether a stage passes on, without a copy, tensors that stages of a kind hold in memory."""
     kind = kind_of(type(stage).__name__)
     if kind == source:
         return kind != "Cache" or not cache_file(stage)
@@ -167,11 +167,12 @@ def _hands_on_from(stage: Dataset, source: str) -> bool:
 
 
 def element_bytes(spec: Any, *, is_sliced: bool = False) -> int | None:
-    """Returns the bytes of an element; None for shapes that are not known, and for texts.
+    """Returns the bytes of an element; None if a shape is unknown, or for strings and the like.
 
     Args:
         spec: A dataset's `element_spec`.
-        is_sliced: Whether elements are slices of tensors that are in memory anyway.
+        is_sliced: Whether elements are slices of tensors that are in memory anyway. Slices that
+            TensorFlow does not copy then count only with their overhead.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""One name for each kind of stage, whatever Python, graphs and tf.data's model call it."""
+"""Common names for the kinds of stages in Python classes, graphs and tf.data's model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAME_AS = {
     "FileCache": "Cache",
     "MemoryCache": "Cache",
 }
-# Kinds that are known by another name to users.
+# Kinds that users know by another name.
 SPOKEN = {
     "MapAndBatch": "map and batch",
     "ShuffleAndRepeat": "shuffle",
@@ -56,13 +56,13 @@ WORK: dict[str, Work] = {
 
 
 def kind(stage: Any) -> str:
-    """Returns a stage's own kind, such as "ParallelMap", "Batch" or "TensorSlice"."""
+    """Returns the exact kind of a stage, such as "ParallelMap", "Batch" or "TensorSlice"."""
     return type(stage).__name__.strip("_").removesuffix("V2").removesuffix("Dataset")
 
 
-@functools.cache  # the end of each run asks for the same few, dozens of times
+@functools.cache  # called dozens of times at the end of each run, with few different names
 def kind_of(name: str) -> str:
-    """Returns the kind of a stage: "Map" for "_ParallelMapDataset" and "ParallelMapV2" alike."""
+    """Returns the common kind of stages: "Map" for "_ParallelMapDataset" and "ParallelMapV2"."""
     plain = re.sub(r"Dataset(V\d+)?$", "", name.lstrip("_"))
     plain = re.sub(r"V\d+$", "", plain)
     plain = re.sub(r"^(Legacy)?Parallel", "", plain)
@@ -71,10 +71,10 @@ def kind_of(name: str) -> str:
 
 @functools.cache
 def spoken(kind: str) -> str:
-    """Returns what a user calls a kind: "padded_batch" for "PaddedBatch"."""
+    """Returns the name that users know a kind by: "padded_batch" for "PaddedBatch"."""
     return SPOKEN.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
 
 
 def work_of_kind(kind: str) -> Work:
-    """Returns what a stage without a function does."""
+    """Returns the kind of work of a stage without a function."""
     return "reading" if kind in READERS else WORK.get(kind, "other")

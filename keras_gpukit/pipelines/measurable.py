@@ -3,8 +3,8 @@
 Private names, seen on TensorFlow 2.21: `DatasetV2._variant_tensor`, `._flat_structure` and
 `._inputs`, `_OptionsDataset._input_dataset` and `._options_attr`, `Options._set_mutable`, the
 stages' `_num_parallel_calls` and `_buffer_size`, `StructuredFunctionWrapper._function`,
-`dataset_ops.UnaryUnchangedStructureDataset`, and the kernels of `LatencyStatsDataset`. Where one is
-gone, the mechanism that needs it is not chosen.
+`dataset_ops.UnaryUnchangedStructureDataset`, and the kernels of `LatencyStatsDataset`. If one is
+missing, the mechanism that needs it is not used.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ AUTOTUNE = -1
 _FETCH_TIME = "gpukit_fetch_time"
 _FETCHES = "fetch"
 _numbers = itertools.count()
-# Stages after which TensorFlow (2.18 to 2.21) adds no prefetch, since they run ahead by themselves.
+# Stages after which TensorFlow (2.18 to 2.21) adds no prefetch, since they run ahead on their own.
 _RUN_AHEAD = {"MapAndBatch", "ParallelBatch", "ParallelInterleave", "ParallelMap", "Prefetch"}
 
 
 def with_model(dataset: Any) -> Any:
-    """Returns a dataset with autotuning switched on, which has nothing that would be tuned.
+    """Returns the dataset with autotuning enabled, although none of its stages can be tuned.
 
     Raises:
-        ValueError: If a stage asks to be tuned, or the dataset's last stage is not its options.
+        ValueError: If a stage asks to be tuned, or the dataset's last stage does not set options.
     """
     import tensorflow as tf
 
-    # Set on top of the options that turn it off, TensorFlow would log a warning.
+    # The options replace those that disable autotuning. On top of them, TensorFlow would log a
+    # warning.
     if not hasattr(dataset, "_options_attr") or _asks_to_be_tuned(dataset):
         raise ValueError("a stage asks to be tuned")
     options = tf.data.Options().merge(dataset.options())
     options._set_mutable(True)
     options.autotune.enabled = True
-    # What autotuning does by itself.
+    # With autotuning, TensorFlow would make these changes on its own.
     options.experimental_optimization.inject_prefetch = False
     options.experimental_optimization.map_parallelization = False
     return dataset._input_dataset.with_options(options)
 
 
 def _asks_to_be_tuned(dataset: Any) -> bool:
-    """Whether a stage, or one nested in it, sets a number to `tf.data.AUTOTUNE`."""
+    """Whether a stage, or one nested in it or before it, has a setting of `tf.data.AUTOTUNE`."""
     numbers = (getattr(dataset, name, None) for name in ("_num_parallel_calls", "_buffer_size"))
     wrapped = (getattr(value, "_function", None) for value in vars(dataset).values())
     return (
@@ -58,7 +59,7 @@ def _asks_to_be_tuned(dataset: Any) -> bool:
 
 
 def _holds_autotune(graph: Any) -> bool:
-    """Whether a function that makes datasets has the number; elsewhere it is harmless."""
+    """Whether a function makes datasets and has the constant; in other functions it is harmless."""
     operations = graph.get_operations()
     return any("Dataset" in operation.type for operation in operations) and any(
         list(operation.get_attr("value").int64_val) == [AUTOTUNE]
@@ -70,11 +71,12 @@ def _holds_autotune(graph: Any) -> bool:
 def with_timed_fetches(dataset: Any) -> Any:
     """Returns the dataset with a stage on top in which tf.data times its fetches.
 
-    With autotuning, TensorFlow ends most pipelines with a prefetch. Above that stage it would
-    hide what training waits, so it is added below.
+    With autotuning, TensorFlow appends a prefetch to most pipelines. After the timing stage it
+    would hide how long training waits, so we add it before that stage.
 
     Raises:
-        Exception: If this TensorFlow has no such stage.
+        ValueError: If the options of an autotuned dataset ask for a prefetch.
+        Exception: If this version of TensorFlow has no such stage.
     """
     import tensorflow as tf
     from tensorflow.python.data.ops import dataset_ops
@@ -83,7 +85,7 @@ def with_timed_fetches(dataset: Any) -> Any:
     is_autotuned = options.autotune.enabled is not False
     if is_autotuned and _would_be_prefetched(dataset, options):
         dataset = dataset.prefetch(AUTOTUNE)
-    # Without a name of its own it would be one for all pipelines of the process.
+    # Without a unique name, all pipelines of the process would share one aggregator.
     totals = tf.raw_ops.StatsAggregatorHandle(shared_name=f"gpukit_fetches_{next(_numbers)}")
     layout = dataset._flat_structure
     timed = tf.raw_ops.LatencyStatsDataset(
@@ -96,8 +98,8 @@ def with_timed_fetches(dataset: Any) -> Any:
     def total_s() -> float:
         serialized = tf.raw_ops.StatsAggregatorSummary(iterator=totals).numpy()
         summary = tf.compat.v1.Summary.FromString(serialized)
-        # TensorFlow counts in microseconds; before the first fetch there is no entry. Other entries
-        # are of the stages below: how long their functions took, among others.
+        # TensorFlow counts in microseconds, and has no entry before the first fetch. Other entries
+        # belong to the stages before, such as how long their functions took.
         return float(sum(each.histo.sum for each in summary.value if each.tag == _FETCHES)) * 1e-6
 
     dataset = dataset_ops.UnaryUnchangedStructureDataset(dataset, timed)
@@ -118,10 +120,10 @@ def _destroy(resource: Any) -> None:
 
 
 def _would_be_prefetched(dataset: Any, options: Any) -> bool:
-    """Whether TensorFlow would end an autotuned pipeline with a prefetch.
+    """Whether TensorFlow would append a prefetch to an autotuned pipeline.
 
     Raises:
-        ValueError: If the options ask for it, and TensorFlow would log that this is overruled.
+        ValueError: If the options ask for it: TensorFlow would log a warning if we overruled them.
     """
     if options.experimental_optimization.inject_prefetch:
         raise ValueError("its options ask for a prefetch")
@@ -133,9 +135,9 @@ def _would_be_prefetched(dataset: Any, options: Any) -> bool:
 
 
 def _would_be_made_parallel(stage: Any, options: Any) -> bool:
-    """Whether TensorFlow would make a last map parallel, after which it adds no prefetch.
+    """Whether TensorFlow would parallelize a map at the end; it adds no prefetch after such a map.
 
-    It does so where the function has no state: no variable, no random draw, no Python function.
+    It does so if the map's function is stateless: no variable, random draw or Python function.
     """
     if kind(stage) != "Map" or options.experimental_optimization.map_parallelization is False:
         return False
@@ -147,7 +149,7 @@ def _would_be_made_parallel(stage: Any, options: Any) -> bool:
 def fetch_time(iterator: Any) -> Callable[[], float] | None:
     """Returns a function for the total time of an iterator's fetches so far, in seconds.
 
-    None if neither the iterator times them nor its dataset.
+    Returns None if neither the iterator nor its dataset times them.
     """
     for holder in (iterator, getattr(iterator, "_dataset", None)):
         total_s: Callable[[], float] | None = getattr(holder, _FETCH_TIME, None)
@@ -157,5 +159,5 @@ def fetch_time(iterator: Any) -> Callable[[], float] | None:
 
 
 def times_its_fetches(iterator: Any) -> bool:
-    """Whether an iterator times its fetches itself, as one that fetches while workers compute."""
+    """Whether an iterator itself times its fetches, as the one for a coordinator's workers does."""
     return hasattr(iterator, _FETCH_TIME)

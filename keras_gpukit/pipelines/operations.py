@@ -1,4 +1,4 @@
-"""The operation behind each kind of stage, and the arguments that make the same stage again.
+"""The operation behind each kind of stage, and the arguments with which it rebuilds the stage.
 
 Private names: the attributes of the stages' classes in `tensorflow.python.data.ops`, seen on
 TensorFlow 2.21.

@@ -1,7 +1,7 @@
-"""The name of a pipeline's function as its author knows it, and its place in their code.
+"""Name and place of a pipeline's function in user code.
 
 Private names of TensorFlow, seen on 2.21: the frames of an operation's traceback, and the source
-maps of AutoGraph's conversions in `autograph.impl.api._TRANSPILER._cache`. Where one is gone, a
+maps of AutoGraph's conversions in `autograph.impl.api._TRANSPILER._cache`. If one is missing, the
 place is unknown.
 """
 
@@ -15,18 +15,18 @@ from typing import Any
 
 from keras_gpukit.pipelines.cells import place
 
-# The frames of a user's function follow this TensorFlow function in an operation's traceback.
+# In an operation's traceback, this TensorFlow function calls the user's function.
 CALLER = "wrapper_helper"
-# Frames from this folder are in between if AutoGraph runs a function without converting it.
+# Frames from this folder come in between if AutoGraph runs a function without converting it.
 AUTOGRAPH = os.path.join("tensorflow", "python", "autograph")
-# The prefix of the files that AutoGraph writes converted functions to.
+# Prefix of the files that AutoGraph writes converted functions to.
 GENERATED = "__autograph_generated_file"
 
 KERAS_ADAPTERS = os.path.join("keras", "src", "trainers", "data_adapters")
 TENSORFLOW_DATA = os.path.join("tensorflow", "python", "data")
-# Functions of these keep their names, but their places help no user.
+# Functions of these libraries keep their names, but their places are of no use to users.
 LIBRARIES = (os.path.join("tensorflow", "python"), os.path.join("keras", "src"))
-# What Keras makes of arrays that are given to `fit`.
+# Keras' own functions in the pipeline that it makes from arrays passed to `fit`.
 KERAS_OWN = {
     "permutation": "Keras' own shuffling of arrays",
     "slice_batch_indices": "Keras' own choice of examples for each batch",
@@ -35,7 +35,10 @@ KERAS_OWN = {
 
 
 def name_and_location(function: Any) -> tuple[str | None, str | None]:
-    """Returns what to call a function, generator or object, and where it stands."""
+    """Returns the name of a function, generator or other object, and its place in user code.
+
+    The name is None for functions of tf.data itself. The place is None outside user code.
+    """
     while True:
         if isinstance(function, functools.partial):
             function = function.func
@@ -57,13 +60,13 @@ def name_and_location(function: Any) -> tuple[str | None, str | None]:
 
 
 def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str | None]:
-    """Returns the same from a function's graph, if the Python function itself is gone.
+    """Returns a function's name and place from its graph, if the Python function no longer exists.
 
-    The line is the first one in the function that made an operation.
+    The line is the one that made the function's first operation.
 
     Args:
-        graph: The function's graph.
-        depth: How many functions of the pipeline the function is nested in.
+        graph: Graph of the function.
+        depth: Number of functions of the pipeline that the function is nested in.
     """
     for operation in graph.get_operations():
         frames = [each for each in operation.traceback if AUTOGRAPH not in each.filename]
@@ -73,7 +76,7 @@ def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str 
             name, filename, line = frame.name, frame.filename, frame.lineno
             if os.path.basename(filename).startswith(GENERATED):
                 name, filename, line = _before_conversion(name, filename, line)
-            # AutoGraph turns a lambda into a function of another name.
+            # AutoGraph converts a lambda to a function of another name.
             called_as = "<lambda>" if graph.name.endswith("_lambda") else name
             name, location = _in_code(called_as, filename, line)
             if name is not None:
@@ -82,9 +85,10 @@ def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str 
 
 
 def _before_conversion(name: str, filename: str, line: int) -> tuple[str, str | None, int]:
-    """Returns the function, file and line that AutoGraph generated a line of code from.
+    """Returns the function, file and line from which AutoGraph generated a line of code.
 
-    Operations' tracebacks already have them, except for a function that a converted one defines.
+    Tracebacks of operations already have them, except for functions that a converted one defines.
+    The file is None if it is unknown.
     """
     try:
         from tensorflow.python.autograph.impl import api

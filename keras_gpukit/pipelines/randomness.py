@@ -1,4 +1,4 @@
-"""Whether a stage produces the same elements each time, as far as its graph shows."""
+"""Checks whether a stage produces the same elements each time, as far as its graph shows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from keras_gpukit.pipelines.structure import Dataset, functions, is_readable, st
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
 
 Impurity = Literal["random", "seeded", "python", "variable", "state"]
-"""What a function depends on in addition to its arguments: random draws without a seed or
-with one, a Python function, a variable, or any other state."""
+"""Dependency of a function other than its arguments: random draws without a seed or with one, a
+Python function, a variable, or any other state."""
 
 _WORDS: dict[Impurity, str] = {
     "random": "draws random numbers",
@@ -26,13 +26,13 @@ _WORDS: dict[Impurity, str] = {
     "state": "has a state, such as a random generator's or another dataset's",
 }
 
-# Operations registered as stateful whose output depends only on their inputs, as long as the files
-# and tables that they read stay the same.
+# Operations that are registered as stateful, but whose output depends only on their inputs as long
+# as the files and tables that they read do not change.
 _PURE = {
     *("Assert", "Case", "If", "While", "StatefulPartitionedCall"),
     *("LookupTableFindV2", "LookupTableSizeV2"),
     *("TensorDataset", "TensorSliceDataset", "RangeDataset"),
-    "GeneratorDataset",  # over functions that are looked at themselves
+    "GeneratorDataset",  # its functions are checked on their own
     *("TFRecordDataset", "TFRecordDatasetV2", "TextLineDataset"),
     *("FixedLengthRecordDataset", "FixedLengthRecordDatasetV2"),
 }
@@ -47,7 +47,10 @@ _STEADY_KINDS = {
 
 
 def impurities(stage: Dataset) -> set[Impurity]:
-    """What a stage's own functions depend on in addition to their arguments."""
+    """Returns what a stage's functions depend on in addition to their arguments.
+
+    If the stage's functions cannot be read, it counts as stateful.
+    """
     if not is_readable(stage):
         return {"state"}
     called = functions(stage)
@@ -78,20 +81,20 @@ def _impurity(node: object) -> Impurity | None:
 
 
 def in_words(found: set[Impurity]) -> str:
-    """Impurities as half a sentence: "draws random numbers"."""
+    """Returns impurities as the predicate of a sentence: "draws random numbers"."""
     return " and ".join(_WORDS[each] for each in sorted(found))
 
 
 def changes_in_parallel(stage: Dataset, *, trust_python: bool, allow_reorder: bool) -> str | None:
-    """Why calling a stage's function in parallel may change its elements; None if it cannot.
+    """Returns why calling a stage's function in parallel may change its elements; None if not.
 
-    Random draws without a seed differ each time anyway. Draws with a seed would go to other
-    elements.
+    Random draws without a seed differ each time anyway. With a seed, elements would get each
+    other's draws.
 
     Args:
-        stage: The stage.
+        stage: Stage whose function would be called in parallel.
         trust_python: Whether to assume that Python functions depend only on their arguments.
-        allow_reorder: Whether draws may go to other elements.
+        allow_reorder: Whether elements may use seeded draws, or another state, in another order.
     """
     harmless: set[Impurity] = {"random", "variable"}
     if trust_python:
@@ -103,10 +106,10 @@ def changes_in_parallel(stage: Dataset, *, trust_python: bool, allow_reorder: bo
 
 
 def varies(dataset: Dataset, *, trust_python: bool) -> str | None:
-    """Why reading a pipeline twice may give different elements; None where it cannot.
+    """Returns why reading a pipeline twice may give different elements; None if it cannot.
 
     Args:
-        dataset: The pipeline, up to and including the stage in question.
+        dataset: Pipeline from its sources up to and including the stage in question.
         trust_python: Whether to assume that Python functions return the same each time.
     """
     for stage in stages(dataset):

@@ -1,4 +1,4 @@
-"""Rebuilds a pipeline, as it is or with some of its stages changed."""
+"""Rebuilds a pipeline, either unchanged or with some of its stages replaced."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from keras_gpukit.pipelines.remaking import is_known, over
 from keras_gpukit.pipelines.structure import Dataset, inputs, unwrapped
 
 Change = Callable[[list[Dataset]], Dataset]
-"""Makes a stage's successor from its inputs, which may have changed themselves."""
+"""Function that makes the replacement of a stage from its inputs, which may be new themselves."""
 
 
 def changeable(dataset: Dataset) -> list[Dataset]:
-    """The stages that can be replaced: those with only known stages above them."""
+    """Returns the stages that can be replaced: all stages between them and training are known."""
     dataset = unwrapped(dataset)
     found = [dataset]
     if is_known(dataset):
@@ -22,7 +22,7 @@ def changeable(dataset: Dataset) -> list[Dataset]:
 
 
 def spine(dataset: Dataset) -> list[Dataset]:
-    """The stages from the last one down, as far as each is known and has one input."""
+    """Returns the stages from the last one back, as long as each is known and has one input."""
     found = [unwrapped(dataset)]
     while is_known(found[-1]) and len(inputs(found[-1])) == 1:
         found.append(inputs(found[-1])[0])
@@ -34,7 +34,8 @@ def replace(dataset: Dataset, changes: Mapping[int, Change]) -> Dataset:
 
     Args:
         dataset: The pipeline.
-        changes: By a stage's `id`, what makes its successor. Each must be one of the `changeable`.
+        changes: Functions that make replacements, by the `id` of the stage to replace. Each of
+            these stages must be one of `changeable`.
     """
 
     def made(stage: Dataset, before: list[Dataset], after: list[Dataset]) -> Dataset:
@@ -48,7 +49,10 @@ def replace(dataset: Dataset, changes: Mapping[int, Change]) -> Dataset:
 
 
 def rebuilt(dataset: Dataset) -> Dataset:
-    """The same pipeline as another object, so that reading it moves no shuffle of the first on."""
+    """Returns the same pipeline as a new object; reading it advances no shuffle of the original.
+
+    The exception are stages of unknown kind and all before them: both pipelines share these.
+    """
 
     def made(stage: Dataset, before: list[Dataset], after: list[Dataset]) -> Dataset:
         return over(stage, after) if is_known(stage) else stage
@@ -59,7 +63,7 @@ def rebuilt(dataset: Dataset) -> Dataset:
 def _rebuilt(
     dataset: Dataset, made: Callable[[Dataset, list[Dataset], list[Dataset]], Dataset]
 ) -> Dataset:
-    # A stage that two others read stays one: a shuffle draws its next order for each of them.
+    # A stage that two others read stays one stage: each reading of a shuffle draws the next order.
     done: dict[int, Dataset] = {}
 
     def visit(stage: Dataset) -> Dataset:
@@ -72,7 +76,7 @@ def _rebuilt(
 
 
 def stack(base: Dataset, above: list[Dataset]) -> Dataset:
-    """Puts stages over a base, the lowest first."""
+    """Returns a pipeline with further stages appended to a base, in the given order."""
     for stage in above:
         base = over(stage, [base])
     return base

@@ -1,8 +1,8 @@
-"""Makes a stage again: over other inputs, in parallel, or with another buffer.
+"""Rebuilds a stage: with other inputs, in parallel, or with another buffer size.
 
-A stage is made from the operation behind it, with the function that was traced when it was written
-and the seeds that it drew then: nothing is traced again, and no random number is drawn. A stage
-whose private names are gone counts as unknown, and tuning leaves it unchanged.
+A stage is rebuilt from its operation, with the function that was traced and the seeds that were
+drawn when user code made it: nothing is traced again, and no random number is drawn. If private
+names of a stage are missing, it counts as unknown, and tuning leaves it unchanged.
 
 Private names, seen on TensorFlow 2.21: `DatasetV2._variant_tensor`, `._common_args`,
 `UnaryDataset` and `DatasetSource`, and the attributes of the stages' classes.
@@ -19,10 +19,10 @@ from keras_gpukit.pipelines.structure import Dataset, is_readable
 
 
 def over(stage: Dataset, below: list[Dataset]) -> Dataset:
-    """The same stage over other inputs.
+    """Returns the same stage with other inputs.
 
     Raises:
-        KeyError: If the stage's kind is not known.
+        KeyError: If the stage's kind is unknown.
     """
     import tensorflow as tf
     from tensorflow.python.data.util import nest
@@ -41,7 +41,7 @@ def over(stage: Dataset, below: list[Dataset]) -> Dataset:
 
 
 def is_known(stage: Dataset) -> bool:
-    """Whether a stage can be put over other inputs."""
+    """Whether a stage can be rebuilt with other inputs."""
     import tensorflow as tf
 
     name = kind(stage)
@@ -66,7 +66,7 @@ def is_known(stage: Dataset) -> bool:
 
 
 def parallel_form(stage: Dataset) -> Any | None:
-    """The class of a serial stage's parallel form; None without one."""
+    """Returns the class of a serial stage's parallel form; None if it has none."""
     try:
         from tensorflow.python.data.ops import batch_op, interleave_op, map_op
     except ImportError:
@@ -83,14 +83,14 @@ def parallel_form(stage: Dataset) -> Any | None:
 def in_parallel(
     stage: Dataset, below: Dataset, deterministic: str, cycle_length: int | None = None
 ) -> Dataset:
-    """The parallel form of a serial `map`, `batch`, `interleave` or `flat_map`.
+    """Returns the parallel form of a serial `map`, `batch`, `interleave` or `flat_map`.
 
     Args:
         stage: The serial stage.
-        below: What it reads.
-        deterministic: "true", "false", or "default" for what the pipeline's options say.
-        cycle_length: Files read in turn; the stage's own where None, and one at a time for a
-            `flat_map`.
+        below: Input of the parallel stage.
+        deterministic: "true", "false", or "default" for the setting in the pipeline's options.
+        cycle_length: Number of inputs, such as files, that are read in turn. None keeps the
+            stage's own number, which is 1 for a `flat_map`. Unused for `map` and `batch`.
     """
     import tensorflow as tf
 
@@ -112,7 +112,7 @@ def in_parallel(
 
 
 def with_buffer(stage: Dataset, below: Dataset, buffer_size: int) -> Dataset:
-    """A `shuffle` with another buffer."""
+    """Returns a `shuffle` stage with another input and buffer size."""
     import tensorflow as tf
 
     shuffle = copy.copy(stage)
@@ -129,7 +129,7 @@ def _made(stage: Any, below: Dataset, operation: str | None, arguments: Argument
     if operation is not None:
         made = getattr(tf.raw_ops, operation)
         common = dict(stage._common_args)
-        if operation == "PaddedBatchDatasetV2":  # the one that knows its types itself
+        if operation == "PaddedBatchDatasetV2":  # the only one that infers its output types
             del common["output_types"]
         variant = made(input_dataset=variant, **arguments(stage), **common)
     dataset_ops.UnaryDataset.__init__(stage, below, variant)
@@ -141,7 +141,7 @@ def _random(stage: Any) -> Dataset:
     from tensorflow.python.data.ops import dataset_ops
 
     if not stage._rerandomize:
-        return stage  # the same in each iteration
+        return stage  # it yields the same numbers in each iteration
     made = copy.copy(stage)
     variant = tf.raw_ops.RandomDatasetV2(
         seed=stage._seed,
@@ -155,7 +155,7 @@ def _random(stage: Any) -> Dataset:
 
 
 def draws_orders(stage: Dataset) -> bool:
-    """Whether a stage has a seed and goes on to another order, or numbers, with each reading."""
+    """Whether a stage has a seed, and draws another order or other numbers on each reading."""
     if kind(stage) not in {"Shuffle", "Random"} or not is_known(stage):
         return False
     seeded = int(stage._seed) or int(stage._seed2)

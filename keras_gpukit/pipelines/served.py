@@ -1,4 +1,4 @@
-"""Stages whose elements a tf.data service makes, in other processes."""
+"""Moves stages to a tf.data service, which makes their elements in other processes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from keras_gpukit.pipelines.randomness import impurities
 from keras_gpukit.pipelines.structure import Dataset, inputs
 
 MODE = "distributed_epoch"
-"""Each worker gets a part of the source's elements, the next one that is left: TensorFlow's
-`ShardingPolicy.DYNAMIC`. In an epoch each element comes once, in another order."""
+"""Processing mode, TensorFlow's `ShardingPolicy.DYNAMIC`: each worker takes the next part of the
+source's elements that is left. An epoch has each element once, in another order."""
 
 _SOURCES = READERS | {"TensorSlice", "Range"}
-# Others mean something else on each worker: `take(n)` takes n there, and a last batch is there too.
+# Others would change in meaning: each worker would `take(n)` elements, or end with a short batch.
 _STEPS = frozenset(
     {"Map", "ParallelMap", "Filter", "Shuffle", "Prefetch", "Options"}
     | {"Interleave", "ParallelInterleave", "FlatMap"}
@@ -28,7 +28,7 @@ _REASONS = {
 
 
 class Served(NamedTuple):
-    """What a stage stands for, and the address of the service that makes its elements."""
+    """The stage that was moved to a service, and the address of the service."""
 
     stage: Dataset
     service: str
@@ -38,11 +38,11 @@ _served: WeakKeyDictionary[Dataset, Served] = WeakKeyDictionary()
 
 
 def serve(stage: Dataset, service: str) -> Dataset:
-    """Returns a dataset of a stage's elements that a tf.data service makes.
+    """Returns a dataset of a stage's elements, made by a tf.data service.
 
     Args:
-        stage: The last stage of the part that moves there.
-        service: Such as "grpc://localhost:5050".
+        stage: Last stage of the part of the pipeline that moves to the service.
+        service: Address of the service, such as "grpc://localhost:5050".
     """
     import tensorflow as tf
 
@@ -52,18 +52,18 @@ def serve(stage: Dataset, service: str) -> Dataset:
 
 
 def served(stage: Dataset) -> Served | None:
-    """What `serve` made a stage from; None for others."""
+    """Returns the moved stage and its service for a dataset from `serve`; None for others."""
     return _served.get(stage)
 
 
 def movable(spine: list[Dataset]) -> tuple[Dataset | None, str]:
-    """Finds the highest stage that can be moved to a service, with all that is below it.
+    """Finds the last stage that can be moved to a service together with all stages before it.
 
     Args:
-        spine: The stages of a pipeline from the last one down, each with one input.
+        spine: Stages of a pipeline from the last one back, as returned by `rebuilding.spine`.
 
     Returns:
-        The stage, or why nothing can be moved.
+        The stage and "", or None and the reason why no stage can be moved.
     """
     if not spine or inputs(spine[-1]) or kind(spine[-1]) not in _SOURCES:
         return None, "it begins with a stage that cannot be split among workers"

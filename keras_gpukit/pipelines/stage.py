@@ -1,4 +1,4 @@
-"""The stages of a pipeline as its Python code defines them, with the names that users know."""
+"""Stages of a pipeline as its Python code defines them, with the names that users know."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ PYTHON_GENERATOR = "Generator"
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a pipeline.
+    """A function that a stage calls.
 
     Attributes:
-        name: The name in user code; None if the function is TensorFlow's own.
-        location: "file.py:12"; None if it is not in user code, or unknown.
-        work: What its operations do.
+        name: Name in user code; None if it is unknown or the function is tf.data's own.
+        location: "file.py:12" of the function; None if it is unknown or not in user code.
+        work: Kind of work that the function does.
     """
 
     name: str | None
@@ -48,11 +48,11 @@ class Stage:
     """A stage as the Python code defines it.
 
     Attributes:
-        kind: As of `kinds.kind_of`.
-        given_name: Its `name=`; None if it has none.
-        function: Its function; None if it has none.
-        inputs: What it reads from.
-        nested: What its function returns for each element.
+        kind: Kind of the stage, as returned by `kinds.kind_of`.
+        given_name: Name that user code gave the stage with `name=`; None without one.
+        function: Function that the stage calls; None if it calls none.
+        inputs: Stages that it reads from.
+        nested: Stages of the datasets that the function returns for each element.
     """
 
     kind: str
@@ -63,7 +63,7 @@ class Stage:
 
     @functools.cached_property
     def size(self) -> int:
-        """How many stages there are from here on."""
+        """Number of stages: this one, its inputs and nested ones, and all of theirs."""
         return 1 + sum(each.size for each in (*self.inputs, *self.nested))
 
 
@@ -75,7 +75,7 @@ def read_stages(dataset: Any) -> Stage:
     functions = functions_of(dataset)
     kind = kind_of(type(dataset).__name__)
     if kind == "Map" and functions and returns_its_arguments(functions[0][1]):
-        return before[0]  # tf.data leaves such a map out; `unbatch` and `rebatch` come with one
+        return before[0]  # tf.data removes such a map; `unbatch` and `rebatch` contain one
     nested = tuple(
         stage for _, graph in functions for stage in _nested_stages(graph, called_graphs(graph))
     )
@@ -98,19 +98,19 @@ def read_stages(dataset: Any) -> Stage:
 
 
 def _nested_stages(graph: Any, called: dict[str, Any], depth: int = 1) -> Iterator[Stage]:
-    """Returns the stages of the dataset that a function returns, if it does.
+    """Yields the last stages of the datasets that a function returns, if any.
 
     Args:
-        graph: The function's graph.
-        called: The graphs of all functions that are called from it, by name.
-        depth: How many functions of the pipeline those stages are nested in.
+        graph: Graph of the function.
+        called: Graphs of all functions that are called from it, by name.
+        depth: Number of functions of the pipeline that these stages are nested in.
     """
     for output in graph.outputs:
         yield from _stages_behind(output.op, called, depth)
 
 
 def _stages_behind(operation: Any, called: dict[str, Any], depth: int) -> Iterator[Stage]:
-    """Returns the stage that an operation is, or the stages that it passes on."""
+    """Yields the stage that an operation makes, or the stages of its inputs if it makes none."""
     read = [tensor.op for tensor in operation.inputs if tensor.dtype.name == "variant"]
     before = tuple(stage for each in read for stage in _stages_behind(each, called, depth))
     if not _is_dataset(operation):
@@ -148,7 +148,7 @@ def _function_names(operation: Any) -> list[str]:
 
 
 def _operations(graph: Any, called: dict[str, Any]) -> Iterator[str]:
-    """Returns the types of all operations that a function runs, those it calls included."""
+    """Yields the types of all operations that a function runs, including those in its calls."""
     graphs, seen = [graph], set()
     while graphs:
         for operation in graphs.pop().get_operations():

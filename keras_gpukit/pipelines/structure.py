@@ -1,10 +1,10 @@
-"""The structure of a `tf.data` pipeline: its stages, their inputs, functions and settings.
+"""Reads the structure of a `tf.data` pipeline: its stages, their inputs, functions and settings.
 
 Private names of TensorFlow, seen on 2.21: `OwnedIterator._dataset`, `DatasetV2._inputs`,
 `._functions`, `._metadata` and `._impl`, the stages' classes and settings (`_batch_size`, `_seed`
 and so on), `_PerDeviceGenerator` and `_ReincarnatedPerDeviceGenerator` (what each replica fetches
-from under a mirrored strategy), and `StructuredFunctionWrapper._func` and `.function`. Where a name
-is gone, the stage is known only by its kind, and tuning leaves it unchanged.
+from under a mirrored strategy), and `StructuredFunctionWrapper._func` and `.function`. If a name is
+missing, only the kind of the stage is known, and tuning leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Dataset = Any
 
 
 def once_per_dataset(read: Callable[[Dataset], T]) -> Callable[[Dataset], T]:
-    """Remembers what a function says of a dataset, as each epoch and fit asks about the same one.
+    """Caches a function's results per dataset, since each epoch and each fit ask for the same ones.
 
     Args:
-        read: Its result must not hold the dataset.
+        read: Function of a dataset. Its result must not hold a reference to the dataset.
     """
     known: weakref.WeakKeyDictionary[Dataset, T] = weakref.WeakKeyDictionary()
 
@@ -39,38 +39,38 @@ def once_per_dataset(read: Callable[[Dataset], T]) -> Callable[[Dataset], T]:
 
 
 def dataset_of(iterator: Any) -> Any:
-    """Returns the Python dataset that an iterator runs over, or None."""
+    """Returns the Python dataset that an iterator reads; None if it is unknown."""
     return getattr(iterator, "_dataset", None)
 
 
 def unwrapped(stage: Dataset) -> Dataset:
-    """The stage behind a reader of files, which is a stage over the files' names."""
+    """Returns the stage that implements a reader of files, `_impl`; any other stage as it is."""
     inner = getattr(stage, "_impl", None)
     return stage if inner is None else inner
 
 
 @once_per_dataset
 def is_fed_by_another(dataset: Any) -> bool:
-    """Whether a dataset only fetches for one of several replicas what another one makes."""
+    """Whether a dataset only fetches elements of another dataset, for one of several replicas."""
     return "PerDeviceGenerator" in type(dataset).__name__ or any(
         is_fed_by_another(source) for source in inputs(dataset)
     )
 
 
 def is_readable(stage: Dataset) -> bool:
-    """Whether it can be seen what a stage reads and which functions it calls."""
+    """Whether the inputs and functions of a stage can be read."""
     if not (hasattr(stage, "_inputs") and hasattr(stage, "_functions")):
         return False
     return all(hasattr(wrapper, "function") for wrapper in stage._functions())
 
 
 def inputs(stage: Dataset) -> list[Dataset]:
-    """The stages below; none where they are not known."""
+    """Returns the stages that a stage reads from; none if they are unknown."""
     return [unwrapped(each) for each in stage._inputs()] if is_readable(stage) else []
 
 
 def stages(dataset: Dataset) -> Iterator[Dataset]:
-    """Every stage, a stage before those below it."""
+    """Yields all stages of a pipeline, each before its inputs."""
     dataset = unwrapped(dataset)
     yield dataset
     for below in inputs(dataset):
@@ -78,14 +78,14 @@ def stages(dataset: Dataset) -> Iterator[Dataset]:
 
 
 def functions(stage: Dataset) -> list[Any]:
-    """The traced functions that a stage calls; none where they are not known."""
+    """Returns the traced functions that a stage calls; none if they are unknown."""
     if not is_readable(stage):
         return []
     return [wrapper.function for wrapper in stage._functions()]
 
 
 def functions_of(stage: Dataset) -> list[tuple[Callable[..., Any], Any]]:
-    """The functions that a stage calls, each as the user's function and its graph."""
+    """Returns the functions that a stage calls, each as a Python function and its graph."""
     if not is_readable(stage):
         return []
     wrappers = [each for each in stage._functions() if callable(getattr(each, "_func", None))]
@@ -93,13 +93,13 @@ def functions_of(stage: Dataset) -> list[tuple[Callable[..., Any], Any]]:
 
 
 def given_name(dataset: Any) -> str | None:
-    """Returns what the user named a stage with `name=`."""
+    """Returns the name that user code gave a stage with `name=`; None without one."""
     metadata = getattr(dataset, "_metadata", None)
     return metadata.name.decode() or None if metadata is not None else None
 
 
 def setting(stage: Dataset, name: str) -> Any:
-    """What a stage was made with, such as its `batch_size` or `deterministic`.
+    """Returns a setting that a stage was made with, such as `batch_size` or `deterministic`.
 
     Raises:
         AttributeError: If the stage has no such setting.
@@ -108,7 +108,7 @@ def setting(stage: Dataset, name: str) -> Any:
 
 
 def number(stage: Dataset, name: str) -> int:
-    """A setting that is a whole number: `buffer_size`, `count`, `cycle_length` and so on.
+    """Returns a setting that is a whole number, such as `buffer_size`, `count` or `cycle_length`.
 
     Raises:
         AttributeError: If the stage has no such setting.
@@ -117,7 +117,7 @@ def number(stage: Dataset, name: str) -> int:
 
 
 def is_zip_of_a_tuple(stage: Dataset) -> bool:
-    """Whether a `zip`'s elements are tuples of its inputs' elements, one after the other."""
+    """Whether a `zip` was called with a tuple of datasets, without further nesting."""
     datasets = getattr(stage, "_datasets", None)
     return isinstance(datasets, tuple) and not any(
         isinstance(each, (tuple, dict)) for each in datasets
@@ -125,13 +125,13 @@ def is_zip_of_a_tuple(stage: Dataset) -> bool:
 
 
 def cache_file(stage: Dataset) -> str:
-    """Where a `cache` is on disk; "" for one in memory, and "unknown" where that is not known."""
+    """Returns the file name of a `cache`; "" if it is in memory, "unknown" if that is unknown."""
     name = getattr(stage, "_filename", None)
     return "unknown" if name is None else str(name.numpy().decode())
 
 
 def batch_size(dataset: Dataset) -> int | None:
-    """The examples in a batch, by the stage that batches last; None where that is not known."""
+    """Returns the examples per batch, as set in the last stage that batches; None if unknown."""
     for stage in stages(dataset):
         if "Batch" in type(stage).__name__ and hasattr(stage, "_batch_size"):
             return number(stage, "batch_size")

@@ -1,1 +1,1 @@
-"""Where a run is written: TensorBoard event files and JSON lines."""
+"""Writers of a run: TensorBoard event files and JSON lines."""

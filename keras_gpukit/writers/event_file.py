@@ -1,8 +1,8 @@
-"""TensorBoard event files, written without TensorFlow's summary writers.
+"""Writes TensorBoard event files without TensorFlow's summary writers.
 
-Those reach TensorFlow's runtime, which a watched run must not notice. Event files are plain
-protobuf records, each between its length and a checksum. TensorBoard's own package frames them too,
-but computes checksums in Python: 0.1 ms for a kilobyte of text.
+Summary writers use TensorFlow's runtime, and monitoring must not affect it. Event files are plain
+protobuf records, each framed by its length and checksums. TensorBoard's own package can frame them
+too, but it computes checksums in Python: 0.1 ms for a kilobyte of text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _of_every_gpu(figure: str) -> tuple[str]:
     return (names.gpu_tag(r"\d+", figure),)
 
 
-# One group a title, one chart a line: what the Custom Scalars tab shows.
+# Layout of the Custom Scalars tab: titles of groups, and in each group the charts with their tags.
 LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Is the GPU waiting for data?": {
         "input stall (%)": (names.INPUT_STALL,),
@@ -58,7 +58,10 @@ LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 class EventFile(Writer):
-    """One TensorBoard event file: numbers as scalars, strings as Markdown texts.
+    """Writes numbers as scalars and strings as Markdown texts to one TensorBoard event file.
+
+    Args:
+        folder: Folder of the file.
 
     Raises:
         OSError: If the folder cannot be written.
@@ -67,7 +70,7 @@ class EventFile(Writer):
     _made = 0
 
     def __init__(self, folder: Path) -> None:
-        # Loads the protobufs, not TensorFlow.
+        # This imports the protobufs without TensorFlow.
         from tensorboard.compat.proto import event_pb2, summary_pb2, types_pb2
 
         self._event, self._summary = event_pb2.Event, summary_pb2
@@ -76,14 +79,14 @@ class EventFile(Writer):
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
         self._file = AppendFile(folder / f"{name}.{os.getpid()}.{EventFile._made}.gpukit")
         version = self._event(wall_time=time.time(), file_version="brain.Event:2")
-        # Goes with the first values, since training waits for each write of a short run.
+        # Written together with the first values, since a short run waits for each write.
         self._head = _framed((version, self._layout_event()))
 
     def write_values(self, values: Iterable[Values], /) -> None:
         """Writes values.
 
         Raises:
-            OSError: If the disk does not take them; the file stays whole.
+            OSError: If the disk does not accept them; the file remains readable.
         """
         self._write(
             self._event(
@@ -125,7 +128,7 @@ class EventFile(Writer):
 
 @functools.cache
 def _layout() -> bytes:
-    """The layout as TensorBoard's plugin reads it."""
+    """Returns the layout as a protobuf, as TensorBoard's plugin reads it."""
     from tensorboard.plugins.custom_scalar import layout_pb2
 
     layout = layout_pb2.Layout(
@@ -150,7 +153,7 @@ def _layout() -> bytes:
 
 
 def _framed(events: Iterable[Any]) -> bytes:
-    """Records as TFRecord files and event files have them."""
+    """Returns events as records in the format of TFRecord files and event files."""
     parts: list[bytes] = []
     for event in events:
         data = event.SerializeToString()

@@ -1,4 +1,4 @@
-"""`run.jsonl`: every record of a run, one JSON object a line."""
+"""Writes `run.jsonl`: every record of a run, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from keras_gpukit.writers.writer import Record, Writer
 class JsonLines(Writer):
     """Appends records to a file of JSON lines.
 
-    Each line is {"kind": …, "time_s": …, "step": …, "record": …}. Runs follow one another; a line
-    of kind "run", with the layout's version as "schema", begins each.
+    Each line is {"kind": …, "time_s": …, "step": …, "record": …}. A file can contain several runs,
+    one after another. Each begins with a line of kind "run", whose record has the version of the
+    format as "schema".
+
+    Args:
+        path: File to append to.
 
     Raises:
-        OSError: If it cannot be written.
+        OSError: If the file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,7 +37,7 @@ class JsonLines(Writer):
         """Writes records.
 
         Raises:
-            OSError: If the disk does not take them; the file stays whole.
+            OSError: If the disk does not accept them; the file remains readable.
         """
         self._file.write(
             b"".join(
@@ -49,7 +53,7 @@ class JsonLines(Writer):
 
 
 def _ends_inside_a_line(path: Path) -> bool:
-    """Whether the machine went down while an earlier run wrote its last line."""
+    """Whether the last line is incomplete, because the machine stopped while it was written."""
     if not path.is_file() or not path.stat().st_size:
         return False
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Keeps processes that share a log directory out of each other's files."""
+"""Gives each process that writes to a log directory file names of its own."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from keras_gpukit.records.names import record_name
 
 @contextmanager
 def own_name(folder: Path, worker: Worker | None) -> Iterator[str]:
-    """Yields a name for files that no other process writes to before the block ends.
+    """Yields a name for files that no other process writes to until the block ends.
 
-    The record of that name is locked by `flock`, which the system undoes when a process dies. On a
-    disk or a system without such locks it is the first name: lines stay whole, as each is appended
-    by one write, but runs of several processes mix.
+    The record file of that name is locked with `flock`; the system releases the lock when the
+    process dies. On a disk or system without such locks, every process gets the first name. Lines
+    remain intact, since each is appended by a single write, but runs of several processes mix.
+
+    Args:
+        folder: Folder of the files.
+        worker: Place of this process in its cluster; None outside one.
 
     Raises:
         OSError: If the folder cannot be written.
@@ -35,7 +39,7 @@ def own_name(folder: Path, worker: Worker | None) -> Iterator[str]:
 
 
 def _lock(file: BinaryIO) -> bool:
-    """Returns False if another process has the file."""
+    """Locks a file; returns False if another process has locked it."""
     try:
         import fcntl
 
@@ -48,7 +52,7 @@ def _lock(file: BinaryIO) -> bool:
 
 
 def _unlock(file: BinaryIO) -> None:
-    """Unlocks it also for processes forked meanwhile, which have the same file open."""
+    """Unlocks a file, even if processes forked in the meantime have inherited it open."""
     try:
         import fcntl
 

@@ -1,4 +1,4 @@
-"""Which process writes a record, and whether it still lives. Known on Linux only."""
+"""Identifies the process that writes a record, and checks whether it has ended; Linux only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMESPACE = "/proc/self/ns/pid"
 
 
 def own_identity() -> ProcessIdentity | None:
-    """Returns the identity of this process; None where the system does not tell enough."""
+    """Returns the identity of this process; None if the system does not provide it."""
     place, state = _place(), _state_and_start(os.getpid())
     if place is None or state is None:
         return None
@@ -24,11 +24,11 @@ def has_ended(process: ProcessIdentity | None) -> bool:
     """Returns whether a process is known to have ended.
 
     Args:
-        process: None where it is not known which one wrote the record.
+        process: Process that wrote a record; None if unknown.
 
     Returns:
-        False also for a process on another host, before another start of this one, or in another
-        container: its number says nothing here.
+        False also for a process on another host, from before this host was rebooted, or in another
+        container: its process id means nothing here.
     """
     if process is None or process.pid <= 0 or process.place != _place():
         return False
@@ -36,7 +36,7 @@ def has_ended(process: ProcessIdentity | None) -> bool:
         os.kill(process.pid, 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # it is another user's
+    except PermissionError:  # the process belongs to another user
         pass
     except (OSError, OverflowError):
         return False
@@ -45,10 +45,10 @@ def has_ended(process: ProcessIdentity | None) -> bool:
 
 
 def _place() -> str | None:
-    """Within which a process's number is its own: a host, its start and its namespace."""
+    """Returns where process ids are unique: host, boot and namespace; None if unknown."""
     try:
         if os.readlink("/proc/self") != str(os.getpid()):
-            return None  # /proc shows the numbers of another namespace
+            return None  # /proc shows the process ids of another namespace
         boot = Path(_BOOT).read_text().strip()
         return f"{socket.gethostname()} {boot} {os.readlink(_NAMESPACE)}"
     except OSError:
@@ -56,10 +56,10 @@ def _place() -> str | None:
 
 
 def _state_and_start(pid: int) -> tuple[str, int] | None:
-    """The state, as "R", and the start in ticks since the system's; None if it is hidden."""
+    """Returns the state, such as "R", and the start in ticks since boot; None if unknown."""
     try:
         line = Path(f"/proc/{pid}/stat").read_bytes()
-        # The name before it may hold spaces and brackets.
+        # The process name before these fields may contain spaces and parentheses.
         fields = line[line.rindex(b")") + 1 :].split()
         return fields[0].decode(), int(fields[19])
     except (OSError, ValueError, IndexError):

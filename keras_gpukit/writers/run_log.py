@@ -1,4 +1,4 @@
-"""A run's log: every writer fed from one background thread."""
+"""Log of a run: one background thread passes values and records to all writers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from keras_gpukit.writers.writer import Record, Values, Writer
 
 T = TypeVar("T")
 OpenWriter = Callable[[Path, str], Writer]
-"""Makes a writer from a run's folder, and a name there that is this process's own."""
+"""Function that opens a writer, given the run's folder and this process's own name in it."""
 WRITERS: tuple[OpenWriter, ...] = (
-    # TensorBoard takes the event files of one folder for one run, and would mix their points.
+    # TensorBoard treats the event files of a folder as one run, and would mix their data points.
     lambda folder, name: EventFile(folder if is_first(name) else folder / name),
     lambda folder, name: JsonLines(folder / f"{name}.jsonl"),
 )
@@ -35,14 +35,14 @@ CLOSE_WITHIN_S = 10.0
 
 
 class RunLog:
-    """Writes what is handed to it about once a second; never raises.
+    """Writes the values and records passed to it, about once a second; never raises.
 
-    A writer that fails is reported once and left out; what it wrote stays readable.
+    If a writer fails, that is logged once and the writer is closed; its files remain readable.
 
     Args:
-        log_dir: Files go to `<log_dir>/gpukit`.
-        worker: Which process of a cluster this is; None outside one.
-        writers: What to write with.
+        log_dir: Log directory; files are written to `<log_dir>/gpukit`.
+        worker: Place of this process in its cluster; None outside one.
+        writers: Functions that open the writers.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class RunLog:
     ) -> None:
         self.folder = log_dir / FOLDER
         self.cpu_s = self.opening_cpu_s = 0.0
-        """Processor time that writing took: in all, and to open the files."""
+        """Processor time of the writer thread: in total, and to open the files."""
         self._worker = worker
         self._open_writers = writers
         self._values: deque[Values] = deque()
@@ -68,30 +68,30 @@ class RunLog:
     def values(
         self, step: int, values: Mapping[str, float | str | None], time_s: float | None = None
     ) -> None:
-        """Hands numbers or Markdown texts, by tag, to the writers; None is left out.
+        """Passes numbers or Markdown texts to the writers.
 
         Args:
             step: Global step.
-            values: By tag.
-            time_s: When they were read, in seconds since the Unix epoch; now unless given.
+            values: Numbers or Markdown texts by tag; those that are None are left out.
+            time_s: Time of the reading, in seconds since the Unix epoch; None stands for now.
         """
         known = {tag: value for tag, value in values.items() if value is not None}
         if known and self._thread.is_alive():
             self._values.append(Values(time.time() if time_s is None else time_s, step, known))
 
     def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
-        """Hands a record to the writers.
+        """Passes a record to the writers.
 
         Args:
-            kind: What it is.
-            record: The record.
-            step: Global step, where it belongs to one.
+            kind: Kind of the record.
+            record: Dataclass of `keras_gpukit.records`, or plain data.
+            step: Global step; None if the record belongs to no step.
         """
         if self._thread.is_alive():
             self._records.append(Record(time.time(), step, kind, record))
 
     def close(self) -> None:
-        """Writes what is left and closes the files; waits for a slow disk, but not for ever."""
+        """Writes the rest and closes the files; waits for a slow disk, but for a limited time."""
         self._closing.set()
         self._thread.join(CLOSE_WITHIN_S)
         with self._guard():
@@ -106,8 +106,8 @@ class RunLog:
 
     def _run_writers(self, name: str) -> None:
         writers: list[Writer] = []
-        # Loading what event files need takes a moment, which must not fall into the
-        # interpreter's shutdown: all are opened before there is anything to write.
+        # All writers are opened before there is anything to write: the imports for event files take
+        # a moment, and must not happen while the interpreter shuts down.
         for open_writer in self._open_writers:
             with self._guard():
                 writers.append(open_writer(self.folder, name))
@@ -119,7 +119,7 @@ class RunLog:
                 writer.close()
 
     def _flush(self, writers: list[Writer]) -> list[Writer]:
-        """Hands over what waits, and returns the writers that took it; others are closed."""
+        """Passes on what is waiting, closes writers that fail, and returns the others."""
         records, values = _taken(self._records), _taken(self._values)
         able: list[Writer] = []
         for writer in writers:

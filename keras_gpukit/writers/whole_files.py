@@ -1,4 +1,7 @@
-"""Files that are whole whenever they are read, also when the disk fills up; and new folders."""
+"""Writes files that are complete whenever they are read, even if the disk fills up.
+
+Also makes folders that no other process uses.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,14 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Writes a file over what stands there, whole or not at all: others may look at any moment.
+    """Replaces a file completely or not at all, since others may read it at any moment.
+
+    Args:
+        path: File to replace; it need not exist.
+        content: New content of the file.
 
     Raises:
-        OSError: If it cannot be written.
+        OSError: If the file cannot be written.
     """
     unfinished = path.with_name(f".{path.name}.part")
     try:
@@ -23,16 +30,21 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def new_folder(parent: Path, name: str, separator: str) -> Path:
-    """Makes a folder that no other process has; a number is added where there is one of that name.
+    """Makes a new folder that no other process uses, and returns its path.
+
+    Args:
+        parent: Folder in which to make it.
+        name: Name of the new folder. If it is taken, the separator and a number are appended.
+        separator: Text between the name and the number.
 
     Raises:
-        OSError: If it cannot be made.
+        OSError: If the folder cannot be made.
     """
     parent.mkdir(parents=True, exist_ok=True)
     number, folder = 1, parent / name
     while True:
         try:
-            folder.mkdir()  # making it is the test: another process may do so at the same moment
+            folder.mkdir()  # not checked before: another process may make it at the same moment
         except FileExistsError:
             number += 1
             folder = parent / f"{name}{separator}{number}"
@@ -41,10 +53,10 @@ def new_folder(parent: Path, name: str, separator: str) -> Path:
 
 
 class AppendFile:
-    """A file that only grows. A write that fails half-way is taken back, and is the last one.
+    """A file that is only appended to. If a write fails, it is undone and the file is closed.
 
     Args:
-        path: File to append to; its folder is made.
+        path: File to append to. If its folder does not exist, it is made.
 
     Raises:
         OSError: If the folder or the file cannot be written.
@@ -59,27 +71,27 @@ class AppendFile:
             self._file = _opened(path)
 
     def write(self, data: bytes) -> None:
-        """Appends `data` whole or not at all.
+        """Appends data completely or not at all.
 
         Raises:
-            OSError: If the disk does not take it.
+            OSError: If the disk does not accept it.
         """
         rest = memoryview(data)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError:
-            # What others appended before this write stays.
+            # Only this write is undone, not what other processes appended before it.
             if written := len(data) - len(rest):
                 os.ftruncate(self._file.fileno(), self._file.tell() - written)
             self.close()
             raise
 
     def close(self) -> None:
-        """Closes the file; more calls do nothing."""
+        """Closes the file; may be called repeatedly."""
         self._file.close()
 
 
 def _opened(path: Path) -> FileIO:
-    # Unbuffered, so that what write() returned for is in the file.
+    # Unbuffered, so that data is in the file once write() has returned.
     return open(path, "ab", buffering=0)

@@ -1,4 +1,4 @@
-"""What a run is written to: the interface of event files, JSON lines and whatever comes next."""
+"""Interface of writers, such as those of event files and JSON lines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from keras_gpukit.records.names import RecordKind
 
 
 class Values(NamedTuple):
-    """Numbers and Markdown texts, by tag.
+    """Numbers and Markdown texts that belong to one step.
 
     Attributes:
-        time_s: When they were read, in seconds since the Unix epoch.
+        time_s: Time of the reading, in seconds since the Unix epoch.
         step: Global step.
-        values: By tag; what is unknown is left out.
+        values: Known numbers and texts, by tag.
     """
 
     time_s: float
@@ -26,10 +26,10 @@ class Record(NamedTuple):
     """One record of a run.
 
     Attributes:
-        time_s: When it was made, in seconds since the Unix epoch.
-        step: Global step, where it is known.
-        kind: What it is.
-        record: A dataclass of `keras_gpukit.records`, or plain data.
+        time_s: Time at which the record was made, in seconds since the Unix epoch.
+        step: Global step; None if the record belongs to no step.
+        kind: Kind of the record.
+        record: Dataclass of `keras_gpukit.records`, or plain data.
     """
 
     time_s: float
@@ -39,17 +39,17 @@ class Record(NamedTuple):
 
 
 class Writer:
-    """Writes a run somewhere. Subclasses override what they have a use for.
+    """Base class of writers. Subclasses override the methods that they need.
 
-    Opened, called and closed by `RunLog` on its own thread. An exception is logged once, and that
-    writer is called no more; training and the other writers go on.
+    `RunLog` opens, calls and closes writers on its own thread. If a writer raises an exception, it
+    is logged once and the writer is closed; training and the other writers continue.
     """
 
     def write_values(self, values: Sequence[Values], /) -> None:
-        """Writes values, in the order in which they came."""
+        """Writes values in the given order."""
 
     def write_records(self, records: Sequence[Record], /) -> None:
-        """Writes records, in the order in which they came."""
+        """Writes records in the given order."""
 
     def close(self) -> None:
-        """Writes what is left; called once, also after a failure."""
+        """Writes the rest; called once, even after a failure."""
