@@ -19,7 +19,7 @@ class Member:
     """A stage as a part of its segment.
 
     Attributes:
-        stage: Costs of the stage.
+        stage: Measured stage.
         threads: Number of threads that share the stage's work.
     """
 

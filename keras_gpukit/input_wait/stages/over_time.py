@@ -13,7 +13,7 @@ from keras_gpukit.records.pipeline import PipelineCosts
 MOST_PARTS = 32
 """Maximum number of parts of a run with separate costs."""
 SHORTEST_S = 1.0
-"""Minimum seconds of a run. A shorter one has at most one window, so nothing can slow down."""
+"""Minimum seconds of a run. A shorter one has at most one window, so no slowdown would show."""
 # Stages that tf.data adds on top of a pipeline and that do no work.
 _SILENT = {"Root"}
 

@@ -25,8 +25,8 @@ MOST_READINGS = 16
 MOST_PASSES = 8
 # Number of latest passes that are evaluated while the run continues.
 LATEST_PASSES = 2
-# After so many passes, at most one in so many seconds is followed: if epochs are short, the readings
-# of all would cost more than they add.
+# After the first passes, at most one in so many seconds is followed: more readings of short epochs
+# would cost more than they add.
 FEWEST_PASSES, PASS_EVERY_S = 4, 1.0
 SOURCE = "tf.data's live model"
 OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data shows no model of a shared one"
