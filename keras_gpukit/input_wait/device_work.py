@@ -1,13 +1,12 @@
-"""How much of a wait an asynchronous device hides behind the step before.
+"""Subtracts the part of a wait that an asynchronous device hides behind the previous step.
 
-On a GPU a step function returns once its kernels are launched. Where all callbacks are
-`async_safe`, Keras (3.12 to 3.15) waits for a step's results on another thread and calls the next
-step function meanwhile. The device idles only from when it has finished the step before until the
-batch is there:
+On a GPU, a step function returns once its kernels are launched. If all callbacks are `async_safe`,
+Keras (3.12 to 3.15) waits for a step's results on another thread and calls the next step function
+meanwhile. The device is idle only from the end of the previous step until the batch is ready:
 
     stall = max(0, ready - max(entry, finished before))
 
-This is read from Keras' source and tested with given times. It has not run on a GPU yet.
+The formula is derived from Keras' source and tested with given times. It is untested on GPUs.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from keras_gpukit.input_wait.meters import Stretch, WaitReading
 
 
 def runs_behind(model: Any) -> bool:
-    """Returns whether the model's device works on a step after its step function returned."""
+    """Whether the model's device works on a step after the step function has returned."""
     return any("GPU" in str(variable.value.device) for variable in model.variables[:1])
 
 
 class DeviceWork:
-    """Knows when the device finished each step.
+    """Notes when the device finishes each step.
 
     Args:
-        steps_per_execution: Steps in one call of the step function. Of more than one, the fetches
-            within a call overlap with steps whose ends are unknown.
-        now: The clock, in seconds.
+        steps_per_execution: Number of steps in one call of the step function. If there are several,
+            the fetches within a call overlap with steps whose ends are unknown.
+        now: Clock that returns seconds.
     """
 
     def __init__(
@@ -41,12 +40,12 @@ class DeviceWork:
     ) -> None:
         self._is_known = steps_per_execution == 1
         self._now = now
-        # Other threads append meanwhile, so the list itself stays.
+        # Never replaced, since other threads append to this list at any time.
         self._finished_s: list[float] = []
         self._before = 0
 
     def note_finished(self) -> None:
-        """A step's results are there; steps finish in the order of their calls."""
+        """Notes that a step's results are available; steps finish in the order of their calls."""
         self._finished_s.append(self._now())
 
     def exposed(
@@ -55,21 +54,22 @@ class DeviceWork:
         """Returns the part of a stretch's wait in which the device had no work.
 
         Args:
-            reading: All of the wait.
-            stretch: Its calls.
-            first_call: How many calls came before them.
+            reading: Whole wait of the stretch.
+            stretch: Calls of the stretch.
+            first_call: Number of calls of the run before the stretch.
 
         Returns:
-            None if that part is unknown: the wait is an upper bound then.
+            The reading with only that part of the wait. None if that part is unknown; the whole
+            wait is then an upper bound.
         """
         earlier = first_call - 1 - self._before
-        # Without any end, they are not reported, rather than all late.
+        # No end at all means that nothing reports them, not that every step is late.
         if not self._is_known or reading.waits_s is None or earlier < 0 or not self._finished_s:
             return None
         finished_s = np.sort(self._finished_s)[earlier : earlier + stretch.calls]
         del self._finished_s[:earlier]
         self._before += earlier
-        # A step that has not ended yet kept the device busy all the time.
+        # A step that has not finished yet has kept the device busy all the time.
         busy_until_s = np.full(stretch.calls, np.inf)
         busy_until_s[: len(finished_s)] = finished_s
         ready_s = stretch.entries_s[:-1] + reading.waits_s

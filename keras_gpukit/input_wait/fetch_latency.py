@@ -1,4 +1,4 @@
-"""The input wait of a pipeline without a model, from how long its fetches take."""
+"""Measures the input wait of a pipeline without a model, from the time that its fetches take."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from keras_gpukit.records.steps import Confidence
 
 
 class FetchLatencyMeter:
-    """Reads what tf.data added up of its fetches' latencies.
+    """Reads the total latency of fetches that tf.data adds up.
 
     Args:
-        total_s: Returns the time of all fetches so far, in seconds.
-        overlaps: Whether fetching may overlap compute, as with several steps in one call.
+        total_s: Function that returns the time of all fetches so far, in seconds.
+        overlaps: Whether fetching may overlap compute, as with several steps in one call. The wait
+            is then an upper bound.
     """
 
     mechanism = "fetch latency"
@@ -34,19 +35,19 @@ class FetchLatencyMeter:
         return self._total_s()
 
     def start(self, taken: float, first: Stretch) -> None:
-        """Begins a stretch."""
+        """Starts a stretch."""
         self._before_s = taken
         self._until_s = first.next_exit_s
 
     def read(self, taken: Sequence[float], stretch: Stretch) -> WaitReading:
-        """Says how long a stretch waited."""
-        # What was fetched belongs to the time between two calls' ends, not between two entries.
+        """Returns the wait of a stretch, and starts the next one."""
+        # Fetch times are known between the ends of two calls, not between two entries.
         fetching_s, since_s = self._fetching_s(taken[-1]), self._until_s
         self._until_s = stretch.next_exit_s
         share = min(fetching_s / max(self._until_s - since_s, 1e-9), 1.0)
         return WaitReading(share * stretch.duration_s)
 
     def _fetching_s(self, total_s: float) -> float:
-        """Time of the fetches since the last time this was asked."""
+        """Returns the seconds of the fetches since the previous reading."""
         before_s, self._before_s = self._before_s, total_s
         return total_s - before_s

@@ -1,22 +1,22 @@
-"""How much of the fetching hides behind compute, where a call runs several steps.
+"""Estimates how much of the fetching hides behind compute if a call runs several steps.
 
-Within a call Keras' loop fetches the next batch while the current step computes, so a step takes
-max(compute, fetch). The gaps that tf.data sees tell them apart. With s steps to a call, the gap
-after a fetch is
+Within a call, Keras' loop fetches the next batch while the current step computes, so a step takes
+max(compute, fetch). The gaps between fetches, which tf.data records, separate the two. A gap is
 
-- the loop's own overhead, after the call's first fetch, during which nothing computes;
-- what compute takes longer than the fetch, plus that overhead, after those that follow;
-- after the last one also the whole last step, during which nothing is fetched, and the way out of
-  the call, back to Python and into the next call.
+- after the call's first fetch, during which nothing computes: the overhead of the loop;
+- after each later fetch: that overhead, plus the time by which compute exceeds the fetch;
+- after the last fetch, in addition: the whole last step, during which nothing is fetched, and the
+  way out of the call, back to Python and into the next call.
 
-So each call shows one step's compute nearly bare: only the overhead, and what that compute's
-predecessor took longer than the last fetch, must come off. Fetches often alternate, as when two are
-made side by side, and may do so in step with the calls. So the last fetch is taken to be like the
-one before it at the distance at which fetches resemble each other most. What the call's other steps
-compute is taken to be alike on average: the stall is what remains of the calls' time.
+So each call shows the compute time of one step almost directly. Only the overhead must be
+subtracted, and the time by which the compute before it exceeded the last fetch. Fetches often
+alternate, for example if two run in parallel, and may do so in step with the calls. The last fetch
+is therefore assumed to resemble an earlier one, at the distance at which fetches resemble each
+other most. The other steps of the call are assumed to compute as long on average. The stall is what
+remains of the calls' time.
 
 One step stands for all steps of its call, so an outlier counts as many times as the call has steps.
-Medians over calls leave outliers out: a step that was interrupted by another process, for example.
+Medians over calls leave outliers out, for example a step that another process interrupted.
 """
 
 from __future__ import annotations
@@ -33,47 +33,49 @@ from keras_gpukit.input_wait.tf_private import empty_iterator, is_made_by_keras
 
 EMPTY_CALLS = 4
 IDLE_S = 0.005
-# With fewer there is no step within a call that shows what its last fetch was like.
+# With fewer steps, no earlier step of a call can show what its last fetch was like.
 FEWEST_STEPS = 3
 LONGEST_PERIOD = 16
-# Calls that the compute of a step is taken from, the latest ones.
+# Number of latest calls from which it is estimated how long a step computes.
 CALLS_KEPT = 1000
-# If at least this share of a call's steps found their batch ready, what they took shows the compute
-# of one. The maximum would be a step that another process interrupted. Our choice.
+# If at least this share of a call's steps found their batch ready, their gaps show how long a step
+# computes. The maximum gap could be a step that another process interrupted. Our choice.
 SHOWN_BY = 0.25
-# The way into a call and out of it, by step function: timing it takes tens of milliseconds, and a
-# model keeps its step function from one `fit` to the next.
+# Seconds to enter and leave a call, by step function. They are kept because timing them takes tens
+# of milliseconds, and a model keeps its step function from one `fit` to the next.
 _empty_call_s: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
 
 
 class HiddenWait:
-    """Takes fetching that hides behind compute off the wait.
+    """Subtracts the fetching that hides behind compute from the wait.
 
     Args:
-        step_function: Keras' own, compiled for several steps a call.
-        steps_per_execution: How many.
+        step_function: Step function that Keras made for several steps per call.
+        steps_per_execution: Number of steps in one call.
     """
 
     def __init__(self, step_function: Any, steps_per_execution: int) -> None:
         self._step_function = step_function
         self._steps_per_execution = steps_per_execution
         self._empty_call_s: float | None = None
-        # By call: a single one shows a single step.
+        # One number per call, since each call shows the compute of a single step.
         self._last_s: deque[float] = deque(maxlen=CALLS_KEPT)
         self._shown_s: deque[float] = deque(maxlen=CALLS_KEPT)
-        # By period too, as many as there are steps within a call to tell them by.
+        # A row per call, with a column per period. The steps of a call limit the number of periods.
         periods = min(LONGEST_PERIOD, steps_per_execution - 2)
         self._longer_s: deque[Times] = deque(maxlen=CALLS_KEPT)
         self._unlike_s = np.zeros(periods)
 
     def calibrate(self, iterator: Any) -> None:
-        """Times the way into a call and out of it, once: calls that find no data run no step.
+        """Times once how long entering and leaving a call takes, with calls that find no data.
+
+        Such calls run no step.
 
         Args:
-            iterator: One that the step function was traced for.
+            iterator: Iterator for which the step function was traced.
 
         Raises:
-            Exception: If that cannot be done without a trace, or a call has too few steps.
+            Exception: If this cannot be done without a new trace, or a call has too few steps.
         """
         if self._empty_call_s is None:
             self._empty_call_s = _empty_call_s.get(self._step_function)
@@ -86,7 +88,7 @@ class HiddenWait:
         empty = empty_iterator(iterator)
         durations_s = []
         for _ in range(EMPTY_CALLS):
-            # A call that waited for data wakes up idle cores, and so must this one.
+            # Calls that wait for data must wake up idle cores, so this one should too.
             time.sleep(IDLE_S)
             began = time.perf_counter()
             try:
@@ -100,16 +102,16 @@ class HiddenWait:
         """Returns the stall within a stretch.
 
         Args:
-            stretch: Calls.
-            gaps_s: After each fetch, a row each of the stretch's last calls. Shape
-                (calls, steps per execution), at least `FEWEST_STEPS` steps.
-            buffered: Fill of the pipeline's last buffer.
+            stretch: Calls of the stretch.
+            gaps_s: Seconds of the gap after each fetch, with a row for each of the stretch's last
+                calls. Shape (calls, steps per execution), with at least `FEWEST_STEPS` steps.
+            buffered: Number of batches in the pipeline's last buffer; None if it has no buffer.
         """
         assert self._empty_call_s is not None
         calls, steps = gaps_s.shape
         durations_s = stretch.durations_s[-calls:]
         outside_s = stretch.entries_s[-calls:] - stretch.exits_s[-calls:]
-        # With few calls in the stretch, one interruption would be in the median of the first gaps.
+        # In a stretch of few calls, one interruption would change the median of the first gaps.
         overhead_s = float(min(np.median(gaps_s[:, 0]), np.median(gaps_s[:, 1:-1])))
         longer_s = np.maximum(gaps_s[:, 1:-1] - overhead_s, 0.0)
         self._add(gaps_s[:, -1] - outside_s - self._empty_call_s - overhead_s, longer_s)
@@ -124,20 +126,27 @@ class HiddenWait:
         )
 
     def _add(self, last_s: Times, longer_s: Times) -> None:
-        """Takes calls in: their gaps after the last fetch, and by how much steps took longer."""
+        """Adds calls.
+
+        Args:
+            last_s: Seconds of the gap after each call's last fetch, without overheads. Shape
+                (calls,).
+            longer_s: Seconds by which the compute of each inner step exceeded its fetch. Shape
+                (calls, steps per execution - 2).
+        """
         self._last_s.extend(last_s)
         self._shown_s.extend(np.quantile(longer_s, 1 - SHOWN_BY, axis=1))
         periods = len(self._unlike_s)
         self._longer_s.extend(longer_s[:, : -periods - 1 : -1])
         for period in range(1, periods + 1):
             unlike_s = np.abs(longer_s[:, period:] - longer_s[:, :-period])
-            # With nothing to compare at that distance, it is the last choice.
+            # If there is nothing to compare at this distance, it is the last choice.
             unlike = unlike_s.mean() if unlike_s.size else longer_s.max()
             self._unlike_s[period - 1] += len(last_s) * unlike
 
     def _step_s(self) -> float:
-        """Compute of a step."""
+        """Returns how long a step computes, in seconds."""
         likest = int(np.argmin(self._unlike_s))
         step_s = np.median(np.array(self._last_s) - np.array(self._longer_s)[:, likest])
-        # No step took longer than its fetch by more than it took itself.
+        # Compute cannot exceed a fetch by more than its own duration.
         return float(max(step_s, np.median(self._shown_s), 0.0))

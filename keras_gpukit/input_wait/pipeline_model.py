@@ -1,4 +1,4 @@
-"""The input wait from tf.data's own model of the pipeline."""
+"""Measures the input wait with tf.data's own model of the pipeline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from keras_gpukit.input_wait.tf_private import (
 )
 from keras_gpukit.records.steps import Confidence
 
-# tf.data drops longer gaps from its list, and keeps so many (tensorflow/core/framework/model.cc).
+# tf.data leaves out longer gaps and keeps at most so many (tensorflow/core/framework/model.cc).
 LONGEST_GAP_S = 10.0
 GAPS_KEPT = 100
 
@@ -27,22 +27,22 @@ GAPS_KEPT = 100
 class PipelineModelMeter:
     """Reads the gaps between fetches from tf.data's own model of the pipeline.
 
-    tf.data keeps the last 100 gaps: the times from one fetch's end to the next one's start. What
-    of the time between two entries is no gap was spent fetching. While no gap is forgotten, a later
-    reading shows all that one at the pipeline's start would have shown.
+    tf.data keeps the last 100 gaps: the times from the end of one fetch to the start of the next.
+    The rest of the time between two entries was spent fetching. As long as tf.data has dropped no
+    gap, a later reading shows everything that one at the pipeline's start would have shown.
 
     Args:
-        iterator: What Keras hands to its step function; nothing was fetched from it.
-        steps_per_execution: Steps in one call.
-        on_reading: Is given each reading of the model, as `read_model` returns it; None if readings
-            at the pipeline's start are of no other use. For several steps per execution they are:
-            of an execution's gaps some would be forgotten until the next reading.
-        hidden: Says which part of the fetching hid behind compute; None where none can, since the
-            steps of a call run strictly one after the other.
+        iterator: Iterator that Keras passes to its step function, before the first fetch.
+        steps_per_execution: Number of steps in one call.
+        on_reading: Called with each reading of the model, as `read_model` returns it. With None,
+            the model is not read at the pipeline's start. This does not work for several steps per
+            execution: tf.data would drop some gaps of an execution before the next reading.
+        hidden: Estimates which part of the fetching hides behind compute; None if no part can,
+            because the steps of a call run strictly one after the other.
 
     Raises:
-        Exception: If the pipeline has no model, as when its autotuning is off, or an execution has
-            more steps than gaps are kept.
+        Exception: If the pipeline has no model, for example because its autotuning is off, or an
+            execution has more steps than tf.data keeps gaps.
     """
 
     mechanism = "pipeline model"
@@ -64,7 +64,7 @@ class PipelineModelMeter:
         self.reads_early = on_reading is not None
         self._on_reading = on_reading or (lambda reading: None)
         self._first_reading: Any = None
-        # Not kept alive: a pipeline takes its time to go, which would look like ours.
+        # Not kept alive: freeing a pipeline takes time, which would look like our overhead.
         host = host_iterator(iterator)
         if not has_model(host):
             raise ValueError("autotuning is off")
@@ -75,10 +75,10 @@ class PipelineModelMeter:
         check_model(host)
 
     def waited_s(self) -> None:
-        """Unknown until the next fetch."""
+        """Returns None, since a wait is unknown until the next fetch."""
 
     def take(self) -> Any:
-        """Returns the model as it is, or None where the pipeline is gone."""
+        """Reads the model, as `read_model` returns it; returns None if the pipeline is gone."""
         if self._hidden is not None:
             self._calibrate(self._hidden)
         iterator = self._iterator()
@@ -91,7 +91,7 @@ class PipelineModelMeter:
         return reading
 
     def start(self, taken: Any, first: Stretch) -> PipelineStart | None:
-        """Begins a stretch."""
+        """Starts a stretch; returns the wait for the first batch, or None if unknown."""
         is_late = taken is None
         if is_late:
             taken = self.take() if self._first_reading is None else self._first_reading
@@ -113,7 +113,7 @@ class PipelineModelMeter:
         )
 
     def read(self, taken: Sequence[Any], stretch: Stretch) -> WaitReading:
-        """Says how long a stretch waited."""
+        """Returns the wait of a stretch, and starts the next one."""
         if any(each is None for each in taken):
             return WaitReading(None, unknown_because="the pipeline was gone before it was read")
         models = [parse_model(each) for each in taken]
@@ -130,7 +130,7 @@ class PipelineModelMeter:
             return self._hidden.read(stretch, gaps_s, buffered)
         calls = len(gaps_s)
         waits_s = stretch.durations_s[-calls:] - gaps_s.sum(axis=1)
-        # Where tf.data has forgotten some, the last of them stand for all.
+        # If tf.data has dropped some gaps, the last calls stand for all.
         wait_s = stretch.calls / calls * float(waits_s.sum())
         return WaitReading(
             min(max(wait_s, 0.0), stretch.duration_s),
@@ -142,13 +142,15 @@ class PipelineModelMeter:
         try:
             hidden.calibrate(self._source())
         except Exception:
-            # All that is known then is the whole wait, hidden or not.
+            # Only the whole wait is then known, including what hides behind compute.
             self._hidden, self.confidence = None, "upper bound"
 
     def _gaps_between(self, stretch: Stretch, models: Sequence[Any]) -> Times | None:
-        """The gaps after each fetch of the stretch, a row each call; the last calls if not all.
+        """Returns the seconds of the gap after each fetch of the stretch, or None.
 
-        None where other code fetched too: then they are not the gaps between our entries.
+        The shape is (calls, steps per execution). If tf.data has dropped gaps, only the last calls
+        have a row. None if no call has all its gaps, or if other code fetched from the iterator
+        too, so that the gaps are not those between our entries.
         """
         gaps_us = self._gaps_us
         began, since = self._fetched, self._fetched
@@ -159,7 +161,7 @@ class PipelineModelMeter:
         last = models[-1]
         self._fetched = _fetched(last)
         an_execution = self._steps_per_execution
-        # The call after the stretch has fetched too, and its last gaps are none of the stretch's.
+        # The call after the stretch has fetched too: the gaps after its own fetches do not count.
         fetched_after = self._fetched - began - an_execution * (stretch.calls - 1)
         spare, without_data = fetched_after - 1, 0
         if stretch.raised:
@@ -170,7 +172,7 @@ class PipelineModelMeter:
                 without_data += 1
         is_ours = 1 <= fetched_after <= an_execution
         if is_ours and fetched_after < an_execution:
-            without_data += 1  # the loop within the call looked for one more
+            without_data += 1  # the loop within the call tried to fetch one more
         _extend(gaps_us, last, self._fetched - since + without_data)
         self._gaps_us = gaps_us[-GAPS_KEPT:]
         end = len(gaps_us) - spare - without_data
@@ -182,7 +184,7 @@ class PipelineModelMeter:
 
 
 def _extend(gaps_us: list[int], model: Any, new: int) -> None:
-    """Adds the gaps that came since; those before go if tf.data has forgotten any since."""
+    """Appends the new gaps; if tf.data has dropped some of them, removes all earlier gaps."""
     latest = model.gap_times
     if new > len(latest):
         gaps_us.clear()
@@ -194,13 +196,13 @@ def _fetched(model: Any) -> int:
 
 
 def _last_buffer(model: Any) -> int | None:
-    """The node of the buffer nearest to training."""
+    """Returns the number of the prefetch node nearest to training, or None."""
     nodes = (key for key, node in model.nodes.items() if node.name.startswith("Prefetch"))
     return min(nodes, default=None)
 
 
 def _shuffle_fraction(model: Any) -> float:
-    """The largest share of what a shuffle stage has drawn that is still in its buffer."""
+    """Returns the share of its input that a shuffle stage still buffers; the largest of several."""
     return max(
         (
             node.buffered_elements / (node.buffered_elements + node.num_elements)

@@ -1,4 +1,4 @@
-"""The input wait where batches are fetched outside the step function."""
+"""Measures the input wait if batches are fetched outside the step function."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from keras_gpukit.records.steps import Confidence
 
 
 class RequestMeter:
-    """Adds up the time from asking for batches to having them, where both can be seen.
+    """Adds up the time from the request for batches to their arrival.
 
-    `Model.predict` fetches outside its step function: callbacks see the request, and the step
-    function's entry is the answer. What callbacks further down the list do meanwhile is in it.
+    `Model.predict` fetches batches outside its step function. Callbacks see the request, and the
+    batches have arrived when the step function is entered. The time of callbacks further down the
+    list is included.
 
     Args:
-        now: The clock, in seconds.
+        now: Clock that returns seconds.
     """
 
     mechanism = "timed fetch"
@@ -29,28 +30,28 @@ class RequestMeter:
         self._waited_s = self._before_s = 0.0
 
     def requested(self) -> None:
-        """Batches are asked for."""
+        """Notes that batches are requested."""
         self._requested_s = self._now()
 
     def fetched(self) -> None:
-        """The batches are there."""
+        """Notes that the batches have arrived."""
         if self._requested_s is not None:
             self._waited_s += self._now() - self._requested_s
             self._requested_s = None
 
     def waited_s(self) -> None:
-        """Unknown for a single call: its batches are fetched before it is known to come."""
+        """Returns None: the batches of a call are fetched before it is known that it will come."""
 
     def take(self) -> float:
         """Returns the time waited so far, in seconds."""
         return self._waited_s
 
     def start(self, taken: float, first: Stretch) -> PipelineStart | None:
-        """Begins a stretch."""
+        """Starts a stretch; the wait for the first batch is unknown."""
         self._before_s = taken
         return None
 
     def read(self, taken: Sequence[float], stretch: Stretch) -> WaitReading:
-        """Says how long a stretch waited."""
+        """Returns the wait of a stretch, and starts the next one."""
         before_s, self._before_s = self._before_s, taken[-1]
         return WaitReading(self._before_s - before_s)

@@ -1,4 +1,4 @@
-"""The distribution of step times and the slowest steps, in fixed memory."""
+"""Distribution of step times and the slowest steps, in fixed memory."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ _BINS = math.ceil(math.log(_LARGEST_S / _SMALLEST_S) / _GROWTH) + 1
 
 
 class StepTimeHistogram:
-    """Takes in the time of each call of a step function.
+    """Histogram of step times, and the slowest steps.
 
     Args:
-        steps_per_call: Steps in one call; its time is its steps' alike.
+        steps_per_call: Number of steps in one call. Each step counts with an equal share of the
+            call's time.
     """
 
     def __init__(self, steps_per_call: int) -> None:
         self._steps_per_call = steps_per_call
         self._counts = np.zeros(_BINS, np.int64)
-        # Smallest first; the number orders steps of equal times.
+        # A heap, the shortest first; the step number orders steps of equal duration.
         self._slowest: list[tuple[float, int, SlowStep]] = []
 
     def add(
         self, durations_s: Times, waits_s: Times | None, *, last_step: int, ended_s: float
     ) -> None:
-        """Takes in consecutive calls.
+        """Adds consecutive calls.
 
         Args:
-            durations_s: Time of each, in seconds. Shape (calls,).
-            waits_s: Wait of each, in seconds; None where it is not known. Shape (calls,).
-            last_step: Global step of the last one.
-            ended_s: When the last one ended, in seconds since the Unix epoch.
+            durations_s: Duration of each call, in seconds. Shape (calls,).
+            waits_s: Wait of each call, in seconds; None if unknown. Shape (calls,).
+            last_step: Global step of the last call.
+            ended_s: End of the last call, in seconds since the Unix epoch.
         """
         times_s = durations_s / self._steps_per_call
         bins = np.log(np.maximum(times_s, _SMALLEST_S) / _SMALLEST_S) / _GROWTH
         bins = np.minimum(bins, _BINS - 1).astype(np.int64)
         self._counts += np.bincount(bins, minlength=_BINS)
         is_full = len(self._slowest) == MOST_SLOW_STEPS
-        # Mostly none of them is among the slowest.
+        # Usually none of these calls is among the slowest.
         if is_full and times_s.max() <= self._slowest[0][0]:
             return
         places = np.argsort(times_s)[-MOST_SLOW_STEPS:].tolist()
@@ -53,7 +54,7 @@ class StepTimeHistogram:
         for place in places:
             step = last_step - (len(times_s) - 1 - place) * self._steps_per_call
             wait_s = None
-            if waits_s is not None:  # of a call that the clock was read late in, less than none
+            if waits_s is not None:  # below zero if the clock was read late in the call
                 wait_s = max(float(waits_s[place]) / self._steps_per_call, 0.0)
             slow = SlowStep(
                 step, ended_s - float(until_end_s[place]), float(times_s[place]), wait_s

@@ -1,8 +1,8 @@
-"""TensorFlow's private names that the input wait is read through.
+"""Access to the private names of TensorFlow and Keras that the input wait needs.
 
 Seen on TensorFlow 2.21: `DistributedIterator._iterators` and its constructor, the workers'
 `_iterator`, `OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset` and
-`._iterator_resource`; on Keras 3.12 to 3.15 the module of its step functions. Where one is gone,
+`._iterator_resource`. Seen on Keras 3.12 to 3.15: the module of its step functions. If one is gone,
 the mechanism that needs it is not chosen.
 """
 
@@ -17,8 +17,8 @@ from keras_gpukit.pipelines.structure import once_per_dataset
 def host_iterator(iterator: Any) -> Any:
     """Returns the `tf.data.Iterator` that feeds the first replica, or None.
 
-    Under a mirrored strategy each replica has its own; they are filled in turn by one pipeline
-    and wait alike.
+    Under a mirrored strategy, each replica has its own iterator. One pipeline fills them in turn,
+    so they all wait about equally long.
     """
     import tensorflow as tf
 
@@ -33,32 +33,33 @@ def host_iterator(iterator: Any) -> Any:
     return None
 
 
-@once_per_dataset  # gathering its options takes half a millisecond
+@once_per_dataset  # collecting the options takes half a millisecond
 def is_autotuned(dataset: Any) -> bool:
-    """Whether a dataset's autotuning is on, for which tf.data keeps a model of the pipeline."""
+    """Whether a dataset's autotuning is on. Only then does tf.data keep a model of the pipeline."""
     return dataset.options().autotune.enabled is not False
 
 
 def has_model(iterator: Any) -> bool:
-    """Whether tf.data keeps a model of the pipeline: asking for one there is not logs a warning."""
+    """Whether tf.data keeps a model of the pipeline. If not, reading it would log a warning."""
     dataset = getattr(iterator, "_dataset", None)
     return dataset is None or is_autotuned(dataset)
 
 
-# Reading a model takes some 50 µs with cold caches, and each epoch tries it on the same dataset.
+# Datasets whose model can be read. Trying it takes about 50 µs with cold caches, and each epoch
+# would try it on the same dataset.
 _readable: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def read_model(iterator: Any) -> Any:
     """Returns tf.data's model of a pipeline, as a string tensor.
 
-    `tf.data.experimental.get_model_proto` parses it too, for which training need not wait.
+    `tf.data.experimental.get_model_proto` would also parse it, while training waits.
 
     Args:
-        iterator: A `tf.data.Iterator`.
+        iterator: `tf.data.Iterator` of the pipeline.
 
     Raises:
-        Exception: If tf.data keeps none.
+        Exception: If tf.data keeps no model of the pipeline.
     """
     import tensorflow as tf
 
@@ -66,17 +67,17 @@ def read_model(iterator: Any) -> Any:
 
 
 def parse_model(reading: Any) -> Any:
-    """Returns the `ModelProto` in what `read_model` returned."""
+    """Returns the `ModelProto` of a reading that `read_model` returned."""
     from tensorflow.core.framework import model_pb2
 
     return model_pb2.ModelProto.FromString(reading.numpy())
 
 
 def check_model(iterator: Any) -> None:
-    """Tries to read the model, once for iterators over the same dataset.
+    """Tries to read the model; does so only once for all iterators over the same dataset.
 
     Raises:
-        Exception: If tf.data keeps none.
+        Exception: If tf.data keeps no model of the pipeline.
     """
     dataset = getattr(iterator, "_dataset", None)
     if dataset is None or dataset not in _readable:
@@ -86,7 +87,7 @@ def check_model(iterator: Any) -> None:
 
 
 def is_made_by_keras(step_function: Any) -> bool:
-    """Whether a step function is the one that Keras makes, with nothing of others around it."""
+    """Whether a step function is the one that Keras makes, not wrapped by other code."""
     made_in = getattr(step_function, "__module__", "")
     return made_in == "keras.src.backend.tensorflow.trainer" and not hasattr(
         step_function, "__wrapped__"
@@ -94,10 +95,10 @@ def is_made_by_keras(step_function: Any) -> bool:
 
 
 def empty_iterator(iterator: Any) -> Any:
-    """Returns an iterator of the same type that has no data; none of the pipeline runs.
+    """Returns an iterator of the same type without data; no part of the pipeline runs.
 
     Raises:
-        Exception: If it cannot be made.
+        Exception: If such an iterator cannot be made.
     """
     workers = getattr(iterator, "_iterators", None)
     if workers is None:

@@ -1,1 +1,1 @@
-"""Which stage of a tf.data pipeline training waits for."""
+"""Finds the stage of a tf.data pipeline that training waits for."""

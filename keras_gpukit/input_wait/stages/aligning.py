@@ -1,7 +1,7 @@
 """Matches the stages in user code to the stages of the pipeline that runs.
 
 tf.data rewrites a pipeline before it runs: it adds buffers, fuses stages and removes those that do
-nothing. The match keeps the order, and pairs as many stages of the same kind as possible.
+nothing. The match keeps the order and pairs as many stages of the same kind as possible.
 """
 
 from __future__ import annotations
@@ -12,20 +12,26 @@ from keras_gpukit.input_wait.stages.readings import MeasuredNode
 from keras_gpukit.pipelines.kinds import kind_of
 from keras_gpukit.pipelines.stage import Stage
 
-# What a fused stage was written as, the last one first. It is called after the other.
+# The two stages in user code that tf.data fuses, the later one first. The fused stage gets the name
+# of the earlier one.
 FUSED = {"MapAndBatch": ("Batch", "Map"), "ShuffleAndRepeat": ("Repeat", "Shuffle")}
 
-# By the identity of a measured stage: two may be equal.
+# Keyed by the `id` of a measured stage, since two stages may be equal.
 Names = dict[int, Stage]
 
 
 def align(written: Stage, running: MeasuredNode) -> Names:
-    """Returns the stages that were written by the identity of those that run."""
+    """Returns the stages in user code, keyed by the `id` of the running stages they match.
+
+    Args:
+        written: Stage nearest to training, as user code defines it.
+        running: Stage nearest to training, as tf.data runs it.
+    """
     return _best(written, running, {})
 
 
 def _best(written: Stage, running: MeasuredNode, known: dict[tuple[int, int], Names]) -> Names:
-    """The most names that can be given from here on towards the sources."""
+    """Returns the largest match of the stages from these two back to the sources."""
     key = id(written), id(running)
     if key not in known:
         best = Names()
@@ -48,7 +54,7 @@ def _ways(
 
 
 def _here(written: Stage, running: MeasuredNode, known: dict[tuple[int, int], Names]) -> Names:
-    """The most names if these two are the same stage."""
+    """Returns the largest match that pairs these two; empty if they cannot be the same stage."""
     kind = kind_of(running.kind)
     if kind in FUSED:
         last, first = FUSED[kind]
@@ -66,7 +72,7 @@ def _here(written: Stage, running: MeasuredNode, known: dict[tuple[int, int], Na
 
 
 def _line(written: Stage) -> Iterator[Stage]:
-    """Returns a stage and those before it, as far as they stand in one line."""
+    """Yields a stage and those before it, as long as each has a single input."""
     yield written
     while len(written.inputs) == 1:
         written = written.inputs[0]

@@ -1,9 +1,9 @@
-"""Which stage limits a pipeline.
+"""Finds the segment of a pipeline that limits it.
 
 Asynchronous stages cut a pipeline into segments, which run in parallel. Within a segment, stages
-run one after the other: its time per batch is the sum of its stages' own times, each divided by the
-number of threads that share it. The slowest segment limits the pipeline, and its most expensive
-stage is the bottleneck.
+run one after the other. A segment's time per batch is the sum of its stages' own times, each
+divided by the number of threads that share it. The slowest segment limits the pipeline, and its
+most expensive stage is the bottleneck.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from keras_gpukit.input_wait.stages.readings import MeasuredNode
 
 @dataclass(frozen=True)
 class Member:
-    """A stage in its segment.
+    """A stage as a part of its segment.
 
     Attributes:
-        stage: The stage.
-        threads: How many threads work on its elements in parallel.
+        stage: Measured stage.
+        threads: Number of threads that share the stage's work.
     """
 
     stage: MeasuredNode
@@ -28,7 +28,7 @@ class Member:
 
     @property
     def time_s(self) -> float:
-        """What it adds to the segment's time for a batch."""
+        """Seconds that the stage adds to the segment's time per batch."""
         return self.stage.cost_per_batch_s / self.threads
 
 
@@ -37,10 +37,12 @@ class Segment:
     """Stages that run one after the other.
 
     Attributes:
-        threads: How many threads run them in parallel.
-        buffered_after: Mean elements in the buffer that the segment fills.
-        buffered_before: The same of the buffer that it takes from.
-        members: Its stages, the last one first.
+        threads: Number of threads that run the segment in parallel.
+        buffered_after: Mean number of elements in the buffer that the segment fills; None if it
+            fills no buffer.
+        buffered_before: Mean number of elements in the buffer that the segment takes from; None if
+            it takes from no buffer.
+        members: Stages of the segment, the one nearest to training first.
     """
 
     threads: float
@@ -50,7 +52,7 @@ class Segment:
 
     @functools.cached_property
     def time_s(self) -> float:
-        """Time that it takes to work for one batch; asked once all members are there."""
+        """Seconds per batch. Read it only after all members are added, since it is cached."""
         return sum(member.time_s for member in self.members)
 
 
@@ -58,7 +60,7 @@ def cut(output: MeasuredNode) -> list[Segment]:
     """Cuts a pipeline into its segments.
 
     Args:
-        output: The stage that training asks.
+        output: Stage that training fetches from.
     """
     segments = [Segment(1.0, None)]
     _cut(output, segments[0], 1.0, segments)
@@ -66,18 +68,18 @@ def cut(output: MeasuredNode) -> list[Segment]:
 
 
 def slowest(segments: list[Segment]) -> Segment:
-    """Returns the segment that sets the pace."""
+    """Returns the segment that limits the pipeline."""
     return max(segments, key=lambda segment: segment.time_s)
 
 
 def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Segment]) -> None:
-    """Puts a stage into the segment that asks it, or cuts there.
+    """Adds a stage to the segment that fetches from it; an asynchronous stage starts a new segment.
 
     Args:
-        stage: The stage.
-        asking: The segment that asks it.
-        copies: How many copies of the stage run in parallel, each with its own threads.
-        segments: All segments, added to.
+        stage: Stage to add, along with those before it and those nested in it.
+        asking: Segment that fetches from the stage.
+        copies: Number of copies of the stage that run in parallel, each with its own threads.
+        segments: All segments so far; new ones are appended.
     """
     if stage.buffered is None:
         asking.members.append(Member(stage, asking.threads))
@@ -89,14 +91,14 @@ def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Seg
         segments.append(source)
         threads = stage.parallelism * copies
         if stage.nested:
-            # Its threads take turns to ask the source and to begin what its function returns, and
-            # tf.data counts their waiting for that as work. There are twice as many as work on
-            # elements: as many begin the next ones ahead.
+            # Its threads take turns to fetch from the source and to start the datasets that its
+            # function returns. tf.data counts the wait for a turn as work. There are twice as many
+            # threads as `threads`, which process elements: the others start datasets ahead.
             nested = Segment(threads, stage.buffered)
             segments.append(nested)
             source.members.append(Member(stage, 2 * threads))
         elif stage.parallelism > 1:
-            # One thread asks the source, others run the function.
+            # One thread fetches from the source, others run the function.
             segments.append(Segment(threads, stage.buffered, None, [Member(stage, threads)]))
         else:
             source.members.append(Member(stage, threads))

@@ -1,8 +1,9 @@
-"""Adds what tf.data does not time to what its stages cost.
+"""Adds time that tf.data does not measure to the costs of the stages.
 
-Two things take a pipeline's time and appear in no node of its model: calling a function, which is
-the same for each call however little the function does; and the work on an element that is not
-finished, which is all that can be seen of a nested pipeline that gives a single element.
+Two things take time but appear in no node of the pipeline's model. One is the overhead of calling a
+function, which is the same for each call, however little the function does. The other is the work
+on an element that is not finished yet: for a nested pipeline that yields a single element, nothing
+else can be seen.
 """
 
 from __future__ import annotations
@@ -14,22 +15,23 @@ from keras_gpukit.input_wait.stages.bottleneck import cut, slowest
 from keras_gpukit.input_wait.stages.readings import MeasuredNode
 from keras_gpukit.rules.bottleneck import ACCOUNTED
 
-# Stages that call a function for each element they take, or make where they take none.
+# Stages that call a function for each input element or, without an input, for each output element.
 CALLING = {"Map", "ParallelMap", "MapAndBatch", "Filter", "ParallelFilter", "Scan", "Generator"}
-# The most that a call can cost in addition to its operations: on a busy machine of two cores it is
+# Maximum overhead of a call, in addition to its operations. On a busy machine with two cores, it is
 # 20 to 50 µs (benchmarks/stage_naming.py, "tiny functions").
 LONGEST_CALL_S = 100e-6
 
 
 def complete(output: MeasuredNode, wait_s: float) -> MeasuredNode | None:
-    """Returns a pipeline with costs that account for the time that training waits for it.
+    """Returns a pipeline whose costs account for the time that training waits for it.
 
     Args:
-        output: The stage that training asks, as tf.data timed it.
-        wait_s: How long a step waits for its batch.
+        output: Stage that training fetches from, with the costs that tf.data measured.
+        wait_s: Mean wait of a step for its batch, in seconds.
 
     Returns:
-        None where the wait cannot be accounted for.
+        The stage that training fetches from, with costs added where necessary; None if nothing
+        accounts for the wait.
     """
     if slowest(cut(output)).time_s >= ACCOUNTED * wait_s:
         return output
@@ -39,20 +41,20 @@ def complete(output: MeasuredNode, wait_s: float) -> MeasuredNode | None:
     threads = {id(each.stage): each.threads for part in cut(output) for each in part.members}
     unseen = [stage for stage in _all(output) if stage.cost_s is None and stage.per_batch > 0]
     if unseen:
-        # Those nearer to training wait for the one that is nearest to the sources.
+        # The stages nearer to training wait for the one nearest to the sources.
         return _with_cost(output, unseen[-1], wait_s * threads[id(unseen[-1])])
     return None
 
 
 def calls_per_batch(stage: MeasuredNode) -> float:
-    """Returns how often a stage calls its function for each batch."""
+    """Returns how many times a stage calls its function per batch."""
     if stage.kind not in CALLING:
         return 0.0
     return stage.inputs[0].per_batch if stage.inputs else stage.per_batch
 
 
 def _call_s(output: MeasuredNode, wait_s: float) -> float:
-    """What a call must cost for the slowest segment to take the whole wait."""
+    """Returns the lowest overhead per call, in seconds, at which a segment takes the whole wait."""
     costs = [float("inf")]
     for segment in cut(output):
         # One thread starts the calls, even if several run them.

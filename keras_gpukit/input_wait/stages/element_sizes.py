@@ -1,4 +1,4 @@
-"""What the elements in caches and shuffle buffers take, as tf.data measured it."""
+"""Memory per element of caches and shuffle buffers, as measured by tf.data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_gpukit.pipelines.kinds import kind_of
 from keras_gpukit.records.host_buffers import BufferKind
 
 Sizes = dict[tuple[BufferKind, int], float]
-"""By a stage's kind and its place among those of its kind, from training back."""
+"""Bytes per element, by kind of stage and place among stages of that kind, from training back."""
 _KINDS: dict[str, BufferKind] = {
     "Cache": "cache",
     "Shuffle": "shuffle",
@@ -21,10 +21,10 @@ _KINDS: dict[str, BufferKind] = {
 
 
 def measured_element_bytes(model: Any) -> Sizes:
-    """Returns what an element takes on average, of each cache and shuffle buffer.
+    """Returns the mean bytes per element, with overhead, of each cache and shuffle buffer.
 
     Args:
-        model: A `ModelProto`, or None.
+        model: `ModelProto` of the pipeline; None if it was not read.
     """
     sizes: Sizes = {}
     seen: Counter[str] = Counter()
@@ -34,7 +34,7 @@ def measured_element_bytes(model: Any) -> Sizes:
         if kind is None:
             continue
         below = [model.nodes[each] for each in node.inputs if each in model.nodes]
-        # A cache has a node of its own for whether it is being filled.
+        # Below a cache there is an extra node for its state: being filled, or being read.
         while below and kind_of(below[0].name).endswith("Impl"):
             below = [model.nodes[each] for each in below[0].inputs if each in model.nodes]
         if below and below[0].num_elements:
@@ -44,7 +44,7 @@ def measured_element_bytes(model: Any) -> Sizes:
 
 
 def _line(model: Any, number: int) -> Iterator[int]:
-    """Yields a stage's number, then those of the stages before it."""
+    """Yields the number of a stage, then those of all stages before it."""
     yield number
     for each in model.nodes[number].inputs:
         if each in model.nodes:

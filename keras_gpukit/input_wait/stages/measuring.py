@@ -1,9 +1,9 @@
-"""What several readings of a pipeline say together about each place in it.
+"""Measures each place in a pipeline from several readings of its model.
 
-Most iterators live as long as the pipeline, and cost what their counters grew by between the first
-reading and the last; so filling buffers at the start does not count. Those under `repeat`,
-`interleave` and the like come and go: the readings are a sample of them, which gives the cost of an
-element, and the stage that makes them gives their number.
+Most iterators live as long as the pipeline. Their cost is the growth of their counters between the
+first and the last reading, so filling buffers at the start does not count. Iterators under
+`repeat`, `interleave` and the like come and go. The readings sample them, which gives the cost per
+element; the number of elements comes from the stage that creates the iterators.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ from keras_gpukit.input_wait.stages.readings import (
 
 @dataclass
 class _Life:
-    """One iterator over a stretch of readings."""
+    """One iterator over a stretch of readings.
+
+    Attributes:
+        nodes: The iterator's nodes in the readings that contain it, in order.
+        from_start: Whether the first reading contains it.
+        to_end: Whether the last reading contains it.
+    """
 
     nodes: list[Node]
     from_start: bool
@@ -59,7 +65,7 @@ class _Stretch:
                 self.lives[number].nodes.append(node)
 
     def inputs(self, number: int) -> list[int]:
-        """All inputs that an iterator ever had, oldest first."""
+        """Returns the numbers of all inputs that an iterator ever had, oldest first."""
         known = {each for node in self.lives[number].nodes for each in node.inputs}
         return sorted(known & self.lives.keys())
 
@@ -69,14 +75,14 @@ _Place = list[tuple[_Stretch, int]]
 
 @dataclass(frozen=True)
 class _Asker:
-    """The stage that asks a place.
+    """A stage, as seen by the places that it fetches from.
 
     Attributes:
-        elements: What it produced.
-        per_batch: The same for each batch that left the pipeline.
-        lasting: Whether it lived as long as the pipeline.
-        cycle: From how many iterators it takes elements in turn.
-        shuffles: Whether what it asked for beyond what it produced stays in its buffer.
+        elements: Number of elements that it produced.
+        per_batch: Number of elements that it produced per batch that left the pipeline.
+        lasting: Whether its iterators live as long as the pipeline.
+        cycle: Number of iterators that it takes elements from in turn; None if it has no cycle.
+        shuffles: Whether it shuffles: elements fetched but not yet produced are in its buffer.
     """
 
     elements: int
@@ -87,15 +93,15 @@ class _Asker:
 
 
 def measure(stretches: Sequence[Sequence[ModelReading]]) -> tuple[MeasuredNode, int] | None:
-    """Returns what the stages of a pipeline cost.
+    """Returns the costs of the stages of a pipeline.
 
     Args:
-        stretches: Readings of the same pipeline, in order; a stretch for each time it was
-            restarted, as Keras does each epoch.
+        stretches: Readings of the same pipeline, in order. Each restart begins a new stretch; Keras
+            restarts the pipeline in each epoch.
 
     Returns:
-        The stage that training asks, and the batches that were fetched between the first and the
-        last reading of each stretch. None where there were none.
+        The stage that training fetches from, and the number of batches fetched between the first
+        and the last reading of each stretch, all stretches together. None if no batch was fetched.
     """
     whole = [_whole(readings) for readings in stretches]
     known = [_Stretch(readings) for readings in whole if len(readings) > 1]
@@ -107,10 +113,10 @@ def measure(stretches: Sequence[Sequence[ModelReading]]) -> tuple[MeasuredNode, 
 
 
 def _whole(readings: Sequence[ModelReading]) -> Sequence[ModelReading]:
-    """Leaves out the last readings that lack a lasting iterator.
+    """Leaves out the last readings if an iterator that should last is missing from them.
 
-    At the end of its data a pipeline lets the iterators go that have no more, while the batches
-    they made are still in buffers.
+    At the end of its data, a pipeline deletes exhausted iterators while batches that they made are
+    still in buffers.
     """
     if not readings:
         return readings
@@ -122,9 +128,9 @@ def _whole(readings: Sequence[ModelReading]) -> Sequence[ModelReading]:
 
 
 def _lasting(reading: ModelReading, number: int) -> set[int]:
-    """The iterators from one on that are not rebuilt while the pipeline runs."""
+    """Returns the iterators from one back to the sources that last as long as the pipeline."""
     node = reading.nodes[number]
-    # The source of a stage is made with it, and so has the next number.
+    # A stage's source is created right after the stage, so it has the next number.
     sources = [
         child
         for child in node.inputs
@@ -139,9 +145,9 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
     """Measures one place and those before it.
 
     Args:
-        place: The iterators that stood here.
-        batches: Batches that left the pipeline.
-        asker: What asks for their elements.
+        place: All iterators that were at this place.
+        batches: Number of batches that left the pipeline.
+        asker: Stage that fetches from this place.
     """
     lives = [stretch.lives[number] for stretch, number in place]
     elements = sum(life.elements for life in lives)
@@ -152,8 +158,8 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
     if lasting:
         per_batch, cost_per_batch_s = elements / batches, work_s / batches
     else:
-        # A stage that makes iterators hands their elements on, one for one; so does a shuffle, in
-        # the end.
+        # A stage that creates iterators passes on each of their elements. So does a shuffle, in the
+        # long run.
         seen = not asker.lasting and asker.elements > 0
         per_asked = elements / asker.elements if seen and not asker.shuffles else 1.0
         per_batch = asker.per_batch * per_asked
@@ -173,7 +179,8 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
         cost_per_batch_s=cost_per_batch_s,
         parallelism=newest.parallelism,
         buffered=statistics.fmean(buffered) if buffered else None,
-        # Iterators that an interleave makes ahead soon have full buffers, and wait.
+        # Limited by the cycle: iterators that an interleave creates ahead soon have full buffers
+        # and wait.
         copies=max(1.0, min(at_once, asker.cycle or at_once)),
         inputs=tuple(measured[False]),
         nested=tuple(measured[True]),
@@ -181,12 +188,12 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
 
 
 def _by_role(place: _Place) -> dict[tuple[int, bool, str], _Place]:
-    """Groups what is asked from a place by its position, whether it is nested, and its kind."""
+    """Groups the inputs of a place by their position, whether they are nested, and their kind."""
     grouped: dict[tuple[int, bool, str], _Place] = {}
     for stretch, number in place:
         asker = stretch.lives[number].nodes[0]
         for position, child in enumerate(stretch.inputs(number)):
-            # The source of a stage is made with it, and so has the next number.
+            # A stage's source is created right after the stage, so it has the next number.
             is_nested = asker.kind in NESTING and child != number + 1
             alike = is_nested or asker.kind in REPEATING
             role = (0 if alike else position, is_nested, stretch.lives[child].nodes[0].kind)

@@ -1,4 +1,4 @@
-"""What the stages of a pipeline cost over time, from the same readings as their means."""
+"""Costs of the stages of a pipeline over time, from the same readings as their means."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from keras_gpukit.input_wait.stages.readings import MeasuredNode, ModelReading
 from keras_gpukit.records.pipeline import PipelineCosts
 
 MOST_PARTS = 32
-"""Parts of a run that costs are kept of."""
+"""Maximum number of parts of a run with separate costs."""
 SHORTEST_S = 1.0
-"""A shorter run has one window of steps at most, and nothing that could have become slower."""
-# What tf.data puts on top by itself, and does no work of its own.
+"""Minimum seconds of a run. A shorter one has at most one window, so no slowdown would show."""
+# Stages that tf.data adds on top of a pipeline and that do no work.
 _SILENT = {"Root"}
 
 
 def costs_over_time(
     passes: Sequence[Sequence[tuple[float, ModelReading]]], output: MeasuredNode
 ) -> tuple[PipelineCosts, ...]:
-    """Returns what the stages cost between readings, where the same stages were seen.
+    """Returns the costs of the stages in parts of a run, leaving out parts with other stages.
 
     Args:
-        passes: Readings, each with the time since the run began; those of each pass over the
-            pipeline in order.
-        output: The pipeline over the whole run.
+        passes: Readings of each pass over the pipeline, in order. Each has the seconds since the
+            run began.
+        output: Stage that training fetches from, measured over the whole run.
 
     Returns:
-        The parts in order; none of a short run, whose stages are not worth measuring twice.
+        The parts in order; empty for a short run, whose stages are not worth measuring twice.
     """
     times_s = [when for readings in passes for when, _ in readings]
     if not times_s or times_s[-1] - times_s[0] < SHORTEST_S:
@@ -52,11 +52,11 @@ def costs_over_time(
 
 
 def in_order(output: MeasuredNode, segments: list[Segment]) -> Iterator[tuple[Segment, Member]]:
-    """Returns all stages with their segments, from the one that training asks to the sources.
+    """Yields all stages that do work, with their segments, from training back to the sources.
 
     Args:
-        output: The stage that training asks.
-        segments: Those it was cut into.
+        output: Stage that training fetches from.
+        segments: Segments of the pipeline, as `cut` returns them.
     """
     found = {id(member.stage): (each, member) for each in segments for member in each.members}
     ahead = [output]

@@ -1,7 +1,7 @@
-"""Readings of tf.data's model of a pipeline, and what several of them say together.
+"""Readings of tf.data's model of a pipeline, and the measurement computed from several of them.
 
-tf.data models each iterator as a node. A node's processing time is its own: the clock of the node
-that asks is stopped while its input works, and functions are timed by their operations. Time spent
+tf.data models each iterator as a node. A node's processing time does not include its inputs: its
+clock is stopped while an input works. The time of a function is that of its operations. Time spent
 waiting for another thread counts for no node. See tensorflow/core/framework/model.h and
 tensorflow/core/data/captured_function.cc.
 """
@@ -12,7 +12,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-# Stages that make an iterator for each element of their first input, or again and again.
+# Stages that create an iterator for each element of their first input, or (`REPEATING`) repeatedly.
 NESTING = {
     "FlatMap",
     "Interleave",
@@ -29,14 +29,16 @@ class Node(NamedTuple):
     """An iterator in one reading.
 
     Attributes:
-        id: Its number, which no other iterator of the pipeline ever has.
-        kind: Its name in tf.data, without a version: "ParallelMap".
-        elements: Elements it produced so far.
-        work_s: Its own processing time so far.
-        parallelism: Threads at work on its function, or on what that returns.
-        cycle: How many iterators it takes elements from in turn; None where it has one input.
-        buffered: Elements in its buffer; None where it is no asynchronous stage.
-        inputs: The numbers of its inputs.
+        id: Number of the iterator, which no other iterator of the pipeline ever has.
+        kind: Name in tf.data without a version, such as "ParallelMap".
+        elements: Number of elements produced so far.
+        work_s: Processing time so far, in seconds, without the inputs.
+        parallelism: Number of threads that run its function or read the datasets it returns; 1 for
+            a stage that is not asynchronous.
+        cycle: Number of iterators that it takes elements from in turn; None if tf.data reports no
+            cycle length.
+        buffered: Number of elements in its buffer; None for a stage that is not asynchronous.
+        inputs: Numbers of the iterators that it reads from.
     """
 
     id: int
@@ -53,8 +55,8 @@ class ModelReading(NamedTuple):
     """All iterators of a pipeline at one moment.
 
     Attributes:
-        nodes: By number.
-        output: The number of the one that training asks.
+        nodes: Nodes of the iterators by number.
+        output: Number of the iterator that training fetches from.
     """
 
     nodes: dict[int, Node]
@@ -63,18 +65,19 @@ class ModelReading(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredNode:
-    """A place in a pipeline, over all iterators that stood there.
+    """A place in a pipeline, over all iterators that were there.
 
     Attributes:
-        kind: As of `Node`.
-        cost_s: Own time for each element; None where none was seen to be produced.
-        per_batch: Elements for each one that left the pipeline.
-        cost_per_batch_s: Own time for each element that left the pipeline.
-        parallelism: As of `Node`.
-        buffered: Mean elements in its buffer; None where it is no asynchronous stage.
-        copies: Mean number of iterators that were here at the same time.
-        inputs: What it reads from.
-        nested: What its function returns for each element.
+        kind: Kind of the stage, as in `Node`.
+        cost_s: Processing seconds per element, without the inputs; None if no element was produced
+            between the readings.
+        per_batch: Number of elements per batch that left the pipeline.
+        cost_per_batch_s: Processing seconds per batch that left the pipeline, without the inputs.
+        parallelism: Number of threads, as in `Node`.
+        buffered: Mean number of elements in its buffer; None for a stage that is not asynchronous.
+        copies: Mean number of iterators that worked here at the same time, at least 1.
+        inputs: Stages that it reads from.
+        nested: Stages of the datasets that its function returns.
     """
 
     kind: str
@@ -89,18 +92,18 @@ class MeasuredNode:
 
 
 def without_version(kind: str) -> str:
-    """Returns a name of tf.data's without its version: "Batch" for "BatchV2"."""
+    """Returns a name of tf.data without its version, such as "Batch" for "BatchV2"."""
     stem, mark, version = kind.rpartition("V")
     return stem if mark and version.isdigit() else kind
 
 
 def read_nodes(model: Any) -> ModelReading:
-    """Returns a `ModelProto` as a reading."""
+    """Converts a `ModelProto` to a reading."""
     asynchronous = _asynchronous(model.DESCRIPTOR.file)
     nodes = {}
     for number, node in model.nodes.items():
         settings = {setting.name: setting for setting in node.parameters}
-        # The older parallel interleave has a thread for each iterator of its cycle.
+        # The legacy parallel interleave has a thread for each iterator of its cycle.
         cycle = settings.get("cycle_length")
         threads = settings.get("parallelism") or cycle
         is_asynchronous = node.node_class in asynchronous
@@ -119,11 +122,11 @@ def read_nodes(model: Any) -> ModelReading:
 
 @functools.cache
 def _asynchronous(file: Any) -> frozenset[int]:
-    """The numbers of the classes of asynchronous stages, by the descriptor of tf.data's model."""
+    """Returns the `NodeClass` numbers of asynchronous stages, from the file descriptor."""
     classes = file.enum_types_by_name["NodeClass"].values_by_name
     return frozenset(each.number for name, each in classes.items() if name.startswith("ASYNC"))
 
 
 def _whole(setting: Any) -> int:
-    # What autotuning tries out is `value`; what holds is `state_value`, where it keeps one.
+    # Autotuning tries out numbers in `value`; `state_value`, if set, is the number in effect.
     return max(1, int(setting.state_value or setting.value))

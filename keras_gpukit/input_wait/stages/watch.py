@@ -1,4 +1,4 @@
-"""What the stages of a pipeline cost, from readings of tf.data's model."""
+"""Records the costs of the stages of a pipeline, from readings of tf.data's model."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ from keras_gpukit.pipelines.stage import Stage, read_stages
 from keras_gpukit.pipelines.structure import dataset_of, is_fed_by_another
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 
-# Readings kept of one pass over the pipeline, and passes kept; more are thinned out.
+# Maximum number of readings of one pass over the pipeline, and of passes. If there are more, some
+# in the middle are dropped.
 MOST_READINGS = 16
 MOST_PASSES = 8
+# Number of latest passes that are evaluated while the run continues.
 LATEST_PASSES = 2
-# Of short epochs that follow, only one in so many seconds adds what is worth its readings.
+# After the first passes, at most one in so many seconds is followed: more readings of short epochs
+# would cost more than they add.
 FEWEST_PASSES, PASS_EVERY_S = 4, 1.0
 SOURCE = "tf.data's live model"
 OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data shows no model of a shared one"
 
 
 class PipelineWatch:
-    """Keeps readings of a pipeline's model; a record is made from them when it is asked for.
+    """Keeps readings of a pipeline's model, and computes a record from them on request.
 
-    Taking a reading in only puts it on a list. Iterators are not kept alive.
+    Adding a reading only appends it to a list. Iterators are not kept alive.
 
     ```python
     watch = PipelineWatch()
@@ -45,7 +48,7 @@ class PipelineWatch:
     def __init__(self) -> None:
         self._began_s = time.monotonic()
         self._pass_began_s = 0.0
-        # When each reading was taken, and what it says.
+        # By pass: seconds since the start when each reading was taken, and the unparsed reading.
         self._passes: list[list[tuple[float, Any]]] = []
         self._one_at_a_time = threading.RLock()  # an interrupt may leave it locked
         self._every = 1
@@ -60,30 +63,30 @@ class PipelineWatch:
         return len(passes) < FEWEST_PASSES or self._elapsed_s() - self._pass_began_s >= PASS_EVERY_S
 
     def follow(self, iterator: Any) -> None:
-        """The readings to come are of this iterator, over the same pipeline as those before.
+        """Starts a pass: the next readings are of this iterator, over the same pipeline as before.
 
         Args:
-            iterator: A `tf.data.Iterator`.
+            iterator: New `tf.data.Iterator` of the pipeline.
         """
         if len(self._passes) == MOST_PASSES:
-            del self._passes[1:-1:2]  # the first one and the latest ones stay
+            del self._passes[1:-1:2]  # the first one and the two latest stay
         self._passes.append([])
         self._pass_began_s = self._elapsed_s()
         self._every, self._until_next = 1, 0
         if self._written is None and self._dataset is None:
-            # Keras holds the dataset itself, for as long as it trains on it.
+            # Keras itself keeps the dataset alive while it trains on it.
             self._dataset = dataset_of(iterator)
 
     def read(self, model: Any) -> None:
-        """Takes in a reading of the iterator followed.
+        """Adds a reading of the current iterator.
 
         Args:
-            model: What `tf_private.read_model` returned.
+            model: Reading, as `tf_private.read_model` returns it.
         """
         readings = self._passes[-1]
         reading = self._elapsed_s(), model
         if self._until_next and len(readings) > 1:
-            # The last one is always the newest: costs are what counters grew by until then.
+            # The last one is always the newest, since costs are the growth of counters up to it.
             readings[-1] = reading
             self._until_next -= 1
             return
@@ -94,22 +97,22 @@ class PipelineWatch:
         self._until_next = self._every - 1
 
     def latest_model(self) -> Any:
-        """The `ModelProto` that was read last; None before the first. Any thread may call."""
+        """Returns the latest `ModelProto`; None before the first. Any thread may call this."""
         readings = next((each for each in reversed(self._passes) if each), None)
         return None if readings is None else parse_model(readings[-1][1])
 
     def record(self, wait_s: float | None, *, so_far: bool = False) -> PipelineRecord:
-        """Returns what the stages cost; which one is the bottleneck is for the rules to say.
+        """Returns the costs of the stages; the rules decide which one is the bottleneck.
 
-        The first call names the stages, which takes milliseconds. Any thread may call.
+        The first call names the stages, which takes milliseconds. Any thread may call this.
 
         Args:
-            wait_s: How long a step waits for its batch, so that work of the stages which tf.data
-                does not time can be added; None where it is unknown.
-            so_far: Whether the run goes on. Then only the latest passes are looked at, since steps
-                wait for the GIL meanwhile.
+            wait_s: Mean wait of a step for its batch, in seconds. It shows how much work tf.data
+                does not time, which is added. None if unknown.
+            so_far: Whether the run continues. Only the latest passes are then evaluated, since
+                steps wait for the GIL meanwhile.
         """
-        # Copies, since readings go on meanwhile.
+        # Copies, since readings are added meanwhile.
         passes = [list(each) for each in self._passes[-LATEST_PASSES if so_far else 0 :]]
         with self._one_at_a_time:
             return self._record(wait_s, passes)
@@ -144,7 +147,7 @@ class PipelineWatch:
     def _is_out_of_sight(self) -> bool:
         try:
             return is_fed_by_another(self._dataset)
-        except Exception:  # stages then go by their kinds, of which there are few
+        except Exception:  # stages are then named by their kinds; a shared pipeline shows few
             return False
 
     def _names(self, output: MeasuredNode) -> Names:
