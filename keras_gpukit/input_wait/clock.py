@@ -1,4 +1,4 @@
-"""Times the calls of a model's step function: what runs at every step."""
+"""Times the calls of a model's step function; this code runs at every step."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ from keras_gpukit.records.steps import Phase, StepWindow
 
 
 class StepClock:
-    """Records when a step function is entered and left; with a meter, that gives the input wait.
+    """Records the entry and exit times of a step function, from which meters get the input wait.
 
-    Windows leave out the first step over each pipeline, in which functions are traced and buffers
-    filled, and the last, which has no next step to end it.
+    Windows exclude the first call of an epoch or after a pause, which traces functions and fills
+    buffers, and the last call, since no next call ends it. Epochs of one or two calls differ: if
+    the meter knows the wait of each call, only the first call over a new pipeline is excluded.
 
     Args:
-        phase: What the step function belongs to.
-        steps_per_execution: Steps in one call of the step function.
+        phase: "fit", "evaluate" or "predict".
+        steps_per_execution: Number of steps in one call of the step function.
         first_step: Global step before the first call.
         on_window: Called with each finished window.
-        on_error: Called with an exception by which a step fails; the end of the data is none.
-        choose: Picks a meter for an iterator, or says why none fits.
-        wall: Where the call's wall time goes.
-        examples: Counts examples; None where they are not counted.
-        around_first_call: Entered around the first call.
-        accepts: Whether steps fed from a source are timed; others are only passed on.
-        stood_still_since: Whether the process stood still since a moment of the clock; then it is
-            unknown what waited for what.
-        device: What the device hides of the wait; None where it works within the calls.
-        now: The clock, in seconds.
+        on_error: Called with each exception of a step, except for the end of the data.
+        choose: Returns a meter for an iterator, or the reason why none fits.
+        wall: Accounts for the wall time of the whole run; None for a validation inside `fit`.
+        examples: Counts examples; None if they are not counted.
+        around_first_call: Context manager around the first call.
+        accepts: Returns whether steps from a source are timed; other steps are only passed on.
+        stood_still_since: Returns whether the process stood still since a time of the clock. The
+            wait since then is unknown.
+        device: Subtracts the wait that the device hides; None if it computes within the calls.
+        now: Clock that returns seconds.
     """
 
     def __init__(
@@ -64,11 +65,11 @@ class StepClock:
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.pipelines = 0
-        """How often steps started, over another pipeline or after a pause."""
+        """Number of times that steps started, over another pipeline or after a pause."""
         self.overhead_s = 0.0
-        """What choosing and reading meters cost on the training thread so far."""
+        """Seconds that meters and windows have taken on the training thread so far."""
         self.startup_s = 0.0
-        """What of that came with the first pipeline, once."""
+        """Part of `overhead_s` up to the second call, which occurs once per run."""
         self.steps_per_execution = steps_per_execution
         self._calls = Calls()
         self.waits = WaitReader(choose, stood_still_since, device)
@@ -90,26 +91,26 @@ class StepClock:
         self._given_up = False
         self._raised = False
         self.will_trace = False
-        """Whether the step function was made again, so that its next call traces it."""
+        """Whether the step function is a new one, which its next call traces."""
 
     @property
     def source(self) -> Any:
-        """What steps are fed from; `NOTHING` between epochs."""
+        """Source of the steps' batches, such as an iterator; `NOTHING` between epochs."""
         return self._calls.source
 
     @property
     def calls(self) -> int:
-        """Calls of the step function."""
+        """Number of calls of the step function."""
         return self._calls.count
 
     @property
     def steps(self) -> int:
-        """Steps that ran."""
+        """Number of steps that ran, if data never ended within a call."""
         return self.calls * self.steps_per_execution
 
     @property
     def recurring_s(self) -> float:
-        """What timing costs on the training thread again and again, so far."""
+        """Recurring overhead of timing on the training thread so far, in seconds."""
         return self.overhead_s - self.startup_s + self.calls * cost_of_a_call_s(_timed_alone)
 
     @property
@@ -119,23 +120,23 @@ class StepClock:
 
     @property
     def totals(self) -> StepTotals:
-        """The windows so far, added up."""
+        """Sums over all windows so far."""
         return self.windows.totals
 
     def wrap(
         self, step_function: StepFunction, not_accepted: StepFunction | None = None
     ) -> StepFunction:
-        """Returns the step function, which is given an iterator, with its calls noted.
+        """Wraps a step function, so that the times of its calls are recorded.
 
-        It is called the same way with the same iterator, and what it raises passes through.
+        The wrapper passes on the iterator, the outputs and all exceptions.
 
         Args:
-            step_function: What runs a step.
-            not_accepted: What runs steps from sources that are not accepted, if something else.
+            step_function: Function that takes an iterator and runs a step.
+            not_accepted: Function for steps from other sources; `step_function` by default.
         """
         run_other = not_accepted or step_function
-        # Every step runs through this, on caches that the step before has emptied: each further
-        # function, and each further object, costs a large part of a microsecond.
+        # Every step runs through this function, and the previous step leaves cold caches: each
+        # additional function or object costs a large part of a microsecond.
         now, calls, turn = self._now, self._calls, self.windows.turn
 
         @functools.wraps(step_function)
@@ -150,7 +151,7 @@ class StepClock:
             except BaseException as error:
                 self._raise(entry_s, error)
                 raise
-            # Only now, since the call after the last batch raises and is no step.
+            # Not before, since the call after the last batch raises and is not a step.
             times_s = calls.times_s
             times_s.append(entry_s)
             times_s.append(now())
@@ -161,7 +162,7 @@ class StepClock:
         return timed
 
     def wrap_batches(self, step_function: StepFunction, meter: RequestMeter) -> StepFunction:
-        """The same for a step function that is given batches fetched beforehand."""
+        """Wraps a step function that takes batches, which `predict` fetches before the call."""
         fetched: list[Any] = []
         timed = self.wrap(lambda meter: step_function(fetched.pop()))
 
@@ -179,28 +180,28 @@ class StepClock:
         return self.calls > 0 and not self._given_up
 
     def stop(self, because: str) -> None:
-        """Times no more: from here on each call is only passed on, and counted.
+        """Stops timing; later calls are only passed on and counted.
 
         Args:
-            because: Why.
+            because: Reason why the wait is unknown from now on.
         """
         self._given_up = True
         self._calls.source = NOTHING
         self.windows.drop()
-        # What was measured before stays, with the name of its meter.
+        # Earlier measurements stay, with the name of their meter.
         self.waits.unknown_because = because
 
     def leave(self) -> None:
-        """The phase is over, but others go on calling: that is passed on, and not counted."""
+        """Ends the phase; if other code still calls the wrapper, its calls are not counted."""
         self._accepts = lambda source: False
         self._calls.source = NOTHING
         self.windows.drop()
 
     def pause(self) -> None:
-        """Ends the window: what follows until the next step is no step's time."""
+        """Ends the current window; the time until the next step belongs to no step."""
         times_s = self._calls.times_s
         if len(times_s) % 2:
-            times_s.pop()  # an interrupt came between the two of a call
+            times_s.pop()  # an interrupt came between the two times of a call
         if times_s:
             self._guarded(self.windows.end)
         if self._calls.times_s and self._wall is not None and not self._raised:
@@ -209,11 +210,11 @@ class StepClock:
         self.windows.drop()
 
     def work_out(self) -> None:
-        """Makes the windows that have ended and were put off."""
+        """Makes the windows that have ended but were deferred."""
         self._guarded(self.windows.work_out)
 
     def _first_call(self, step_function: StepFunction, source: Any, entry_s: float) -> Any:
-        """The first step over a pipeline, or over one that was paused."""
+        """Runs the first call of an epoch or after a pause."""
         if self._given_up:
             outputs = step_function(source)
             self._calls.before += 1
@@ -240,17 +241,17 @@ class StepClock:
         self.will_trace = False
         if self._wall is not None and is_first_of_run:
             self._wall.turn("steps", exit_s)
-            self._wall.add_inside(entry_s - exit_s)  # it will be counted with the others
+            self._wall.add_inside(entry_s - exit_s)  # it is added later, with all calls
         self._calls.times_s = [entry_s, exit_s]
         self._guarded(self.windows.note_first_call)
         if not self._given_up:
-            # Not before: a first call that raises is followed by another first one.
+            # Not before: if the first call raises, the next one is a first call too.
             self._calls.source = source
-            self._calls.due_times = 4  # the window begins with the next call
+            self._calls.due_times = 4  # a window starts with the next call
         return outputs
 
     def release(self) -> None:
-        """Forgets what steps were fed from, and whom to tell of them."""
+        """Forgets the data and the listeners of a run that is over."""
         self._calls.source = NOTHING
         self._on_error = None
         self._accepts = lambda source: False
@@ -262,7 +263,7 @@ class StepClock:
         if self._on_error is not None and not is_end_of_data(error):
             self._guarded(self._on_error, error)
         if self._wall is not None:
-            # Mostly the end of the data, which was looked for.
+            # Usually the end of the data. Finding it counts as epoch start.
             self._wall.turn("epoch start", entry_s)
             self._wall.turn("other")
 
@@ -273,7 +274,7 @@ class StepClock:
         except Exception as error:
             self.stop(f"{type(error).__name__}: {error}")
             give_up("Timing steps", error, "Step times are unknown from here on.")
-        except BaseException:  # an interrupt, after which the window's parts may not fit together
+        except BaseException:  # an interrupt may leave the window inconsistent
             self.windows.drop()
             raise
         spent_s = self._now() - began
@@ -283,7 +284,7 @@ class StepClock:
 
 
 def _timed_alone(step_function: StepFunction) -> StepFunction:
-    """Times a step function with no meter and no windows, as most calls are."""
+    """Wraps a step function without a meter or windows, since most calls need neither."""
     clock = StepClock(
         phase="fit",
         steps_per_execution=1,
@@ -293,6 +294,6 @@ def _timed_alone(step_function: StepFunction) -> StepFunction:
     )
     timed = clock.wrap(step_function)
 
-    timed(step_function)  # the source that it is given from then on
+    timed(step_function)  # later calls have the same source
     clock._calls.due_times = sys.maxsize
     return timed
