@@ -1,7 +1,8 @@
-"""What a measure of the input wait is given, and what it gives.
+"""Interface of the meters that measure the input wait.
 
-Keras fetches the batch inside its step function, so callbacks cannot see the wait. A meter gets
-when the step function was entered and left, and says how much of that time was spent waiting.
+In `fit` and `evaluate`, Keras fetches the batch inside its step function, so callbacks cannot see
+the wait. A meter is given the times at which the step function was entered and left, and returns
+how much of that time was spent waiting.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ Times = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive calls of a step function, from one's entry to that of the call after the last.
+    """Consecutive calls of a step function, up to the entry of the call after the last one.
 
     Attributes:
-        entries_s: When each call was entered, and the call after them. Shape (calls + 1,).
-        exits_s: When each call returned. Shape (calls,).
-        next_exit_s: When the call after them returned.
-        raised: Whether one more call raised before `take` was called for the last time, as at the
-            end of the data.
+        entries_s: Entry times of the calls and of the call after them, in seconds of the clock.
+            Shape (calls + 1,).
+        exits_s: Times at which the calls returned. Shape (calls,).
+        next_exit_s: Time at which the call after them returned.
+        raised: Whether one more call raised an exception before the last call of `take`, for
+            example at the end of the data.
     """
 
     entries_s: Times
@@ -38,30 +40,30 @@ class Stretch:
 
     @property
     def calls(self) -> int:
-        """Calls in the stretch."""
+        """Number of calls in the stretch."""
         return len(self.exits_s)
 
     @functools.cached_property
     def durations_s(self) -> Times:
-        """From each call's entry to the next. Shape (calls,)."""
+        """Seconds from each call's entry to the next entry. Shape (calls,)."""
         return self.entries_s[1:] - self.entries_s[:-1]
 
     @property
     def duration_s(self) -> float:
-        """From the first entry to the last."""
+        """Seconds from the first entry to the last."""
         return float(self.entries_s[-1] - self.entries_s[0])
 
 
 @dataclass(frozen=True)
 class WaitReading:
-    """Stall within a stretch.
+    """Input wait of a stretch.
 
     Attributes:
-        wait_s: All calls together; None where this stretch cannot be known.
-        waits_s: Of each call, where each is known; a single one may be off by microseconds and
-            below zero. Shape (calls,).
-        buffered_batches: Fill of the pipeline's last buffer.
-        unknown_because: Why the wait is None, where it is.
+        wait_s: Seconds that all calls waited together; None if unknown.
+        waits_s: Seconds that each call waited; None if unknown. A single value may be off by
+            microseconds, and negative. Shape (calls,).
+        buffered_batches: Number of batches in the pipeline's last buffer; None if unknown.
+        unknown_because: Reason why `wait_s` is None, if known.
     """
 
     wait_s: float | None
@@ -72,11 +74,11 @@ class WaitReading:
 
 @dataclass(frozen=True)
 class PipelineStart:
-    """The wait for the first batch of a pipeline.
+    """Wait for the first batch of a pipeline.
 
     Attributes:
-        wait_s: All of it. Where the first call also traced, that is in it.
-        shuffle_fraction: The part of it that filled shuffle buffers, 0 to 1; None if unknown.
+        wait_s: Seconds that the first call waited, including tracing if it traced.
+        shuffle_fraction: Share of the wait that filled shuffle buffers, 0 to 1; None if unknown.
     """
 
     wait_s: float
@@ -84,35 +86,38 @@ class PipelineStart:
 
 
 class Meter(Protocol):
-    """Measures the stall of one iterator."""
+    """Measures the input wait of one iterator."""
 
     mechanism: str
     confidence: Confidence
     reads_early: bool
-    """Whether readings at the pipeline's start, and soon after, are of use. Without them, `start`
-    is given None, and called after the next reading where it can be put off until then."""
+    """Whether readings at and soon after the pipeline's start are useful. If not, `start` is passed
+    None, and is called after the next reading if it can be deferred until then."""
 
     def waited_s(self) -> float | None:
-        """Returns all waits so far, in seconds; None if only those of a stretch can be known."""
+        """Returns the total wait so far, in seconds; None if it is only known per stretch."""
 
     def take(self) -> Any:
-        """Reads what cannot be read later.
+        """Reads the values that cannot be read later; must be fast.
 
-        Training waits meanwhile, on caches that its step has just emptied.
+        Training is blocked meanwhile, and caches are cold after the step.
         """
 
     def start(self, taken: Any, first: Stretch) -> PipelineStart | None:
-        """Begins a stretch at the entry of the pipeline's second call.
+        """Starts a stretch at the entry of the pipeline's second call.
 
         Args:
-            taken: What `take` returned after that call.
-            first: The pipeline's first call.
+            taken: Result of `take` after that call; None if `reads_early` is False.
+            first: Stretch of the pipeline's first call.
+
+        Returns:
+            The wait for the first batch; None if unknown.
         """
 
     def read(self, taken: Sequence[Any], stretch: Stretch) -> WaitReading:
-        """Ends the stretch, says how long it waited, and begins the next one.
+        """Ends the stretch, returns its wait, and starts the next one.
 
         Args:
-            taken: What `take` returned within it, in order; the last at its end.
-            stretch: Its calls.
+            taken: Results of `take` within the stretch, in order; the last one is from its end.
+            stretch: Calls of the stretch.
         """
