@@ -1,4 +1,4 @@
-"""Which measure fits an iterator."""
+"""Chooses the meter that measures the input wait of an iterator."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class MeterChoice:
     """Chooses the best meter for each iterator of a run.
 
     Args:
-        step_function: What the iterators are handed to.
-        steps_per_execution: Steps in one call of it.
-        overlaps: Whether a call of several steps fetches while it computes. Eager ones do not.
+        step_function: Step function that the iterators are passed to.
+        steps_per_execution: Number of steps in one call.
+        overlaps: Whether a call of several steps fetches while it computes. Eager calls do not.
 
     Attributes:
-        pipeline: What the meters see of the pipeline's stages.
+        pipeline: Recorder of the stages' costs, from the meters' readings of tf.data's model.
     """
 
     def __init__(self, step_function: Any, steps_per_execution: int, *, overlaps: bool) -> None:
         self._steps_per_execution = steps_per_execution
         self.pipeline = PipelineWatch()
-        # One for all iterators: what it learns of the step holds for the whole run.
+        # Shared by all iterators: what it learns about the step holds for the whole run.
         self._hidden = (
             HiddenWait(step_function, steps_per_execution)
             if overlaps and steps_per_execution > 1
@@ -36,10 +36,10 @@ class MeterChoice:
         )
 
     def __call__(self, iterator: Any) -> Meter | str:
-        """Returns a meter for an iterator from which nothing was fetched, or why none fits."""
+        """Returns a meter for an iterator before its first fetch, or the reasons why none fits."""
         reasons = []
         total_s = fetch_time(iterator)
-        if total_s is not None:  # fetches are timed only where a model would not do
+        if total_s is not None:  # fetches are timed only if tf.data's model does not suffice
             try:
                 overlaps = self._steps_per_execution > 1 or times_its_fetches(iterator)
                 return FetchLatencyMeter(total_s, overlaps=overlaps)
