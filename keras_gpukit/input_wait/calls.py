@@ -1,4 +1,4 @@
-"""The calls of a step function, and the first ones over a pipeline one by one."""
+"""Times of a step function's calls, and the waits of the first calls over a pipeline."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NOTHING = object()
 
 
 class Calls:
-    """What each call of a step function reads, in one object: a single cache line.
+    """State that every call of a step function reads, in one object: a single cache line.
 
     Attributes:
-        source: What steps are fed from, kept alive only while they are.
-        times_s: When calls were entered and left, in turn, since the window began, the call it
-            began with included.
-        due_times: The meter is due when there are so many times,
-        due_s: or when a call is entered so late.
-        before: Calls before those whose times are here.
+        source: Source of the steps' batches, such as an iterator. It is kept alive only as long as
+            steps run.
+        times_s: Entry and exit times of the calls, in turn, from the first call of the window on.
+        due_times: Length of `times_s` at which the meter must be read.
+        due_s: Entry time of a call at which the meter must be read even if `times_s` is shorter.
+        before: Number of calls before those in `times_s`.
     """
 
     __slots__ = ("before", "due_s", "due_times", "source", "times_s")
@@ -35,24 +35,24 @@ class Calls:
 
     @property
     def count(self) -> int:
-        """All calls."""
+        """Number of all calls."""
         return self.before + len(self.times_s) // 2
 
     def forget(self) -> None:
-        """Drops the times."""
+        """Forgets the times, and when the meter must be read."""
         self.times_s: list[float] = []
         self.due_times: int = sys.maxsize
         self.due_s: float = math.inf
 
 
 class FirstCalls:
-    """Notes what each of an epoch's first two calls waited, where its meter knows that.
+    """Records the wait of each of an epoch's first two calls, if the meter knows it.
 
-    A window ends at the entry of the call after its last one. Short epochs have no such call: the
-    first one waits for the pipeline's start, and is in no window.
+    An epoch of one or two calls has no regular window: the first call, which waits for the
+    pipeline's start, is in no window, and a window only ends when the call after it is entered.
 
     Args:
-        examples: Counts examples; None where they are not counted.
+        examples: Counts examples; None if they are not counted.
     """
 
     def __init__(self, examples: ExampleCounter | None) -> None:
@@ -60,10 +60,10 @@ class FirstCalls:
         self.begin(None)
 
     def begin(self, meter: Meter | None) -> None:
-        """The first call is to come.
+        """Prepares for the first call of an epoch.
 
         Args:
-            meter: The pipeline's; None without one, or if no more calls are to be noted.
+            meter: Meter of the pipeline; None without one, or if no more calls are to be recorded.
         """
         self._meter = meter
         self._waited_s = None if meter is None else meter.waited_s()
@@ -75,7 +75,7 @@ class FirstCalls:
             self._count()
 
     def note(self, entry_s: float, exit_s: float) -> None:
-        """A call ended."""
+        """Records a call that has ended, if its wait is known."""
         waited_s = None if self._meter is None else self._meter.waited_s()
         if waited_s is None or self._waited_s is None:
             return
@@ -86,25 +86,28 @@ class FirstCalls:
 
     @property
     def count(self) -> int:
-        """Calls whose waits are known."""
+        """Number of calls whose waits are known."""
         return len(self._waits_s)
 
     @property
     def start(self) -> PipelineStart | None:
-        """The first call's wait, if the pipeline began with it."""
+        """Wait of the first call, as the start of a pipeline; None if unknown."""
         return PipelineStart(self._waits_s[0], shuffle_fraction=None) if self._waits_s else None
 
     def times_since(self, first: int) -> tuple[float, Times, Times]:
-        """Returns when a call was entered, and of it and those after it durations and waits.
+        """Returns the entry time of a call, and the durations and waits from that call on.
 
-        A duration ends at the next call's entry, and the last one's at its own end.
+        A duration ends at the next call's entry; that of the last call ends when it returns.
+
+        Args:
+            first: Index of the call, 0 for the first one.
         """
         ends_s = [*self._entries_s[first + 1 :], self._end_s]
         durations_s = np.array(ends_s) - self._entries_s[first:]
         return self._entries_s[first], durations_s, np.array(self._waits_s[first:])
 
     def examples_since(self, first: int) -> int | None:
-        """Returns the examples of the calls from one on; None if unknown."""
+        """Returns the number of examples of the calls from an index on; None if unknown."""
         if self._counter is None:
             return None
         return self._counter.between(self._counts[first], self._counts[-1], self.count - first)
@@ -115,7 +118,7 @@ class FirstCalls:
 
 
 def is_end_of_data(error: BaseException) -> bool:
-    """Whether a call raised because its data have ended."""
+    """Whether a call raised an exception because the data have ended."""
     import tensorflow as tf
 
     return isinstance(error, (StopIteration, tf.errors.OutOfRangeError))
