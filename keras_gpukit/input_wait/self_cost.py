@@ -1,4 +1,4 @@
-"""What is put around a step function costs each step on this machine."""
+"""Measures how much time a wrapper around a step function adds to each step on this machine."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 StepFunction = Callable[[Any], Any]
 
 CALLS = 1000
-# A step leaves cold caches, in which code takes several times as long as in a loop of its own: of
-# every two steps of 1 ms, the one that `Monitor` watched took about 9 µs longer, and so many calls
-# in a loop about 1 µs.
+# A step leaves cold caches, so code after it takes several times longer than in a tight loop. When
+# `Monitor` monitored one of every two steps of 1 ms, that step took about 9 µs longer. In a loop,
+# the same number of calls took about 1 µs.
 COLD = 8.0
 
 
 @functools.cache
 def cost_of_a_call_s(timed: Callable[[StepFunction], StepFunction]) -> float:
-    """Returns what each call costs within training, in seconds.
+    """Returns the overhead of a wrapper for each call within training, in seconds.
 
-    Estimated once from a step function that does nothing: measuring each call would cost more than
-    the call.
+    The overhead is estimated once, with a step function that does nothing. Measuring it in every
+    call would take more time than the wrapper itself.
 
     Args:
-        timed: Puts around a step function what is to be measured, and does nothing else.
+        timed: Wraps a step function in the code to be measured, and in nothing else.
     """
 
     def nothing(source: Any) -> None:
