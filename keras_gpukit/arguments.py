@@ -105,6 +105,12 @@ def check_flag(name: str, value: Any) -> None:
         refuse(name, "True or False", value, TypeError)
 
 
+def check_auto_or_flag(name: str, value: Any) -> None:
+    """Checks for "auto", True or 1, False or 0."""
+    if not (isinstance(value, (int, str)) and value in ("auto", True, False)):
+        refuse(name, '"auto", True (1) or False (0)', value, ValueError)
+
+
 def check_log_dir(log_dir: Any, *, optional: bool = True) -> Path | None:
     """Returns the log directory as a path; None if nothing is to be written.
 

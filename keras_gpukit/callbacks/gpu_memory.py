@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import Literal
 
-from keras_gpukit.arguments import check_flag
+from keras_gpukit.arguments import check_auto_or_flag, check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.records.machine import MemoryRecord
 from keras_gpukit.records.memory import OutOfMemory
@@ -57,8 +57,7 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
     ) -> None:
         super().__init__(log_dir)
         check_flag("reset_peak", reset_peak)
-        if predict not in ("auto", True, False):
-            raise ValueError(f'`predict` must be "auto", True or False. Received: {predict=}')
+        check_auto_or_flag("predict", predict)
         self._reset_peak = reset_peak
         self._predict: Literal["auto"] | bool = predict
         self._sensor: AllocatorSensor | None = None

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any, Literal
 
+from keras_gpukit.arguments import check_auto_or_flag
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.callbacks.device_placement import DevicePlacement
 from keras_gpukit.callbacks.gpu_memory import GPUMemory
@@ -26,11 +27,10 @@ from keras_gpukit.watching.session import Session
 class Monitor(WatchingCallback[RunSummary]):
     """Monitors a run with almost no overhead, and reports its bottleneck in plain words.
 
-    It measures everything that `InputStall`, `Throughput`, `GPUMemory`, `Utilization` and
-    `DevicePlacement` measure. When the run ends, it writes a verdict to TensorBoard as the text
-    `findings`, and prints it unless the run was interrupted. It also writes `gpukit/overhead_us`,
-    its own overhead per step, and the text `setup`. It marks steps for profiles, and captures one
-    if `<log_dir>/gpukit/capture` appears, unless a `Profiler` has the same log directory.
+    It measures what `InputStall`, `Throughput`, `GPUMemory`, `Utilization` and `DevicePlacement`
+    do. After the run it writes a verdict to TensorBoard as the text `findings`, and prints it
+    unless the run was interrupted; it also writes its own overhead per step and the text `setup`.
+    It captures a profile if `<log_dir>/gpukit/capture` appears and no `Profiler` is there.
 
     In a cluster it also measures the time in collectives and round trips to other workers, and the
     chief names the worker that the others wait for, if all use the same log directory.
@@ -57,8 +57,8 @@ class Monitor(WatchingCallback[RunSummary]):
         predict_memory: Literal["auto"] | bool = "auto",
     ) -> None:
         super().__init__(log_dir)
-        if not (isinstance(verbose, (int, str)) and verbose in ("auto", 0, 1)):
-            raise ValueError(f'`verbose` must be "auto", 0 or 1. Received: verbose={verbose!r}')
+        check_auto_or_flag("verbose", verbose)
+        check_auto_or_flag("predict_memory", predict_memory)
         self.verbose = verbose
         self._throughput = Throughput(None)  # the parts write through this callback's session
         self._input_stall = InputStall(None)

@@ -59,12 +59,6 @@ def check_one_device(model: Any, purpose: str) -> None:
         )
 
 
-def check_verbose(verbose: Any) -> None:
-    """Checks that `verbose` is "auto", True or False; with "auto" the experiment decides."""
-    if verbose not in ("auto", True, False):
-        raise ValueError(f'`verbose` must be "auto", True or False. Received: verbose={verbose!r}')
-
-
 def wrong_kind(dataset: Any, accepted: str) -> TypeError:
     """Returns the error for an argument that is not a dataset.
 

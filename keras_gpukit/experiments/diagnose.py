@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
-from keras_gpukit.experiments.checks import check_experiment, check_model, check_verbose
+from keras_gpukit.arguments import check_auto_or_flag
+from keras_gpukit.experiments.checks import check_experiment, check_model
 from keras_gpukit.experiments.diagnosing.conclusions import conclude
 from keras_gpukit.experiments.diagnosing.turns import Tell, Turns
 from keras_gpukit.experiments.sources import endless
@@ -74,7 +75,7 @@ def diagnose(
             "`summary` must be a RunSummary, such as Monitor.summary. "
             f"Received: summary={summary!r}"
         )
-    check_verbose(verbose)
+    check_auto_or_flag("verbose", verbose)
     began = time.perf_counter()
     with untouched(model), _progress(bool(verbose)) as tell:
         turns = Turns(model, endless(dataset, batch_size), seconds, tell)

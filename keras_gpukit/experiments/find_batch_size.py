@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from keras_gpukit.arguments import check_flag, check_whole
+from keras_gpukit.arguments import check_auto_or_flag, check_flag, check_whole
 from keras_gpukit.experiments.batch_sizes.device_settings import current_settings
 from keras_gpukit.experiments.batch_sizes.examples import Examples, examples_of
 from keras_gpukit.experiments.batch_sizes.finding import Finding
@@ -20,7 +20,6 @@ from keras_gpukit.experiments.checks import (
     check_experiment,
     check_model,
     check_one_device,
-    check_verbose,
 )
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.memory.model_state import execution_of
@@ -101,7 +100,7 @@ def find_batch_size(
     check_experiment("find_batch_size", seconds)
     check_whole("max_batch_size", max_batch_size, optional=True)
     check_flag("isolated", isolated)
-    check_verbose(verbose)
+    check_auto_or_flag("verbose", verbose)
     _check_model(model, isolated)
     began = time.perf_counter()
     examples = examples_of(dataset)

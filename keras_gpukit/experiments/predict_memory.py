@@ -6,12 +6,11 @@ import reprlib
 from dataclasses import replace
 from typing import Any, Literal
 
-from keras_gpukit.arguments import check_whole
+from keras_gpukit.arguments import check_auto_or_flag, check_whole
 from keras_gpukit.experiments.checks import (
     check_arrays,
     check_model,
     check_one_device,
-    check_verbose,
 )
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.memory.model_state import held_by_others
@@ -66,7 +65,7 @@ def predict_memory(
     check_model(model)
     check_whole("batch_size", batch_size, optional=True)
     check_whole("limit_bytes", limit_bytes, optional=True)
-    check_verbose(verbose)
+    check_auto_or_flag("verbose", verbose)
     check_one_device(model, "predict a replica")
     spec, examples = _spec(batch)
     size = batch_size or examples

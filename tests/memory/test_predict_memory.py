@@ -152,8 +152,15 @@ def test_a_monitor_predicts_only_where_that_costs_little():
     assert told.prediction.batch_size == 16
     assert told.prediction.low.weights_bytes == told.weights_bytes
     assert losses == same_losses
-    with pytest.raises(ValueError, match="Received: predict='always'"):
-        gpukit.GPUMemory(None, predict="always")
+
+
+@pytest.mark.parametrize("value", ["always", None, 2, [True], np.ones(2)], ids=str)
+@pytest.mark.parametrize(
+    ("callback", "name"), [(gpukit.GPUMemory, "predict"), (gpukit.Monitor, "predict_memory")]
+)
+def test_a_bad_choice_is_named_as_the_caller_wrote_it(callback, name, value):
+    with pytest.raises(ValueError, match=rf"`{name}` must be .* Received: {name}="):
+        callback(None, **{name: value})
 
 
 @pytest.mark.parametrize("eager", [False, True])
