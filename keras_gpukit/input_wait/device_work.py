@@ -66,7 +66,8 @@ class DeviceWork:
         # No end at all means that nothing reports them, not that every step is late.
         if not self._is_known or reading.waits_s is None or earlier < 0 or not self._finished_s:
             return None
-        finished_s = np.sort(self._finished_s)[earlier : earlier + stretch.calls]
+        self._finished_s.sort()  # safe while others append: sorting floats keeps the GIL
+        finished_s = self._finished_s[earlier : earlier + stretch.calls]
         del self._finished_s[:earlier]
         self._before += earlier
         # A step that has not finished yet has kept the device busy all the time.

@@ -115,16 +115,18 @@ class PipelineModelMeter:
     def read(self, taken: Sequence[Any], stretch: Stretch) -> WaitReading:
         """Returns the wait of a stretch, and starts the next one."""
         if any(each is None for each in taken):
-            return WaitReading(None, unknown_because="the pipeline was gone before it was read")
+            because = "the pipeline was deleted before its model was read"
+            return WaitReading(None, unknown_because=because)
         models = [parse_model(each) for each in taken]
         buffered = None
         if self._buffer is not None:
             buffered = float(models[-1].nodes[self._buffer].buffered_elements)
         gaps_s = self._gaps_between(stretch, models)
         if stretch.duration_s >= LONGEST_GAP_S <= stretch.durations_s.max():
-            return WaitReading(None, None, buffered, "executions took ten seconds or more")
+            because = "a call took 10 s or more, and tf.data records no gaps that long"
+            return WaitReading(None, None, buffered, because)
         if gaps_s is None:
-            because = "other batches were fetched from the same iterator than were trained on"
+            because = "other code fetched batches from the same iterator"
             return WaitReading(None, None, buffered, because)
         if self._hidden is not None:
             return self._hidden.read(stretch, gaps_s, buffered)
@@ -196,9 +198,16 @@ def _fetched(model: Any) -> int:
 
 
 def _last_buffer(model: Any) -> int | None:
-    """Returns the number of the prefetch node nearest to training, or None."""
-    nodes = (key for key, node in model.nodes.items() if node.name.startswith("Prefetch"))
-    return min(nodes, default=None)
+    """Returns the number of the last prefetch node if it holds batches; None without one."""
+    number = model.output
+    while True:
+        node = model.nodes[number]
+        if node.name.startswith("Prefetch"):
+            return number
+        # Before such a stage, a buffer holds single elements or those of one of several sources.
+        if "Batch" in node.name or len(node.inputs) != 1:
+            return None
+        (number,) = node.inputs
 
 
 def _shuffle_fraction(model: Any) -> float:

@@ -120,6 +120,27 @@ def test_executions_longer_than_tf_data_remembers_are_unknown_and_say_so():
     assert "more than 100 steps" in record.unknown_because
 
 
+def nested_buffer(_):
+    return fast_dataset(4).unbatch().prefetch(50)
+
+
+@pytest.mark.parametrize(
+    ("data", "has_one"),
+    [
+        (lambda: fast_dataset(40).prefetch(2), True),
+        (lambda: fast_dataset(40).prefetch(2).map(lambda x, y: (x + 1, y)), True),
+        (lambda: fast_dataset(40), False),
+        (lambda: fast_dataset(40).unbatch().prefetch(50).batch(8), False),
+        (lambda: tf.data.Dataset.range(10).interleave(nested_buffer).batch(8), False),
+    ],
+)
+def test_only_a_buffer_of_batches_counts_as_the_last_buffer(data, has_one):
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    buffered = stall(data().with_options(options)).buffered_batches
+    assert buffered is not None if has_one else buffered is None
+
+
 def test_eager_executions_hide_nothing():
     model = small_model(steps_per_execution=4, run_eagerly=True)
     slow, fast = (stall(slow_dataset(12, seconds), model) for seconds in (0.3, 0.0))
