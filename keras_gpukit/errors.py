@@ -49,7 +49,7 @@ logger = logging.getLogger("keras_gpukit")
 def give_up(what: str, error: BaseException, consequence: str) -> None:
     """Logs that a part of the monitoring failed, and what the consequence is."""
     logger.warning(
-        "keras_gpukit: %s failed (%s: %s). %s Training goes on as if it were not watched.",
+        "keras_gpukit: %s failed (%s: %s). %s Training continues unchanged.",
         what,
         type(error).__name__,
         error,

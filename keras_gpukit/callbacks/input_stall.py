@@ -66,7 +66,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
     def _begin_threads(self, session: Session) -> None:
         self._new_threads: NewThreadsSensor | None = None
         if not session.environment.gpus:  # with GPUs, steps and input do not compete for cores
-            with Guard("Reading the times of threads", "The cores of the input are unknown."):
+            with Guard("Reading the times of threads", "The CPU time of the input is unknown."):
                 self._new_threads = sensor = NewThreadsSensor()
                 session.every_second(
                     "the times of threads", lambda: sensor.read(in_steps=session.in_steps)

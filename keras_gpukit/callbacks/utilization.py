@@ -67,7 +67,7 @@ class Utilization(WatchingCallback[UtilizationRecord]):
             if session.wall.total_s >= SHORTEST_S:
                 session.read_now("the host")
             session.read_now("GPUs through NVML")
-        with Guard("Looking at other processes", "They are not named."):
+        with Guard("Reading other processes", "The report does not name them."):
             self._neighbours.end()
         nvml, self._nvml = self._nvml, None  # so that the callback can be copied after a run
         if nvml is not None:
@@ -114,7 +114,7 @@ class Utilization(WatchingCallback[UtilizationRecord]):
 def _log_lost(nvml: NVMLSensor, indices: Iterable[int]) -> None:
     for index in sorted(indices):
         logger.warning(
-            "keras_gpukit: GPU %d is not read in the rest of this run (%s); the other GPUs are.",
+            "keras_gpukit: GPU %d can no longer be read in this run (%s); other GPUs still are.",
             index,
             nvml.lost[index],
         )

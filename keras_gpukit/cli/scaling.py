@@ -26,13 +26,13 @@ def add_parser(subparsers: Any) -> None:
         "scaling",
         help="estimate a run's step time and rate on more GPUs",
         description="Estimates step time, efficiency and rate on more GPUs by the ring model of "
-        "the all-reduce, from a run's record and the links' bandwidth and latency. What neither "
-        "says is unknown. Exits with 2 if there is no run.",
+        "the all-reduce, from a run's record and the links' bandwidth and latency. Values that "
+        "neither contains are unknown. Exits with 2 if there is no run.",
     )
     parser.add_argument(
         "log_dir", metavar="LOGDIR", type=Path, nargs="?", help="a run's log folder"
     )
-    parser.add_argument("--run", metavar="NAME", help="which run of the folder; the newest fit")
+    parser.add_argument("--run", metavar="NAME", help="run of the folder; default: the newest fit")
     parser.add_argument(
         "--gpus", type=_counts, default=(8, 64, 1024), help="numbers of GPUs; default 8,64,1024"
     )

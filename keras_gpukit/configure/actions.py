@@ -26,7 +26,7 @@ class Draft:
         """Adds an action that sets an environment variable; warns if this overrides a value."""
         before = self.machine.environment.get(name)
         if before not in (None, value):
-            self.warnings.append(f"{name}={before} in the environment gives way to {reason}.")
+            self.warnings.append(f"{name}={before} in the environment is overridden by {reason}.")
         self.do("environment", value, reason, name=name, must_come_first=True)
 
 

@@ -44,13 +44,13 @@ def differences(planned: Plan, now: Machine) -> tuple[str, ...]:
     """Returns a sentence for each setting that turned out other than planned."""
     state = now.state
     differing = [
-        f"TensorFlow does not have {action}, though it took it."
+        f"TensorFlow accepted {action}, but it is not in effect."
         for action in planned.actions
         if holds(action, now) is False
     ]
     forced = now.environment.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true"
     if state.growth_dropped and not forced:
-        differing.append("TensorFlow took memory growth but will not grow memory.")
+        differing.append("TensorFlow accepted memory growth, but it is not in effect.")
     started = state.logical_gpus
     if started is not None and started < planned.logical_gpus:
         # TensorFlow lists GPUs that it then ignores: too old, or with too few multiprocessors.

@@ -46,8 +46,8 @@ def wait_for_tasks(own_address: str | None, others: Mapping[str, str], timeout_s
             waited_s = time.monotonic() - started_s
             if waited_s >= timeout_s:
                 raise WorkerError(
-                    f"{_listed(missing)} did not come within {timeout_s:g} s. Look in its log for "
-                    "why it ended or did not start, and check that this machine reaches its "
+                    f"{_listed(missing)} did not answer within {timeout_s:g} s. Look in its log "
+                    "for why it ended or did not start, and check that this machine can reach its "
                     "address. If it only needs longer, raise `worker_timeout_s`."
                 )
             if waited_s >= _SAY_AFTER_S and not said:

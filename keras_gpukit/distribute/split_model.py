@@ -114,7 +114,7 @@ def split_model(
         chosen_by=chosen_by,
         batch_size=batch_size,
         optimizer=optimizer_name,
-        notes=(f"What loops and dynamic shapes keep is not counted: {uncounted}",)
+        notes=(f"The memory of loops and dynamic shapes is not counted: {uncounted}",)
         if uncounted
         else (),
     )

@@ -37,8 +37,8 @@ _HANDS_ON = frozenset(
 )
 """Kinds of stages that pass on the tensors they read, without a copy."""
 _SAME_COUNT = _HANDS_ON | {"Map", "Zip"}
-_UNKNOWN_COUNT = "how many elements there are is not known"
-_UNKNOWN_SIZE = "the shapes of its elements are not known"
+_UNKNOWN_COUNT = "the number of its elements is unknown"
+_UNKNOWN_SIZE = "the size of its elements is unknown"
 
 
 @dataclass(frozen=True)

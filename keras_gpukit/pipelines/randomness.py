@@ -20,10 +20,10 @@ Python function, a variable, or any other state."""
 
 _WORDS: dict[Impurity, str] = {
     "random": "draws random numbers",
-    "seeded": "draws random numbers in an order that a seed fixes",
-    "python": "calls a Python function, of which nothing is known",
+    "seeded": "draws random numbers with a seed",
+    "python": "calls a Python function, whose behavior is unknown",
     "variable": "reads a variable, which may change",
-    "state": "has a state, such as a random generator's or another dataset's",
+    "state": "depends on state, such as a random generator's or another dataset's",
 }
 
 # Operations that are registered as stateful, but whose output depends only on their inputs as long
@@ -116,7 +116,7 @@ def varies(dataset: Dataset, *, trust_python: bool) -> str | None:
         if kind(stage) == "Shuffle":
             return "its order is shuffled"
         if kind(stage) not in _STEADY_KINDS or not is_readable(stage):
-            return f"of its stage {kind(stage)} nothing is known"
+            return f"its stage {kind(stage)} is of an unknown kind"
         if getattr(stage, "_deterministic", None) == "false":
             return "its order is not fixed"
         found = impurities(stage) - ({"python"} if trust_python else set())

@@ -23,7 +23,7 @@ _STEPS = frozenset(
 _REASONS = {
     "python": "it calls Python code, which cannot run in other processes",
     "variable": "it uses a variable of this process",
-    "state": "it keeps a state in this process",
+    "state": "it depends on state in this process",
 }
 
 
@@ -68,7 +68,7 @@ def movable(spine: list[Dataset]) -> tuple[Dataset | None, str]:
     if not spine or inputs(spine[-1]) or kind(spine[-1]) not in _SOURCES:
         return None, "it begins with a stage that cannot be split among workers"
     found: Dataset | None = None
-    reason = "no stage between its source and what must stay here does any work"
+    reason = "no work lies between its source and the first stage that must stay in this process"
     for stage in reversed(spine[:-1]):
         hindrances = impurities(stage) & _REASONS.keys()
         if makes_a_generator(stage):

@@ -122,7 +122,7 @@ def _content(path: Path) -> bytes:
             raise ProfileError(
                 f"A profile of {size_bytes / 2**20:,.0f} MiB is not read, since that would take "
                 f"more memory than it is worth: the most is {LARGEST_BYTES >> 20} MiB. Capture "
-                f"fewer steps; ten tell enough. Received: path={str(path)!r}"
+                f"fewer steps; ten are enough. Received: path={str(path)!r}"
             )
         with path.open("rb") as file:
             return file.read(LARGEST_BYTES)
@@ -132,12 +132,12 @@ def _content(path: Path) -> bytes:
 
 def _what_it_is(data: bytes) -> str:
     if not data:
-        return "The file is empty: its capture did not come to its end. Capture again."
+        return "The file is empty: its capture did not finish. Capture again."
     for begin, words in _FOREIGN.items():
         if data.startswith(begin):
-            return f"This is no profile. {words}"
+            return f"This is not a profile. {words}"
     return (
-        "This is no profile, or it is damaged beyond use. A profile is a file that TensorFlow "
+        "This is not a profile, or it is damaged beyond use. A profile is a file that TensorFlow "
         "wrote to plugins/profile/ and that ends in .xplane.pb."
     )
 

@@ -15,6 +15,8 @@ LARGEST = 1e18
 """Larger than any number that a clock, disk or memory reports. A larger one comes from a damaged
 file."""
 
+_TOO_LARGE = f"it has a number that is not between -{LARGEST:g} and {LARGEST:g}"
+
 R = TypeVar("R")
 
 
@@ -37,7 +39,7 @@ def from_dict(plain: dict[str, Any], kind: type[R]) -> R:
     try:
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(f"This is no {kind.__name__}: {error}") from error
+        raise ValueError(f"The data do not match {kind.__name__}: {error}") from error
 
 
 def checked_record(data: msgspec.Raw, kind: type[R]) -> R:
@@ -53,7 +55,7 @@ def checked_record(data: msgspec.Raw, kind: type[R]) -> R:
     """
     plain = msgspec.json.decode(data)
     if not _within_bounds(plain):
-        raise ValueError("it holds a number beyond all bounds")
+        raise ValueError(_TOO_LARGE)
     return from_dict(plain, kind)
 
 
@@ -84,7 +86,7 @@ def bounded(*values: float | None) -> tuple[float | None, ...]:
             return values
     for value in values:
         if value is not None and not -LARGEST < value < LARGEST:
-            raise ValueError("it holds a number beyond all bounds")
+            raise ValueError(_TOO_LARGE)
     return values
 
 

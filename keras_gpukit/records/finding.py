@@ -49,7 +49,7 @@ class Saving:
 
     def __post_init__(self) -> None:
         if self.of_s <= 0:
-            raise ValueError(f"there is nothing to save of {self.of_s} s")
+            raise ValueError(f"`of_s` must be above 0. Received: of_s={self.of_s!r}")
 
     @property
     def is_negligible(self) -> bool:

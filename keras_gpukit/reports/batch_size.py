@@ -55,7 +55,7 @@ def _largest(search: BatchSizeSearch) -> str:
         f"({passed or search.largest:,} passed, {failed:,} ran out of memory)."
     )
     if passed is not None and passed <= search.largest:  # a size between failed its last trials
-        text = f"{start}, tried with less memory than there is; {failed:,} ran out of it."
+        text = f"{start}, tried with less memory than the device has; {failed:,} ran out of it."
     if search.ending == "time ran out" and passed and not is_near_enough(passed, failed):
         return f"{text} More may fit: time ran out before the sizes between them were tried."
     return text
@@ -66,26 +66,26 @@ def _fastest(search: BatchSizeSearch) -> str:
         return "Fastest: no rate was measured."
     rate = next(each.rate for each in search.by_size if each.batch_size == search.fastest)
     assert rate is not None
-    text = f"Fastest: {search.fastest:,}, {units.number(rate.median)} examples/s from memory; "
+    text = f"Fastest: {search.fastest:,}, with {units.number(rate.median)} examples/s from memory; "
     if search.limited_by_input and search.input_rate is not None:
         return (
-            f"{text}the input gives {units.number(search.input_rate.median)} examples/s, so that "
-            "larger batches only wait for it."
+            f"{text}the input delivers {units.number(search.input_rate.median)} examples/s, so "
+            "larger batches would only wait for it."
         )
     if all(each.rate is None for each in search.by_size if each.batch_size > search.fastest):
-        return f"{text}no larger one was measured."
-    return f"{text}larger ones are less than 5 % faster."
+        return f"{text}no larger size was measured."
+    return f"{text}larger sizes are less than 5 % faster."
 
 
 def _notes(search: BatchSizeSearch) -> list[str]:
     notes = []
     if search.limit_bytes is not None:
         predicted = search.predicted_largest
-        before = "" if predicted is None else f", predicted to be filled by {predicted:,}"
-        notes.append(f"The device gives {units.size(search.limit_bytes)}{before}.")
+        before = "" if predicted is None else f"; a batch of {predicted:,} was predicted to fill it"
+        notes.append(f"The memory limit is {units.size(search.limit_bytes)}{before}.")
     if search.input_rate is not None and not search.limited_by_input:
         notes.append(f"The input alone: {units.number(search.input_rate.median)} examples/s.")
-    where = "processes of their own" if search.isolated else "this process"
+    where = "separate processes" if search.isolated else "this process"
     notes.append(
         f"{len(search.trials)} trials in {where}, {units.duration(search.duration_s)}: "
         f"{search.ending}."

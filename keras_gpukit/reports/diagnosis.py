@@ -61,11 +61,11 @@ def _ceiling(diagnosis: Diagnosis) -> str:
     interval = diagnosis.ceiling_interval
     span = f"{units.number(interval.low)} to {units.number(interval.high)}"
     if diagnosis.ceiling_gain is None:
-        return f"Without input, steps are not measurably faster than the noise (x{span})."
+        return f"Without input, steps are not measurably faster: {span}× the rate."
     factor = units.number(diagnosis.ceiling_gain)
     return (
-        f"Without input, steps are x{factor} as fast ({span}): the ratio of two measured rates. "
-        "Epoch starts, validation and callbacks are not in it."
+        f"Without input, steps are {factor}× faster ({span}): the rate of compute alone "
+        "divided by the rate together. Epoch starts, validation and callbacks are not included."
     )
 
 
@@ -79,7 +79,7 @@ def _contention(contention: Contention) -> str:
     cause = contention.cause
     meaning = ADVICE[cause] if cause else "Cores were idle; the cause is unknown"
     figures = f" ({', '.join(evidence)})" if evidence else ""
-    return f"Together they run {share} slower than the slower one alone. {meaning}{figures}."
+    return f"Together they run {share} slower than the slower of the two alone. {meaning}{figures}."
 
 
 show_by(

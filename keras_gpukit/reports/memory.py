@@ -40,7 +40,8 @@ def render(prediction: MemoryPrediction) -> RenderableType:
             which = f"no batch above {fits:,} fits, and smaller ones may not"
         limit = units.size(prediction.limit_bytes)
         free = units.percentage(PREDICTED_MARGIN)
-        lines += ["", Text(f"Of {limit}, {which} ({free} are left free); batch-size tries instead")]
+        lines += ["", Text(f"Of {limit}, {which} ({free} are left free).")]
+        lines.append(Text("`keras-gpukit batch-size` measures it instead."))
     if prediction.is_lower_bound:
         lines += ["", Text(f"A lower bound: {prediction.unknown_because}")]
     return Panel(Group(*lines), title="Predicted memory", title_align="left", expand=False)

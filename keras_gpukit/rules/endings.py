@@ -45,7 +45,7 @@ class DeviceOutOfMemory(Rule):
         if record.holders:
             held = sum(each.used_bytes for each in record.holders)
             evidence.append(Figure("held by other processes", held, "B"))
-        fragmented = ": what is free is in pieces" if record.is_fragmented else ""
+        fragmented = ": the free memory is fragmented" if record.is_fragmented else ""
         who = f"Layer {record.layer!r} on {record.device}" if record.layer else record.device
         title = f"{who} ran out of memory{fragmented}"
         return self.find("critical", *evidence, advice=_advice(record), title=title)
@@ -134,6 +134,8 @@ class EndedByError(Rule):
             return None
         return self.find(
             "critical",
-            advice=("The script's traceback says why; all other figures are of what ran before",),
-            title=f"The run was ended by {error}",
+            advice=(
+                "The script's traceback shows the cause; all other figures cover what ran before",
+            ),
+            title=f"{error} ended the run",
         )

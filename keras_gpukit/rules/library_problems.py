@@ -72,7 +72,7 @@ def _replace(library: CUDALibrary) -> str:
         )
     if library.source == "pip":
         return f"Install it again: {INSTALL} --force-reinstall."
-    return f"The system's own comes where there is no package: {INSTALL}."
+    return f"The system's own library is used because the pip package is missing: {INSTALL}."
 
 
 def _parts(version: str) -> tuple[int, ...]:

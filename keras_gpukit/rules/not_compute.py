@@ -36,7 +36,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
         "It traces and compiles the model, once: over a longer run it matters less",
         "Where it takes minutes: a smaller graph, without unrolled loops",
     ),
-    "tracing again": ("Make the step function once",),
+    "tracing again": ("Create the step function once and reuse it",),
     "validation": ("fit(validation_freq=...), validation_steps, or a larger batch there",),
     "callbacks": ("In your own callbacks, do work every hundredth batch, not in each",),
     "other": ("Use longer epochs: Keras then does its work at an epoch's end less often",),

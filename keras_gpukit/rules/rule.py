@@ -101,7 +101,7 @@ def readings_too_few(summary: RunSummary) -> str | None:
     if record is None or not 0 < record.samples < MINIMUM_SAMPLES:
         return None
     times = "once" if record.samples == 1 else f"{record.samples} times"
-    return f"the machine was read {times}, and it takes {MINIMUM_SAMPLES} readings to judge"
+    return f"the machine was read {times}; a verdict needs {MINIMUM_SAMPLES} readings"
 
 
 def percent(name: str, fraction: float) -> Figure:

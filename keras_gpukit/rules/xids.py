@@ -34,8 +34,8 @@ _OTHER = Meaning("of another kind", "Look it up in NVIDIA's Xid catalog.")
 MEANINGS = {
     13: Meaning("an exception in a kernel", _PROGRAM),
     31: Meaning("a kernel accessed memory that is not its own", _PROGRAM),
-    43: Meaning("a program's work was stopped after a fault of it", _PROGRAM),
-    45: Meaning("a program's work was ended with the program", "Look at the errors before it."),
+    43: Meaning("work was stopped because of an error in its program", _PROGRAM),
+    45: Meaning("work was removed because its program ended", "Look at the errors before it."),
     46: Meaning("the GPU stopped processing", _RETURN, needs_reset=True),
     48: Meaning("an uncorrected memory error", _RETURN, needs_reset=True),
     62: Meaning("an internal microcontroller halted", _RETURN, needs_reset=True),

@@ -135,7 +135,7 @@ class RunLog:
         return able
 
     def _guard(self) -> Guard:
-        return Guard(f"Writing to {self.folder}", "What comes after is not written.")
+        return Guard(f"Writing to {self.folder}", "Nothing more is written in this run.")
 
 
 def _taken(waiting: deque[T]) -> list[T]:

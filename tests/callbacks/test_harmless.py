@@ -309,8 +309,8 @@ def test_nvml_that_vanishes_is_said_once(tmp_path, caplog, monkeypatch):
     model = small_model()
     model.fit(SlowPyDataset(40, 0.02), callbacks=[monitor], verbose=0)
     second, first, last = warnings_of(caplog)
-    assert "GPU 1 is not read in the rest of this run (GPU is lost)" in second
-    assert "GPU 0 is not read in the rest of this run (GPU is lost)" in first
+    assert "GPU 1 can no longer be read in this run (GPU is lost)" in second
+    assert "GPU 0 can no longer be read in this run (GPU is lost)" in first
     assert "Reading GPUs through NVML failed (NVMLError_GpuIsLost: GPU is lost)" in last
     found = monitor.summary.utilization.gpus
     assert [gpu.utilization_percent for gpu in found] == [80.0, 85.0, 90.0]

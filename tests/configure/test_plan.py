@@ -161,8 +161,8 @@ def test_gpus_left_idle_are_pointed_out():
 @pytest.mark.parametrize(
     ("environment", "arguments", "sets", "warns_of"),
     [
-        ({"TF_FORCE_GPU_ALLOW_GROWTH": "false"}, {}, "true", "gives way to"),
-        ({"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, {"memory": "all"}, "false", "gives way to"),
+        ({"TF_FORCE_GPU_ALLOW_GROWTH": "false"}, {}, "true", "is overridden by"),
+        ({"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, {"memory": "all"}, "false", "is overridden by"),
         ({"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, {}, None, None),
         ({"TF_FORCE_GPU_ALLOW_GROWTH": "1"}, {}, None, "is ignored"),
         ({"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, {"memory": "1GiB"}, None, "up to the sizes"),
@@ -242,7 +242,7 @@ def test_what_turned_out_other_than_planned_is_said():
     assert differences(planned, machine(2, **kept, logical_gpus=2)) == ()
     assert "tf32 = False" in differences(planned, machine(2, growth=(True, True)))[0]
     (dropped,) = differences(planned, machine(2, **kept, growth_dropped=True))
-    assert "will not grow" in dropped
+    assert "is not in effect" in dropped
     forced = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     assert differences(planned, machine(2, **kept, growth_dropped=True, environment=forced)) == ()
     (ignored,) = differences(planned, machine(2, **kept, logical_gpus=1))

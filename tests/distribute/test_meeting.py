@@ -16,7 +16,9 @@ def test_a_task_that_never_comes_is_named_after_the_given_time():
     host, port = there.split(":")
     with (
         socket.create_server((host, int(port))),
-        pytest.raises(WorkerError, match=rf"worker 2 at {missing} did not come within 0\.5 s") as e,
+        pytest.raises(
+            WorkerError, match=rf"worker 2 at {missing} did not answer within 0\.5 s"
+        ) as e,
     ):
         wait_for_tasks(own, {"worker 1": there, "worker 2": missing}, 0.5)
     assert there not in str(e.value)

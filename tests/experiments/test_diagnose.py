@@ -561,7 +561,7 @@ def test_intervals_of_means_and_of_resampled_estimates():
 def test_says_in_words_what_there_is_to_gain():
     diagnosis = conclude(rounds(410, 92, 130, cores_busy_fraction=0.98, gil_wait_s=1e-4))
     ceiling, contention = conclusions(diagnosis)
-    assert ceiling.startswith("Without input, steps are x1.41 as fast (")
+    assert ceiling.startswith("Without input, steps are 1.41× faster (")
     assert "29 % slower" in contention
     assert "The cores are mostly busy" in contention
     assert conclusions(conclude(rounds(410, 130, 130)))[0].startswith(

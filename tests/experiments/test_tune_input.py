@@ -325,8 +325,8 @@ class TestCaching:
         monkeypatch.setattr(caching, "_free_bytes", lambda place, folder: free[place])
         for buffer, expected in (
             (4, ["Range", "Map", "Cache", "Shuffle", "Batch"]),
-            (COUNT, "shuffling what is cached"),
-            (tf.data.UNKNOWN_CARDINALITY, "shuffling what is cached"),
+            (COUNT, "shuffling the cached elements"),
+            (tf.data.UNKNOWN_CARDINALITY, "shuffling the cached elements"),
         ):
             found = self.place(numbers().shuffle(buffer).map(large).batch(4), tmp_path)
             assert expected == found or expected in found
@@ -348,7 +348,7 @@ class TestCaching:
         monkeypatch.setattr(Readings, "sample", noted)
         monkeypatch.setattr(caching, "_free_bytes", lambda place, folder: 10)
         even = tf.data.Dataset.range(2**40).filter(is_even)
-        assert "not known" in self.place(even.map(double).map(halve).map(pair), tmp_path)
+        assert "is unknown" in self.place(even.map(double).map(halve).map(pair), tmp_path)
         assert len([arguments for arguments in sampled if arguments]) == 1
 
     def test_none_once_the_time_is_over(self, tmp_path):
@@ -362,7 +362,7 @@ class TestCaching:
     def test_none_where_it_does_not_fit(self, tmp_path, monkeypatch):
         monkeypatch.setattr(caching, "_free_bytes", lambda place, folder: 10)
         dataset = numbers().map(double).batch(4)
-        assert "of disk, 10 B may be used" in self.place(dataset, tmp_path)
+        assert "but only 10 B of disk may be used" in self.place(dataset, tmp_path)
 
 
 class TestSizes:
@@ -678,7 +678,7 @@ class TestTuneInput:
         spec = tf.TensorSpec((), tf.int64)
         used_up = tf.data.Dataset.from_generator(lambda: once, output_signature=spec).batch(4)
         for dataset in (used_up, numbers().filter(lambda x: x < 0).batch(4)):
-            with pytest.raises(ValueError, match="begin it again"):
+            with pytest.raises(ValueError, match="iterate over it again"):
                 tune_input(dataset, seconds=1, **QUIETLY)
 
     def test_waiting_for_an_answer_takes_no_time_from_the_trials(self):

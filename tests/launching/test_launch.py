@@ -229,7 +229,10 @@ def test_the_last_failure_ends_the_job(tmp_path):
         (["--workers", "0", "x.py"], "`--workers` must be a whole number from 1 on"),
         (["--workers", "2"], "Give the SCRIPT to run, or -m MODULE"),
         (["x.py"], "the following arguments are required: --workers"),
-        (["--workers", "2", "--timeout", "nan", "x.py"], "--timeout: nan is no number of seconds"),
+        (
+            ["--workers", "2", "--timeout", "nan", "x.py"],
+            "--timeout: nan is not a number of seconds",
+        ),
         (["--workers", "2", "--log-dir", __file__, "x.py"], "is not a folder"),
         (["--workers=1", "--cpus-per-worker=9999", "x.py"], "1 workers with 9999 processors each"),
     ],

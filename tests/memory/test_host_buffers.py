@@ -75,7 +75,7 @@ def test_no_more_is_counted_than_the_run_asks_for():
     assert only(doubled().cache().skip(200).take(300).batch(32)).elements == 500
     endless = doubled().repeat().cache().batch(32)
     assert only(endless, steps=50).elements == 1600
-    assert only(endless).unknown_because == "how many elements there are is not known"
+    assert only(endless).unknown_because == "the number of its elements is unknown"
 
 
 def test_each_input_of_a_zip_is_read():

@@ -366,7 +366,7 @@ def test_a_signal_asks_for_a_capture_and_is_given_back(tmp_path):
         kill = At(5, lambda: signal.raise_signal(signal.SIGUSR1))
         small_model().fit(fast_dataset(30), callbacks=[profiler, kill], verbose=0)
         assert [each.trigger for each in profiler.summary.captures] == ["signal"]
-        assert profiler.summary.captures[0].reason == "SIGUSR1 came"
+        assert profiler.summary.captures[0].reason == "SIGUSR1 received"
         assert signal.getsignal(signal.SIGUSR1) is ours
         assert came == []
     finally:
@@ -757,7 +757,7 @@ def test_an_interrupt_while_a_capture_begins_leaves_nothing_behind(tmp_path, mon
         small_model().fit(fast_dataset(8), callbacks=[profiler], verbose=0)
     monkeypatch.setattr(tf.profiler.experimental, "start", start)
     [record] = profiler.summary.captures
-    assert "no step ran whole" in record.failed_because
+    assert "no whole step ran" in record.failed_because
     assert list(scratch.iterdir()) == []
     tf.profiler.experimental.start(str(tmp_path / "theirs"))  # TensorFlow's profiler is free
     tf.profiler.experimental.stop()
@@ -780,7 +780,7 @@ def test_a_capture_without_a_whole_step_is_thrown_away_and_said(tmp_path, caplog
         model.fit(data, callbacks=[profiler], verbose=0)
     [record] = profiler.summary.captures
     assert record.path is None
-    assert "no step ran whole" in record.failed_because
+    assert "no whole step ran" in record.failed_because
     assert profiles(tmp_path) == []
     assert len(warnings_of(caplog)) == 1
 

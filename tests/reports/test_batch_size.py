@@ -58,9 +58,9 @@ def test_the_terminal_has_both_answers_and_a_row_for_each_size():
     assert (
         "Largest that fits: 300, tried, with a margin of 3.0 % (310 passed, 315 ran out of" in text
     )
-    assert "Fastest: 128, 2,000 examples/s from memory; larger ones are less than 5 %" in text
-    assert "The device gives 100 MiB, predicted to be filled by 280." in text
-    assert "7 trials in processes of their own, 64 s: nothing left to try." in text
+    assert "Fastest: 128, with 2,000 examples/s from memory; larger sizes are less than 5 %" in text
+    assert "The memory limit is 100 MiB; a batch of 280 was predicted to fill it." in text
+    assert "7 trials in separate processes, 64 s: nothing left to try." in text
     rows = re.findall(r"^ *(\d+) .* (yes|no)\b", text, re.MULTILINE)
     assert rows == [*((size, "yes") for size in ("64", "128", "256", "300", "310")), ("315", "no")]
     assert "<tensor> [bold]" in text
@@ -71,7 +71,7 @@ def test_the_terminal_has_both_answers_and_a_row_for_each_size():
 def test_a_size_that_was_lowered_is_told_with_the_one_that_failed():
     lowered = replace(SEARCH, trials=(*SEARCH.trials, BatchSizeTrial(310, False, note="later")))
     text = printed(lowered)
-    assert "300, tried with less memory than there is; 310 ran out of it." in text
+    assert "300, tried with less memory than the device has; 310 ran out of it." in text
 
 
 def test_without_an_allocator_there_is_no_column_of_peaks():
@@ -82,7 +82,9 @@ def test_without_an_allocator_there_is_no_column_of_peaks():
 
 def test_an_input_that_limits_is_named():
     limited = replace(SEARCH, fastest=64, input_rate=rate(900.0), limited_by_input=True)
-    assert "the input gives 900 examples/s, so that larger batches only wait" in printed(limited)
+    assert "the input delivers 900 examples/s, so larger batches would only wait" in printed(
+        limited
+    )
 
 
 def test_what_is_unknown_is_said():
@@ -118,7 +120,7 @@ def test_what_is_unknown_is_said():
 def test_what_was_not_measured_is_not_compared():
     alone = replace(SEARCH, fastest=300)
     text = printed(alone)
-    assert "Fastest: 300, 2,050 examples/s from memory; no larger one was measured." in text
+    assert "Fastest: 300, with 2,050 examples/s from memory; no larger size was measured." in text
 
 
 def test_a_search_that_was_cut_short_says_that_more_may_fit():

@@ -99,7 +99,7 @@ def test_diagnose_speaks_of_the_same_run_in_the_same_seconds():
     # Steps of 60 s, of which 24 s are waits: without them, 60 / 36 as many batches a second.
     measured = conclude([Round(data_only=30.0, actual=30.0, compute_only=50.0)] * 6)
     ratio, *rest = conclusions(measured)
-    assert ratio.startswith("Without input, steps are x1.67 as fast (1.67 to 1.67)")
+    assert ratio.startswith("Without input, steps are 1.67× faster (1.67 to 1.67)")
     assert rest == []
     told = conclusions(replace(measured, saving=of_rates(PLANTED, measured.ceiling_interval)))
     assert told[1] == (

@@ -147,7 +147,7 @@ def test_of_an_interrupted_run_it_is_not_said_that_nothing_was_found(ended_by):
 def test_the_exception_that_ended_a_run_comes_first():
     ended = replace(TROUBLED, ending="interrupted", ended_by="ValueError in step 1")
     text = printed(judged(ended))
-    first = "critical: The run was ended by ValueError in step 1 (ended-by-error)"
+    first = "critical: ValueError in step 1 ended the run (ended-by-error)"
     assert 0 < text.find(first) < text.find("input-bound")
     assert "Nothing found" not in printed(judged(replace(HEALTHY, ended_by=ended.ended_by)))
 

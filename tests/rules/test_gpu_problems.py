@@ -127,7 +127,7 @@ def test_libraries_that_load_have_no_problem():
     [
         ("pip", 'pip install "nvidia-cudnn-cu12<10.0,>=9.3.0.75"'),
         ("LD_LIBRARY_PATH", "take that folder out of the variable"),
-        ("system", "The system's own comes where there is no package"),
+        ("system", "The system's own library is used because the pip package is missing"),
     ],
 )
 def test_a_cudnn_older_than_tensorflow_was_built_for_is_named(source, fix):

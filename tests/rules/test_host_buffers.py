@@ -93,8 +93,8 @@ def test_what_fits_is_none(buffers, run):
     ("change", "because"),
     [
         (
-            {"elements": None, "unknown_because": "how many elements there are is not known"},
-            "of cache() after decode, how many elements there are is not known",
+            {"elements": None, "unknown_because": "the number of its elements is unknown"},
+            "of cache() after decode, the number of its elements is unknown",
         ),
         ({"per_step": None}, "of cache() after decode, how full it is cannot be known"),
     ],

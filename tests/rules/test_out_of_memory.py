@@ -60,7 +60,7 @@ def test_an_exception_that_ended_the_run_is_named_once():
     crashed = replace(RUN, ended_by="ValueError in step 1", ending="interrupted")
     finding = judge(crashed).findings[0]
     assert (finding.code, finding.severity) == ("ended-by-error", "critical")
-    assert finding.title == "The run was ended by ValueError in step 1"
+    assert finding.title == "ValueError in step 1 ended the run"
     assert "ended-by-error" not in findings(replace(crashed, out_of_memory=RAN_OUT))
     stopped = replace(crashed, ended_by="KeyboardInterrupt in step 9")
     assert "ended-by-error" not in findings(stopped)
@@ -135,6 +135,6 @@ def test_that_free_memory_is_in_pieces_is_said_first():
         2 * GIB, 16 * GIB, 12 * GIB, free_bytes=4 * GIB, largest_free_bytes=GIB, from_log=True
     )
     finding = judge(replace(RUN, out_of_memory=replace(RAN_OUT, state=state))).findings[0]
-    assert finding.title == "Layer 'conv' on GPU:0 ran out of memory: what is free is in pieces"
+    assert finding.title == "Layer 'conv' on GPU:0 ran out of memory: the free memory is fragmented"
     assert "TF_GPU_ALLOCATOR=cuda_malloc_async" in finding.advice[0]
     assert ("largest free block", GIB) in [(each.name, each.value) for each in finding.evidence]

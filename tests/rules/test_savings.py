@@ -187,7 +187,7 @@ def test_no_saving_is_larger_than_the_run_and_none_is_known_without_its_time():
 
 @pytest.mark.parametrize("of_s", [0.0, -5.0])
 def test_of_a_run_that_took_no_time_nothing_is_saved(of_s):
-    with pytest.raises(ValueError, match="nothing to save"):
+    with pytest.raises(ValueError, match="`of_s` must be above 0"):
         Saving(1.0, None, of_s, basis="wait")
     parts = TimeBreakdown(of_s, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     damaged = RunSummary(Environment({}), input=InputRecord("fit", breakdown=parts))

@@ -350,13 +350,13 @@ def test_damaged_lines_are_counted_and_the_rest_is_told(tmp_path):
         (b'{"kind":"host","time_s":1e400,"record":{}}', "out of range"),
         (b'{"kind":"host","time_s":1e300,"record":{}}', "when it was written"),
         (b'{"kind":"host","record":{}}', "when it was written"),
-        (b'{"kind":"host","time_s":5,"record":{"cpu_percent":1e300}}', "beyond all bounds"),
+        (b'{"kind":"host","time_s":5,"record":{"cpu_percent":1e300}}', "not between -1e+18 and"),
         (b'{"kind":"memory","time_s":5,"record":{"device":"GPU:0","current_bytes":1%s,"peak_bytes":1}}'
-         % (b"0" * 400), "beyond all bounds"),
+         % (b"0" * 400), "not between -1e+18 and"),
         (b'{"kind":"steps","time_s":5,"record":{"phase":"fit","time_s":5,"step":1,"steps":0,'
          b'"duration_s":1}}', "without steps"),
         (b'{"kind":"summary","time_s":5,"record":{"environment":{"versions":{},"cpu_count":1%s}}}'
-         % (b"0" * 400), "beyond all bounds"),
+         % (b"0" * 400), "not between -1e+18 and"),
         (b"x" * (LONGEST_BYTES + 1), "too long"),
         (b'"\\ud800"', ""),
     ],

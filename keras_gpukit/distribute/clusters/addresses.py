@@ -151,7 +151,7 @@ def unknown_addresses(source: str, known: str, variables: Variables) -> ClusterE
     """
     seen = ", ".join(f"{name}={value!r}" for name, value in variables.used.items())
     return ClusterError(
-        f"{source} says how many processes there are, and not where. {known} Set `{ADDRESSES}` to "
+        f"{source} says how many processes there are, but not where. {known} Set `{ADDRESSES}` to "
         "one host:port for each process, in order of rank, separated by commas, such as "
         f"{ADDRESSES}=node1:12345,node2:12345. Received: {ADDRESSES}=None, with {seen}"
     )

@@ -28,7 +28,7 @@ from keras_gpukit.sensors.sampling import SamplingThread
 ROUNDS, WAITING_ROUNDS = 6, 12
 # Share of one core. A pipeline that uses less while it is iterated alone only waits.
 WAITING_SHARE = 0.2
-# A round with fewer batches would not show the average behaviour of the pipeline.
+# A round with fewer batches would not show the average behavior of the pipeline.
 ROUND_BATCHES = 100
 # Enough rounds if a step takes seconds.
 FEWEST_ROUNDS = 3

@@ -51,10 +51,10 @@ def places(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
 def _higher_than(cache: Dataset, dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
     below = inputs(cache)[0]
     if cache_file(cache) or varies(below, trust_python=allowed.trust_python):
-        return [], "it has a cache already"
+        return [], "it already has a cache"
     found, reason = places(replace(dataset, {id(cache): lambda nothing: below}), allowed)
     if found and found[0].below is below:
-        return [], "its cache stands where it should"
+        return [], "its cache is already in the best place"
     return found[:1], reason
 
 
@@ -63,7 +63,7 @@ def _uncached(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
     if not steady:
         return [], reason
     if any(kind(stage) in _END_EARLY for stage in above):
-        return [], "a stage above ends before a cache would be full"
+        return [], "a later stage stops reading before a cache would be full"
     moved = _maps_to_move(above, allowed)
     cuts = [Cut(below, steady[count:] + above) for count, below in enumerate(steady, 1)]
     for number, stage in enumerate(moved, 1):

@@ -67,13 +67,13 @@ def propose(
             return None, "time ran out"
         extent = _extent(cut.below, readings, counts)
         if extent is None:
-            reason = "how much it would hold is not known"
+            reason = "the size of its contents is unknown"
             continue
         needed = extent.size_bytes
         for place in permission.places:
             free = _free_bytes(place, permission.folder)
             if needed > free:
-                reason = f"it needs {size(needed)}; of {place}, {size(free)} may be used"
+                reason = f"it needs {size(needed)}, but only {size(free)} of {place} may be used"
                 continue
             if place == "disk" and extent.count > MOST_ON_DISK:
                 reason = f"its {extent.count:.0f} elements are too many for a cache on disk"
@@ -83,8 +83,8 @@ def propose(
             allowance = _free_bytes("memory", permission.folder)
             if shuffled > allowance:
                 reason = (
-                    f"shuffling what is cached needs {size(shuffled)}; "
-                    f"of memory, {size(allowance)} may be used"
+                    f"shuffling the cached elements needs {size(shuffled)}, "
+                    f"but only {size(allowance)} of memory may be used"
                 )
                 continue
             name = "" if place == "memory" else permission.path

@@ -57,11 +57,11 @@ def propose(dataset: Dataset, allowed: Allowed, service: str) -> tuple[Change | 
     return (
         Change(
             NAME,
-            f"make {what} in the tf.data service",
+            f"run {what} in the tf.data service",
             changed,
             blocked=""
             if allowed.reorder
-            else "elements come in another order (allow_reorder=True would allow it)",
+            else "the order of elements changes (allow_reorder=True allows it)",
             note="an epoch has every element once as long as no worker fails",
         ),
         "",

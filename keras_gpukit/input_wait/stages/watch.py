@@ -29,7 +29,7 @@ LATEST_PASSES = 2
 # would cost more than they add.
 FEWEST_PASSES, PASS_EVERY_S = 4, 1.0
 SOURCE = "tf.data's live model"
-OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data shows no model of a shared one"
+OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data has no model of a shared pipeline"
 
 
 class PipelineWatch:
@@ -125,7 +125,8 @@ class PipelineWatch:
         read = [[(when, read_nodes(parse_model(model))) for when, model in each] for each in passes]
         measured = measure([[reading for _, reading in each] for each in read])
         if measured is None:
-            return PipelineRecord(unknown_because="the pipeline's model was not read twice")
+            because = "no batch was fetched between two readings of the pipeline's model"
+            return PipelineRecord(unknown_because=because)
         output, batches = measured
         costs = costs_over_time(read, output)
         if wait_s is not None:
@@ -157,7 +158,7 @@ class PipelineWatch:
             return align(self._written, output) if self._written is not None else {}
         except Exception as error:
             self._written = self._dataset = None
-            give_up("Naming the stages of the pipeline", error, "They go by their kinds.")
+            give_up("Naming the stages of the pipeline", error, "Their kinds are shown instead.")
             return {}
 
 

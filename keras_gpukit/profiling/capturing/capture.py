@@ -152,7 +152,7 @@ class Capture:
             return replace(record, failed_because="TensorFlow's profiler wrote no profile")
         if not record.steps:
             early = record.ended_early_because
-            return replace(record, failed_because=f"no step ran whole within it: {early}")
+            return replace(record, failed_because=f"no whole step ran during the capture: {early}")
         steps = range(record.first_step, record.first_step + record.steps)
         content, errors = amend(recorded.read_bytes(), steps)
         if len(content) > self._room_bytes:

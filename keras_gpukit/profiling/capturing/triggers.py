@@ -150,7 +150,7 @@ class RequestSignal:
 
     def _handle(self, number: int, frame: Any) -> None:
         if self._listens:
-            self._asked(f"{self._number.name} came")
+            self._asked(f"{self._number.name} received")
         elif self._put_back():
             signal.raise_signal(number)  # for the restored handler, which may be the system's
         elif callable(self._before):

@@ -16,7 +16,7 @@ from keras_gpukit import configure_gpus, errors  # noqa: E402
 assert configure_gpus(strategy="none", verbose=False).is_chief
 raises(
     errors.WorkerError,
-    f"worker 1 at {missing} did not come within 1 s",
+    f"worker 1 at {missing} did not answer within 1 s",
     call=lambda: configure_gpus(strategy="auto", seed=0, worker_timeout_s=1, verbose=False),
 )
 raises(

@@ -59,7 +59,7 @@ assert configure_gpus(devices="GPU-00000001", **quiet).devices == setup.devices
 assert configure_gpus(devices="none", **quiet).causes[0].code == "not_wanted"
 assert gpu_options().visible_device_list == ""
 
-# Until TensorFlow starts its devices, minds may change: growth gives way to sizes, and says so.
+# Until TensorFlow starts its devices, settings may change: sizes override growth, with a warning.
 setup = configure_gpus(memory=["4GiB", "all"], **quiet)
 assert limits() == [[4096], []]
 assert setup.state.growth == (False, False)
