@@ -199,7 +199,7 @@ def _fetched(model: Any) -> int:
 
 def _last_buffer(model: Any) -> int | None:
     """Returns the number of the last prefetch node if it holds batches; None without one."""
-    number = model.output
+    number: int = model.output
     while True:
         node = model.nodes[number]
         if node.name.startswith("Prefetch"):
