@@ -1,8 +1,8 @@
 """Evaluates windows of steps that have ended, and adds them up.
 
-Training waits during the evaluation, which also runs on CPU caches that the step has emptied. With
-short epochs, many windows end within a second. Evaluating several together takes a fraction of the
-time.
+Training waits during the evaluation, which is slow because the step has emptied the CPU caches.
+With short epochs, many windows end within a second: evaluating them together takes a fraction of
+the time.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class EndedWindows:
         self._on_window = lambda window: None
 
     def _stretch(self, calls_s: list[float], raised: bool = False) -> Stretch:
-        """Returns all calls but the last, which begins the next window; adds them to the wall."""
+        """Returns all calls but the last, which begins the next window; counts the time inside."""
         times_s = np.fromiter(calls_s, np.float64, len(calls_s))
         stretch = Stretch(times_s[::2], times_s[1:-2:2], float(times_s[-1]), raised)
         if self._wall is not None:
