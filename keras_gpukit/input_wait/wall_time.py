@@ -56,7 +56,7 @@ class WallTime:
         return self._ended_s is not None
 
     def spent_s(self, part: Part) -> float:
-        """Returns the seconds spent in a part, without those since it last began."""
+        """Returns the seconds spent in a part, not counting an interval in progress."""
         return self._spent_s.get(part, 0.0)
 
     @property
