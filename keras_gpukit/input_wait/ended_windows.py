@@ -1,7 +1,8 @@
-"""Windows of steps that have ended, worked out and added up.
+"""Evaluates windows of steps that have ended, and adds them up.
 
-Training waits meanwhile, on caches that its step has emptied. With short epochs many windows end in
-a second: several of them together are worked out in a fraction of the time.
+Training waits during the evaluation, which is slow because the step has emptied the CPU caches.
+With short epochs, many windows end within a second: evaluating them together takes a fraction of
+the time.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from keras_gpukit.records.steps import Phase, StepWindow
 
 
 class EndedWindow(NamedTuple):
-    """What must be read when a window ends.
+    """Values that must be read at the moment when a window ends.
 
     Attributes:
-        times_s: When its calls were entered and left, in turn, and the call after them.
-        raised: As in `Stretch`.
-        read: Says how long its calls waited.
-        counts: Of examples, at its begin and at its end.
+        times_s: Entry and exit times, alternating, of its calls and of the call after them.
+        raised: Whether one more call raised before the last reading; see `Stretch`.
+        read: Function that returns the wait of the window's calls.
+        counts: Counts of examples at its start and at its end.
         step: Global step at its end.
-        time_s: Seconds since the Unix epoch at its end.
+        time_s: Time of its end, in seconds since the Unix epoch.
     """
 
     times_s: list[float]
@@ -41,17 +42,17 @@ class EndedWindow(NamedTuple):
 
 
 class EndedWindows:
-    """Takes windows and pipelines' starts in, in order; `work_out` adds them up.
+    """Queues windows and pipeline starts in order; `work_out` evaluates them and adds them up.
 
     Args:
-        phase: What the steps belong to.
-        steps_per_execution: Steps in one call.
-        on_window: Called with each window.
-        wall: Where the call's wall time goes.
-        examples: Counts examples; None where they are not counted.
+        phase: "fit", "evaluate" or "predict".
+        steps_per_execution: Number of steps in one call.
+        on_window: Called with each window that was evaluated.
+        wall: Accounts for the call's wall time; None for a phase inside the call.
+        examples: Counts examples; None if they are not counted.
 
     Attributes:
-        totals: All windows that were worked out.
+        totals: Totals of the windows evaluated so far.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class EndedWindows:
         self._later: deque[Callable[[], StepWindow | None]] = deque()
 
     def begin_epoch(self) -> None:
-        """The windows to come are of another pipeline, or of a time after a pause."""
+        """Notes that the next windows belong to another pipeline, or follow a pause."""
         self._later.append(self.totals.begin_epoch)
 
     def start(
@@ -81,12 +82,12 @@ class EndedWindows:
         *,
         counts: bool,
     ) -> None:
-        """Takes in the start of a pipeline.
+        """Queues the start of a pipeline.
 
         Args:
-            times_s: When the first call over it was entered and left, and the one after that.
-            read: Says what is known of the start, from the first call.
-            counts: Whether the wait in that call is the pipeline's.
+            times_s: Entry and exit times, alternating, of the pipeline's first two calls.
+            read: Function that takes the first call, and returns the wait for the first batch.
+            counts: Whether that wait is counted as the pipeline's start.
         """
 
         def add() -> None:
@@ -95,17 +96,17 @@ class EndedWindows:
         self._later.append(add)
 
     def start_alone(self, start: PipelineStart | None, began_s: float, *, counts: bool) -> None:
-        """Takes in the start of a pipeline that had a single call.
+        """Queues the start of a pipeline that had a single call.
 
         Args:
-            start: What is known of it.
-            began_s: When the call was entered.
-            counts: Whether the wait in it is the pipeline's.
+            start: Wait for the first batch; None if unknown.
+            began_s: When the call was entered, on the clock.
+            counts: Whether that wait is counted as the pipeline's start.
         """
         self._later.append(lambda: self._add_start(start, began_s, counts))
 
     def end(self, window: EndedWindow) -> None:
-        """Takes in a window."""
+        """Queues a window."""
         self._later.append(functools.partial(self._make, window))
 
     def end_short(
@@ -116,35 +117,35 @@ class EndedWindows:
         step: int,
         time_s: float,
     ) -> None:
-        """Takes in the calls of an epoch that has no call after them.
+        """Queues the calls of a short epoch, which no further call follows.
 
         Args:
-            durations_s: The time of each. Shape (calls,).
-            reading: Their wait.
-            examples: How many they were given.
-            step: Global step after them.
-            time_s: Seconds since the Unix epoch after them.
+            durations_s: Duration of each call, in seconds. Shape (calls,).
+            reading: Wait of the calls.
+            examples: Number of examples in the calls; None if unknown.
+            step: Global step after the calls.
+            time_s: Time after the calls, in seconds since the Unix epoch.
         """
         add = functools.partial(self._add, reading, durations_s, examples, step, time_s)
         self._later.append(add)
 
     def work_out(self) -> None:
-        """Makes all windows that have ended so far."""
+        """Evaluates everything queued so far, and passes the windows to the listener."""
         windows = []
         while self._later:
             window = self._later.popleft()()
             if window is not None:
                 windows.append(window)
-        for window in windows:  # only now, as the listener may ask for the totals
+        for window in windows:  # only now, since the listener may read the totals
             self._on_window(window)
 
     def release(self) -> None:
-        """Forgets the listener, and what was not worked out."""
+        """Forgets the listener, and everything that is still queued."""
         self._later.clear()
         self._on_window = lambda window: None
 
     def _stretch(self, calls_s: list[float], raised: bool = False) -> Stretch:
-        """All calls but the last, which begins the next window."""
+        """Returns all calls but the last, which begins the next window; counts the time inside."""
         times_s = np.fromiter(calls_s, np.float64, len(calls_s))
         stretch = Stretch(times_s[::2], times_s[1:-2:2], float(times_s[-1]), raised)
         if self._wall is not None:
@@ -189,14 +190,14 @@ class EndedWindows:
         """Makes a window of consecutive calls, and adds it to the totals.
 
         Args:
-            reading: Their wait.
-            durations_s: The time of each.
-            examples: How many they were given.
-            step: Global step at a moment after them,
-            time_s: and that moment, in seconds since the Unix epoch.
-            between_s: The time between them.
-            calls_after: Calls between them and that moment.
-            after_s: The time from their end to that moment.
+            reading: Wait of the calls.
+            durations_s: Duration of each call, in seconds. Shape (calls,).
+            examples: Number of examples in the calls; None if unknown.
+            step: Global step at `time_s`.
+            time_s: Time after the calls, in seconds since the Unix epoch.
+            between_s: Seconds between the calls; None if unknown.
+            calls_after: Number of further calls until `time_s`.
+            after_s: Seconds from the end of the calls to `time_s`.
         """
         if reading.waits_s is not None:
             self.totals.distribution.add(reading.waits_s, durations_s)
@@ -221,7 +222,7 @@ class EndedWindows:
         return window
 
     def _between_s(self, stretch: Stretch) -> float | None:
-        """The time between calls; None for `predict`, which fetches its batches there."""
+        """Returns the seconds between calls; None for `predict`, which fetches batches there."""
         if self._phase == "predict":
             return None
         return float((stretch.entries_s[1:] - stretch.exits_s).sum())

@@ -1,4 +1,4 @@
-"""The windows of steps that a step function's calls come to."""
+"""Groups the calls of a step function into windows of steps."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ from keras_gpukit.input_wait.wait_reader import WaitReader
 from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.steps import Phase, StepWindow
 
-# tf.data remembers the last 100 gaps between fetches: a reading at least so often misses none.
+# tf.data keeps the last 100 gaps between fetches: with readings at least this often, none is lost.
 READ_EVERY_STEPS = 96
-# But the first time soon, and then at twice the distance: short epochs must be seen too, and at
-# their end a pipeline has released its stages.
+# The first reading comes early, and the distance to the next one then doubles: short epochs must be
+# measured too, and at their end the pipeline has already released its stages.
 FIRST_READING_AFTER_STEPS = 8
-# A finer time series is of no use to a reader, and writing it would cost.
+# Shortest window, unless steps pause. A finer time series would not help the reader, and writing it
+# would add overhead.
 WINDOW_S = 1.0
 
 
 class StepWindows:
-    """Reads the meter of the current pipeline in time, and makes windows of steps.
+    """Reads the meter of the current pipeline often enough, and makes windows of steps.
 
     Args:
-        calls: The calls, whose due times are set here.
-        phase: What the steps belong to.
-        steps_per_execution: Steps in one call.
+        calls: Calls of the step function; their due times are set here.
+        phase: "fit", "evaluate" or "predict".
+        steps_per_execution: Number of steps in one call.
         first_step: Global step before the first call.
         on_window: Called with each finished window.
-        reader: Says how long steps waited.
-        wall: Where the call's wall time goes.
-        examples: Counts examples; None where they are not counted.
+        reader: Reads how long steps waited.
+        wall: Accounts for the call's wall time; None for a phase inside the call.
+        examples: Counts examples; None if they are not counted.
 
     Attributes:
-        totals: The windows so far, added up.
+        totals: Totals of the windows so far.
         has_traced: Whether the first call over the pipeline traced, so that its wait is unknown.
-        had_short_epoch: Whether data ended after one or two calls, whose waits were not known.
+        had_short_epoch: Whether the data of an epoch ended after one or two calls whose waits are
+            unknown.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class StepWindows:
         self._reader = reader
         self._wall = wall
         self._examples = examples
-        # Of several steps in a call, all but the first belong to the call after the stretch.
+        # The call after the stretch fetches too: the gaps of all its steps but the first need room.
         steps = READ_EVERY_STEPS - (steps_per_execution - 1)
         self._most_calls_to_a_reading = max(1, steps // steps_per_execution)
         self._calls_to_a_reading = 1
@@ -84,16 +86,16 @@ class StepWindows:
 
     @property
     def began_s(self) -> float | None:
-        """When the window under way began; None between windows."""
+        """When the current window began, on the clock; None between windows."""
         return self._started_s
 
     @property
     def steps_before(self) -> int:
-        """Steps before the window under way."""
+        """Number of steps of the run before the current window."""
         return self._calls.before * self._steps_per_execution
 
     def work_out(self) -> None:
-        """Makes the windows that have ended and were put off."""
+        """Evaluates the windows that have ended and are still queued."""
         self._ended.work_out()
 
     def release(self) -> None:
@@ -103,11 +105,11 @@ class StepWindows:
         self._first_calls.begin(None)
 
     def note_raised(self) -> None:
-        """A call raised, as at the end of the data."""
+        """Notes that a call raised, for example at the end of the data."""
         self._raised = True
 
     def drop(self) -> None:
-        """There is no window: what comes next does not follow what came before."""
+        """Discards the current window, since the next call does not follow directly."""
         if self._wall is not None:
             times_s = self._calls.times_s
             self._wall.add_inside(sum(times_s[1::2]) - sum(times_s[::2]))
@@ -117,7 +119,7 @@ class StepWindows:
         self._reader.drop()
 
     def follow(self, source: Any) -> None:
-        """The steps to come are fed from a source."""
+        """Notes that the next steps take their batches from a source."""
         self._raised = False
         self._ended.begin_epoch()
         self._is_new = self._reader.follow(source)
@@ -125,11 +127,11 @@ class StepWindows:
         self._first_calls.begin(self._reader.meter)
 
     def note_first_call(self) -> None:
-        """The first call over the source ended."""
+        """Notes that the first call over the source has ended."""
         self._first_calls.note(*self._calls.times_s)
 
     def turn(self) -> None:
-        """Reads the meter; begins a window, or ends one that is long enough."""
+        """Reads the meter, and begins a window, or ends one that is long enough."""
         if self._started_s is None:
             self._calls_to_a_reading = self._most_calls_to_a_reading
             if self._reader.reads_early:
@@ -148,7 +150,7 @@ class StepWindows:
 
     @property
     def _is_due(self) -> bool:
-        """Whether nothing is put off any longer: only short epochs come here sooner."""
+        """Whether the last evaluation was at least a second ago. Only short epochs ask sooner."""
         return self._calls.times_s[-2] - self._worked_out_s >= WINDOW_S
 
     def _start(self) -> None:
@@ -165,7 +167,7 @@ class StepWindows:
         return self._is_new and not self.has_traced
 
     def _begin(self) -> None:
-        """A window begins with the latest call."""
+        """Begins a window with the latest call."""
         self._calls.before = self._calls.count - 1
         self._calls.times_s = self._calls.times_s[-2:]
         self._started_s = self._calls.times_s[0]
@@ -180,7 +182,7 @@ class StepWindows:
         self._calls_taken, self._raised_taken = self._calls.count, self._raised
 
     def end(self) -> None:
-        """Ends the current window at the latest call, or an epoch that is too short for one."""
+        """Ends the current window at the latest call, or an epoch too short for a window."""
         if self._started_s is not None and len(self._calls.times_s) > 2:
             if self._calls.count > self._calls_taken:
                 self._take()
@@ -189,15 +191,15 @@ class StepWindows:
             self._end_short()
 
     def _end_short(self) -> None:
-        """Takes in the calls of an epoch of one or two."""
+        """Queues and evaluates the calls of an epoch that had only one or two."""
         calls = self._first_calls
         if calls.count == 0:
             self.had_short_epoch |= self._raised
             return
-        if calls.count == 1:  # the second call would have done this
+        if calls.count == 1:  # a second call would have queued the start
             began_s = self._calls.times_s[0]
             self._ended.start_alone(calls.start, began_s, counts=self._counts_as_start)
-        # The first call belongs to the pipeline's start.
+        # The first call over a new pipeline belongs to the pipeline's start.
         apart = int(self._is_new)
         if calls.count > apart:
             began_s, durations_s, waits_s = calls.times_since(apart)

@@ -1,4 +1,4 @@
-"""Windows of steps added up to a phase's record, in fixed memory."""
+"""Adds up the windows of a phase's steps, and makes its records, in fixed memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_COUNTED = (
     "or updates without sample_weight=<batch size>, or which has reached the end of its range"
 )
 MOST_LONGEST = 5
-"""Waits for first batches that are kept one by one."""
+"""Maximum number of waits for first batches that are kept individually: the longest ones."""
 TOO_SHORT = "no epoch had enough steps, or all steps took ten seconds"
 ONLY_STARTS = "only each epoch's first execution was measured, whose wait is its pipeline's start"
 
@@ -31,14 +31,14 @@ class PipelineStarts:
 
     def __init__(self) -> None:
         self.epochs = 0
-        """How many were measured."""
+        """Number of measured waits, one per epoch."""
         self._wait_s = 0.0
         self._longest_s: list[float] = []
-        # Of those whose shuffling is known.
+        # Sums over the waits whose shuffle fraction is known.
         self._known_wait_s = self._shuffle_s = 0.0
 
     def add(self, start: PipelineStart) -> None:
-        """Takes one in."""
+        """Adds a wait."""
         self.epochs += 1
         self._wait_s += start.wait_s
         self._longest_s = heapq.nlargest(MOST_LONGEST, (*self._longest_s, start.wait_s))
@@ -47,7 +47,7 @@ class PipelineStarts:
             self._shuffle_s += start.wait_s * start.shuffle_fraction
 
     def record(self) -> PipelineStartRecord | None:
-        """Returns their means, or None where none was measured."""
+        """Returns the means and the longest waits; None if no wait was measured."""
         if not self.epochs:
             return None
         mean_s, known_s = self._wait_s / self.epochs, self._known_wait_s
@@ -56,16 +56,16 @@ class PipelineStarts:
 
 
 class StepTotals:
-    """Adds windows up.
+    """Adds up the windows of a phase.
 
     Args:
         phase: "fit", "evaluate" or "predict".
-        steps_per_execution: Steps in one call of the step function.
+        steps_per_execution: Number of steps in one call of the step function.
 
     Attributes:
-        distribution: The wait of each call.
-        step_times: The time of each call.
-        starts: The waits for the first batches of epochs.
+        distribution: Histogram of the waits.
+        step_times: Histogram of the step times.
+        starts: Waits for the first batches of epochs.
     """
 
     def __init__(self, phase: Phase, steps_per_execution: int = 1) -> None:
@@ -86,11 +86,11 @@ class StepTotals:
         self._buffered = 0.0
 
     def begin_epoch(self) -> None:
-        """Steps start, over another pipeline or after a pause."""
+        """Notes that steps start, over another pipeline or after a pause."""
         self._epochs += 1
 
     def add(self, window: StepWindow) -> None:
-        """Takes one window in."""
+        """Adds a window."""
         self._steps += window.steps
         self._duration_s += window.duration_s
         if window.examples is not None:
@@ -109,15 +109,15 @@ class StepTotals:
 
     @property
     def step_time_s(self) -> float | None:
-        """Mean step time."""
+        """Mean step time in seconds; None before the first window."""
         return self._duration_s / self._steps if self._steps else None
 
     def throughput(self, steps: int, wall_s: float | None) -> ThroughputRecord:
         """Returns step times and rates.
 
         Args:
-            steps: Steps that ran, measured or not.
-            wall_s: The phase's whole time.
+            steps: Number of steps that ran, measured or not.
+            wall_s: Wall time of the whole phase, in seconds; None if unknown.
         """
         return ThroughputRecord(
             phase=self.phase,
@@ -136,9 +136,10 @@ class StepTotals:
         """Returns the input wait.
 
         Args:
-            mechanism: How it was measured.
-            confidence: How sure it is.
-            unknown_because: Why it was not measured.
+            mechanism: Name of the measuring mechanism; None without a meter.
+            confidence: Confidence of the measurement; None without a meter.
+            unknown_because: Reason to report if no step's wait was measured; None if there is no
+                specific reason.
         """
         if self._waited_steps == 0:
             start = self.starts.record()

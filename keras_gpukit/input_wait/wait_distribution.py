@@ -1,4 +1,4 @@
-"""The distribution of waits over steps, in fixed memory."""
+"""Distribution of the waits over steps, in fixed memory."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from keras_gpukit.rules.savings import WARNING_FRACTION
 _GROWTH = math.log(1.05)
 _SMALLEST_S, _LARGEST_S = 1e-6, 1e3
 _BUCKETS = math.ceil(math.log(_LARGEST_S / _SMALLEST_S) / _GROWTH) + 1
-# A period is one if bursts come at it, give or take a quarter.
+# Bursts are regular if the standard deviation of the intervals between their starts is at most this
+# share of the mean interval.
 _REGULAR = 0.25
 _FEWEST_INTERVALS = 3
 
 
 class WaitHistogram:
-    """Takes in the wait of each call of a step function.
+    """Histogram of the waits of a step function's calls, and statistics of their bursts.
 
     Args:
-        steps_per_call: Steps in one call; a call's wait is its steps' alike.
+        steps_per_call: Number of steps in one call. Each step counts with an equal share of the
+            call's wait.
     """
 
     def __init__(self, steps_per_call: int) -> None:
@@ -33,20 +35,21 @@ class WaitHistogram:
         self._worst_s = 0.0
         self._stalled = 0
         self._calls = 0
-        # Bursts: stalled calls in a row. Calls since the last one began, None before the first.
+        # A burst is one stalled call, or several in a row. `_since_burst` counts the calls since
+        # the last one began; it is None before the first one and after a gap.
         self._bursts = 0
         self._in_burst = False
         self._since_burst: int | None = None
-        self._intervals = np.zeros(3)  # how many, their sum, the sum of their squares
+        self._intervals = np.zeros(3)  # between bursts: number, sum, sum of squares
 
     def add(self, waits_s: Times, durations_s: Times) -> None:
-        """Takes in consecutive calls.
+        """Adds consecutive calls.
 
         Args:
-            waits_s: Wait of each, in seconds. Shape (calls,).
-            durations_s: Time of each, in seconds. Shape (calls,).
+            waits_s: Wait of each call, in seconds. Shape (calls,).
+            durations_s: Duration of each call, in seconds. Shape (calls,).
         """
-        # Training waits meanwhile, on caches that its step has emptied: each call of numpy's takes
+        # Training waits meanwhile, and the step has emptied the CPU caches: each NumPy call takes
         # several microseconds, and `np.clip` four times as long.
         waits_s = np.minimum(waits_s, durations_s)
         smallest_s = _SMALLEST_S * self._steps_per_call
@@ -55,7 +58,7 @@ class WaitHistogram:
         self._counts += np.bincount(buckets, minlength=_BUCKETS)
         self._worst_s = max(self._worst_s, float(waits_s.max()) / self._steps_per_call)
         self._calls += len(waits_s)
-        # A step is stalled where a run of such steps would be called so.
+        # A step counts as stalled if a run of such steps would be reported as waiting for input.
         shortest_s = SHORTEST_WAIT_S * self._steps_per_call
         self._add_bursts((waits_s >= shortest_s) & (waits_s >= WARNING_FRACTION * durations_s))
 
@@ -78,11 +81,11 @@ class WaitHistogram:
         self._since_burst = len(stalled) - int(begins[-1])
 
     def gap(self) -> None:
-        """What comes next does not follow what came before."""
+        """Notes that the next call does not directly follow the previous one."""
         self._in_burst, self._since_burst = False, None
 
     def record(self) -> WaitDistribution | None:
-        """Returns the distribution, or None where no call's own wait was known."""
+        """Returns the distribution; None if the waits of single calls are unknown."""
         if self._calls == 0:
             return None
         return WaitDistribution(
@@ -99,7 +102,7 @@ class WaitHistogram:
 
     def _quantile(self, share: float) -> float:
         bucket = int(np.searchsorted(np.cumsum(self._counts), share * self._calls))
-        # The middle of the bucket; the first one holds all that is nothing.
+        # The middle of the bucket. Waits in the first one, of about 1 µs or less, count as 0.
         middle_s = _SMALLEST_S * math.exp((bucket + 0.5) * _GROWTH)
         return min(middle_s, self._worst_s) if bucket else 0.0
 

@@ -1,4 +1,4 @@
-"""What a pipeline's steps waited: from the meter chosen for it, as far as that can be known."""
+"""Reads how long steps waited, as far as the meter chosen for their pipeline can know it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ class WaitReader:
     """Reads the meter of the current pipeline.
 
     Args:
-        choose: Picks a meter for an iterator, or says why none fits.
-        stood_still_since: Whether the process stood still since a moment of the clock; then it is
-            unknown what waited for what.
-        device: What the device hides of the wait; None where it works within the calls.
+        choose: Returns a meter for an iterator, or the reason why no meter fits.
+        stood_still_since: Returns whether the process was suspended since a time on the clock. If
+            so, it is unknown how long the steps waited.
+        device: Subtracts the part of the wait that the device hides; None if the device finishes
+            its work within the calls.
 
     Attributes:
-        meter: The current pipeline's; None without one.
-        unknown_because: Why the wait is unknown.
+        meter: Meter of the current pipeline; None if no meter fits.
+        unknown_because: Why the current pipeline's wait is unknown, at least in part; None if it
+            is known.
     """
 
     def __init__(
@@ -38,13 +40,13 @@ class WaitReader:
         self._choose = choose
         self._stood_still_since = stood_still_since
         self._device = device
-        # A source that comes again keeps its meter: choosing another may only be done before
-        # anything was fetched.
+        # A source that is used again keeps its meter, since a meter must be chosen before the first
+        # fetch.
         self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
         self._taken: list[Any] = []
 
     def follow(self, source: Any) -> bool:
-        """Picks the meter of a source; returns whether the source is new."""
+        """Switches to the meter of a source; returns whether the source is new."""
         chosen = self._chosen.get(source)
         is_new = chosen is None
         if chosen is None:
@@ -57,23 +59,24 @@ class WaitReader:
 
     @property
     def reads_early(self) -> bool:
-        """Whether a reading soon after a pipeline's start is of use."""
+        """Whether readings at a pipeline's start, and soon after, are useful."""
         return self.meter is not None and self.meter.reads_early
 
     def take(self) -> None:
-        """Keeps what the meter shows now; evaluating it can wait."""
+        """Keeps the meter's current reading, which can be evaluated later."""
         if self.meter is not None:
             self._taken.append(self.meter.take())
 
     def drop(self) -> None:
-        """Forgets what was taken."""
+        """Discards the readings that were taken."""
         self._taken = []
 
     def start(self) -> Callable[[Stretch], PipelineStart | None]:
-        """Takes what the meter shows after a pipeline's second call.
+        """Reads the meter after a pipeline's second call, if it reads early.
 
         Returns:
-            From the pipeline's first call, what is known of its start.
+            A function that takes the pipeline's first call, and returns the wait for the first
+            batch; None if that is unknown.
         """
         meter = self.meter
         if meter is None:
@@ -84,11 +87,11 @@ class WaitReader:
         """Ends a stretch.
 
         Args:
-            began_s: When it began.
-            calls_before: Calls of the run before it.
+            began_s: When it began, on the clock.
+            calls_before: Number of calls of the run before it.
 
         Returns:
-            From the stretch, how long it waited, by all that was taken in it.
+            A function that takes the stretch, and returns its wait from the readings taken in it.
         """
         meter, taken, self._taken = self.meter, self._taken, []
         stood_still = self._stood_still_since(began_s)
@@ -102,11 +105,16 @@ class WaitReader:
         return read
 
     def judged(self, reading: WaitReading, began_s: float) -> WaitReading:
-        """Returns what is known of calls that began at a moment, and keeps why it is not."""
+        """Returns the reading, or an unknown one if the process stood still; keeps the reason.
+
+        Args:
+            reading: Reading of some calls.
+            began_s: When the first of them began, on the clock.
+        """
         return self._noted(_STOOD_STILL if self._stood_still_since(began_s) else reading)
 
     def note_bound(self) -> None:
-        """The waits of some calls are known, but not what the device hid of them."""
+        """Notes that the device may have hidden an unknown part of some calls' known waits."""
         if self._device is not None and self.meter is not None:
             self.meter.confidence = "upper bound"
 
@@ -124,7 +132,7 @@ class WaitReader:
     def _exposed(
         self, meter: Meter, reading: WaitReading, stretch: Stretch, calls_before: int
     ) -> WaitReading:
-        """Takes off what the device hides."""
+        """Subtracts what the device hides; if that is unknown, the wait is an upper bound."""
         if self._device is None or reading.wait_s is None:
             return reading
         exposed = self._device.exposed(reading, stretch, calls_before)

@@ -1,4 +1,4 @@
-"""Where the wall time of a watched call goes."""
+"""Breaks down the wall time of a monitored call."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Part = Literal["callbacks", "epoch start", "first step", "steps", "validation", 
 
 
 class WallTime:
-    """Gives each moment of a call to one part.
+    """Assigns each moment of a call to one part.
 
-    Steps and what is between them are one part here: how much of it was inside the step function
-    is added by the code that times it.
+    The part "steps" contains the steps and the time between them. The code that times the step
+    function adds how much of that part was inside it.
 
     Args:
-        part: The part the call begins with.
+        part: Part with which the call begins.
         now: The clock, in seconds.
-        on_part: Called with each part that ended, and when it began and ended.
+        on_part: Called with each part that has ended, its start and its end on the clock.
     """
 
     def __init__(
@@ -39,13 +39,15 @@ class WallTime:
         self._tracing_s = 0.0
         self._tracings = 0
         self.by_callback: Callable[[float, float], dict[str, float]] = lambda wall_s, between_s: {}
-        """Gives the seconds of each callback's class, of the call's and those between steps."""
+        """Function that returns the seconds of each class of callbacks, from the seconds of the
+        whole call and those between steps."""
         self.batch_ended_s = 0.0
-        """When Keras told of the last batch's end; set before `end_steps`."""
+        """When the callbacks returned from their hook for the last batch, on the clock; must be set
+        before `end_steps`. 0 if unknown."""
 
     @property
     def total_s(self) -> float:
-        """The call's time so far, or all of it."""
+        """Seconds of the call: until now or, once it is over, until its end."""
         return (self._now() if self._ended_s is None else self._ended_s) - self._began_s
 
     @property
@@ -54,58 +56,61 @@ class WallTime:
         return self._ended_s is not None
 
     def spent_s(self, part: Part) -> float:
-        """Time of a part that is over."""
+        """Returns the seconds spent in a part, not counting an interval in progress."""
         return self._spent_s.get(part, 0.0)
 
     @property
     def tracings(self) -> int:
-        """How many times the step was traced again so far."""
+        """Number of times that the step was traced again so far."""
         return self._tracings
 
     @property
     def part(self) -> Part | None:
-        """The part under way."""
+        """Current part; once the call is over, the last one."""
         return self._part
 
     def turn(self, part: Part, at_s: float | None = None) -> None:
-        """The part under way ends and another begins.
+        """Ends the current part and begins another; does nothing once the call is over.
 
         Args:
-            part: Which.
-            at_s: When, if not now.
+            part: Part that begins.
+            at_s: Time of the change, on the clock; None for now.
         """
         if self._ended_s is None:
             self._close(self._now() if at_s is None else at_s)
             self._part = part
 
     def end_steps(self, at_s: float) -> None:
-        """The steps of an epoch ended; what callbacks do with its last batch is theirs.
+        """Ends the part "steps". The callbacks' time after the last batch belongs to "callbacks".
 
         Args:
-            at_s: When the step function returned for the last time.
+            at_s: When the step function returned for the last time, on the clock.
         """
         self.turn("callbacks", at_s)
         if self.batch_ended_s > at_s:
             self.turn("other", self.batch_ended_s)
 
     def add_inside(self, seconds: float) -> None:
-        """Counts time of the part "steps" that was inside the step function."""
+        """Counts seconds of the part "steps" as time inside the step function.
+
+        Negative seconds take back some that are counted again later.
+        """
         self._inside_s += seconds
 
     def add_tracing(self, seconds: float) -> None:
-        """Counts an epoch's first step, inside the step function, as one that traced.
+        """Counts the seconds of an epoch's first step, inside the step function, as tracing.
 
-        How long it waited for its batch meanwhile is not known.
+        They include the wait for its batch, whose length is unknown.
         """
         self._tracing_s += seconds
         self._tracings += 1
 
     def add_epoch_wait(self, seconds: float, began_s: float) -> None:
-        """Counts time inside the step function as part of an epoch's start.
+        """Moves the wait for an epoch's first batch from the part "steps" to "epoch start".
 
         Args:
-            seconds: How long.
-            began_s: When the epoch's steps began, and it with them.
+            seconds: Seconds of the wait, inside the step function.
+            began_s: When the epoch's steps began, and the wait with them, on the clock.
         """
         self._inside_s -= seconds
         self._spend("steps", -seconds)
@@ -113,19 +118,19 @@ class WallTime:
         self._on_part("epoch start", began_s, began_s + seconds)
 
     def end(self) -> None:
-        """The call is over."""
+        """Ends the call; may be called repeatedly."""
         if self._ended_s is None:
             self._ended_s = self._now()
             self._close(self._ended_s)
 
     def breakdown(self, wait_s: float | None, until_s: float | None = None) -> TimeBreakdown:
-        """Returns the parts.
+        """Returns the seconds of each part.
 
         Args:
-            wait_s: Part of the time inside the step function that was spent waiting for input;
-                None if unknown.
-            until_s: In the steps: until when their time inside the step function was counted. None
-                if the call is over.
+            wait_s: Seconds inside the step function that were spent waiting for input; None if
+                unknown.
+            until_s: End of the time to break down, on the clock, if the part "steps" is not over:
+                the time inside the step function is counted up to there. None if the call is over.
         """
         spent, total_s = dict(self._spent_s), self.total_s
         if until_s is not None:
