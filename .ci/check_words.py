@@ -1,5 +1,8 @@
 """Fails on words that the documentation, messages, docstrings and comments should not use.
 
+It also fails on docstrings, and entries of `Args:` and `Attributes:`, that open with a relative
+clause or a pronoun ("Of the cluster", "kind: What it is"): a reader needs the noun.
+
     python .ci/check_words.py
 
 Each line of output has the place, the words found, and what to write instead.
@@ -13,6 +16,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -62,6 +66,19 @@ CODE = {
 }
 PATTERNS = {re.compile(rf"(?<![\w-])({p})(?![\w-])", re.I): b for p, b in FORBIDDEN.items()}
 
+_RELATIVE = "What|Who|Whose|Of|In what|In which|By what|By which|From what|From which|That which"
+OPENINGS = dict.fromkeys(
+    (
+        re.compile(rf"\A({_RELATIVE}|Nothing that|None of) "),
+        re.compile(
+            rf"^ +`?\w+`?(?: \([^)]*\))?: "
+            rf"({_RELATIVE}|That|The same|Likewise|Its|Theirs|As many|How it|Where it) ",
+            re.MULTILINE,
+        ),
+    ),
+    "a noun or a verb first",
+)
+
 
 def pieces(path: Path) -> Iterator[tuple[int, str]]:
     """Yields the parts of a file that people read, each with the line it starts on."""
@@ -78,6 +95,16 @@ def pieces(path: Path) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields the docstrings of a Python file, also those of attributes, each with its line."""
+    if path.suffix != ".py":
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        value = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield value.lineno, value.value
+
+
 def _blank(match: re.Match[str]) -> str:
     return "\n" * match.group().count("\n")
 
@@ -86,13 +113,14 @@ def main() -> int:
     """Returns 1 if a forbidden word was found, else 0."""
     found = []
     files = {path for pattern in COVERED for path in ROOT.glob(pattern) if path.is_file()}
+    checks = ((pieces, PATTERNS), (docstrings, OPENINGS))
     for path in sorted(path for path in files if path.suffix in SUFFIXES):
-        for first_line, text in pieces(path):
-            for pattern, better in PATTERNS.items():
+        for read, patterns in checks:
+            for (first_line, text), (pattern, better) in product(read(path), patterns.items()):
                 for match in pattern.finditer(text):
                     line = first_line + text[: match.start()].count("\n")
-                    place = path.relative_to(ROOT)
-                    found.append(f'{place}:{line}: "{match.group()}": write {better}')
+                    place = f"{path.relative_to(ROOT)}:{line}"
+                    found.append(f'{place}: "{match.group().strip()}": write {better}')
     for line_found in found:
         print(line_found, file=sys.stderr)
     return 1 if found else 0
