@@ -17,13 +17,15 @@ from keras_gpukit.records.steps import (
 )
 
 NOT_COUNTED = (
-    "examples are counted by the loss tracker of the model, which its train_step does not update "
-    "or updates without sample_weight=<batch size>, or which has reached the end of its range"
+    "examples are read from the model's loss tracker, which its train_step does not update, or "
+    "updates without sample_weight=<batch size>, or whose counter has reached its maximum"
 )
 MOST_LONGEST = 5
 """Maximum number of waits for first batches that are kept individually: the longest ones."""
-TOO_SHORT = "no epoch had enough steps, or all steps took ten seconds"
-ONLY_STARTS = "only each epoch's first execution was measured, whose wait is its pipeline's start"
+TOO_SHORT = "no epoch had enough steps to measure, or all steps took 10 s or more"
+ONLY_STARTS = (
+    "only the first execution of each epoch was measured, whose wait counts as the pipeline's start"
+)
 
 
 class PipelineStarts:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Literal
 
-from keras_gpukit.records.steps import TimeBreakdown
-
-Part = Literal["callbacks", "epoch start", "first step", "steps", "validation", "other"]
+from keras_gpukit.records.steps import Part, TimeBreakdown
 
 
 class WallTime:
@@ -31,7 +28,7 @@ class WallTime:
     ) -> None:
         self._now = now
         self._on_part = on_part
-        self._part: Part | None = part
+        self._part = part
         self._began_s = self._since_s = now()
         self._ended_s: float | None = None
         self._spent_s: dict[Part, float] = {}
@@ -65,7 +62,7 @@ class WallTime:
         return self._tracings
 
     @property
-    def part(self) -> Part | None:
+    def part(self) -> Part:
         """Current part; once the call is over, the last one."""
         return self._part
 
@@ -158,9 +155,8 @@ class WallTime:
         )
 
     def _close(self, at_s: float) -> None:
-        if self._part is not None:
-            self._spend(self._part, max(at_s - self._since_s, 0.0))
-            self._on_part(self._part, self._since_s, at_s)
+        self._spend(self._part, max(at_s - self._since_s, 0.0))
+        self._on_part(self._part, self._since_s, at_s)
         self._since_s = at_s
 
     def _spend(self, part: Part, seconds: float) -> None:

@@ -51,7 +51,7 @@ class ProgressNotes:
         session, now_s = self._session, self._now()
         part, epoch = session.wall.part, session.epoch
         is_new = self._written != (part, epoch) or now_s - self._written_s >= NOTE_EVERY_S
-        if part is None or not is_new:
+        if not is_new:
             return
         self._written, self._written_s = (part, epoch), now_s
         step = session.step

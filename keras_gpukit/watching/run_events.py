@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.input_wait.wall_time import Part
 from keras_gpukit.records.event import EventKind, RunEvent
 from keras_gpukit.records.names import RecordKind
+from keras_gpukit.records.steps import Part
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 SHORTEST_S = 0.05

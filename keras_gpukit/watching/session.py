@@ -13,11 +13,11 @@ from typing import Any
 
 from keras_gpukit.distribute.clusters.tf_config import this_worker
 from keras_gpukit.input_wait.self_cost import StepFunction
-from keras_gpukit.input_wait.wall_time import Part, WallTime
+from keras_gpukit.input_wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.names import SETUP
 from keras_gpukit.records.run import Ending
-from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.records.steps import Part, Phase, StepWindow
 from keras_gpukit.sensors.heartbeat import Heartbeat
 from keras_gpukit.sensors.sampling import SamplingThread
 from keras_gpukit.watching.call_errors import CallErrors
