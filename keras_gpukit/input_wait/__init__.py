@@ -1,1 +1,1 @@
-"""How waiting for data is measured."""
+"""Measures how long steps wait for their batches."""

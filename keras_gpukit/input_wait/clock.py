@@ -26,8 +26,8 @@ from keras_gpukit.records.steps import Phase, StepWindow
 class StepClock:
     """Records the entry and exit times of a step function, from which meters get the input wait.
 
-    Windows exclude the first call of an epoch or after a pause, which traces functions and fills
-    buffers, and the last call, since no next call ends it. Epochs of one or two calls differ: if
+    Windows exclude the first call of an epoch or after a pause, which may trace and fill buffers,
+    and the last call, since no next call ends it. Epochs of one or two calls differ: if
     the meter knows the wait of each call, only the first call over a new pipeline is excluded.
 
     Args:
@@ -41,7 +41,7 @@ class StepClock:
         examples: Counts examples; None if they are not counted.
         around_first_call: Context manager around the first call.
         accepts: Returns whether steps from a source are timed; other steps are only passed on.
-        stood_still_since: Returns whether the process stood still since a time of the clock. The
+        stood_still_since: Returns whether the process was suspended since a time of the clock. The
             wait since then is unknown.
         device: Subtracts the wait that the device hides; None if it computes within the calls.
         now: Clock that returns seconds.

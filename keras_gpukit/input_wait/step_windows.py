@@ -150,7 +150,7 @@ class StepWindows:
 
     @property
     def _is_due(self) -> bool:
-        """Whether the last evaluation was at least a second ago. Only short epochs ask sooner."""
+        """Whether the last evaluation at a window's end was a second ago. Short epochs ask sooner."""
         return self._calls.times_s[-2] - self._worked_out_s >= WINDOW_S
 
     def _start(self) -> None:

@@ -17,7 +17,7 @@ from keras_gpukit.records.steps import (
 )
 
 NOT_COUNTED = (
-    "examples are read from the model's loss tracker, which its train_step does not update, or "
+    "examples are read from the model's loss tracker, which its step function does not update, or "
     "updates without sample_weight=<batch size>, or whose counter has reached its maximum"
 )
 MOST_LONGEST = 5

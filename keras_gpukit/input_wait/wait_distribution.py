@@ -85,7 +85,7 @@ class WaitHistogram:
         self._in_burst, self._since_burst = False, None
 
     def record(self) -> WaitDistribution | None:
-        """Returns the distribution; None if the waits of single calls are unknown."""
+        """Returns the distribution; None if no single call's wait is known."""
         if self._calls == 0:
             return None
         return WaitDistribution(

@@ -10,7 +10,7 @@ from typing import Any
 from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.meters import Meter, PipelineStart, Stretch, WaitReading
 
-_STOOD_STILL = WaitReading(None, unknown_because="the process stood still")
+_STOOD_STILL = WaitReading(None, unknown_because="the process was suspended")
 
 
 class WaitReader:
@@ -105,7 +105,7 @@ class WaitReader:
         return read
 
     def judged(self, reading: WaitReading, began_s: float) -> WaitReading:
-        """Returns the reading, or an unknown one if the process stood still; keeps the reason.
+        """Returns the reading, or an unknown one if the process was suspended; keeps the reason.
 
         Args:
             reading: Reading of some calls.

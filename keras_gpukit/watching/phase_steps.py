@@ -50,7 +50,7 @@ class PhaseSteps:
         first_step: Global step before the call.
         on_window: Called with each finished window of steps, before the listeners of `watch`.
         on_error: Called with each exception of a step, except for the end of the data.
-        stood_still_since: Returns whether the process stood still since a moment.
+        stood_still_since: Returns whether the process was suspended since a moment.
         frame: Stack frame of the call.
         wall: Accounts for the call's wall time; None for a phase inside the call.
         finished: Takes the iterators that the phase no longer needs.

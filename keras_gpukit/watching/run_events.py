@@ -79,7 +79,7 @@ class RunEventNotes:
             self._note("epoch", began_s, time.perf_counter(), number)
 
     def stood_still(self, began_s: float, ended_s: float) -> None:
-        """Records that the process stood still."""
+        """Records that the process was suspended."""
         self._note("stood still", began_s, ended_s)
 
     def _note(

@@ -81,7 +81,7 @@ class Session:
         self._once_s = 0.0
         # The steps of the call itself are needed now: the sampling thread reads the global step.
         self._phases = {phase: self._make_steps(phase)}
-        self.every_second("whether the process stood still", self._heartbeat.beat)
+        self.every_second("whether the process was suspended", self._heartbeat.beat)
         self.every_second("which callback is under way", self._callback_list.times.look)
         params = getattr(callback_list(phase), "params", None)
         self.every_second("what the run is doing", ProgressNotes(self, params).note)

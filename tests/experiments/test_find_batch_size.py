@@ -41,9 +41,9 @@ CASE, SCRIPT = CASES / "planted_limit.py", CASES / "short_script.py"
 X, Y = arrays(16)  # 256 examples
 
 
-def planted(mode: str) -> dict:
+def planted(*arguments: str) -> dict:
     done = subprocess.run(
-        [sys.executable, str(CASE), mode],
+        [sys.executable, str(CASE), *arguments],
         env=environment(TF_CPP_MIN_LOG_LEVEL="0"),
         capture_output=True,
         text=True,
@@ -119,6 +119,7 @@ def test_steps_compiled_by_xla_are_tried_in_processes_of_their_own():
     if search.ending == "nothing left to try":
         assert search.largest < search.largest_passed < search.smallest_failed
         assert search.smallest_failed <= 1.03 * search.largest_passed
+    assert len(planted("trained", str(search.largest))["losses"]) == 3
 
 
 def test_without_a_limit_the_largest_is_unknown_and_the_fastest_is_found():

@@ -24,7 +24,7 @@ _KINDS: dict[EventKind, tuple[str, str]] = {
     "validation": ("validation", COLORS["validation"]),
     "callbacks": ("callbacks", COLORS["callbacks"]),
     "checkpoint": ("checkpoints", "#b06a4f"),
-    "stood still": ("stood still", COLORS["other"]),
+    "stood still": ("suspended", COLORS["other"]),
 }
 _OTHER_EPOCH = "#7fbdb7"
 
