@@ -150,7 +150,7 @@ class StepWindows:
 
     @property
     def _is_due(self) -> bool:
-        """Whether the last evaluation at a window's end was a second ago. Short epochs ask sooner."""
+        """Whether the last evaluation at a window's end was a second ago; for short epochs."""
         return self._calls.times_s[-2] - self._worked_out_s >= WINDOW_S
 
     def _start(self) -> None:
