@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import deque
 from types import ModuleType
@@ -106,3 +107,16 @@ def test_what_grows_comes_before_what_is_larger(module):
     assert "leak" not in {each.name for each in kept.read(())}
     module.leak.append(array())
     assert kept.read(())[0].name == "leak"
+
+
+def test_looking_through_thousands_of_modules_triggers_no_garbage_collection(module, monkeypatch):
+    module.kept = [array()]
+    for number in range(5000):
+        monkeypatch.setitem(sys.modules, f"many.m{number}", ModuleType(f"m{number}"))
+    KeptTensors().read(())  # compiles and caches what the first one needs
+    monkeypatch.setitem(sys.modules, "many.more", ModuleType("more"))  # so that it looks again
+    gc.collect()
+    before = [each["collections"] for each in gc.get_stats()]
+    found = KeptTensors().read(())
+    assert [each["collections"] for each in gc.get_stats()] == before
+    assert [each.name for each in found] == ["kept"]
