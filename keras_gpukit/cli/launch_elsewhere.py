@@ -66,7 +66,7 @@ def complete(words: Sequence[str]) -> list[str]:
 def _volume(text: str) -> tuple[str, str]:
     claim, _, path = text.partition(":")
     if not claim or not path.startswith("/"):
-        raise argparse.ArgumentTypeError(f"{text} is no CLAIM:PATH with an absolute path")
+        raise argparse.ArgumentTypeError(f"{text} is not a CLAIM:PATH with an absolute path")
     return claim, path
 
 

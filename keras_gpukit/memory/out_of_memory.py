@@ -116,7 +116,7 @@ def _with_options(record: OutOfMemory, message: OOMMessage, call: Call) -> OutOf
             record, options_unknown_because="steps on several replicas are not predicted"
         )
     if call.spec is None:
-        return replace(record, options_unknown_because="what a batch is made of is not known")
+        return replace(record, options_unknown_because="the structure of a batch is unknown")
     model, device = call.model, record.device
     try:
         own_bytes = sum(held_between_steps(model))

@@ -279,7 +279,7 @@ class StepMemory:
         if not self.graph.loops:
             return None
         loops = ", ".join(sorted(self.graph.loops))
-        return f"what is held within loops and branches is left out ({loops})"
+        return f"memory within loops and branches is not counted ({loops})"
 
 
 def _uses_onednn() -> bool:

@@ -79,7 +79,7 @@ def advice(record: OutOfMemory) -> tuple[str, ...]:
     lines = [_change(option) for option in record.options if option.fits is not False]
     if record.is_fragmented:
         lines.append(
-            "enough is free in all, but not in one block: set "
+            "enough is free in total, but not in one block: set "
             "TF_GPU_ALLOCATOR=cuda_malloc_async before TensorFlow starts"
         )
     if record.holders:

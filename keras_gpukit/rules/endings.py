@@ -9,7 +9,7 @@ from keras_gpukit.rules.rule import Outcome, Rule
 
 HOST_NEARLY_FULL_FRACTION = 0.9
 _FRAGMENTED = (
-    "Enough is free in all, but not in one block: set TF_GPU_ALLOCATOR=cuda_malloc_async before "
+    "Enough is free in total, but not in one block: set TF_GPU_ALLOCATOR=cuda_malloc_async before "
     "TensorFlow starts, and keep batches to one shape, or to a few"
 )
 # Exceptions with which users end a run on purpose.
@@ -61,7 +61,7 @@ class HostOutOfMemory(Rule):
 
     code = "host-out-of-memory"
     title = "The system likely ended the run because the host ran out of memory"
-    requires = "a run that ended without a word, and a last reading of the host's memory"
+    requires = "a run without a record of its end, and a last reading of the host's memory"
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the last reading of the host's memory with the threshold."""

@@ -57,8 +57,8 @@ class InputBound(Rule):
             return self.abstain(record.unknown_because if record else None)
         if record.measured_steps < MINIMUM_STEPS:
             return self.abstain(
-                f"the wait of {record.measured_steps} steps was measured, and it takes "
-                f"{MINIMUM_STEPS}"
+                f"the wait of {record.measured_steps} steps was measured; "
+                f"{MINIMUM_STEPS} are needed"
             )
         stall = record.stall_fraction
         certain = stall - SAMPLED_MARGIN if record.confidence == "sampled" else stall

@@ -98,7 +98,7 @@ def unknown_because(comparison: WorkerComparison | None) -> str | None:
         return None
     missing = next(filter(None, (each.compared_unknown_because for each in comparison.members)), "")
     return missing or (
-        f"{steps} steps are known of every {comparison.kind}, and it takes {FEWEST_STEPS}"
+        f"{steps} steps are known of every {comparison.kind}; {FEWEST_STEPS} are needed"
     )
 
 

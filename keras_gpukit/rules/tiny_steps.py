@@ -45,7 +45,7 @@ class TinySteps(Rule):
             return self.abstain()
         if throughput.measured_steps < MANY_STEPS:
             return self.abstain(
-                f"{throughput.measured_steps} steps were measured, and it takes {MANY_STEPS}"
+                f"{throughput.measured_steps} steps were measured; {MANY_STEPS} are needed"
             )
         parts = summary.breakdown
         if parts is not None and parts.wall_s < MINIMUM_WALL_S:

@@ -59,8 +59,8 @@ class LogFolder:
         captures = self._captures.under(self.path)
         if not files and not captures:
             raise FileNotFoundError(
-                f"No run lies under {self.path}: neither {FOLDER}/{RUN_FILE} nor a profile was "
-                f"found. Give the folder that was `log_dir` of a callback, such as "
+                f"No run was found under {self.path}: there is neither {FOLDER}/{RUN_FILE} nor a "
+                f"profile. Give the folder that was `log_dir` of a callback, such as "
                 f'keras_gpukit.Monitor("logs"), or one above it.'
             )
         notes = []

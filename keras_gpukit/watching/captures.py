@@ -85,7 +85,7 @@ class CaptureWatch:
     def start(self, session: Session) -> None:
         """Starts to mark steps and to look for triggers of captures."""
         if session.phase != "fit":
-            self._unknown_because = "captures are of training steps, and this was no fit"
+            self._unknown_because = "captures are of training steps, and this was not a fit"
             return
         try:
             self._watch_steps(session, self._recorder)

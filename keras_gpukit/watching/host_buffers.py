@@ -22,7 +22,7 @@ from keras_gpukit.watching.session import Session
 
 EVERY = 1.5
 """Factor by which the run time grows from one look to the next, so looks become rare."""
-NOT_READABLE = "the input is no tf.data pipeline of this process alone"
+NOT_READABLE = "the input is not a tf.data pipeline of this process alone"
 NOT_READ = "the run was over before its pipeline was read"
 
 

@@ -138,7 +138,7 @@ class Lifecycle:
         if keras.backend.backend() != "tensorflow":
             # There is nothing to measure, and calling TensorFlow would allocate the GPUs' memory.
             raise GPUKitError(
-                f"it watches the TensorFlow backend, and this is {keras.backend.backend()}"
+                f"it supports the TensorFlow backend only, and this is {keras.backend.backend()}"
             )
         self._open = open_session(model, self._log_dir, phase)
         self._open.join(self._leave)

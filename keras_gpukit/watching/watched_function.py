@@ -11,7 +11,7 @@ from keras_gpukit.input_wait.self_cost import StepFunction, cost_of_a_call_s
 from keras_gpukit.watching.callback_list import hooks_alone
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
-REPLACED = "the step function was replaced while it was watched"
+REPLACED = "the step function was replaced while it was monitored"
 Around = Callable[[StepFunction], StepFunction]
 
 

@@ -82,7 +82,7 @@ def test_volume_and_shared_memory_reach_the_manifest(capsys):
         ((IMAGE,), "need --kubernetes"),
         (("--slurm", "--volume=data:/data"), "need --kubernetes"),
         (("--slurm", "--grace=10"), "--timeout and --grace work on this machine only"),
-        (("--kubernetes", IMAGE, "--volume=data"), "no CLAIM:PATH"),
+        (("--kubernetes", IMAGE, "--volume=data"), "not a CLAIM:PATH"),
         (("--kubernetes", IMAGE, "--log-dir=logs"), "kubectl logs"),
         (("--slurm", "--monitor"), "--monitor works on this machine only"),
         (("--slurm", "--name=my job"), "Received: name='my job'"),

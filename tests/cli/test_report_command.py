@@ -60,7 +60,8 @@ def test_json_has_all_that_the_page_is_made_of(logs, capsys):
 
 
 def test_no_run_is_an_error_that_says_what_was_looked_for(tmp_path, capsys):
-    for folder, words in ((tmp_path, "No run lies under"), (tmp_path / "no", "There is no folder")):
+    missing = tmp_path / "no"
+    for folder, words in ((tmp_path, "No run was found"), (missing, "There is no folder")):
         assert main(["report", str(folder)]) == 2
         told = capsys.readouterr()
         assert told.out == ""
@@ -127,4 +128,4 @@ def test_of_several_workers_the_chiefs_verdict_is_printed(tmp_path, capsys):
 def test_a_killed_run_is_said_to_have_ended_without_a_word(tmp_path, capsys):
     write_lines(tmp_path / "logs", run_lines(20, summary=None))
     assert main(["report", str(tmp_path / "logs"), "--out", str(tmp_path / "report.html")]) == 0
-    assert "ended without a word after 800 steps (killed" in capsys.readouterr().out
+    assert "ended without a summary after 800 steps (killed" in capsys.readouterr().out

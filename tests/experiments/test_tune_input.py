@@ -841,8 +841,8 @@ class TestTuneInput:
         gain = rounds_module.compare(lambda: 1.0, lambda: 2.0, threshold=1.0, seconds=1)
         for answer, reason in ((True, ""), (False, "not wanted")):
             ask = CachePermission("ask", None, lambda q, a=answer: questions.append(q) or a)
-            assert ask.decide("cache what comes from load", gain) == reason
-        assert questions[0] == "2.0× faster: cache what comes from load?"
+            assert ask.decide("cache the output of load", gain) == reason
+        assert questions[0] == "2.0× faster: cache the output of load?"
 
     def test_time_runs_out(self, capsys, monkeypatch):
         monkeypatch.setattr(Readings, "of", lambda *arguments: lambda: time.sleep(0.1) or 10.0)

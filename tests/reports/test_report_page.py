@@ -520,7 +520,7 @@ def test_faults_are_told_on_the_page(tmp_path):
 def test_runs_stand_run_comparison(tmp_path):
     write_lines(tmp_path / "one", run_lines(20))
     page = page_of(tmp_path, run_lines(30, began_s=BEGAN_S + 1000, summary=None))
-    assert "2 runs side by side" in page.words
+    assert "2 runs compared" in page.words
     lines = figure_of(page, "Step times of the runs")["data"]
     # A value at the end of each window, and at the begin of the first.
     assert [len(line["y"]) - line["y"].count(None) for line in lines] == [31, 21]
@@ -535,7 +535,7 @@ def test_of_many_runs_only_the_newest_have_charts(tmp_path):
     for number in range(6):
         write_lines(tmp_path / str(number), run_lines(3, began_s=BEGAN_S + 100 * number))
     page = page_of(tmp_path, run_lines(3, began_s=BEGAN_S + 900))
-    assert "7 runs side by side" in page.words
+    assert "7 runs compared" in page.words
     assert "The newest 4 are shown in full below." in page.words
     places = [attrs["class"] for _, attrs in page.all("section") if attrs.get("class")]
     assert places == ["run"] * 4 + ["run brief"] * 3

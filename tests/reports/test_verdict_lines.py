@@ -37,7 +37,7 @@ def test_that_most_rules_could_not_judge_is_said():
 @pytest.mark.parametrize(
     ("state", "told"),
     [
-        ("unfinished", "Ended without a word after step 1,800 (killed, or without a Monitor)."),
+        ("unfinished", "Ended without a summary after step 1,800 (killed, or without a Monitor)."),
         ("running", "Still running after step 1,800."),
     ],
 )
@@ -61,7 +61,7 @@ def test_an_interrupted_run_says_by_what_or_where(progress, ended_by, told):
 def test_a_finding_comes_first_and_the_end_after_it():
     assert verdict_line(RunReport("logs", "completed", summary=SUMMARY)) == WORST
     killed = RunReport("logs", "unfinished", summary=replace(SUMMARY, ending=None), progress=AT)
-    ended = "ended without a word after step 1,800 (killed, or without a Monitor)"
+    ended = "ended without a summary after step 1,800 (killed, or without a Monitor)"
     assert verdict_line(killed) == f"{WORST}; {ended}"
 
 

@@ -51,7 +51,7 @@ def test_it_passes_where_the_first_step_does_not_decide(change):
 def test_a_short_peak_that_readings_miss_is_not_taken_for_one():
     large = replace(PREDICTED, high=MemoryByCause(11 * GIB))
     assert CODE in judged(GPU, prediction=large).passed
-    partly = replace(PREDICTED, unknown_because="what is held within loops is left out")
+    partly = replace(PREDICTED, unknown_because="memory within loops is not counted")
     for unknown in (None, partly):
         assert "the prediction" in judged(GPU, prediction=unknown).not_applicable[CODE]
 

@@ -105,8 +105,8 @@ def test_it_abstains_where_a_figure_is_unknown(change, because):
 
 def test_it_abstains_without_readings():
     assert CODE in judge(RunSummary(Environment({}))).not_applicable
-    unread = judged(unknown_because="the input is no tf.data pipeline").not_applicable
-    assert unread[CODE] == "the input is no tf.data pipeline"
+    unread = judged(unknown_because="the input is not a tf.data pipeline").not_applicable
+    assert unread[CODE] == "the input is not a tf.data pipeline"
 
 
 @pytest.mark.parametrize(("elements", "is_leak"), [(10**6, False), (3000, True)])

@@ -107,7 +107,9 @@ def test_the_folder_gpukit_itself_may_be_given(tmp_path):
 def test_where_there_is_no_run_that_is_said(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"There is no folder .*nowhere"):
         load_report(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match=r"No run lies under .*: neither gpukit/run\.jsonl"):
+    with pytest.raises(
+        FileNotFoundError, match=r"No run was found under .*neither gpukit/run\.jsonl"
+    ):
         load_report(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError, match="is a file; give the folder"):

@@ -158,7 +158,7 @@ def test_the_tab_follows_a_fit_to_its_verdict(watched, page):
 def test_many_runs_are_sorted_filtered_compared_and_linked(watched, page):
     watched.end()
     page.goto(f"{watched.address}/#gpukit")
-    wait_until(lambda: "6 runs side by side" in body(page))
+    wait_until(lambda: "6 runs compared" in body(page))
     frame = report_frame(page)
     names = frame.locator(".runs-table tbody tr:visible th")
     frame.get_by_role("button", name="ran for").click()
@@ -176,13 +176,13 @@ def test_many_runs_are_sorted_filtered_compared_and_linked(watched, page):
     assert "compare%3Drun-" in page.url
 
     frame.locator(".runs-table").get_by_role("link", name="sweep/lr-3").click()
-    wait_until(lambda: "Training report" in body(page) and "side by side" not in body(page))
+    wait_until(lambda: "Training report" in body(page) and "runs compared" not in body(page))
     assert "gpukit.run=sweep%2Flr-3" in page.url
     assert report_frame(page).locator(".run:target h2").inner_text() == "lr-3"
     page.go_back()
     wait_until(lambda: "Settings that differ" in body(page))
     page.go_back()
-    wait_until(lambda: "side by side" in body(page) and "Settings that differ" not in body(page))
+    wait_until(lambda: "runs compared" in body(page) and "Settings that differ" not in body(page))
     assert page.errors == []
 
 

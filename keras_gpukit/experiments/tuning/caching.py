@@ -92,7 +92,7 @@ def propose(
             what = function_name(cut.below) if functions(cut.below) else "the elements"
             return Change(
                 f"cache-{place}",
-                f"cache what comes from {what} in {place} ({size(needed)})",
+                f"cache the output of {what} in {place} ({size(needed)})",
                 changed,
                 note="the first epoch fills it",
             ), ""

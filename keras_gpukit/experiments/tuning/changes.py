@@ -218,7 +218,7 @@ def _in_parallel(
 _DESCRIPTIONS = {
     "parallel-map": "call {} for several elements in parallel",
     "parallel-files": "read files ahead in {}",
-    "parallel-batch": "put batches together side by side",
+    "parallel-batch": "assemble several batches in parallel",
 }
 
 

@@ -39,7 +39,7 @@ def _end(run: RunReport) -> str | None:
         by = run.summary.ended_by
         return f"interrupted{where}" if by is None else f"interrupted by {by}"
     if run.state == "unfinished":
-        return f"ended without a word{where} (killed, or without a Monitor)"
+        return f"ended without a summary{where} (killed, or without a Monitor)"
     return None
 
 
