@@ -106,9 +106,9 @@ def test_slices_of_arrays_are_in_memory_anyway():
 @pytest.mark.parametrize(
     ("dataset", "because"),
     [
-        (lambda: doubled().filter(lambda x: x[0] > 0).cache(), "how many elements"),
-        (lambda: doubled().map(lambda x: tf.strings.as_string(x)).cache(), "the shapes"),
-        (lambda: doubled().padded_batch(32).cache(), "the shapes"),
+        (lambda: doubled().filter(lambda x: x[0] > 0).cache(), "the number of its elements"),
+        (lambda: doubled().map(lambda x: tf.strings.as_string(x)).cache(), "the size of its elements"),
+        (lambda: doubled().padded_batch(32).cache(), "the size of its elements"),
     ],
 )
 def test_what_cannot_be_known_is_unknown(dataset, because):

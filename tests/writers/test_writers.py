@@ -284,7 +284,7 @@ def test_a_folder_that_cannot_be_made_is_said_once(tmp_path, caplog):
     log.close()
     (warning,) = caplog.records
     assert "Writing to" in warning.message
-    assert "Training goes on" in warning.message
+    assert "Training continues" in warning.message
 
 
 @pytest.mark.heavy
