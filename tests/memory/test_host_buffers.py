@@ -107,7 +107,10 @@ def test_slices_of_arrays_are_in_memory_anyway():
     ("dataset", "because"),
     [
         (lambda: doubled().filter(lambda x: x[0] > 0).cache(), "the number of its elements"),
-        (lambda: doubled().map(lambda x: tf.strings.as_string(x)).cache(), "the size of its elements"),
+        (
+            lambda: doubled().map(lambda x: tf.strings.as_string(x)).cache(),
+            "the size of its elements",
+        ),
         (lambda: doubled().padded_batch(32).cache(), "the size of its elements"),
     ],
 )
