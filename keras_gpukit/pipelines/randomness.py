@@ -116,7 +116,7 @@ def varies(dataset: Dataset, *, trust_python: bool) -> str | None:
         if kind(stage) == "Shuffle":
             return "its order is shuffled"
         if kind(stage) not in _STEADY_KINDS or not is_readable(stage):
-            return f"its stage {kind(stage)} is of an unknown kind"
+            return f"nothing is known about its stage {kind(stage)}"
         if getattr(stage, "_deterministic", None) == "false":
             return "its order is not fixed"
         found = impurities(stage) - ({"python"} if trust_python else set())

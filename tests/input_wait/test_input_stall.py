@@ -26,7 +26,7 @@ from helpers.training import (
 import keras_gpukit as gpukit
 from keras_gpukit.input_wait.clock import StepClock
 from keras_gpukit.input_wait.device_work import DeviceWork
-from keras_gpukit.input_wait.meters import WaitReading
+from keras_gpukit.input_wait.meters import Stretch, WaitReading
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -589,6 +589,19 @@ def test_what_an_unknown_device_hides_is_an_upper_bound(options):
     stalled, confidence = behind(0.016, 0.016, 0.012, **options)
     assert stalled == pytest.approx(1.0)
     assert confidence == "upper bound"
+
+
+def test_ends_of_steps_that_threads_note_out_of_order_are_counted_once():
+    ends_s = iter([1.0, 4.0, 2.0, 3.0, 5.0])
+    device = DeviceWork(now=lambda: next(ends_s))
+    for _ in range(5):
+        device.note_finished()
+    for first_call, before_s in ((1, 1.0), (3, 3.0), (4, 4.0)):
+        # The batch comes a second after the entry, half a second after the step before has ended.
+        entries_s, exits_s = np.array([before_s - 0.5, before_s + 0.9]), np.array([before_s + 0.8])
+        stretch = Stretch(entries_s, exits_s, next_exit_s=before_s + 1.8)
+        found = device.exposed(WaitReading(1.0, np.array([1.0])), stretch, first_call)
+        assert found.wait_s == 0.5
 
 
 def test_each_step_is_reported_once_and_on_time(monkeypatch):
