@@ -16,7 +16,8 @@ other most. The other steps of the call are assumed to compute as long on averag
 remains of the calls' time.
 
 One step stands for all steps of its call, so an outlier counts as many times as the call has steps.
-Medians over calls leave outliers out, for example a step that another process interrupted.
+Medians over calls leave outliers out, for example a step that another process interrupted. With
+fewer than three calls, a median leaves nothing out, so the stall is unknown until then.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ EMPTY_CALLS = 4
 IDLE_S = 0.005
 # With fewer steps, no earlier step of a call can show what its last fetch was like.
 FEWEST_STEPS = 3
+# With fewer calls, one outlier decides.
+FEWEST_CALLS = 3
 LONGEST_PERIOD = 16
 # Number of latest calls from which it is estimated how long a step computes.
 CALLS_KEPT = 1000
@@ -115,6 +118,9 @@ class HiddenWait:
         overhead_s = float(min(np.median(gaps_s[:, 0]), np.median(gaps_s[:, 1:-1])))
         longer_s = np.maximum(gaps_s[:, 1:-1] - overhead_s, 0.0)
         self._add(gaps_s[:, -1] - outside_s - self._empty_call_s - overhead_s, longer_s)
+        if len(self._last_s) < FEWEST_CALLS:
+            because = f"fewer than {FEWEST_CALLS} executions show how long a step computes"
+            return WaitReading(None, None, buffered, because)
         fetching_s = np.maximum(durations_s - gaps_s.sum(axis=1), 0.0)
         busy_s = outside_s + self._empty_call_s + steps * (overhead_s + self._step_s())
         stalls_s = np.minimum(durations_s - busy_s, fetching_s)
