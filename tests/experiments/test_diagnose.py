@@ -314,7 +314,8 @@ for dataset in (slow_dataset(8, 0.02), SlowPyDataset(8, 0.02)):
     assert len(before) == len(after)
     assert all(a.tobytes() == b.tobytes() for a, b in zip(before, after))
     assert diagnosis.examples_per_batch == 16, diagnosis
-    assert diagnosis.actual.median < 55, diagnosis
+    # At most 50 a second are made; rounds that find batches ready are quicker.
+    assert diagnosis.actual.low < 55, diagnosis
 model.fit(dataset, verbose=0)
 """)
 
