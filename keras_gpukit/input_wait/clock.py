@@ -82,6 +82,7 @@ class StepClock:
             reader=self.waits,
             wall=wall,
             examples=examples,
+            now=now,
         )
         self._on_error = on_error
         self._wall = wall
@@ -216,7 +217,11 @@ class StepClock:
     def _first_call(self, step_function: StepFunction, source: Any, entry_s: float) -> Any:
         """Runs the first call of an epoch or after a pause."""
         if self._given_up:
-            outputs = step_function(source)
+            try:
+                outputs = step_function(source)
+            except BaseException as error:
+                self._report(error)
+                raise
             self._calls.before += 1
             return outputs
         self.windows.drop()
@@ -231,8 +236,7 @@ class StepClock:
             with around:
                 outputs = step_function(source)
         except BaseException as error:
-            if self._on_error is not None and not is_end_of_data(error):
-                self._guarded(self._on_error, error)
+            self._report(error)
             raise
         exit_s = self._now()
         self.windows.has_traced = is_first_of_run or self.will_trace
@@ -260,12 +264,16 @@ class StepClock:
     def _raise(self, entry_s: float, error: BaseException) -> None:
         self._raised = True
         self.windows.note_raised()
-        if self._on_error is not None and not is_end_of_data(error):
-            self._guarded(self._on_error, error)
+        self._report(error)
         if self._wall is not None:
             # Usually the end of the data. Finding it counts as epoch start.
             self._wall.turn("epoch start", entry_s)
             self._wall.turn("other")
+
+    def _report(self, error: BaseException) -> None:
+        """Passes on an error of a step; the end of the data is none."""
+        if self._on_error is not None and not is_end_of_data(error):
+            self._guarded(self._on_error, error)
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
         began = self._now()

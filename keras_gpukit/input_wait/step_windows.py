@@ -37,6 +37,7 @@ class StepWindows:
         reader: Reads how long steps waited.
         wall: Accounts for the call's wall time; None for a phase inside the call.
         examples: Counts examples; None if they are not counted.
+        now: The clock, in seconds.
 
     Attributes:
         totals: Totals of the windows so far.
@@ -56,6 +57,7 @@ class StepWindows:
         reader: WaitReader,
         wall: WallTime | None,
         examples: ExampleCounter | None,
+        now: Callable[[], float],
     ) -> None:
         self._ended = EndedWindows(phase, steps_per_execution, on_window, wall, examples)
         self.totals = self._ended.totals
@@ -67,6 +69,7 @@ class StepWindows:
         self._reader = reader
         self._wall = wall
         self._examples = examples
+        self._now = now
         # The call after the stretch fetches too: the gaps of all its steps but the first need room.
         steps = READ_EVERY_STEPS - (steps_per_execution - 1)
         self._most_calls_to_a_reading = max(1, steps // steps_per_execution)
@@ -139,6 +142,8 @@ class StepWindows:
                 self._calls_to_a_reading = min(first, self._most_calls_to_a_reading)
             self._start()
             self._begin()
+            if self._is_due:
+                self.work_out()
             return
         self._take()
         twice = 2 * self._calls_to_a_reading
@@ -159,8 +164,6 @@ class StepWindows:
         read, seen = self._reader.start(), self._first_calls.start
         self._counts = self._take_counts()
         self._ended.start(times_s, lambda first: read(first) or seen, counts=self._counts_as_start)
-        if self._is_due:
-            self.work_out()
 
     @property
     def _counts_as_start(self) -> bool:
@@ -206,7 +209,7 @@ class StepWindows:
             reading = self._reader.judged(WaitReading(float(waits_s.sum()), waits_s), began_s)
             self._reader.note_bound()
             examples = calls.examples_since(apart)
-            self._ended.end_short(durations_s, reading, examples, self.step, time.time())
+            self._ended.end_short(durations_s, reading, examples, self.step, self._latest_unix_s())
         self.work_out()
 
     def _close(self) -> None:
@@ -219,7 +222,7 @@ class StepWindows:
             read,
             (before, self._counts),
             self.step,
-            time.time(),
+            self._latest_unix_s(),
         )
         self._ended.end(window)
         self._is_short = False
@@ -228,6 +231,10 @@ class StepWindows:
         if is_due:
             self._worked_out_s = self._calls.times_s[-2]
             self.work_out()
+
+    def _latest_unix_s(self) -> float:
+        """Returns when the latest call returned, in seconds since the Unix epoch."""
+        return time.time() - (self._now() - self._calls.times_s[-1])
 
     def _take_counts(self) -> Counts:
         return () if self._examples is None else self._examples.take()

@@ -71,10 +71,11 @@ class WallTime:
 
         Args:
             part: Part that begins.
-            at_s: Time of the change, on the clock; None for now.
+            at_s: Time of the change, on the clock; None for now. If another part began later, its
+                beginning.
         """
         if self._ended_s is None:
-            self._close(self._now() if at_s is None else at_s)
+            self._close(max(self._now() if at_s is None else at_s, self._since_s))
             self._part = part
 
     def end_steps(self, at_s: float) -> None:
@@ -155,7 +156,7 @@ class WallTime:
         )
 
     def _close(self, at_s: float) -> None:
-        self._spend(self._part, max(at_s - self._since_s, 0.0))
+        self._spend(self._part, at_s - self._since_s)
         self._on_part(self._part, self._since_s, at_s)
         self._since_s = at_s
 

@@ -12,12 +12,13 @@ from keras_gpukit.records.worker_comparison import (
 
 def compared_steps(profile: ProfileRecord) -> tuple[ComparedStep, ...]:
     """Returns the numbered steps, which other workers may have captured too."""
+    count = profile.steps_per_execution
     return tuple(
         ComparedStep(
             step=step.number,
-            duration_s=step.duration_s,
-            input_s=step.parts_s.get("input wait", 0.0),
-            collective_s=step.parts_s.get("collectives", 0.0),
+            duration_s=step.duration_s / count,
+            input_s=step.parts_s.get("input wait", 0.0) / count,
+            collective_s=step.parts_s.get("collectives", 0.0) / count,
         )
         for step in profile.each_step
         if step.number is not None
@@ -29,6 +30,7 @@ def compared_replicas(profile: ProfileRecord) -> WorkerComparison | None:
     devices = [each for each in profile.devices if any(each.collectives_s)]
     if len(devices) < 2 or len(devices) < len(profile.devices):
         return None
+    count = profile.steps_per_execution
     members = tuple(
         WorkerFigures(
             index,
@@ -36,7 +38,7 @@ def compared_replicas(profile: ProfileRecord) -> WorkerComparison | None:
             step_time_s=profile.step_time_s,
             gpu_percent=100 * device.busy_fraction,
             compared=tuple(
-                ComparedStep(row, step.duration_s, None, collective_s)
+                ComparedStep(row, step.duration_s / count, None, collective_s / count)
                 for row, (step, collective_s) in enumerate(
                     zip(profile.each_step, device.collectives_s, strict=True)
                 )

@@ -194,8 +194,8 @@ class HostUtilization:
         cpu_percent: Mean utilization of all cores together, 0 to 100.
         process_cpu_percent: Mean share of all cores that this process used, 0 to 100.
         memory_max_bytes: Highest resident memory of this process.
-        memory_available_min_bytes: Lowest reading of the memory that the machine could still
-            provide.
+        memory_available_min_bytes: Lowest memory that the machine could still provide, or that the
+            limit of a container or job left, if that is less.
         memory_total_bytes: Physical memory.
         disk_read_bytes_per_s: Mean read rate of all disks together.
         children_cpu_percent: Share of all cores that child processes of this process used, 0 to

@@ -104,11 +104,12 @@ class RunReport:
         summary: Summary of the run. If the run is not over or ended without a summary, this is made
             from its lines so far, judged by the same rules.
         steps: Figures of step windows: `step_time_s`, `wait_s`, `stall_fraction`, `examples_per_s`,
-            `buffered_batches`. A window is already a mean over about a second.
+            `buffered_batches`, `between_s`. A window is already a mean over about a second.
         host: Figures of the host: the fields of `HostSample`.
-        gpus: Figures by GPU index: the fields of `GPUSample`, and `throttled`, 0 or 1. The index is
-            text, since JSON requires that of keys.
-        memory: Figures by device: the fields of `DeviceMemory`.
+        gpus: Figures by GPU index: `utilization_percent`, `memory_used_bytes`,
+            `memory_total_bytes`, `power_watts`, `temperature_celsius`, `sm_clock_mhz`, and
+            `throttled`, 0 or 1. The index is text, since JSON requires that of keys.
+        memory: Figures by device: `current_bytes`, `peak_bytes`, `limit_bytes`.
         captures: Captured profiles, the oldest first.
         validation: Figures of the step windows of validations within `fit`, the same ones as in
             `steps`.

@@ -18,8 +18,7 @@ MemberKind = Literal["worker", "replica"]
 class ComparedStep:
     """Time of one worker in one step.
 
-    With several steps per execution, the run's own measurement is the mean of an execution's steps.
-    Figures from a profile are those of the whole execution.
+    With several steps per execution, each figure is the mean of an execution's steps.
 
     Attributes:
         step: Global step. For GPUs of one process: position of the step in the profile, from 0.

@@ -48,7 +48,8 @@ class MostlyNotCompute(TimeRule):
     """Compute took less than half of the run, and no other rule explains the largest other part.
 
     Half is our choice. The finding names the largest other part, even if it is time that belongs
-    to no known part. The first step happens only once. If it is the largest part, the finding is a
+    to no known part. If it is unknown how long steps computed, only a known part of more than half
+    is named. The first step happens only once. If it is the largest part, the finding is a
     remark in a run of less than a minute (our choice), and is left out if another rule finds a
     lasting cause.
     """
@@ -63,9 +64,13 @@ class MostlyNotCompute(TimeRule):
             return None
         others = {**parts.parts, "unknown": parts.unknown_s}
         others.pop("compute")
+        if parts.compute_s is None:
+            others.pop("unknown")  # all of it may be compute
         name, spent_s = max(
             ((part, spent_s or 0.0) for part, spent_s in others.items()), key=lambda part: part[1]
         )
+        if parts.compute_s is None and spent_s <= HALF * parts.wall_s:
+            return self.abstain("it is unknown how long steps computed")
         covering = COVERED_BY.get(name, ())
         if name == ONCE:
             covering = tuple(rule for rules in COVERED_BY.values() for rule in rules)

@@ -146,8 +146,8 @@ class TracingAgain(TimeRule):
 class SlowCallbacks(TimeRule):
     """The share of the time that goes to callbacks, including checkpoints.
 
-    The time between steps includes Keras' own loop. So 0.25 ms per step is left out, more than the
-    loop was measured to take. The threshold of a tenth is our choice. A callback is named if it
+    The time between steps includes Keras' own loop. So 0.25 ms per execution is left out, more than
+    the loop was measured to take. The threshold of a tenth is our choice. A callback is named if it
     took half of the time in callbacks, also our choice. The lower end of the saving is then its
     own time.
     """
@@ -158,9 +158,10 @@ class SlowCallbacks(TimeRule):
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the share with the threshold."""
-        if summary.steps is None:
+        executions = _executions(summary)
+        if executions is None:
             return self.abstain()
-        spent_s = parts.callbacks_s - LOOP_S * summary.steps
+        spent_s = parts.callbacks_s - LOOP_S * executions
         share = spent_s / parts.wall_s
         if share < NOTABLE_FRACTION:
             return None
@@ -180,6 +181,15 @@ class SlowCallbacks(TimeRule):
             saving=saving,
             title=f"{self.title}, most of all {name}" if is_named else None,
         )
+
+
+def _executions(summary: RunSummary) -> float | None:
+    """Returns how many times Keras' loop called the step function; None if unknown."""
+    if summary.throughput is not None and summary.throughput.executions is not None:
+        return summary.throughput.executions
+    if summary.steps is None:
+        return None
+    return summary.steps / (summary.environment.steps_per_execution or 1)
 
 
 def _callback_advice(name: str | None) -> tuple[str, ...]:

@@ -101,11 +101,12 @@ def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
     Both must be equally severe, and the slowdown must account for most of the other saving. It
     comes first because it also says when it began. A finding on what ended the run precedes all.
     """
-    slower = next((each for each in findings if each.code == SlowerOverTime.code), None)
-    if slower is not None and _is_same_cause(slower, findings[0]):
-        findings.sort(key=lambda finding: finding is not slower)
-    findings.sort(key=lambda finding: finding.code not in _ENDED_BY)
-    return tuple(findings)
+    ended_by = [each for each in findings if each.code in _ENDED_BY]
+    others = [each for each in findings if each.code not in _ENDED_BY]
+    slower = next((each for each in others if each.code == SlowerOverTime.code), None)
+    if slower is not None and _is_same_cause(slower, others[0]):
+        others.sort(key=lambda finding: finding is not slower)
+    return (*ended_by, *others)
 
 
 def _is_same_cause(slower: Finding, whole: Finding) -> bool:

@@ -59,10 +59,11 @@ def partial_summary(
     # A run may have ended before its first window of steps.
     ended = out_of_memory is not None or host_at_end is not None
     watched = ended or (phase is not None and steps is not None)
+    known = environment or Environment({})
     summary = RunSummary(
-        environment=environment or Environment({}),
+        environment=known,
         throughput=_throughput(phase, steps, wall_s) if phase and steps else None,
-        input=_input(phase, steps, input_so_far) if phase and steps else None,
+        input=_input(phase, steps, input_so_far, known) if phase and steps else None,
         memory=replace(memory_by_cause or MemoryRecord(), devices=allocators, epochs=epochs)
         if allocators or epochs or memory_by_cause
         else None,
@@ -90,16 +91,24 @@ def _throughput(phase: Phase, steps: TimeSeries, wall_s: float | None) -> Throug
     )
 
 
-def _input(phase: Phase, steps: TimeSeries, so_far: InputRecord | None) -> InputRecord:
+def _input(
+    phase: Phase, steps: TimeSeries, so_far: InputRecord | None, environment: Environment
+) -> InputRecord:
     """Returns the latest input record, updated with the figures of all step windows so far."""
     waits = steps.figures["wait_s"]
+    if so_far is None:
+        # With several steps per execution, the wait may include what hides behind compute.
+        hides = (environment.steps_per_execution or 1) > 1
+        so_far = InputRecord(phase, confidence="upper bound" if hides else None)
     return replace(
-        so_far or InputRecord(phase),
+        so_far,
         measured_steps=round(sum(waits.weight)),
         wait_s=waits.overall,
         stall_fraction=steps.figures["stall_fraction"].overall,
         buffered_batches=steps.figures["buffered_batches"].overall,
-        unknown_because=None if any(waits.weight) else "it was not measured",
+        unknown_because=(
+            None if any(waits.weight) else so_far.unknown_because or "it was not measured"
+        ),
     )
 
 

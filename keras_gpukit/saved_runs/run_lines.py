@@ -220,7 +220,7 @@ class RunLines:
 
     def _phase_of_run(self) -> Phase | None:
         summary: RunSummary | None = self._latest["summary"]
-        if self._phase is None and summary is not None and summary.throughput is not None:
+        if summary is not None and summary.throughput is not None:
             return summary.throughput.phase
         return self._phase
 
@@ -231,7 +231,10 @@ class RunLines:
 
     def _take_progress(self, line: Line, time_s: float) -> None:
         self._progress = progress = checked_record(line.record, Progress)
-        self._phase = self._phase or progress.phase
+        if self._phase not in (None, progress.phase):
+            # The first window was one of a validation: those before were taken for each other.
+            self._steps, self._validation = self._validation, self._steps
+        self._phase = progress.phase
 
     def _take_capture(self, line: Line, time_s: float) -> None:
         if len(self._captures) == MOST_CAPTURES:

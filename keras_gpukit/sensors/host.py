@@ -111,11 +111,15 @@ def summarize_host(
     """Summarizes readings; None if there are none."""
     if not gauges.readings:
         return None
+    left_bytes = gauges.lowest("memory_available_bytes")
+    limit_bytes, used_bytes = map(gauges.highest, ("memory_limit_bytes", "memory_limit_used_bytes"))
+    if None not in (left_bytes, limit_bytes, used_bytes):
+        left_bytes = min(left_bytes, max(limit_bytes - used_bytes, 0))
     return HostUtilization(
         cpu_percent=gauges.mean("cpu_percent"),
         process_cpu_percent=gauges.mean("process_cpu_percent"),
         memory_max_bytes=gauges.highest("memory_bytes"),
-        memory_available_min_bytes=gauges.lowest("memory_available_bytes"),
+        memory_available_min_bytes=left_bytes,
         memory_total_bytes=gauges.last("memory_total_bytes"),
         disk_read_bytes_per_s=gauges.mean("disk_read_bytes_per_s"),
         children_cpu_percent=neighbours.children_percent() if neighbours else None,

@@ -114,8 +114,13 @@ def arrays_of_fit() -> tuple[Any, ...] | None:
 
 def has_one_epoch(function: str) -> bool:
     """Returns whether the running call has a single epoch; False if unknown."""
+    return epochs_of(function) == 1
+
+
+def epochs_of(function: str) -> int | None:
+    """Returns how many epochs the running call has at most; None if unknown."""
     epochs, initial = _local(function, "epochs"), _local(function, "initial_epoch")
-    return isinstance(epochs, int) and epochs - (initial or 0) == 1
+    return epochs - (initial or 0) if isinstance(epochs, int) else None
 
 
 def callback_list(function: str) -> Any:

@@ -90,7 +90,8 @@ class CallbackTimes:
                 there can have taken together.
         """
         spent_s = self._at_epochs_s.copy()
-        seen_s = {name: count / self._looks * wall_s for name, count in self._seen.items()}
+        seen = self._seen.copy()  # the sampling thread may add to it
+        seen_s = {name: count / self._looks * wall_s for name, count in seen.items()}
         scale = min(1.0, between_steps_s / sum(seen_s.values())) if seen_s else 1.0
         for name, seconds in seen_s.items():
             spent_s[name] += scale * seconds
@@ -98,12 +99,19 @@ class CallbackTimes:
 
 
 def _names_by_code(callbacks: list[Any]) -> dict[CodeType, str]:
-    """Returns the class names of callbacks, by the code objects of their batch hooks."""
-    names = {}
+    """Returns the class names of callbacks, by the code objects of their batch hooks.
+
+    A hook that several of the classes inherit is named by the class that defines it.
+    """
+    names: dict[CodeType, str] = {}
     for callback in callbacks:
-        for hook in _BATCH_HOOKS:
-            code = getattr(getattr(callback, hook, None), "__code__", None)
+        for name in _BATCH_HOOKS:
+            hook: Any = getattr(callback, name, None)
+            code = getattr(hook, "__code__", None)
             # Keras' default hooks do nothing, so they take no time.
-            if code is not None and not hasattr(getattr(callback, hook), "_is_default"):
-                names[code] = type(callback).__name__
+            if code is None or hasattr(hook, "_is_default"):
+                continue
+            own = type(callback).__name__
+            if names.setdefault(code, own) != own:
+                names[code] = hook.__qualname__.rpartition(".")[0].rpartition(".")[2] or own
     return names

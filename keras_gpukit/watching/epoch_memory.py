@@ -70,10 +70,10 @@ class EpochMemoryWatch:
         """Adds the last epoch's reading to the series over several fits; forgets the model."""
         if self._session.ending == "completed" and self._guard.failed_because is None:
             with self._guard:
-                left, kept = self._at_growth
                 latest = self._readings.latest
                 if latest is None or latest.epoch < self._epochs:
                     latest = self._read()
+                left, kept = self._at_growth
                 self._fits.add(replace(latest, left_bytes=left, kept=kept))
         self._owners = ()
 

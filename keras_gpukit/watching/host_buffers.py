@@ -17,13 +17,14 @@ from keras_gpukit.records.host_buffers import HostBuffer, HostBuffers
 from keras_gpukit.reports.phrases import evidence
 from keras_gpukit.rules.host_buffers import InputFillsMemory
 from keras_gpukit.sensors.memory_limit import left_bytes
-from keras_gpukit.watching.call_frame import callback_list, dataset_of_fit
+from keras_gpukit.watching.call_frame import callback_list, dataset_of_fit, epochs_of
 from keras_gpukit.watching.session import Session
 
 EVERY = 1.5
 """Factor by which the run time grows from one look to the next, so looks become rare."""
 NOT_READABLE = "the input is not a tf.data pipeline of this process alone"
 NOT_READ = "the run was over before its pipeline was read"
+FAILED = "its pipeline could not be read"
 
 
 class HostBufferWatch:
@@ -40,10 +41,11 @@ class HostBufferWatch:
         self._began_s = self._due_s = now()
         params = getattr(callback_list("fit"), "params", None) or {}
         self._epoch_steps: int | None = params.get("steps")
-        epochs = params.get("epochs")
+        epochs = epochs_of("fit")
         self._steps = self._epoch_steps * epochs if self._epoch_steps and epochs else None
         # Released once it was read, because it keeps the data alive.
         self._dataset: Any = dataset_of_fit()
+        self._unknown_because = NOT_READABLE if self._dataset is None else NOT_READ
         self._buffers: tuple[HostBuffer, ...] | None = None
         self._has_warned = False
         session.every_second("how full caches and shuffle buffers are", self.look)
@@ -58,6 +60,7 @@ class HostBufferWatch:
         self._due_s = self._began_s + EVERY * (now_s - self._began_s)
         dataset, self._dataset = self._dataset, None
         if dataset is not None:
+            self._unknown_because = FAILED  # if this raises
             self._buffers = host_buffers(dataset, self._steps)
         record = self.record()
         self._session.output.record("host_buffers", record, self._session.step)
@@ -70,7 +73,7 @@ class HostBufferWatch:
     def record(self) -> HostBuffers:
         """Returns the current contents of the caches and shuffle buffers."""
         if self._buffers is None:
-            return HostBuffers(unknown_because=NOT_READABLE if self._dataset is None else NOT_READ)
+            return HostBuffers(unknown_because=self._unknown_because)
         if any(each.element_bytes is None for each in self._buffers):
             pipeline = self._session.own_steps.pipeline
             sizes = measured_element_bytes(pipeline.latest_model() if pipeline else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -150,7 +149,7 @@ class WorkerWatch:
             first_step=session.first_step,
             steps_per_execution=session.model.steps_per_execution,
         )
-        session.around_steps(shares.wrap, functools.partial(_noted_alone, clock), shares.pause)
+        session.around_steps(shares.wrap, _noted_alone, shares.pause)
         clock.install()
         self._clock = clock
 
@@ -179,8 +178,9 @@ class WorkerWatch:
         )
 
 
-def _noted_alone(clock: CollectiveClock, step_function: StepFunction) -> StepFunction:
+def _noted_alone(step_function: StepFunction) -> StepFunction:
     """Notes the steps of a step function without keeping any, to measure the overhead."""
+    clock = collective_clock()
     return StepShares(lambda: clock.total_s).wrap(step_function)
 
 

@@ -499,6 +499,33 @@ def test_a_meter_that_fails_is_given_up_and_the_step_goes_on(caplog):
     assert "no model any more" in clock.waits.unknown_because
 
 
+def test_errors_are_reported_after_timing_was_given_up():
+    errors = []
+    clock = fake_clock([], on_error=errors.append)
+    clock.stop("it was replaced")
+
+    def fails(source):
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError):
+        clock.wrap(fails)(Pipeline())
+    assert [str(error) for error in errors] == ["out of memory"]
+
+
+def test_a_window_ends_when_its_last_call_returned_and_not_when_callbacks_let_go():
+    windows, now_s = [], 0.0
+    clock = fake_clock(windows, now=lambda: now_s)
+    step, pipeline = clock.wrap(lambda source: None), Pipeline()
+    for _ in range(12):
+        now_s += 0.01
+        step(pipeline)
+    ended_s = time.time()
+    now_s += 20.0  # a checkpoint, by a callback listed before
+    clock.pause()
+    clock.work_out()
+    assert windows[-1].time_s == pytest.approx(ended_s - 20.0, abs=1.0)
+
+
 def test_the_private_names_are_still_there():
     from keras_gpukit.input_wait import tf_private
     from keras_gpukit.input_wait.examples import ExampleCounter

@@ -171,6 +171,20 @@ def test_an_evaluation_by_a_callback_does_not_end_the_runs_time():
     assert sum(parts(breakdown)) == pytest.approx(breakdown.wall_s, rel=0.02)
 
 
+def test_an_evaluation_by_an_earlier_callback_counts_once():
+    class Evaluates(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            slow = slow_dataset(5, 0.05)
+            self.model.evaluate(slow, verbose=0, callbacks=[gpukit.InputStall(None)])
+
+    callback, model = gpukit.InputStall(None), small_model()
+    callbacks = [Evaluates(), callback]
+    model.fit(fast_dataset(5), epochs=3, verbose=0, callbacks=callbacks)
+    breakdown = callback.summary.breakdown
+    assert breakdown.validation_s >= 3 * 5 * 0.05
+    assert sum(parts(breakdown)) == pytest.approx(breakdown.wall_s, rel=0.02)
+
+
 def test_validation_is_a_part_of_its_own():
     breakdown = watched(fast_dataset(10), validation_data=slow_dataset(10, 0.05)).breakdown
     assert breakdown.validation_s >= 3 * 10 * 0.05 * 0.9

@@ -154,6 +154,32 @@ def test_a_pipeline_is_asked_once_the_first_step_is_over(monkeypatch, tmp_path):
     assert updates[0] >= 1
 
 
+def test_a_run_that_goes_on_counts_the_epochs_that_are_left(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(
+        "keras_gpukit.watching.host_buffers.host_buffers",
+        lambda dataset, steps: asked.append(steps) or (),
+    )
+    monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.02)
+    data = tf.data.Dataset.range(COUNT).map(lambda number: (tf.zeros((8,)), 0.0))
+    monitor = gpukit.Monitor(tmp_path, verbose=0)
+    epochs = {"initial_epoch": 8, "epochs": 10, "steps_per_epoch": 4, "verbose": 0}
+    sleeping_model(0.1).fit(data.batch(32).repeat(), **epochs, callbacks=[monitor])
+    assert asked == [8]
+
+
+def test_a_pipeline_that_could_not_be_read_is_not_called_another_kind(monkeypatch, tmp_path):
+    def fails(*arguments):
+        raise AttributeError("number")
+
+    monkeypatch.setattr("keras_gpukit.watching.host_buffers.host_buffers", fails)
+    monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.02)
+    data = tf.data.Dataset.range(COUNT).map(lambda number: (tf.zeros((8,)), 0.0))
+    monitor = gpukit.Monitor(tmp_path, verbose=0)
+    sleeping_model(0.1).fit(data.batch(250), verbose=0, callbacks=[monitor])
+    assert "could not be read" in monitor.summary.host_buffers.unknown_because
+
+
 def test_a_run_is_warned_in_its_first_seconds(monkeypatch, tmp_path, caplog):
     """The host is said to have 20 kB left, and each step adds more than 8 kB to the cache."""
     monkeypatch.setattr("keras_gpukit.watching.host_buffers.left_bytes", lambda: 20_000)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -680,6 +681,9 @@ def test_operations_that_wait_for_other_workers_are_collectives(tmp_path):
     steps = compared_steps(profile)
     assert [each.step for each in steps] == [101, 102, 103, 104]
     assert all(each.busy_s == pytest.approx(6e-3) for each in steps)
+    several = compared_steps(replace(profile, steps_per_execution=4))
+    assert several[0].duration_s == pytest.approx(steps[0].duration_s / 4)
+    assert all(each.busy_s == pytest.approx(6e-3 / 4) for each in several)
 
 
 def late_gpu(steps, late_ms=3.0):
@@ -702,6 +706,8 @@ def test_the_gpu_that_the_others_wait_for_is_a_straggler(tmp_path):
     assert (late.member.index, late.cause) == (1, None)
     assert late.median_s == pytest.approx(3e-3)
     assert exchange_s(found) == pytest.approx(0.5e-3)
+    several = replace(read_profile(late_gpu(10).save(tmp_path)), steps_per_execution=4)
+    assert exchange_s(compared_replicas(several)) == pytest.approx(0.5e-3 / 4)
     even = compared_replicas(read_profile(late_gpu(10, late_ms=0.0).save(tmp_path / "even")))
     assert late_member(even) is None
 

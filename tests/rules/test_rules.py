@@ -224,10 +224,20 @@ FIRES = [
         "warning",
         run(
             input=InputRecord(
-                "fit", breakdown=TimeBreakdown(100.0, None, None, 0.0, 0.0, 20.0, 0.0, 0.0)
+                "fit", breakdown=TimeBreakdown(100.0, 0.0, 20.0, 0.0, 0.0, 0.0, 0.0, 0.0)
             )
         ),
         Figure("unknown", 80.0, "%"),
+    ),
+    (
+        "mostly-not-compute",
+        "warning",
+        run(
+            input=InputRecord(
+                "fit", breakdown=TimeBreakdown(100.0, None, None, 0.0, 0.0, 0.0, 0.0, 51.0)
+            )
+        ),
+        Figure("other", 51.0, "%"),
     ),
     (
         "mostly-not-compute",
@@ -426,6 +436,17 @@ QUIET = [
 ]
 
 
+def test_several_steps_per_execution_go_through_keras_loop_once():
+    slow = spent(wall_s=60.0, steps=100_000, callbacks_s=18.0)
+    assert "slow-callbacks" in judge(slow).passed
+    for together in (
+        replace(slow, throughput=replace(slow.throughput, executions=2000)),
+        replace(slow, environment=Environment({}, steps_per_execution=50)),  # run in progress
+    ):
+        found = finding("slow-callbacks", together)
+        assert Figure("in callbacks", 17.5, "s") in found.evidence
+
+
 @pytest.mark.parametrize(("code", "summary"), QUIET)
 def test_a_rule_is_quiet_under_its_threshold(code, summary):
     assert code in judge(summary).passed
@@ -451,6 +472,15 @@ ABSTAINS = [
     ("long-validation", spent(4.9, validation_s=4.0), "5 s"),
     ("mostly-not-compute", spent(4.9, other_s=4.0), "5 s"),
     ("mostly-not-compute", run(), "broken down"),
+    (
+        "mostly-not-compute",
+        run(
+            input=InputRecord(
+                "fit", breakdown=TimeBreakdown(100.0, None, None, 0.0, 0.0, 0.0, 0.0, 49.0)
+            )
+        ),
+        "how long steps computed",
+    ),
     ("cpu-fallback", run(operations=PlacementRecord(unknown_because="no graph")), "no graph"),
     ("cpu-fallback", run(operations=PlacementRecord({"CPU:0": {"MatMul": 9}})), "no GPU"),
     ("low-utilization", run((A100,), utilization=gpu(4, utilization_percent=1.0)), "read 4 times"),

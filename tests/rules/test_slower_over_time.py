@@ -176,6 +176,30 @@ def test_a_slowdown_of_callbacks_comes_before_the_time_that_they_took():
     assert codes[:2] == ["slower-over-time", "slow-callbacks"]
 
 
+def test_an_error_precedes_a_slowdown_that_precedes_the_time_it_took():
+    times = {
+        "step/time_ms": [100.0] * 36 + [130.0] * 28,
+        "step/between_ms": [2.0] * 36 + [32.0] * 28,
+    }
+    wall_s = sum(times["step/time_ms"]) / 100
+    parts = TimeBreakdown(wall_s, 1.0, 0.8 * wall_s, 0.14 * wall_s, 0.0, 1.0, 0.0, 0.0)
+    throughput = ThroughputRecord("fit", 640, 640, wall_s / 640, None, wall_s)
+    failed = run(
+        {**waits(1, 1), **times},
+        input=fed_by(breakdown=parts),
+        throughput=throughput,
+        ended_by="ValueError in step 640",
+        ending="interrupted",
+    )
+    findings = judge(failed).findings
+    assert [(each.code, each.severity) for each in findings[:3]] == [
+        ("ended-by-error", "critical"),
+        ("slower-over-time", "warning"),
+        ("slow-callbacks", "warning"),
+    ]
+    assert findings[1].saving.expected_s < findings[2].saving.expected_s
+
+
 def test_a_warning_of_a_slowdown_stays_below_what_is_critical():
     times = {
         "step/time_ms": [100.0] * 36 + [145.0] * 28,

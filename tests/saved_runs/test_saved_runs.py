@@ -17,6 +17,7 @@ from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.report import Report
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series
+from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports.html import render
 from keras_gpukit.rules.shifts import shifts_of
 from keras_gpukit.saved_runs import LogFolder, load_report
@@ -97,6 +98,22 @@ def test_validation_is_not_taken_for_training(tmp_path):
     lines.insert(6, (BEGAN_S + 2, 80, "steps", window(2, slow=100.0, phase="evaluate")))
     write_lines(tmp_path, lines)
     assert only_run(tmp_path).steps.readings == 4
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_validation_that_is_seen_first_is_not_taken_for_the_run(tmp_path, noted):
+    # With one step an epoch, the first window may be one of the validation.
+    lines = run_lines(4)
+    lines.insert(3, (BEGAN_S + 0.6, 1, "steps", window(1, slow=100.0, phase="evaluate")))
+    if noted:
+        record = Progress("fit", "steps", 40, 1, 3, 1000)
+        lines = [line for line in lines if line[2] != "summary"]
+        lines.insert(9, (BEGAN_S + 1.5, 40, "progress", record))
+    write_lines(tmp_path, lines)
+    run = only_run(tmp_path)
+    assert run.phase == "fit"
+    if noted:
+        assert (run.steps.readings, run.validation.readings) == (4, 1)
 
 
 def test_the_folder_gpukit_itself_may_be_given(tmp_path):

@@ -59,6 +59,24 @@ def test_a_killed_run_names_the_stage_that_it_noted(tmp_path):
     assert run.summary.input_wait_s == pytest.approx(0.0115, rel=0.05)
 
 
+def test_a_run_so_far_keeps_the_reason_and_judges_no_unknown_wait(tmp_path):
+    unknown = replace(SO_FAR, wait_s=None, stall_fraction=None, unknown_because="autotuning is off")
+    without = [
+        (*line[:3], replace(line[3], input_wait_s=None)) if line[2] == "steps" else line
+        for line in killed(20, noted(4, unknown))
+    ]
+    write_lines(tmp_path / "one", without)
+    assert only_run(tmp_path / "one").summary.input.unknown_because == "autotuning is off"
+    # There is no note yet of how the wait is measured.
+    several = [
+        (*line[:3], replace(line[3], steps_per_execution=2)) if line[2] == "environment" else line
+        for line in killed(20)
+    ]
+    write_lines(tmp_path / "two", several)
+    verdict = only_run(tmp_path / "two").summary.verdict
+    assert "upper bound" in verdict.not_applicable["input-bound"]
+
+
 def test_a_killed_run_says_when_it_was_alive_how_long_and_at_what(tmp_path):
     steps = progress(13, "steps", 520, epoch=2)
     write_lines(tmp_path, killed(20, progress(1, "first step", 0), steps))

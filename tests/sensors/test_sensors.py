@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import uuid
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import psutil
@@ -424,6 +425,14 @@ def test_the_host_is_summed_up_over_the_run():
         "job_cpu_percent": None,
         "others": (),
     }
+
+
+def test_a_container_s_limit_leaves_less_than_the_machine():
+    gauges = Gauges()
+    for used in (7, 9, 8):
+        reading = HostSample(memory_available_bytes=80, memory_limit_bytes=10)
+        gauges.add(replace(reading, memory_limit_used_bytes=used))
+    assert summarize_host(gauges).memory_available_min_bytes == 1
 
 
 def test_a_host_never_read_has_no_summary():

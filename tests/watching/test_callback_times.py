@@ -97,3 +97,26 @@ def test_a_callback_seen_between_steps_counts_for_its_share_of_the_looks():
     times.look()  # the thread is gone
     assert times.by_class(10.0, 8.0) == {"Waits": 5.0}
     assert times.by_class(10.0, 2.0) == {"Waits": 2.0}  # no more than passed between steps
+
+
+def test_a_hook_that_two_classes_inherit_is_not_named_after_one_of_them():
+    class Base(Waits):
+        def on_train_batch_end(self, batch, logs=None):
+            super().on_train_batch_end(batch, logs)
+
+    class Slow(Base):
+        pass
+
+    class Quick(Base):
+        pass
+
+    slow = Slow()
+    thread = threading.Thread(target=slow.on_train_batch_end, args=(0,))
+    thread.start()
+    slow.entered.wait(60)
+    for callbacks, name in (((slow, Quick()), "Base"), ((slow, Slow()), "Slow")):
+        times = CallbackTimes(keras_list(*callbacks)[0], thread.ident)
+        times.look()
+        assert list(times.by_class(10.0, 8.0)) == [name]
+    slow.released.set()
+    thread.join()

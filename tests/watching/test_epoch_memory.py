@@ -1,11 +1,13 @@
 """Memory is read after each epoch, also where looking at what is kept takes long."""
 
 import time
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 
 from keras_gpukit import GPUMemory
+from keras_gpukit.records.epoch_memory import Kept
 from keras_gpukit.watching import epoch_memory
 from keras_gpukit.watching.fit_memory import FitMemory
 from keras_gpukit.watching.kept_tensors import KeptTensors
@@ -32,3 +34,23 @@ def test_looking_at_what_is_kept_does_not_make_readings_seldom(tmp_path, monkeyp
     epochs = [each.epoch for each in memory.summary.epochs]
     assert len([each for each in epochs if each > epoch_memory.ALWAYS_READ]) >= 6
     assert len(looks) < EPOCHS - 6
+
+
+def test_growth_that_only_the_reading_at_the_end_shows_is_kept():
+    seen, added = (Kept("Saver.outputs", "host", 50_000_000),), []
+    session = SimpleNamespace(
+        model=None,
+        step=40,
+        ending="completed",
+        wall=SimpleNamespace(tracings=0),
+        on_epoch_ended=lambda action: None,  # the epochs were too short to be read
+    )
+    fits = SimpleNamespace(
+        has_grown=lambda in_use_bytes: True,
+        kept=SimpleNamespace(read=lambda owners: seen),
+        add=added.append,
+    )
+    sensor = SimpleNamespace(read=lambda: ())
+    epoch_memory.EpochMemoryWatch(session, sensor, fits).end()
+    assert [each.kept for each in added] == [seen]
+    assert added[0].left_bytes > 0
