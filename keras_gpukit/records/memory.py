@@ -12,7 +12,7 @@ NEARER_LOW = 0.25
 """Position of the expected peak in the predicted range, from 0 for the lower end to 1 for the upper
 end. TensorFlow mostly runs operations in the order in which they became ready; running the newest
 first is rarer. Chosen with the models of `benchmarks/memory_prediction.py`."""
-OptionKind = Literal["batch size", "mixed precision", "accumulation", "rematerialisation"]
+OptionKind = Literal["batch size", "mixed precision", "accumulation", "rematerialization"]
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class MemoryOption:
 
     Attributes:
         kind: Setting to change: "batch size", "mixed precision", "accumulation" or
-            "rematerialisation".
+            "rematerialization".
         needs_bytes: Predicted peak with this change, at the upper end.
         fits: Whether that peak is under the limit with a margin; None if no limit is known.
         batch_size: Batch size with this change. With "accumulation", size of a micro-batch.

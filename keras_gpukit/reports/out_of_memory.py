@@ -15,7 +15,7 @@ _CHANGES = {
         'keras_gpukit.configure_gpus(mixed_precision="auto"), or '
         'keras.config.set_dtype_policy("mixed_float16"), before the model is made'
     ),
-    "rematerialisation": "keras_gpukit.rematerialize(model): activations are recomputed, not kept",
+    "rematerialization": "keras_gpukit.rematerialize(model): activations are recomputed, not kept",
 }
 
 _SIZED = ("batch size", "accumulation")

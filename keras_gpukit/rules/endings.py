@@ -100,7 +100,7 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
         "batch size": "Train with batch_size={batch}",
         "accumulation": "keras_gpukit.accumulate_gradients with micro-batches of {batch}",
         "mixed precision": 'keras_gpukit.configure_gpus(mixed_precision="auto")',
-        "rematerialisation": "keras_gpukit.rematerialize: activations are recomputed, not kept",
+        "rematerialization": "keras_gpukit.rematerialize: activations are recomputed, not kept",
     }
     ranked = sorted(record.options, key=lambda each: each.fits is False)
     lines = [_FRAGMENTED] if record.is_fragmented else []

@@ -11,7 +11,7 @@ MIXED_PRECISION_SHARE = 0.7
 halves them, but some stay in float32, such as batch statistics and softmax. Our choice, on the safe
 side of a half."""
 REMATERIALISATION_SHARE = 0.6
-"""Upper bound of the share of activations that remains with rematerialisation. Measured once on a
+"""Upper bound of the share of activations that remains with rematerialization. Measured once on a
 convolutional model: 45 MB instead of 100."""
 
 
@@ -61,7 +61,7 @@ def memory_options(
     saved = int(needs.activations_bytes * (1 - REMATERIALISATION_SHARE))
     options.append(
         _option(
-            "rematerialisation",
+            "rematerialization",
             needs.total_bytes - saved,
             allowed_bytes,
             batch_size,

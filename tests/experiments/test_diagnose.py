@@ -399,7 +399,7 @@ def test_steps_that_take_longer_than_their_batches_gain_nothing():
     assert diagnosis.compute_only.median <= 1.05 / 0.03
 
 
-def test_nothing_prepared_ahead_is_recognised(monkeypatch):
+def test_nothing_prepared_ahead_is_recognized(monkeypatch):
     # What others do on this machine's cores, and how late threads wake then, is no part of this.
     monkeypatch.setattr(turns, "busy_cpu_s", turns.own_cpu_s)
     monkeypatch.setattr(contention_rules, "GIL_WAIT_S", 1.0)

@@ -59,7 +59,7 @@ def test_keras_progress_is_told_from_other_output(line, left):
 
 
 @pytest.mark.tensorflow
-def test_what_keras_prints_is_recognised(capsys):
+def test_what_keras_prints_is_recognized(capsys):
     import keras
 
     for verbose in (1, 2):

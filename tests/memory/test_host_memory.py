@@ -1,4 +1,4 @@
-"""A run that the system killed for the host's memory is recognised by its last reading."""
+"""A run that the system killed for the host's memory is recognized by its last reading."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_a_record_survives_json(captures):
     assert from_dict(plain, ProfileRecord) == record
 
 
-def test_a_copy_is_recognised(captures, tmp_path):
+def test_a_copy_is_recognized(captures, tmp_path):
     copy = tmp_path / "other name.xplane.pb"
     copy.write_bytes(captures["mapped"].read_bytes())
     assert read_profile(copy) == read_profile(captures["mapped"])

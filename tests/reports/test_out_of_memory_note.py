@@ -13,7 +13,7 @@ from keras_gpukit.reports.out_of_memory import note
 MIB = 2**20
 TOO_LITTLE = (
     MemoryOption("mixed precision", 328 * MIB, False, 64),
-    MemoryOption("rematerialisation", 392 * MIB, False, 64),
+    MemoryOption("rematerialization", 392 * MIB, False, 64),
 )
 APART = "  Not enough on its own:"
 

@@ -115,7 +115,7 @@ def test_each_way_to_need_less_has_its_figure():
         ("batch size", 400, True),
         ("accumulation", 490, True),
         ("mixed precision", 100 + 50 + 840, False),
-        ("rematerialisation", 900, True),
+        ("rematerialization", 900, True),
     ]
     assert options[1].note == "4 micro-batches per update"
     mixed = memory_options(
@@ -127,7 +127,7 @@ def test_each_way_to_need_less_has_its_figure():
         precision="mixed_float16",
         allowed_bytes=None,
     )
-    assert [(each.kind, each.fits) for each in mixed] == [("rematerialisation", None)]
+    assert [(each.kind, each.fits) for each in mixed] == [("rematerialization", None)]
 
 
 def test_that_free_memory_is_in_pieces_is_said_first():
