@@ -72,7 +72,7 @@ class EndedWindows:
         self._later: deque[Callable[[], StepWindow | None]] = deque()
 
     def begin_epoch(self) -> None:
-        """Notes that the next windows belong to another pipeline, or follow a pause."""
+        """Notes that the next windows belong to another epoch."""
         self._later.append(self.totals.begin_epoch)
 
     def start(

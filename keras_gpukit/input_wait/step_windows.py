@@ -75,6 +75,7 @@ class StepWindows:
         self._most_calls_to_a_reading = max(1, steps // steps_per_execution)
         self._calls_to_a_reading = 1
         self._is_new = self._is_short = self.has_traced = True
+        self._epoch_is_over = False
         # The current window.
         self._started_s: float | None = None
         self._calls_taken = 0
@@ -124,10 +125,17 @@ class StepWindows:
     def follow(self, source: Any) -> None:
         """Notes that the next steps take their batches from a source."""
         self._raised = False
-        self._ended.begin_epoch()
         self._is_new = self._reader.follow(source)
+        # After a pause within an epoch, the steps of the same source go on.
+        if self._is_new or self._epoch_is_over:
+            self._ended.begin_epoch()
+        self._epoch_is_over = False
         self._is_short = True
         self._first_calls.begin(self._reader.meter)
+
+    def end_epoch(self) -> None:
+        """Notes that the steps of an epoch are over."""
+        self._epoch_is_over = True
 
     def note_first_call(self) -> None:
         """Notes that the first call over the source has ended."""

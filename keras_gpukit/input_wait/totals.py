@@ -88,7 +88,7 @@ class StepTotals:
         self._buffered = 0.0
 
     def begin_epoch(self) -> None:
-        """Notes that steps start, over another pipeline or after a pause."""
+        """Notes that the steps of another epoch start."""
         self._epochs += 1
 
     def add(self, window: StepWindow) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.input_wait.tf_private import is_made_by_keras
 from keras_gpukit.records.epoch_memory import HOST, EpochMemory, Kept
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.host import process_bytes
@@ -61,6 +63,9 @@ class EpochMemoryWatch:
         self._reads, self._looks = _Pace(), _Pace()
         self._guard = Guard("Reading memory between epochs", "Its growth per epoch is unknown.")
         session.on_epoch_ended(self._epoch_ended)
+        step_function = inspect.unwrap(session.model.train_function)
+        if is_made_by_keras(step_function) and not session.model.run_eagerly:
+            fits.begin(step_function)
 
     def record(self) -> tuple[EpochMemory, ...]:
         """Returns the readings so far."""

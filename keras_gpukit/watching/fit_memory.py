@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.sensors.series import EpochMemoryCollector
@@ -12,6 +15,8 @@ from keras_gpukit.watching.kept_tensors import LEAST_BYTES, KeptTensors
 MOST_READINGS = 32
 """Maximum number of fits whose readings are kept; must be even. It is small because each fit also
 writes the readings of the previous fits."""
+_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_next_number = itertools.count()
 
 
 class FitMemory:
@@ -27,6 +32,19 @@ class FitMemory:
         self._readings = EpochMemoryCollector(MOST_READINGS)
         self._fits = 0
         self._tracings = 0
+        # A number instead of the function itself: it keeps nothing alive, and can be copied.
+        self._function: int | None = None
+
+    def begin(self, step_function: Any) -> None:
+        """Notes that a fit begins. A step function that is new since the last fit is traced again.
+
+        Args:
+            step_function: Step function that the fit calls, which is traced at its first call.
+        """
+        before, self._function = self._function, _numbers.get(step_function)
+        if self._function is None:
+            self._function = _numbers[step_function] = next(_next_number)
+        self._tracings += before not in (None, self._function)
 
     def has_grown(self, in_use_bytes: Mapping[str, int]) -> bool:
         """Returns whether memory has grown by at least the minimum size of a named collection.

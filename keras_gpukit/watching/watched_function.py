@@ -75,6 +75,7 @@ class WatchedFunction:
         """Notes that the steps of an epoch are over; none run until `follow`."""
         if self._function.is_lost:
             self._clock.stop(REPLACED)
+        self._clock.windows.end_epoch()
         self.is_between_epochs = True
 
     def follow(self) -> None:

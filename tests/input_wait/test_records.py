@@ -249,6 +249,18 @@ def test_a_cache_that_fills_stalls_the_first_epoch_alone():
     assert watched(fast_dataset(BATCHES), epochs=1).later_stall_fraction is None
 
 
+def test_a_pause_within_an_epoch_begins_no_other_epoch():
+    class Evaluates(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == BATCHES // 2:
+                self.model.evaluate(fast_dataset(5), verbose=0, callbacks=[callback])
+
+    callback = gpukit.InputStall(None)
+    sleeping_model(0.005).fit(fast_dataset(BATCHES), verbose=0, callbacks=[callback, Evaluates()])
+    assert callback.summary.later_stall_fraction is None
+    assert callback.summary.measured_steps > BATCHES // 2
+
+
 def test_a_train_step_that_counts_no_examples_says_so():
     class Own(keras.Sequential):
         def train_step(self, data):

@@ -39,7 +39,7 @@ def test_looking_at_what_is_kept_does_not_make_readings_seldom(tmp_path, monkeyp
 def test_growth_that_only_the_reading_at_the_end_shows_is_kept():
     seen, added = (Kept("Saver.outputs", "host", 50_000_000),), []
     session = SimpleNamespace(
-        model=None,
+        model=SimpleNamespace(train_function=None, run_eagerly=False),
         step=40,
         ending="completed",
         wall=SimpleNamespace(tracings=0),
@@ -54,3 +54,12 @@ def test_growth_that_only_the_reading_at_the_end_shows_is_kept():
     epoch_memory.EpochMemoryWatch(session, sensor, fits).end()
     assert [each.kept for each in added] == [seen]
     assert added[0].left_bytes > 0
+
+
+def test_a_model_that_is_compiled_before_each_fit_is_traced_again_in_each():
+    model, memory = keras.Sequential([keras.layers.Dense(1)]), GPUMemory(None)
+    for compiles in (True, True, False, True):
+        if compiles:
+            model.compile("sgd", "mse")
+        model.fit(np.ones((8, 2)), np.ones((8, 1)), verbose=0, callbacks=[memory])
+    assert [each.tracings for each in memory.summary.fits] == [0, 1, 1, 2]
