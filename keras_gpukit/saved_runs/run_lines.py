@@ -128,7 +128,9 @@ class RunLines:
             raise ValueError("it does not say when it was written")
         kind = cast(RecordKind, line.kind)
         if kind in _KEPT:
-            self._latest[kind] = checked_record(line.record, _KEPT[kind])
+            self._latest[kind] = record = checked_record(line.record, _KEPT[kind])
+            if isinstance(record, RunSummary) and record.throughput is not None:
+                self._set_phase(record.throughput.phase)
         elif taker := self._takers.get(kind):
             taker(line, time_s)
         if self._began_s is None:
@@ -166,7 +168,7 @@ class RunLines:
         run = RunReport(
             name=self._name,
             state=self._state(now_s),
-            phase=self._phase_of_run(),
+            phase=self._phase,
             began_s=self._began_s,
             ended_s=self._ended_s,
             steps=self._steps.series(),
@@ -218,11 +220,11 @@ class RunLines:
             notes.append(f"{lines} could not be read; the first is {self._first_fault}.")
         return tuple(notes)
 
-    def _phase_of_run(self) -> Phase | None:
-        summary: RunSummary | None = self._latest["summary"]
-        if summary is not None and summary.throughput is not None:
-            return summary.throughput.phase
-        return self._phase
+    def _set_phase(self, phase: Phase) -> None:
+        """Sets the phase of the run, which its first window may have got wrong: a validation's."""
+        if self._phase not in (None, phase):
+            self._steps, self._validation = self._validation, self._steps
+        self._phase = phase
 
     def _progress_so_far(self) -> Progress | None:
         """Returns the latest progress record with the latest step, which other lines also have."""
@@ -231,10 +233,7 @@ class RunLines:
 
     def _take_progress(self, line: Line, time_s: float) -> None:
         self._progress = progress = checked_record(line.record, Progress)
-        if self._phase not in (None, progress.phase):
-            # The first window was one of a validation: those before were taken for each other.
-            self._steps, self._validation = self._validation, self._steps
-        self._phase = progress.phase
+        self._set_phase(progress.phase)
 
     def _take_capture(self, line: Line, time_s: float) -> None:
         if len(self._captures) == MOST_CAPTURES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,8 +14,8 @@ from keras_gpukit.watching.kept_tensors import LEAST_BYTES, KeptTensors
 MOST_READINGS = 32
 """Maximum number of fits whose readings are kept; must be even. It is small because each fit also
 writes the readings of the previous fits."""
-_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-_next_number = itertools.count()
+# Not kept in `FitMemory`, which can be copied.
+_seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class FitMemory:
@@ -32,19 +31,16 @@ class FitMemory:
         self._readings = EpochMemoryCollector(MOST_READINGS)
         self._fits = 0
         self._tracings = 0
-        # A number instead of the function itself: it keeps nothing alive, and can be copied.
-        self._function: int | None = None
 
     def begin(self, step_function: Any) -> None:
-        """Notes that a fit begins. A step function that is new since the last fit is traced again.
+        """Notes that a fit begins. After the first fit, a new step function is traced again.
 
         Args:
             step_function: Step function that the fit calls, which is traced at its first call.
         """
-        before, self._function = self._function, _numbers.get(step_function)
-        if self._function is None:
-            self._function = _numbers[step_function] = next(_next_number)
-        self._tracings += before not in (None, self._function)
+        if self._fits and step_function not in _seen:
+            self._tracings += 1
+        _seen.add(step_function)
 
     def has_grown(self, in_use_bytes: Mapping[str, int]) -> bool:
         """Returns whether memory has grown by at least the minimum size of a named collection.

@@ -176,22 +176,22 @@ def test_a_slowdown_of_callbacks_comes_before_the_time_that_they_took():
     assert codes[:2] == ["slower-over-time", "slow-callbacks"]
 
 
-def test_an_error_precedes_a_slowdown_that_precedes_the_time_it_took():
+def judged_callbacks(added_ms, compute, callbacks, **parts):
+    """Findings on a run whose callbacks got slower, with the shares of compute and callbacks."""
     times = {
-        "step/time_ms": [100.0] * 36 + [130.0] * 28,
-        "step/between_ms": [2.0] * 36 + [32.0] * 28,
+        "step/time_ms": [100.0] * 36 + [100.0 + added_ms] * 28,
+        "step/between_ms": [2.0] * 36 + [2.0 + added_ms] * 28,
     }
     wall_s = sum(times["step/time_ms"]) / 100
-    parts = TimeBreakdown(wall_s, 1.0, 0.8 * wall_s, 0.14 * wall_s, 0.0, 1.0, 0.0, 0.0)
+    spent = TimeBreakdown(wall_s, 1.0, compute * wall_s, callbacks * wall_s, 0.0, 1.0, 0.0, 0.0)
     throughput = ThroughputRecord("fit", 640, 640, wall_s / 640, None, wall_s)
-    failed = run(
-        {**waits(1, 1), **times},
-        input=fed_by(breakdown=parts),
-        throughput=throughput,
-        ended_by="ValueError in step 640",
-        ending="interrupted",
-    )
-    findings = judge(failed).findings
+    fed = fed_by(breakdown=spent)
+    return judge(run({**waits(1, 1), **times}, input=fed, throughput=throughput, **parts)).findings
+
+
+def test_an_error_precedes_a_slowdown_that_precedes_the_time_it_took():
+    ended = {"ended_by": "ValueError in step 640", "ending": "interrupted"}
+    findings = judged_callbacks(30.0, compute=0.8, callbacks=0.14, **ended)
     assert [(each.code, each.severity) for each in findings[:3]] == [
         ("ended-by-error", "critical"),
         ("slower-over-time", "warning"),
@@ -201,16 +201,7 @@ def test_an_error_precedes_a_slowdown_that_precedes_the_time_it_took():
 
 
 def test_a_warning_of_a_slowdown_stays_below_what_is_critical():
-    times = {
-        "step/time_ms": [100.0] * 36 + [145.0] * 28,
-        "step/between_ms": [2.0] * 36 + [47.0] * 28,
-    }
-    wall_s = sum(times["step/time_ms"]) / 100
-    parts = TimeBreakdown(wall_s, 1.0, 0.7 * wall_s, 0.24 * wall_s, 0.0, 1.0, 0.0, 0.0)
-    throughput = ThroughputRecord("fit", 640, 640, wall_s / 640, None, wall_s)
-    findings = judge(
-        run({**waits(1, 1), **times}, input=fed_by(breakdown=parts), throughput=throughput)
-    ).findings
+    findings = judged_callbacks(45.0, compute=0.7, callbacks=0.24)
     assert [(each.code, each.severity) for each in findings[:2]] == [
         ("slow-callbacks", "critical"),
         ("slower-over-time", "warning"),

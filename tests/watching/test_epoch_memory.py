@@ -63,3 +63,13 @@ def test_a_model_that_is_compiled_before_each_fit_is_traced_again_in_each():
             model.compile("sgd", "mse")
         model.fit(np.ones((8, 2)), np.ones((8, 1)), verbose=0, callbacks=[memory])
     assert [each.tracings for each in memory.summary.fits] == [0, 1, 1, 2]
+
+
+def test_two_models_in_turns_are_not_traced_again():
+    models, memory = [keras.Sequential([keras.layers.Dense(1)]) for _ in range(2)], GPUMemory(None)
+    for model in models:
+        model.compile("sgd", "mse")
+    for model in models * 3:
+        model.fit(np.ones((8, 2)), np.ones((8, 1)), verbose=0, callbacks=[memory])
+    # The second model's first trace is one more, and the only one.
+    assert [each.tracings for each in memory.summary.fits] == [0, 1, 1, 1, 1, 1]
