@@ -18,8 +18,10 @@ from __future__ import annotations
 from typing import Any
 
 from keras_gpukit.errors import logger
-from keras_gpukit.input_wait.tf_private import is_autotuned
+from keras_gpukit.input_wait.tf_private import is_autotuned, shows_models
+from keras_gpukit.pipelines.device_buffers import buffering_devices, with_timed_feed
 from keras_gpukit.pipelines.measurable import with_model, with_timed_fetches
+from keras_gpukit.sensors.tf_private import is_deterministic
 
 _MARK = "_gpukit_measurable"
 
@@ -64,6 +66,9 @@ def _measurable(epoch_iterator: Any, is_short: bool) -> Any:
     import tensorflow as tf
 
     given, adapter = epoch_iterator._distributed_dataset, epoch_iterator.data_adapter
+    if not all(map(shows_models, buffering_devices(given))):
+        # Deterministic operations would make a pipeline with side effects serial.
+        return None if is_deterministic() else with_timed_feed(given)
     is_distributed = not isinstance(given, tf.data.Dataset)
     if is_distributed and not (hasattr(adapter, "py_dataset") or hasattr(adapter, "_dataset")):
         return None  # an adapter of arrays would copy them, and their autotuning is on

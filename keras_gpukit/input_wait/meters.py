@@ -20,6 +20,10 @@ from keras_gpukit.records.steps import Confidence
 Times = npt.NDArray[np.float64]
 
 
+class NotMeasurable(Exception):
+    """A meter does not fit an iterator; the message is the reason, one sentence for people."""
+
+
 @dataclass(frozen=True)
 class Stretch:
     """Consecutive calls of a step function, up to the entry of the call after the last one.

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from keras_gpukit.input_wait.hidden_wait import HiddenWait
-from keras_gpukit.input_wait.meters import PipelineStart, Stretch, Times, WaitReading
+from keras_gpukit.input_wait.meters import (
+    NotMeasurable,
+    PipelineStart,
+    Stretch,
+    Times,
+    WaitReading,
+)
 from keras_gpukit.input_wait.tf_private import (
     check_model,
     has_model,
@@ -56,7 +62,7 @@ class PipelineModelMeter:
         hidden: HiddenWait | None = None,
     ) -> None:
         if steps_per_execution > GAPS_KEPT:
-            raise ValueError(f"an execution has more than {GAPS_KEPT} steps")
+            raise NotMeasurable(f"an execution has more than {GAPS_KEPT} steps")
         self.confidence: Confidence = "exact" if hidden is None else "sampled"
         self._steps_per_execution = steps_per_execution
         self._hidden = hidden
@@ -67,7 +73,7 @@ class PipelineModelMeter:
         # Not kept alive: freeing a pipeline takes time, which would look like our overhead.
         host = host_iterator(iterator)
         if not has_model(host):
-            raise ValueError("autotuning is off")
+            raise NotMeasurable("autotuning is off, so tf.data keeps no model of the pipeline")
         self._iterator = weakref.ref(host)
         self._fetched = 0
         self._gaps_us: list[int] = []

@@ -13,6 +13,9 @@ from typing import Any
 
 from keras_gpukit.pipelines.structure import once_per_dataset
 
+HIDE_MODELS = ("GPU",)
+"""Kinds of devices without an operation that reads the model of an iterator there."""
+
 
 def host_iterator(iterator: Any) -> Any:
     """Returns the `tf.data.Iterator` that feeds the first replica, or None.
@@ -31,6 +34,18 @@ def host_iterator(iterator: Any) -> Any:
         for device in getattr(inner, "_device_iterators", ()):
             return device
     return None
+
+
+def host_dataset(iterator: Any) -> Any:
+    """Returns the host's dataset that feeds an iterator, distributed or not; None if unknown."""
+    for worker in getattr(iterator, "_iterators", ()):
+        return getattr(worker, "_dataset", None)
+    return getattr(iterator, "_dataset", None)
+
+
+def shows_models(device: str) -> bool:
+    """Whether the models of iterators on a device can be read."""
+    return not any(hides in device.upper() for hides in HIDE_MODELS)
 
 
 @once_per_dataset  # collecting the options takes half a millisecond

@@ -11,6 +11,7 @@ from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.meters import Meter, PipelineStart, Stretch, WaitReading
 
 _STOOD_STILL = WaitReading(None, unknown_because="the process was suspended")
+_HIDDEN = "when the GPU finished its steps is unknown, and so is the part of the wait that it hid"
 
 
 class WaitReader:
@@ -136,6 +137,8 @@ class WaitReader:
         if self._device is None or reading.wait_s is None:
             return reading
         exposed = self._device.exposed(reading, stretch, calls_before)
+        if exposed is None and meter.confidence == "lower bound":
+            return WaitReading(None, unknown_because=_HIDDEN)
         if exposed is None:
             meter.confidence = "upper bound"
             return reading

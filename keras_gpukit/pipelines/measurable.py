@@ -81,10 +81,7 @@ def with_timed_fetches(dataset: Any) -> Any:
     import tensorflow as tf
     from tensorflow.python.data.ops import dataset_ops
 
-    options = dataset.options()
-    is_autotuned = options.autotune.enabled is not False
-    if is_autotuned and _would_be_prefetched(dataset, options):
-        dataset = dataset.prefetch(AUTOTUNE)
+    options, dataset = dataset.options(), with_prefetch_of_its_own(dataset)
     # Without a unique name, all pipelines of the process would share one aggregator.
     totals = tf.raw_ops.StatsAggregatorHandle(shared_name=f"gpukit_fetches_{next(_numbers)}")
     layout = dataset._flat_structure
@@ -102,14 +99,44 @@ def with_timed_fetches(dataset: Any) -> Any:
         # belong to the stages before, such as how long their functions took.
         return float(sum(each.histo.sum for each in summary.value if each.tag == _FETCHES)) * 1e-6
 
-    dataset = dataset_ops.UnaryUnchangedStructureDataset(dataset, timed)
-    if is_autotuned and options.experimental_optimization.inject_prefetch is None:
-        unchanged = tf.data.Options()
-        unchanged.experimental_optimization.inject_prefetch = False
-        dataset = dataset.with_options(unchanged)
+    dataset = without_further_prefetch(
+        dataset_ops.UnaryUnchangedStructureDataset(dataset, timed), options
+    )
     setattr(dataset, _FETCH_TIME, total_s)
     weakref.finalize(dataset, _destroy, totals).atexit = False
     return dataset
+
+
+def with_prefetch_of_its_own(dataset: Any) -> Any:
+    """Returns the dataset with the prefetch that TensorFlow would append if it were the last stage.
+
+    Raises:
+        ValueError: If the options of an autotuned dataset ask for a prefetch.
+    """
+    options = dataset.options()
+    if _is_autotuned(options) and _would_be_prefetched(dataset, options):
+        return dataset.prefetch(AUTOTUNE)
+    return dataset
+
+
+def without_further_prefetch(timed: Any, options: Any) -> Any:
+    """Returns a timed dataset to which TensorFlow appends no prefetch, which would hide the wait.
+
+    Args:
+        timed: The dataset with the stage that times its batches.
+        options: Options of the dataset without that stage.
+    """
+    import tensorflow as tf
+
+    if not _is_autotuned(options) or options.experimental_optimization.inject_prefetch is not None:
+        return timed
+    unchanged = tf.data.Options()
+    unchanged.experimental_optimization.inject_prefetch = False
+    return timed.with_options(unchanged)
+
+
+def _is_autotuned(options: Any) -> bool:
+    return options.autotune.enabled is not False
 
 
 def _destroy(resource: Any) -> None:

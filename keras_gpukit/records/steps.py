@@ -9,7 +9,7 @@ from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, Pyth
 from keras_gpukit.records.step_times import StepTimes
 
 Phase = Literal["fit", "evaluate", "predict"]
-Confidence = Literal["exact", "sampled", "upper bound"]
+Confidence = Literal["exact", "sampled", "upper bound", "lower bound"]
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,8 @@ class InputRecord:
         mechanism: How the wait was measured.
         confidence: "exact"; "sampled" if several steps make one execution and the part of the wait
             that is hidden behind compute was taken from those steps that show it; "upper bound" if
-            part of the wait may be hidden behind compute.
+            part of the wait may be hidden behind compute; "lower bound" if the wait for copies to
+            the devices is unknown.
         measured_steps: Number of steps that the figures below are computed from.
         wait_s: Mean wait of a step, in seconds.
         stall_fraction: Wait as a share of the step time, 0 to 1.

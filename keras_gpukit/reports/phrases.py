@@ -208,8 +208,9 @@ def input_fractions(summary: RunSummary) -> tuple[float, float] | None:
 
 
 def hedge(record: InputRecord) -> str:
-    """Returns the words before an inexact input stall: "about ", "at most ", or "" if exact."""
-    return {"sampled": "about ", "upper bound": "at most "}.get(record.confidence or "", "")
+    """Returns the words before an input stall: "about ", "at most ", "at least "; "" if exact."""
+    words = {"sampled": "about ", "upper bound": "at most ", "lower bound": "at least "}
+    return words.get(record.confidence or "", "")
 
 
 def input_share(summary: RunSummary) -> str | None:

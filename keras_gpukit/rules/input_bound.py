@@ -35,8 +35,9 @@ class InputBound(Rule):
     only if the pipeline's buffer was empty as well: buffers of stalled pipelines were measured to
     be empty, and others to hold 0.86 batches or more (`benchmarks/rule_thresholds.py`); the line
     between is our choice. The minimum number of steps is our choice too: with fewer, the first
-    batch, which always takes longer, would decide. A sampled stall must exceed the thresholds by
-    five percentage points, since it may be off by that much.
+    batch, which always takes longer, would decide. A sampled stall and a lower bound must exceed
+    the thresholds by five percentage points: one may be off by that much, and the other includes
+    how long a step takes to ask for its batch.
 
     In the same benchmark, fetching a batch that is ready took at most 0.06 ms; it takes longer on
     busy machines. Waits under 0.25 ms per step therefore do not count, however large a share of a
@@ -61,7 +62,7 @@ class InputBound(Rule):
                 f"{MINIMUM_STEPS} are needed"
             )
         stall = record.stall_fraction
-        certain = stall - SAMPLED_MARGIN if record.confidence == "sampled" else stall
+        certain = stall if record.confidence == "exact" else stall - SAMPLED_MARGIN
         if certain < WARNING_FRACTION:
             return None
         if record.wait_s is not None and record.wait_s < SHORTEST_WAIT_S:
@@ -79,7 +80,10 @@ class InputBound(Rule):
         saving = of_input(summary)
         return self.find(
             "warning" if figures else severity(saving, summary),
-            percent("input stall", stall),
+            percent(
+                "input stall, at least" if record.confidence == "lower bound" else "input stall",
+                stall,
+            ),
             *figures,
             *_wait(record),
             *_stage(record),

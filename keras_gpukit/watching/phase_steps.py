@@ -275,6 +275,7 @@ class PhaseSteps:
         choice = MeterChoice(
             self._function.current,
             self._model.steps_per_execution,
+            lambda: self._clock.calls,
             overlaps=not self._model.run_eagerly and self._device is None,
         )
         self.pipeline = choice.pipeline

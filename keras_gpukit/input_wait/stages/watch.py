@@ -30,6 +30,7 @@ LATEST_PASSES = 2
 FEWEST_PASSES, PASS_EVERY_S = 4, 1.0
 SOURCE = "tf.data's live model"
 OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data has no model of a shared pipeline"
+NOT_READ = "tf.data's model of the pipeline, which has the costs of its stages, was not read"
 
 
 class PipelineWatch:
@@ -122,6 +123,8 @@ class PipelineWatch:
     ) -> PipelineRecord:
         if self._dataset is not None and self._is_out_of_sight():
             return PipelineRecord(unknown_because=OUT_OF_SIGHT)
+        if not any(passes):
+            return PipelineRecord(unknown_because=NOT_READ)
         read = [[(when, read_nodes(parse_model(model))) for when, model in each] for each in passes]
         measured = measure([[reading for _, reading in each] for each in read])
         if measured is None:
