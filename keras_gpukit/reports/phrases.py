@@ -12,6 +12,8 @@ from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
 from keras_gpukit.rules.lateness import common_steps
 
+WIDE_RANGE = 0.03
+"""Narrower ranges of a stall are shown as one figure, after "about". Our choice."""
 LEAST_SHARE = 0.005
 _REASONS = 2
 NOTHING_FOUND = "Nothing found."
@@ -207,9 +209,19 @@ def input_fractions(summary: RunSummary) -> tuple[float, float] | None:
     return parts.input_s / parts.wall_s, waited_s / parts.wall_s
 
 
-def hedge(record: InputRecord) -> str:
-    """Returns the words before an inexact input stall: "about ", "at most ", or "" if exact."""
-    return {"sampled": "about ", "upper bound": "at most "}.get(record.confidence or "", "")
+def inexact(record: InputRecord, fraction: float) -> str:
+    """Formats a share of the input wait, such as "34 %", "about 34 %", "34 % to 41 %".
+
+    Args:
+        record: How exactly the wait is known.
+        fraction: The wait as a share of any time, 0 to 1.
+    """
+    least, most = record.stall_fraction, record.most_stall_fraction
+    if least is not None and most is not None and most - least >= WIDE_RANGE:
+        high = fraction * most / least if least else most
+        return units.span(units.percentage(fraction), units.percentage(min(high, 1.0)))
+    hedges = {"sampled": "about ", "upper bound": "at most "}
+    return hedges.get(record.confidence or "", "") + units.percentage(fraction)
 
 
 def input_share(summary: RunSummary) -> str | None:
@@ -223,9 +235,9 @@ def input_share(summary: RunSummary) -> str | None:
         return None
     fractions = input_fractions(summary)
     if fractions is None:
-        return f"input stall {hedge(record)}{units.percentage(record.stall_fraction)}"
+        return f"input stall {inexact(record, record.stall_fraction)}"
     within, starts = fractions
-    whole = f"input {hedge(record)}{units.percentage(within + starts)} of the run"
+    whole = f"input {inexact(record, within + starts)} of the run"
     if starts <= LEAST_SHARE:
         return whole
     return (
