@@ -16,7 +16,13 @@ from helpers.synthetic_xplane import COMPUTE, Capture
 from keras_gpukit.profiling import ask_xprof, read_profile
 from keras_gpukit.profiling.reading.gpu import gpus_of
 from keras_gpukit.profiling.reading.space import read_space
+from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import ThroughputRecord
+from keras_gpukit.rules import judge
 
+EAGER = "EagerLocalExecute: "
 CASES = Path(__file__).parent / "cases"
 # Kernels by how their names begin; Eigen's by their outermost operation.
 KERNELS = {
@@ -81,6 +87,42 @@ def test_shares_of_the_kinds_on_an_h100(tmp_path):
     # A bias' gradient alone takes that.
     assert record.kinds_s["reduction"] > 0.24 * sum(record.kinds_s.values())
     assert record.devices[0].tensor_core_fraction == pytest.approx(0.08, abs=0.01)
+
+
+def test_waits_for_launches_on_an_h100(tmp_path):
+    # A thousand kernels a step, which the host launches hardly faster than the GPU computes them.
+    record = read_profile(unpacked("transformer", tmp_path))
+    assert record.parts_s["kernel launch"] / record.step_time_s == pytest.approx(0.14, abs=0.01)
+    assert record.parts_s["idle"] / record.step_time_s < 0.06
+    found = launch_bound(record)
+    assert Figure("kernels per step", 1028.0) in found.evidence
+    assert launch_bound(read_profile(unpacked("convolutional", tmp_path))) is None
+
+
+def test_a_step_of_many_tiny_kernels_is_launch_bound(tmp_path):
+    # As on the H100: 500 kernels of 1.15 µs, one each 8 µs.
+    capture = Capture()
+    gpu = capture.gpu()
+    for number in range(5):
+        at = number * 5
+        capture.step(number, at, 4.9)
+        call = f"{EAGER}__inference_multi_step_on_iterator_15861"
+        capture.host.event("python3", call, at + 0.6, 4.1)
+        capture.host.event("python3", f"{EAGER}OptionalHasValue", at + 4.7, 0.1)
+        for kernel in range(500):
+            gpu.event(COMPUTE, "Sin_GPU_DT_FLOAT_kernel", at + 0.7 + 0.008 * kernel, 0.00115)
+    record = read_profile(capture.save(tmp_path))
+    assert record.parts_s["device compute"] == pytest.approx(0.575e-3)
+    assert record.parts_s["kernel launch"] == pytest.approx(3.525e-3)
+    assert launch_bound(record).severity == "critical"
+
+
+def launch_bound(record):
+    """Returns the finding on launches in a run whose steps take as long as those captured."""
+    gpus = (GPUInfo(0, compute_capability=(9, 0)),)
+    speed = ThroughputRecord("fit", 1000, 1000, record.step_time_s, None)
+    summary = RunSummary(Environment({}, gpus=gpus), throughput=speed, profile=record)
+    return next((each for each in judge(summary).findings if each.code == "launch-bound"), None)
 
 
 def test_xprof_counts_other_tensor_cores(tmp_path):
