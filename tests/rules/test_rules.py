@@ -1112,6 +1112,20 @@ def test_a_step_on_the_cpu_because_of_a_wrong_name_is_told_the_name():
     assert told.advice == ("MatMul in dense/MatMul: the script asks for GPU:1.",)
 
 
+def test_python_functions_are_named_with_the_bytes_that_they_take_and_return():
+    python = Fallback("EagerPyFunc", 2, "host function", "It calls Python.", ("augment",), 4096)
+    placement = PlacementRecord({"GPU:0": {"EagerPyFunc": 2, "MatMul": 9}}, (python,))
+    told = finding("cpu-fallback", run((A100,), operations=placement))
+    assert told.title == "Python functions in the step run on the host"
+    assert told.evidence == (
+        Figure("EagerPyFunc operations", 2),
+        Figure("EagerPyFunc takes and returns", 4096, "B"),
+    )
+    both = replace(placement, fallbacks=(python, *placed("no kernel").fallbacks))
+    told = finding("cpu-fallback", run((A100,), operations=both))
+    assert told.title == "Operations fell back to the CPU"
+
+
 def test_bytes_copied_are_evidence_where_all_are_known():
     copies = DeviceCopies("GPU:0", "CPU:0", 2, 4096)
     placement = replace(placed("no kernel"), copies=(copies,))
