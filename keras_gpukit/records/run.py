@@ -78,7 +78,7 @@ class RunSummary(Displayed):
         captures: Profiles that `Monitor` captured on demand or by itself. Those of a separate
             `Profiler` are in its own summary.
         profile: Contents of the profile that it captured by itself once steps were steady; None
-            without such a profile, or if it was not read.
+            without one, or if it was not read.
         validation: Rates of the validation inside `fit`.
         validation_input: Input wait of the validation inside `fit`.
         overhead_s: Overhead of keras_gpukit, in seconds per step: time on the training thread, and

@@ -90,7 +90,11 @@ class AutomaticCapture:
 
     def read(self, record: CaptureRecord) -> None:
         """Starts to read the profile of a capture on another thread, if it is of steady steps."""
-        if record.trigger == "steady" and record.path is not None:
+        if record.trigger != "steady" or record.path is None:
+            return
+        if self._session.ending == "interrupted":  # the user waits for the process to end
+            self._unread_because = "the run was interrupted"
+        else:
             path = self._log_dir / record.path
             self._unread_because = f"it was not read within {READ_WITHIN_S:g} s"
             self._reader = threading.Thread(
