@@ -81,14 +81,21 @@ class CaptureWatch:
         self._nvml: NVMLSensor | None = None
         self._unknown_because: str | None = None
         self._others = TensorBoardCaptures(callbacks_of_fit())
-        self._automatic: AutomaticCapture | None = None
         self._none_automatic_because: str | None = None
         if settings.automatic:
             others = (*other_profilers, *self._others.callbacks)
             self._none_automatic_because = because = not_automatic_because(session, others)
             self._settings = replace(self._settings, automatic=because is None)
-            if because is None:
-                self._automatic = AutomaticCapture(session, session.output.log_dir)
+        automatic = (
+            AutomaticCapture(session, self._folder.parent) if self._settings.automatic else None
+        )
+        self._automatic = automatic
+
+        def tell(record: CaptureRecord) -> None:
+            session.output.record("capture", record, record.first_step)
+            if automatic is not None:
+                automatic.read(record)
+
         self._recorder = Recorder(
             session.output.log_dir,
             self._settings,
@@ -97,8 +104,8 @@ class CaptureWatch:
             epoch_steps=epoch_steps,
             global_step=lambda: session.first_step + session.steps_of("fit").steps,
             kept_out_by=self._others.within,
-            tell=lambda record: self._take(session, record),
-            on_counted=self._automatic.cut if self._automatic else lambda: None,
+            tell=tell,
+            on_counted=automatic.cut if automatic else lambda: None,
         )
 
     def start(self, session: Session) -> None:
@@ -147,11 +154,6 @@ class CaptureWatch:
     def profile(self) -> ProfileRecord | None:
         """Contents of the profile that was captured without being asked for; None without one."""
         return self._automatic.profile if self._automatic else None
-
-    def _take(self, session: Session, record: CaptureRecord) -> None:
-        session.output.record("capture", record, record.first_step)
-        if self._automatic is not None:
-            self._automatic.read(record)
 
     def _watch_steps(self, session: Session, recorder: Recorder) -> None:
         settings, automatic = self._settings, self._automatic
