@@ -201,6 +201,8 @@ class InputRecord:
         stall_fraction: Wait as a share of the step time, 0 to 1.
         later_stall_fraction: Wait as a share of the step time without the first epoch, in which a
             cache may fill; None if the run had one epoch.
+        live_stall_fraction: Share that was measured during the run, if a profile of some of its
+            steps refuted it: all figures here are then corrected by the profile. None otherwise.
         buffered_batches: Mean number of batches in the pipeline's last buffer.
         unknown_because: Why the figures are None; None if they are known.
         distribution: Distribution of the wait over steps; None if the waits of single steps are
@@ -221,6 +223,7 @@ class InputRecord:
     wait_s: float | None = None
     stall_fraction: float | None = None
     later_stall_fraction: float | None = None
+    live_stall_fraction: float | None = None
     buffered_batches: float | None = None
     unknown_because: str | None = None
     distribution: WaitDistribution | None = None

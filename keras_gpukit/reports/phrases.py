@@ -10,6 +10,7 @@ from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
+from keras_gpukit.rules.captured_stall import compared_capture
 from keras_gpukit.rules.lateness import common_steps
 
 WIDE_RANGE = 0.03
@@ -78,6 +79,21 @@ def captured(summary: RunSummary) -> str | None:
         f"A capture failed: {capture.failed_because}" for capture in captures if not capture.path
     ]
     return "; ".join(told) or None
+
+
+def correction(summary: RunSummary) -> str | None:
+    """Says that a profile corrected the input stall, and by how much; None if none did."""
+    capture = compared_capture(summary)
+    if capture is None or summary.input is None or summary.input.live_stall_fraction is None:
+        return None
+    true, live = (
+        units.known(each, units.percentage)
+        for each in (capture.stall_fraction, capture.live_stall_fraction)
+    )
+    return (
+        f"The input stall is corrected by the profile of step {capture.first_step:,}, which shows "
+        f"{true} where {live} was measured during the run."
+    )
 
 
 def compared(summary: RunSummary) -> str | None:

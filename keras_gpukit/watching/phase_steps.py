@@ -159,6 +159,10 @@ class PhaseSteps:
         self.watched.surround(around, alone)
         self._on_pause.append(on_pause)
 
+    def cut_window(self) -> None:
+        """Ends the current window of steps at the start of the call that is under way."""
+        self._clock.windows.cut()
+
     def requested(self) -> None:
         """Notes that `predict` requests a batch, which it fetches outside its step function."""
         self._requests.requested()
