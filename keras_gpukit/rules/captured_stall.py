@@ -9,12 +9,11 @@ from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, TimeBreakdown
 from keras_gpukit.rules.bottleneck import name_bottleneck
-from keras_gpukit.rules.savings import SAMPLED_MARGIN
 
 LARGEST_DIFFERENCE = 0.03
 """Largest difference of the two stalls, as a share of the steps' time. On an H100 they were within
-0.01 of each other with one step per execution; the line is our choice. A sampled stall is known
-less exactly, above all that of few steps, so its margin is added."""
+0.01 of each other with one step per execution; the line is our choice. Of a stall that is only
+known as a range, the lower end is compared."""
 
 
 def compared_capture(summary: RunSummary) -> CaptureRecord | None:
@@ -40,8 +39,7 @@ def corrected(summary: RunSummary) -> RunSummary:
     if capture is None or record is None or record.stall_fraction is None or record.wait_s is None:
         return summary
     true, live = capture.stall_fraction or 0.0, capture.live_stall_fraction or 0.0
-    margin = SAMPLED_MARGIN if record.confidence == "sampled" else 0.0
-    if abs(true - live) <= LARGEST_DIFFERENCE + margin:
+    if abs(true - live) <= LARGEST_DIFFERENCE:
         return summary
     stall = _scaled(record.stall_fraction, true, live)
     later = record.later_stall_fraction
@@ -54,6 +52,7 @@ def corrected(summary: RunSummary) -> RunSummary:
             confidence="sampled",
             wait_s=wait_s,
             stall_fraction=stall,
+            most_stall_fraction=None,
             later_stall_fraction=None if later is None else _scaled(later, true, live),
             live_stall_fraction=record.stall_fraction,
             distribution=None,  # of the refuted waits
