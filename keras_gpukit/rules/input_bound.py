@@ -29,7 +29,8 @@ class InputBound(Rule):
 
     The threshold is 10 % of the steps' time, where the rules of xprof (TensorFlow's profiler) begin
     to suggest something. Its "moderately input-bound", from 5 %, is too close to what a healthy run
-    shows. The severity follows from the share of the whole run that steps waited.
+    shows. The severity follows from the share of the whole run that steps waited. If only a range
+    is known, its lower end counts.
 
     If the wait is only an upper bound, part of it may hide behind the device's work. It then counts
     only if the pipeline's buffer was empty as well: buffers of stalled pipelines were measured to
@@ -62,7 +63,9 @@ class InputBound(Rule):
                 f"{MINIMUM_STEPS} are needed"
             )
         stall = record.stall_fraction
-        certain = stall if record.confidence == "exact" else stall - SAMPLED_MARGIN
+        certain = stall
+        if record.confidence in ("sampled", "lower bound"):
+            certain -= SAMPLED_MARGIN
         if certain < WARNING_FRACTION:
             return None
         if record.wait_s is not None and record.wait_s < SHORTEST_WAIT_S:
@@ -84,6 +87,7 @@ class InputBound(Rule):
                 "input stall, at least" if record.confidence == "lower bound" else "input stall",
                 stall,
             ),
+            *_range(record),
             *figures,
             *_wait(record),
             *_stage(record),
@@ -117,6 +121,12 @@ def is_input_bound(summary: RunSummary) -> bool | None:
     """Whether input explains a slow run; None if unknown."""
     outcome = InputBound().judge(summary)
     return None if isinstance(outcome, NotApplicable) else outcome is not None
+
+
+def _range(record: InputRecord) -> Iterator[Figure]:
+    least, most = record.stall_fraction, record.most_stall_fraction
+    if least is not None and most is not None and most - least >= SAMPLED_MARGIN:
+        yield percent("at most", most)
 
 
 def _wait(record: InputRecord) -> Iterator[Figure]:
