@@ -48,6 +48,10 @@ class InputStall(StepWatchingCallback[InputRecord]):
         super().__init__(log_dir)
         self.host_buffers: HostBuffers | None = None
         self._buffers: HostBufferWatch | None = None
+        # Set now, since an interrupt may end a run while it starts.
+        self._contention = ContentionSensor()
+        self._new_threads: NewThreadsSensor | None = None
+        self._python: tuple[PythonSource, PythonTimeSensor | None] | None = None
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts or continues to measure the steps of a phase."""
@@ -64,7 +68,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
                 session.every_second("the input so far", so_far.write)
 
     def _begin_threads(self, session: Session) -> None:
-        self._new_threads: NewThreadsSensor | None = None
+        self._new_threads = None
         if not session.environment.gpus:  # with GPUs, steps and input do not compete for cores
             with Guard("Reading the times of threads", "The CPU time of the input is unknown."):
                 self._new_threads = sensor = NewThreadsSensor()
@@ -79,16 +83,17 @@ class InputStall(StepWatchingCallback[InputRecord]):
                 self._buffers = HostBufferWatch(session)
 
     def _begin_python(self, session: Session, phase: Phase) -> None:
-        self._python: PythonSource | None = python_source(epoch_iterator(phase))
-        self._python_time: PythonTimeSensor | None = None
-        if self._python is not None and not self._python.in_processes:
-            self._python_time = sensor = PythonTimeSensor(self._python.code)
+        self._python = None
+        if (source := python_source(epoch_iterator(phase))) is None:
+            return
+        sensor = None if source.in_processes else PythonTimeSensor(source.code)
+        self._python = source, sensor
 
-            def look() -> None:
-                if session.in_steps:
-                    sensor.read()
+        def look() -> None:
+            if sensor is not None and session.in_steps:
+                sensor.read()
 
-            session.every_second("the code that makes batches", look)
+        session.every_second("the code that makes batches", look)
 
     def tags(self, window: StepWindow) -> dict[str, float | None]:
         """Returns the wait per step, the stall and the buffered batches; none if unknown."""
@@ -110,7 +115,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
             with Guard("Reading caches and shuffle buffers", "What they hold is unknown."):
                 self.host_buffers = self._buffers.record()
         # After a run, the callback must not keep the run's data alive.
-        self._python = self._python_time = self._buffers = None
+        self._python = self._buffers = None
         return completed
 
     def _completed(self, session: Session, record: InputRecord) -> InputRecord:
@@ -122,8 +127,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
 
     def _python_record(self, step_time_s: float | None) -> PythonSourceRecord | None:
         # The sampling thread calls this too, and the run may end meanwhile.
-        python, python_time = self._python, self._python_time
-        if python is None:
+        if (python := self._python) is None:
             return None
-        busy = python_time.mean_threads() if python_time else None
-        return python.record(busy, step_time_s)
+        source, time_in_it = python
+        return source.record(time_in_it.mean_threads() if time_in_it else None, step_time_s)

@@ -40,7 +40,8 @@ class NewThreadsSensor:
         # The time they used before the first reading cancels out, since all readings include it.
         self._old_s = dict.fromkeys(_own_ids() if threads is None else threads(), 0.0)
         self._last: tuple[float, float] | None = None
-        self._spent_s = self._passed_s = 0.0
+        # Processor time of new threads, and the time in which they used it.
+        self._counted: tuple[float, float] = (0.0, 0.0)
 
     def read(self, *, in_steps: bool) -> None:
         """Takes one reading; called about once per second.
@@ -56,14 +57,14 @@ class NewThreadsSensor:
         self._old_s.update((each, threads[each]) for each in self._old_s if each in threads)
         new_s = process_s - sum(self._old_s.values())
         if self._last is not None:
-            last_s, last_new_s = self._last
-            self._passed_s += now_s - last_s
-            self._spent_s += max(new_s - last_new_s, 0.0)
+            (last_s, last_new_s), (spent_s, passed_s) = self._last, self._counted
+            self._counted = spent_s + max(new_s - last_new_s, 0.0), passed_s + now_s - last_s
         self._last = now_s, new_s
 
     def cores(self) -> float | None:
         """Returns the mean number of cores that new threads kept busy; None after less than 2 s."""
-        return self._spent_s / self._passed_s if self._passed_s >= MINIMUM_S else None
+        spent_s, passed_s = self._counted
+        return spent_s / passed_s if passed_s >= MINIMUM_S else None
 
 
 def _own_ids() -> list[int]:
