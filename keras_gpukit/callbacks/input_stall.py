@@ -8,6 +8,7 @@ from dataclasses import replace
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
 from keras_gpukit.errors import Guard
 from keras_gpukit.pipelines.generators import PythonSource, python_source
+from keras_gpukit.pipelines.structure import open_shapes
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.names import BUFFERED_BATCHES, INPUT_STALL, INPUT_WAIT
 from keras_gpukit.records.pipeline import PythonSourceRecord
@@ -15,7 +16,7 @@ from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
 from keras_gpukit.sensors.python_time import PythonTimeSensor
-from keras_gpukit.watching.call_frame import epoch_iterator
+from keras_gpukit.watching.call_frame import batch_of_fit, epoch_iterator
 from keras_gpukit.watching.host_buffers import HostBufferWatch
 from keras_gpukit.watching.progress import InputSoFar
 from keras_gpukit.watching.session import Session
@@ -52,6 +53,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self._contention = ContentionSensor()
         self._new_threads: NewThreadsSensor | None = None
         self._python: tuple[PythonSource, PythonTimeSensor | None] | None = None
+        self._open_shapes: tuple[str, ...] = ()
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts or continues to measure the steps of a phase."""
@@ -61,6 +63,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
             session.every_second("threads that wait", self._contention.read)
             self._begin_threads(session)
             self._begin_python(session, phase)
+            self._open_shapes = open_shapes(batch_of_fit()[0])
             self._begin_buffers(session)
             if session.output.log_dir is not None:
                 so_far = InputSoFar(session, lambda record: self._completed(session, record))
@@ -123,7 +126,8 @@ class InputStall(StepWatchingCallback[InputRecord]):
         contention = self._contention.record(
             input_cores=self._new_threads.cores() if self._new_threads else None
         )
-        return replace(record, python=python, contention=contention)
+        shapes = self._open_shapes
+        return replace(record, python=python, contention=contention, open_shapes=shapes)
 
     def _python_record(self, step_time_s: float | None) -> PythonSourceRecord | None:
         # The sampling thread calls this too, and the run may end meanwhile.

@@ -207,6 +207,8 @@ class InputRecord:
         pipeline: Costs of the stages of the tf.data pipeline, and which one is the bottleneck.
         python: Python code that makes the batches, if it is the user's own; None otherwise.
         contention: How much the threads of the run slowed each other down; None for a validation.
+        open_shapes: Shapes of the batch's tensors that vary in more than the number of examples, as
+            far as the dataset says so, such as "(None, None, 8)". Empty outside `fit`.
     """
 
     phase: Phase
@@ -224,6 +226,7 @@ class InputRecord:
     pipeline: PipelineRecord | None = None
     python: PythonSourceRecord | None = None
     contention: ContentionRecord | None = None
+    open_shapes: tuple[str, ...] = ()
 
 
 Part = Literal["callbacks", "epoch start", "first step", "steps", "validation", "other"]
