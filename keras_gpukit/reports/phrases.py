@@ -119,9 +119,17 @@ def conclusion(summary: RunSummary) -> str | None:
 
 
 def all_well(summary: RunSummary) -> str:
-    """Returns a sentence with the verdict on a run without a problem."""
+    """Returns a sentence with the verdict on a run without a problem.
+
+    A run whose speed could not be judged is not called free of problems.
+    """
     if summary.ending == "interrupted":
         return _INTERRUPTED
+    verdict = summary.verdict
+    if {"input-bound", ACCOUNT_OF_TIME} <= verdict.not_applicable.keys():
+        judged = ", ".join(sorted((*verdict.passed, *(each.code for each in verdict.findings))))
+        others = f"only these rules could: {judged}" if judged else "no rule could judge"
+        return f"Neither the wait for input nor the parts of the time could be judged; {others}."
     return _ONLY_REMARKS if summary.verdict.findings else NOTHING_FOUND
 
 

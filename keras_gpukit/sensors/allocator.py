@@ -30,8 +30,8 @@ class AllocatorSensor:
         self._config = tf.config.experimental
         self._limits = {device: _limit_bytes(device, gpus) for device in _devices()}
         self._first_peaks: dict[str, int] = {}
-        self._later: dict[str, int] = {}
-        self._later_readings = 0
+        # Number of readings after the first step, and the highest use of each device in them.
+        self._later: tuple[int, dict[str, int]] = (0, {})
         if reset_peak:
             for device in self._limits:
                 self._config.reset_memory_stats(device)
@@ -44,6 +44,7 @@ class AllocatorSensor:
     def read(self) -> tuple[DeviceMemory, ...]:
         """Reads each device once."""
         readings = []
+        later_readings, later_bytes = self._later
         for device, limit in self._limits.items():
             info = self._config.get_memory_info(device)
             readings.append(
@@ -53,8 +54,8 @@ class AllocatorSensor:
                     info["peak"],
                     limit,
                     self._first_peaks.get(device),
-                    self._later.get(device),
-                    self._later_readings,
+                    later_bytes.get(device),
+                    later_readings,
                 )
             )
         return tuple(readings)
@@ -66,9 +67,10 @@ class AllocatorSensor:
     def read_in_steps(self) -> tuple[DeviceMemory, ...]:
         """Reads each device once while steps run; tracks the highest use after the first step."""
         if self._first_peaks:
-            self._later_readings += 1
-            for each in self.read():
-                self._later[each.device] = max(each.current_bytes, self._later.get(each.device, 0))
+            count, highest = self._later
+            now = {each.device: each.current_bytes for each in self.read()}
+            highest = {device: max(used, highest.get(device, 0)) for device, used in now.items()}
+            self._later = count + 1, highest
         return self.read()
 
     def limit_bytes(self, device: str) -> int | None:
