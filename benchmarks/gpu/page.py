@@ -18,15 +18,15 @@ from benchmarks.gpu.results import FOLDER, NOT_RUN, Result, load, outcomes
 PAGE = "docs/gpu-evidence.md"
 LINKS = {"README.md": "docs/gpu-evidence.md", "docs/index.md": "gpu-evidence.md"}
 MARKERS = re.compile("(<!-- GPU evidence -->\n).*?(<!-- /GPU evidence -->)", re.DOTALL)
-VERDICTS = {True: "holds", False: "**falsified**", None: "unproven"}
+VERDICTS = {True: "holds", False: "**false**", None: "open"}
 
 INTRODUCTION = """\
 <!-- Made by `python -m benchmarks.gpu.page`; do not edit. -->
 # Evidence from real GPUs
 
-Which of the claims about GPUs were checked on a GPU, and which are still unproven. Every other test
-of this project runs on CPUs. Anyone with an NVIDIA GPU can run the checks, in less than twenty
-minutes and without network access:
+Which of the claims about GPUs hold on a real GPU, which are false, and which are open because
+nothing has measured them. Every other test of this project runs on CPUs. Anyone with an NVIDIA GPU
+can run the checks, in less than twenty minutes and without network access:
 
 ```
 python -m benchmarks.gpu --out benchmarks/results/gpu --minutes 18
@@ -58,7 +58,9 @@ def box(folder: Path, link: str) -> str:
         folder: Where the results are.
         link: The page, as seen from there.
     """
-    return f"> **Seen on real GPUs?** {_summary(folder)} See [the evidence]({link}).\n"
+    seen = _headlines(folder)
+    said = f"> **Seen on a real GPU:** {seen}.\n>\n" if seen else ""
+    return f"{said}> {_summary(folder)} See [the evidence]({link}).\n"
 
 
 def with_box(text: str, new: str) -> str:
@@ -81,21 +83,39 @@ def documents(root: Path = ROOT, folder: Path = FOLDER) -> dict[Path, str]:
     return texts
 
 
+def _judged(folder: Path) -> dict[str, tuple[Result | None, list[Outcome]]]:
+    found = {}
+    for name in ORDER:
+        part, result = load_part(name), load(folder, name)
+        found[name] = result, list(outcomes(part, result).values())
+    return found
+
+
+def _headlines(folder: Path) -> str:
+    judged = (outcome for _, outcomes in _judged(folder).values() for outcome in outcomes)
+    return "; ".join(each.headline for each in judged if each.headline and each.holds is not False)
+
+
 def _summary(folder: Path) -> str:
-    parts = [(load_part(name), load(folder, name)) for name in ORDER]
-    verdicts = [each.holds for part in parts for each in outcomes(*part).values()]
-    run = [part.name for part, result in parts if _counts(result)]
+    judged = _judged(folder)
+    verdicts = [outcome.holds for _, outcomes in judged.values() for outcome in outcomes]
+    run = {
+        name: result
+        for name, (result, _) in judged.items()
+        if result is not None and _counts(result) and result["measured"]
+    }
     if not run:
         return (
             f"Nothing has run on a GPU yet. All {len(verdicts)} claims about GPUs are unproven; "
             "their checks were only tried on a CPU."
         )
-    devices = sorted({_name(result["device"]) for _, result in parts if _counts(result)})
+    devices = sorted({_name(result["device"]) for result in run.values()})
     missing = ", ".join(name for name in ORDER if name not in run) or "nothing"
     return (
-        f"On {' and '.join(devices)}, {verdicts.count(True)} claims hold, "
-        f"{verdicts.count(False)} are falsified, and {verdicts.count(None)} are still unproven. "
-        f"Run on a GPU: {', '.join(run)}. Not yet: {missing}."
+        f"Of {len(verdicts)} claims about GPUs, {verdicts.count(True)} held on "
+        f"{' and '.join(devices)}, {verdicts.count(False)} were false, and "
+        f"{verdicts.count(None)} are open. "
+        f"Not run there: {missing}."
     )
 
 
@@ -138,11 +158,12 @@ def _circumstances(result: Result | None) -> str:
         return "Not run on a GPU yet."
     assert result is not None
     device = result["device"]
+    status = "cut off" if result["status"] == "running" else result["status"]
+    took = f" after {result['took_s']:.0f} s" if "took_s" in result else ""
     return (
         f"Run on {result['date'][:10]} on {_name(device)}, driver {device['driver']}, "
-        f"CUDA {device['cuda']}, TensorFlow {device['versions']['tensorflow']}, "
-        f"Keras {device['versions']['keras']}; {result['status']} "
-        f"after {result.get('took_s', 0):.0f} s (code {result['code']})."
+        f"TensorFlow {device['versions']['tensorflow']} for CUDA {device['cuda']}, "
+        f"Keras {device['versions']['keras']}; {status}{took} (code {result['code']})."
     )
 
 

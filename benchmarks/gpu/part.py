@@ -43,6 +43,8 @@ class Outcome:
     """None if the claim was not judged."""
     evidence: str
     """One sentence with the figures, or with the reason why the claim was not judged."""
+    headline: str | None = None
+    """What README's first screen says of it, unless it is falsified."""
 
 
 @dataclass(frozen=True)

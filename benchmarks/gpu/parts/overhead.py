@@ -94,14 +94,19 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 def ratio_outcome(row: dict[str, Any], limit: float) -> Outcome:
     """Judges the ratio if its interval lies on one side of the limit."""
     low, high = interval(ratios(row))
+    ratio = statistics.median(ratios(row))
     step_ms = 1e3 * statistics.median(row["bare_s"]) / row["steps"]
     evidence = (
-        f"On a {step_ms:.2f} ms step the ratio is {statistics.median(ratios(row)):.4f} "
+        f"On a {step_ms:.2f} ms step the ratio is {ratio:.4f} "
         f"(95 % interval {low:.4f} to {high:.4f})"
     )
+    headline = (
+        f"`Monitor` added {100 * (ratio - 1):.1f} % to a step of {step_ms:.1f} ms "
+        f"(95 % interval {100 * (low - 1):.1f} to {100 * (high - 1):.1f} %)"
+    )
     if low <= limit < high:
-        return Outcome(None, f"{evidence}: too noisy for a limit of {limit}.")
-    return Outcome(high <= limit, f"{evidence}.")
+        return Outcome(None, f"{evidence}: too noisy for a limit of {limit}.", headline)
+    return Outcome(high <= limit, f"{evidence}.", headline)
 
 
 def own_account_outcome(row: dict[str, Any]) -> Outcome:

@@ -26,7 +26,11 @@ GOOD = {
     **{f"{way}/ready": fit(0.0) for way in WAYS | JIT_WAYS},
     **{f"{way}/{name} {percent}": fit(percent / 100) for way in WAYS for name, percent in CASES},
     **{f"{way}/{name} {percent}": fit(percent / 100) for way in JIT_WAYS for name, percent in FEW},
-    **{f"{way}/serial 50 to device": fit(0.5) for way in WAYS},
+    **{
+        f"{way}/serial {percent} to device": fit(percent / 100)
+        for way in WAYS
+        for percent in (0, 50)
+    },
     "1 step/transferred": fit(0.0),
     "launches": LAUNCHES,
 }
@@ -34,12 +38,14 @@ UNKNOWN = {**fit(0.5), "reported": None}
 FALSIFIED = {
     "one_step": [
         {"1 step/decode 50": fit(0.5, reported=0.46)},
-        {"1 step, jit/serial 50": fit(0.5, reported=0.54)},
-        {f"1 step/{name} 50": UNKNOWN for name in ("decode", "copy", "bursty", "generator")}
-        | {f"1 step, jit/{name} {percent}": UNKNOWN for name, percent in FEW},
+        {"1 step/generator 50": UNKNOWN},
     ],
+    "one_step_jit": [{"1 step, jit/serial 50": fit(0.5, reported=0.54)}],
     "eight_steps": [{"8 steps/bursty 50": fit(0.5, reported=0.56)}],
+    "eight_steps_jit": [{"8 steps, jit/serial 50": UNKNOWN}],
+    "to_device": [{"1 step/serial 50 to device": UNKNOWN}],
     "ready": [{"1 step/transferred": fit(0.0, reported=0.02)}],
+    "above_ready": [{"1 step/generator 50": fit(0.5, idle_ms=16.0)}],
     "profile_reading": [{"8 steps/copy 50": fit(0.5, idle_while_fetching=0.4)}],
     "launch_bound": [
         {"launches": LAUNCHES | {"findings": []}},
