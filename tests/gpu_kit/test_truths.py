@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 from helpers.synthetic_xplane import (
     Capture,
     gpu_behind_the_host,
@@ -12,7 +16,8 @@ from helpers.synthetic_xplane import (
 
 from benchmarks.gpu.kernel_gaps import Gaps, gaps_of, idle_between_kernels, read_gpu_spans
 from benchmarks.gpu.models import cases, convolutional, dense, least_work, transformer
-from benchmarks.xplane_truth import MARK, read_host_events
+from benchmarks.planted.known_times import arrays, ready, sleep_in_python
+from benchmarks.xplane_truth import FETCH, MARK, STEP, read_host_events, stall_of
 
 
 def gaps(capture: Capture, folder) -> Gaps:
@@ -74,3 +79,21 @@ def test_a_model_starts_from_the_same_weights_each_time():
     second = cases(small=True)["dense"].compiled().get_weights()
 
     assert all((one == other).all() for one, other in zip(first, second, strict=True))
+
+
+def test_a_pipeline_that_sleeps_in_python_keeps_its_elements():
+    began_s = time.perf_counter()
+    batches = list(ready(3).apply(sleep_in_python(0.01)))
+    [text] = tf.data.Dataset.from_tensors("record").apply(sleep_in_python(0.0))
+
+    assert time.perf_counter() - began_s > 0.03
+    assert np.array_equal(np.concatenate([inputs for inputs, _ in batches]), arrays(3)[0])
+    assert text.numpy() == b"record"
+
+
+def test_a_fetch_that_overlaps_steps_is_no_stall_and_unknown_where_no_step_is_found():
+    events = {MARK: [(0, 9), (10, 19), (20, 29)], FETCH: [(12, 16)]}
+
+    assert stall_of(events, overlapping=False) == 0.4
+    assert stall_of(events, overlapping=True) is None
+    assert stall_of(events | {f"{STEP}product": [(14, 18)]}, overlapping=True) == 0.2
