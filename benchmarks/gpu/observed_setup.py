@@ -19,8 +19,6 @@ def observe(arguments: dict[str, Any], unit: int) -> dict[str, Any]:
 
     import keras_gpukit as gpukit
 
-    if isinstance(arguments.get("gpu_threads"), list):
-        arguments["gpu_threads"] = tuple(arguments["gpu_threads"])
     before = read_gpus()
     setup = gpukit.configure_gpus(**arguments, verbose=False)
 

@@ -14,6 +14,7 @@ from benchmarks.gpu.results import save
 def result(part, measured, kind="gpu", small=False):
     return {
         "part": part,
+        "slice": "doctor",
         "status": "killed",
         "date": "2026-01-31T10:00:00+00:00",
         "took_s": 60.0,
@@ -61,18 +62,15 @@ def test_a_run_on_a_gpu_says_on_what_and_what_is_open(tmp_path):
     assert "1 held on NVIDIA Test, 0 were false" in summary
     assert "Not run there: stall," in summary
     assert "[the evidence](there.md)" in summary
-    assert (
-        "Run on 2026-01-31 on NVIDIA Test, driver 550.1, TensorFlow 2.21.0 for CUDA 12.5.1"
-        in written
-    )
-    assert "killed after 60 s" in written
+    run = "Run: doctor (incomplete) on 2026-01-31 on NVIDIA Test, driver 550.1, TensorFlow 2.21.0"
+    assert run in written
     assert "| holds: Exit code 0" in written
     assert "| open: growth was not measured |" in written
 
 
 def test_old_measurements_are_judged_by_the_judge_of_today(tmp_path):
     old = result("setup", DOCTOR) | {"outcomes": {"doctor": {"holds": False, "evidence": "old"}}}
-    (tmp_path / "setup.json").write_text(json.dumps(old))
+    (tmp_path / "setup.doctor.json").write_text(json.dumps(old))
 
     assert "| holds: Exit code 0" in page(tmp_path)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,7 +14,6 @@ from helpers.synthetic_xplane import (
 )
 
 from benchmarks.gpu.kernel_gaps import Gaps, gaps_of, idle_between_kernels, read_gpu_spans
-from benchmarks.gpu.models import cases, convolutional, dense, least_work, transformer
 from benchmarks.planted.known_times import arrays, ready, sleep_in_python
 from benchmarks.xplane_truth import FETCH, MARK, STEP, read_host_events, stall_of
 
@@ -56,29 +54,6 @@ def test_idle_time_between_kernels_is_a_share_of_the_time(tmp_path):
         gpu.event("Stream #14(Kernel)", "sin", begin, 1)
 
     assert idle_between_kernels(capture.save(tmp_path)) == pytest.approx(0.7)
-
-
-def test_a_steps_least_work_counts_products_activations_and_weights():
-    # 5 to 7 to 10 features: 7 * 5 + 10 * 7 products, 17 results, 42 + 80 weights.
-    assert least_work(dense(7, 1, 5), 2) == (3 * 2 * 2 * 105, 2 * 2 * 17, 6 * 122)
-
-    # 4 channels of 6 × 6 pixels from 3 and from 4, with kernels of 3 × 3, then 10 classes.
-    products = 36 * 4 * 9 * 3 + 36 * 4 * 9 * 4 + 10 * 4
-    assert least_work(convolutional(4, 1, 6), 1)[:2] == (3 * 2 * products, 2 * (288 + 10))
-
-    # 3 positions of 8 features: embedded from 2, four projections, scores and their use, 4 times
-    # as wide and back, then 10 classes.
-    products = 3 * 8 * 2 + 4 * 3 * 8 * 8 + 2 * 3 * 3 * 8 + 2 * 3 * 8 * 32 + 10 * 8
-    elements = 24 + 4 * 24 + 96 + 24 + 10
-    assert least_work(transformer(8, 1, 3, 2), 1)[:2] == (3 * 2 * products, 2 * elements)
-
-
-def test_a_model_starts_from_the_same_weights_each_time():
-    first = cases(small=True)["dense"].compiled().get_weights()
-    keras.utils.set_random_seed(1)
-    second = cases(small=True)["dense"].compiled().get_weights()
-
-    assert all((one == other).all() for one, other in zip(first, second, strict=True))
 
 
 def test_a_pipeline_that_sleeps_in_python_keeps_its_elements():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
-from benchmarks.gpu.judging import judge_each
-from benchmarks.gpu.part import Claim, Measured, Outcome, Part, attempt
+from benchmarks.gpu.part import Claim, Measured, Outcome, Part, Slice
 
 CASES = (
     *(("serial", percent) for percent in (0, 25, 50, 90)),
@@ -17,40 +16,58 @@ CASES = (
 )
 """Pipelines, and how much of a step each is to stall, in percent."""
 FEW = (("serial", 0), ("serial", 50), ("prefetched", 50), ("generator", 50))
-SMALL = {1: (("decode", 50), ("copy", 50)), 8: (("serial", 50),)}
-WAYS = {"1 step": (1, False), "8 steps": (8, False)}
-JIT_WAYS = {"1 step, jit": (1, True), "8 steps, jit": (8, True)}
+TWO = (("serial", 0), ("serial", 50))
+WAYS = {
+    "8 steps": (CASES, {"steps_per_execution": 8}),
+    "to device": (TWO, {"to_device": True}),
+    "mirrored": (TWO, {"mirrored": True}),
+    "1 step": (CASES, {}),
+    "1 step, synchronous": (FEW, {"synchronous": True}),
+    "8 steps, synchronous": (FEW, {"steps_per_execution": 8, "synchronous": True}),
+    "1 step, jit": (FEW, {"jit": True, "synchronous": True}),
+    "8 steps, jit": (FEW, {"steps_per_execution": 8, "jit": True, "synchronous": True}),
+}
+"""Ways of running, each with its cases and how `Way` sets it up."""
+SMALL = {"8 steps": (("serial", 50),), "1 step": (("decode", 50), ("copy", 50))}
+POINTS = {way: 5.0 if way.startswith("8") else 3.0 for way in WAYS}
+"""By how many percentage points a stall may be wrong."""
+READY_POINTS = 1.0
+FURTHER_OFF = "a case that is further off, or without a figure"
+FRAMEWORK = ("Cannot assign a device", "Colocation", "node IteratorGetModelProto", "errors_impl")
+"""What only messages of TensorFlow say."""
 STEP_S = 0.01
 FIT_S = 1.5
 """Long enough for half a percentage point, short enough for a profile."""
 
-POINTS = {1: 3.0, 8: 5.0}
-"""By how many percentage points a stall may be wrong, by steps per execution."""
-TO_DEVICE = " to device"
-READY_POINTS = 1.0
-IDLE_ENOUGH = 0.3
-"""Share of the time in which a GPU idles that waits for launches."""
-LAUNCH_FINDINGS = {"launch-bound", "tiny-steps"}
+
+def slice_of(*ways: str, seconds: float = 60.0) -> Slice:
+    """Returns a slice that fits the cases of some ways of running."""
+    return Slice(lambda small, _: (case for way in ways for case in fits(way, small)), seconds)
 
 
-def measure(small: bool, folder: Path) -> Iterator[tuple[str, Any]]:
-    """Fits the cases in each way of running, the most important ones first."""
-    from benchmarks.gpu.stalled_fits import Way, launches
-    from benchmarks.gpu.work import products_for
+def fits(name: str, small: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Fits batches that are ready, and each case, in one way of running."""
+    cases, how = WAYS[name]
+    way = cache(lambda: make_way(how, small))
+    yield f"{name}/ready", lambda: way().ready()
+    if small:
+        cases = SMALL.get(name, cases[-1:])
+    for pipeline, percent in cases:
+        yield f"{name}/{pipeline} {percent}", partial(stalled, way, pipeline, percent)
+    if name == "1 step":
+        yield f"{name}/transferred", lambda: way().transferred(2**10 if small else 2**20)
 
-    busy = products_for(STEP_S / 4 if small else STEP_S)
-    for name, (each, jit) in (WAYS | (JIT_WAYS if not small else {})).items():
-        way = Way(busy, each, jit=jit, fit_s=0.05 if small else FIT_S)
-        yield f"{name}/ready", way.ready()
-        for pipeline, percent in SMALL[each] if small else FEW if jit else CASES:
-            yield f"{name}/{pipeline} {percent}", attempt(way.stalled, pipeline, percent)
-        if not (small or jit):
-            for percent in (0, 50):
-                row = attempt(way.stalled, "serial", percent, to_device=True)
-                yield f"{name}/serial {percent}{TO_DEVICE}", row
-        if (each, jit) == (1, False):
-            yield f"{name}/transferred", attempt(way.transferred, 2**10 if small else 2**20)
-            yield "launches", attempt(launches, 40 if small else 6000)
+
+def make_way(how: dict[str, Any], small: bool) -> Any:
+    """Returns what fits a model in one way of running."""
+    from benchmarks.gpu.stalled_fits import Way
+
+    return Way(STEP_S / 4 if small else STEP_S, fit_s=0.05 if small else FIT_S, **how)
+
+
+def stalled(way: Callable[[], Any], pipeline: str, percent: int) -> Any:
+    """Returns what a fit of one case shows."""
+    return way().stalled(pipeline, percent)
 
 
 @dataclass(frozen=True)
@@ -62,7 +79,7 @@ class Case:
     reported: float | None
     fetching: float
     """Idle time while a batch was fetched, as a profile shows it: the true stall."""
-    idle: float
+    idle: float | None
     """Idle time above that of the same step with batches that are ready: another reading."""
 
 
@@ -72,16 +89,20 @@ def cases_of(measured: Measured) -> list[Case]:
     for name, row in measured.items():
         way, _, case = name.partition("/")
         ready_ms = measured.get(f"{way}/ready", {}).get("idle_ms")
-        if case in ("", "ready", "transferred") or ready_ms is None or row.get("idle_ms") is None:
+        if case in ("ready", "transferred") or "reported" not in row:
             continue
         reported = row["reported"]
+        if row.get("idle_ms") is None and reported is not None:
+            continue
         cases.append(
             Case(
                 way=way,
                 name=name,
                 reported=None if reported is None else 100 * reported,
-                fetching=100 * row["idle_while_fetching"],
-                idle=100 * (row["idle_ms"] - ready_ms) / row["step_ms"],
+                fetching=100 * (row.get("idle_while_fetching") or 0.0),
+                idle=None
+                if ready_ms is None or row.get("idle_ms") is None
+                else 100 * (row["idle_ms"] - ready_ms) / row["step_ms"],
             )
         )
     return cases
@@ -89,58 +110,63 @@ def cases_of(measured: Measured) -> list[Case]:
 
 def judge(measured: Measured) -> dict[str, Outcome]:
     """Compares what was reported with what the GPU did."""
-    found = cases_of(measured)
-    cases = [case for case in found if not case.name.endswith(TO_DEVICE)]
+    cases = cases_of(measured)
     ready = {
         name: 100 * row["reported"]
         for name, row in measured.items()
         if name.endswith(("/ready", "/transferred")) and row.get("reported") is not None
     }
-    of_one = {
+    above = {
         case.name: abs(case.reported - case.idle)
         for case in cases
-        if case.way in ("1 step", "1 step, jit") and case.reported is not None
+        if case.way.startswith("1 step") and None not in (case.reported, case.idle)
     }
-    readings = {case.name: abs(case.idle - case.fetching) for case in found}
+    readings = {
+        case.name: abs(case.idle - case.fetching) for case in cases if case.idle is not None
+    }
     outcomes = {
-        "one_step": stall_outcome(cases, "1 step", len(CASES)),
-        "one_step_jit": stall_outcome(cases, "1 step, jit", len(FEW)),
-        "eight_steps": stall_outcome(cases, "8 steps", len(CASES)),
-        "eight_steps_jit": stall_outcome(cases, "8 steps, jit", len(FEW)),
-        "to_device": stall_outcome(
-            [case for case in found if case.name.endswith(TO_DEVICE)], "1 step", 2
-        ),
         "ready": largest("reported", ready, READY_POINTS),
-        "above_ready": largest("off by", of_one, POINTS[1]),
-        "profile_reading": largest("the two readings differ by", readings, POINTS[1]),
+        "above_ready": largest("off by", above, POINTS["1 step"]),
+        "profile_reading": largest("the two readings differ by", readings, POINTS["1 step"]),
+        "mirrored_panel": panel_outcome(measured),
     }
-    if outcomes["one_step"].holds:
-        off = max(_off(cases, "1 step").values())
-        headline = (
-            f"the reported input stall was off by at most {off:.2f} percentage points from the "
-            f"time in which the GPU idled while a batch was fetched ({len(CASES)} input pipelines, "
-            "one step per execution)"
-        )
-        outcomes["one_step"] = replace(outcomes["one_step"], headline=headline)
-    return outcomes | judge_each(measured, {"launch_bound": (("launches",), launch_outcome)})
+    return {way: stall_outcome(cases, way) for way in WAYS} | outcomes
 
 
-def _off(cases: list[Case], way: str) -> dict[str, float]:
-    return {
-        case.name: abs(case.reported - case.fetching)
-        for case in cases
-        if case.way == way and case.reported is not None
-    }
-
-
-def stall_outcome(cases: list[Case], way: str, expected: int) -> Outcome:
+def stall_outcome(cases: list[Case], way: str) -> Outcome:
     """Judges the reported stalls of one way of running."""
-    known, there = _off(cases, way), sum(case.way == way for case in cases)
-    outcome = largest("off by", known, POINTS[(WAYS | JIT_WAYS)[way][0]])
-    if outcome.holds is not False and len(known) < expected and there:
+    those = [case for case in cases if case.way == way]
+    known = {
+        case.name: abs(case.reported - case.fetching) for case in those if case.reported is not None
+    }
+    outcome, expected = largest("off by", known, POINTS[way]), len(WAYS[way][0])
+    if outcome.holds is not False and len(known) < expected and those:
         missing = f"{len(known)} of {expected} cases have a figure. {outcome.evidence}"
-        return Outcome(False if there >= expected else None, missing)
-    return outcome
+        return Outcome(None if len(known) == len(those) else False, missing)
+    if not (outcome.holds and way == "1 step, synchronous"):
+        return outcome
+    headline = (
+        f"the reported input stall was off by at most {max(known.values()):.2f} percentage points "
+        f"from the time in which the GPU idled while a batch was fetched ({len(known)} input "
+        "pipelines, one step per execution)"
+    )
+    return replace(outcome, headline=headline)
+
+
+def panel_outcome(measured: Measured) -> Outcome:
+    """Judges the panels of runs on two replicas and of batches that are prefetched to a GPU."""
+    rows = {
+        name: row["panel"]
+        for name, row in measured.items()
+        if isinstance(row, dict) and row.get("panel")
+    }
+    if not rows:
+        return Outcome(None, "no panel was kept")
+    bad = [name for name, text in rows.items() if any(each in text for each in FRAMEWORK)]
+    named = f" ({', '.join(bad)})" if bad else ""
+    return Outcome(
+        not bad, f"Panels with a message of TensorFlow: {len(bad)} of {len(rows)}{named}."
+    )
 
 
 def largest(what: str, points: dict[str, float], limit: float) -> Outcome:
@@ -154,55 +180,62 @@ def largest(what: str, points: dict[str, float], limit: float) -> Outcome:
     return Outcome(points[worst] <= limit, evidence)
 
 
-def launch_outcome(row: Measured) -> Outcome:
-    """Judges what `Monitor` and a capture say of a model that waits for launches."""
-    if row["idle"] is None or row["idle"] < IDLE_ENOUGH:
-        return Outcome(None, f"The GPU did not wait for launches: idle for {row['idle']}.")
-    waits = {part: ms for part, ms in row["parts_ms"].items() if part != "device compute"}
-    longest = max(waits, key=lambda part: waits[part])
-    found = LAUNCH_FINDINGS & set(row["findings"])
-    no_stall = "input-bound" not in row["findings"] and 100 * (row["reported"] or 0) <= READY_POINTS
-    return Outcome(
-        bool(found) and no_stall,
-        f"The GPU idled {100 * row['idle']:.0f} % of the time; findings: "
-        f"{', '.join(row['findings']) or 'none'}; reported stall: {row['reported']:.3f}; the "
-        f"longest part of the captured step apart from compute: {longest}.",
-    )
-
-
 PART = Part(
     name="stall",
     question="Is the reported input stall the time in which the GPU idles for want of a batch?",
-    minutes=5,
+    slices={
+        "8-steps": slice_of("8 steps"),
+        "to-device": slice_of("to device", seconds=30),
+        "mirrored": slice_of("mirrored", seconds=40),
+        "1-step": slice_of("1 step"),
+        "synchronous": slice_of("1 step, synchronous", "8 steps, synchronous"),
+        "jit": slice_of("1 step, jit", "8 steps, jit"),
+    },
     claims=(
         Claim(
-            "one_step",
-            "on twelve input pipelines with known delays, `InputStall` reports the time in which "
-            "the GPU idles while a batch is fetched, as a profile shows it, to within 3 percentage "
+            "8 steps",
+            "on twelve input pipelines with known delays and 8 steps per execution, `InputStall` "
+            "reports the time in which the GPU idles while a batch is fetched, as a profile shows "
+            "it, to within 5 percentage points",
+            FURTHER_OFF,
+        ),
+        Claim(
+            "to device",
+            "with `prefetch_to_device`, on a fast and on a slow pipeline, to within 3 percentage "
             "points",
-            "a case that is further off, or without a figure",
+            FURTHER_OFF,
         ),
         Claim(
-            "one_step_jit",
-            "the same on four pipelines with `jit_compile=True`",
-            "a case that is further off, or without a figure",
+            "mirrored",
+            "under `MirroredStrategy` on two logical GPUs, on a fast and on a slow pipeline, to "
+            "within 3 percentage points",
+            FURTHER_OFF,
         ),
         Claim(
-            "eight_steps",
-            "the same on twelve pipelines with 8 steps per execution, to within 5 percentage "
-            "points",
-            "a case that is further off, or without a figure",
+            "1 step",
+            "on the twelve pipelines with one step per execution, to within 3 percentage points",
+            FURTHER_OFF,
         ),
         Claim(
-            "eight_steps_jit",
-            "the same on four pipelines with 8 steps per execution and jit",
-            "a case that is further off, or without a figure",
+            "1 step, synchronous",
+            "the same where Keras waits for each step's loss, as with callbacks that are not "
+            "`async_safe`, to within 3 percentage points",
+            FURTHER_OFF,
         ),
         Claim(
-            "to_device",
-            "the same with `prefetch_to_device` on a slow and on a fast pipeline, one step per "
-            "execution",
-            "a case that is further off, or without a figure",
+            "8 steps, synchronous",
+            "the same with 8 steps per execution, to within 5 percentage points",
+            FURTHER_OFF,
+        ),
+        Claim(
+            "1 step, jit",
+            "the same with jit and one step per execution, to within 3 percentage points",
+            FURTHER_OFF,
+        ),
+        Claim(
+            "8 steps, jit",
+            "the same with jit and 8 steps per execution, to within 5 percentage points",
+            FURTHER_OFF,
         ),
         Claim(
             "ready",
@@ -223,12 +256,11 @@ PART = Part(
             "a case in which the two differ by more",
         ),
         Claim(
-            "launch_bound",
-            "for a model whose operations take less time than their launch, a finding says so, and "
-            "no input stall is reported although the GPU idles",
-            "no such finding, a finding of an input bottleneck, or a stall over 1 percentage point",
+            "mirrored_panel",
+            "no message of TensorFlow is in the panel of a run on two replicas, or of one whose "
+            "batches are prefetched to the GPU",
+            "a panel with such a message",
         ),
     ),
-    measure=measure,
     judge=judge,
 )
