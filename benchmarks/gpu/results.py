@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ def load(folder: Path, name: str) -> Result | None:
 def save(folder: Path, result: Result) -> None:
     """Writes a result whole or not at all: the machine may be taken away at any time."""
     text = json.dumps(result, indent=2) + "\n"
+    text = re.sub(r'\[[^][{}"]*\]', lambda numbers: " ".join(numbers[0].split()), text)
     replace_file(folder / f"{result['part']}.{result['slice']}.json", text.encode())
 
 

@@ -19,8 +19,8 @@ from benchmarks.gpu.one_slice import measure_and_end
 from benchmarks.gpu.part import PACKAGE, load_slice
 from benchmarks.gpu.results import Result, code_version, load, save
 
-AT_ONCE = max(1, min(8, (os.cpu_count() or 1) // 2))
-"""A slice keeps about one core busy, as XLA does that compiles, and another with its input."""
+AT_ONCE = max(1, min(10, (os.cpu_count() or 1) - 2))
+"""Slices at the same time: each keeps about one core busy, and their memory fits a large GPU."""
 POLL_S = 0.05
 SMALL_LIMITS = 4
 """How many times as long a slice may take in small, on a CPU that others use too."""

@@ -15,9 +15,9 @@ from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice
 
 WORK_S = {"long step": 4.5e-3, "short step": 0.1e-3}
 """Of the GPU; Keras adds a few tenths of a millisecond to each step."""
-RUN_S = 0.6
-ROUNDS = {"long step": 12, "short step": 8}
-WARM_UP = 50
+RUN_S = 0.4
+ROUNDS = {"long step": 16, "short step": 8}
+WARM_UP = 30
 """Steps before the timed ones: files are opened, and readings come more often."""
 
 LIMITS = {"long step": 1.01, "short step": 1.05}

@@ -65,11 +65,6 @@ CLAIMS = (
         "the error names the BFC allocator, or no error",
     ),
     Claim(
-        "threads",
-        "8 private GPU threads are 6 threads more than 2 for each GPU",
-        "another difference in the process's threads",
-    ),
-    Claim(
         "precision",
         'mixed_precision="auto" follows the compute capability: bfloat16 from 8.0, float16 from '
         "7.0",
@@ -89,19 +84,18 @@ CLAIMS = (
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    "growth": {"mixed_precision": "auto", "gpu_threads": ("gpu_private", 2)},
+    "growth": {"mixed_precision": "auto"},
     "logical": {"memory": "all", "logical_gpus": (1, 2), "strategy": "none"},
     "all": {"memory": "all"},
     "limit": {"memory": 2},
     "hidden": {"devices": "none"},
     "uuid": {"devices": "last"},
     "async": {"allocator": "cuda_malloc_async"},
-    "threads": {"gpu_threads": ("gpu_private", 8)},
     "reversed": {},
 }
 """Arguments of `configure_gpus` in each case; sizes in units."""
-QUIET = ("async", "threads")
-"""Cases that do not read the memory of the whole GPU."""
+QUIET = ("async",)
+"""Cases that are not judged by the memory of the whole GPU."""
 
 
 def setup_slice(name: str) -> Slice:
@@ -222,11 +216,6 @@ def judge_allocator(asynchronous: dict[str, Any], usual: dict[str, Any]) -> Outc
     )
 
 
-def judge_threads(two: dict[str, Any], eight: dict[str, Any]) -> Outcome:
-    more, gpus = eight["threads"] - two["threads"], two["logical_gpus"]
-    return Outcome(more == 6 * gpus, f"There are {more} threads more on {gpus} GPUs.")
-
-
 def judge_precision(case: dict[str, Any]) -> Outcome:
     capability = min(tuple(gpu["compute_capability"]) for gpu in case["gpus"].values())
     wanted = "mixed_bfloat16" if capability >= (8, 0) else "mixed_float16"
@@ -263,7 +252,6 @@ def judge(measured: Measured) -> dict[str, Outcome]:
             "uuid": (("uuid",), judge_uuid),
             "handles": (("growth", "logical", "reversed"), judge_handles),
             "allocator": (("async", "growth"), judge_allocator),
-            "threads": (("growth", "threads"), judge_threads),
             "precision": (("growth",), judge_precision),
             "as_asked": (tuple(ARGUMENTS)[:-1], judge_as_asked),
             "doctor": (("doctor",), judge_doctor),
