@@ -25,6 +25,8 @@ from benchmarks.xplane_truth import (
 PS = 1e12
 """Picoseconds in a second."""
 JOINED_PS = 20_000_000
+CALL = "multi_step_on_iterator"
+"""Keras' function of several steps, from its entry to its exit."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class GapCapture(Capture):
         self._folder.cleanup()
 
     def spans_us(self) -> dict[str, list[list[int]]]:
-        """Returns when executions began, batches were fetched, and the GPU was busy.
+        """Returns when executions began, were called, fetched batches, and kept the GPU busy.
 
         In microseconds since the first execution's begin. Spans of the GPU that are less than 20 µs
         apart are joined.
@@ -87,6 +89,7 @@ class GapCapture(Capture):
         busy = ((begin, end + JOINED_PS) for begin, end in self._busy)
         return {
             "began_us": since(marks),
+            "calls_us": since(sorted(self._events.get(CALL, ()))),
             "fetches_us": since(fetches(self._events)),
             "busy_us": since((begin, end - JOINED_PS) for begin, end in union(busy)),
         }
