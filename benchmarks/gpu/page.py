@@ -44,6 +44,9 @@ The first command runs the parts below in slices, each in its own process with a
 writes one JSON file per slice. `python -m benchmarks.gpu stall:8-steps memory` runs one slice and
 one part. Started again, it continues with the cases that are missing. The second command makes this
 page from these files. On a CPU the parts run as well, to test themselves, but prove nothing.
+
+A verdict is about the code that ran: a false claim may have been corrected since, and is then
+still open until it runs again.
 """
 
 

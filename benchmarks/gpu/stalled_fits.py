@@ -96,6 +96,7 @@ class Way:
         gaps = capture.gaps
         row = {
             "reported": record.stall_fraction,
+            "most": getattr(record, "most_stall_fraction", None),
             "confidence": record.confidence,
             "mechanism": record.mechanism,
             "unknown_because": record.unknown_because,

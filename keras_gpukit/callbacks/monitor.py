@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any, Literal
 
-from keras_gpukit.arguments import check_auto_or_flag
+from keras_gpukit.arguments import check_auto_or_flag, refuse
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.callbacks.device_placement import DevicePlacement
 from keras_gpukit.callbacks.gpu_memory import GPUMemory
@@ -20,6 +20,7 @@ from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
+from keras_gpukit.rules.captured_stall import corrected
 from keras_gpukit.watching import worker_watch
 from keras_gpukit.watching.session import Session
 
@@ -30,7 +31,10 @@ class Monitor(WatchingCallback[RunSummary]):
     It measures what `InputStall`, `Throughput`, `GPUMemory`, `Utilization` and `DevicePlacement`
     do. After the run it writes a verdict to TensorBoard as the text `findings`, and prints it
     unless the run was interrupted; it also writes its own overhead per step and the text `setup`.
-    It captures a profile if `<log_dir>/gpukit/capture` appears and no `Profiler` is there.
+    It captures a profile if `<log_dir>/gpukit/capture` appears and no `Profiler` is there. On a GPU
+    it also captures ten steps by itself, once a `fit` has run for 20 s and steps are steady, and
+    again when they become slower. If such a profile refutes the measured input stall, the summary
+    and the verdict are corrected by it, and say so.
 
     In a cluster it also measures the time in collectives and round trips to other workers, and the
     chief names the worker that the others wait for, if all use the same log directory.
@@ -40,6 +44,8 @@ class Monitor(WatchingCallback[RunSummary]):
         verbose: 1 prints the verdict, 0 does not; "auto" prints it only after `fit`, unless that
             was called with `verbose=0`, and in a cluster only on the chief.
         predict_memory: Whether to predict the memory of a step; see `predict` of `GPUMemory`.
+        capture: "auto" lets it capture by itself on a GPU, if there is a log directory; not in a
+            cluster, where that may crash a worker, nor next to another profiler. False does not.
 
     Attributes:
         summary: After the run, a `RunSummary`.
@@ -55,10 +61,13 @@ class Monitor(WatchingCallback[RunSummary]):
         *,
         verbose: Literal["auto", 0, 1] = "auto",
         predict_memory: Literal["auto"] | bool = "auto",
+        capture: Literal["auto", False] = "auto",
     ) -> None:
         super().__init__(log_dir)
         check_auto_or_flag("verbose", verbose)
         check_auto_or_flag("predict_memory", predict_memory)
+        if capture != "auto" and capture is not False:
+            refuse("capture", '"auto" or False', capture, ValueError)
         self.verbose = verbose
         self._throughput = Throughput(None)  # the parts write through this callback's session
         self._input_stall = InputStall(None)
@@ -71,9 +80,7 @@ class Monitor(WatchingCallback[RunSummary]):
         self._comparing: worker_watch.Comparing | None = None
         self._profiler: Profiler | None = None
         if self._log_dir is not None:
-            self._profiler = Profiler(  # captures on demand only
-                self._log_dir, at_steps=(), slower=None, stall_rise=None, utilization_drop=None
-            )
+            self._profiler = Profiler.of_monitor(self._log_dir, automatic=capture == "auto")
             self._parts.append(self._profiler)
         self.lifecycle.parts = tuple(part.lifecycle for part in self._parts)
 
@@ -96,6 +103,7 @@ class Monitor(WatchingCallback[RunSummary]):
         comparing, self._comparing = self._comparing, None  # so that this callback can be copied
         captures = self._profiler and self._profiler.captures_so_far()
         measured = worker_watch.with_comparison(self._sum_up(session), comparing, captures)
+        measured = corrected(measured)
         self._summary = summary = replace(measured, verdict=judge(measured))
         session.output.values(session.step, {FINDINGS: markdown(summary)})
         session.output.record("summary", summary, session.step)
@@ -112,6 +120,7 @@ class Monitor(WatchingCallback[RunSummary]):
             operations=self._placement.summary,
             utilization=self._utilization.summary,
             captures=None if self._profiler is None else self._profiler.summary,
+            profile=None if self._profiler is None else self._profiler.automatic_profile,
             validation=self._throughput.validation,
             validation_input=self._input_stall.validation,
             overhead_s=session.overhead_s / steps if steps else None,

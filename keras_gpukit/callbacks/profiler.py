@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
 
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import put_signals_back
 from keras_gpukit.records.capture import ProfilerRecord
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.captures import CaptureWatch
@@ -85,6 +88,20 @@ class Profiler(WatchingCallback[ProfilerRecord]):
             cooldown_s=cooldown_s,
         )
         self._captures: CaptureWatch | None = None
+        self.automatic_profile: ProfileRecord | None = None
+
+    @classmethod
+    def of_monitor(cls, log_dir: Path, *, automatic: bool) -> Profiler:
+        """Returns the part of `Monitor` that captures on demand.
+
+        Args:
+            log_dir: Log directory.
+            automatic: Whether it also captures by itself, where that is safe. After the run,
+                `automatic_profile` then has the contents of the profile of steady steps.
+        """
+        profiler = cls(log_dir, at_steps=(), slower=None, stall_rise=None, utilization_drop=None)
+        profiler._settings = replace(profiler._settings, automatic=automatic)
+        return profiler
 
     @property
     def summary(self) -> ProfilerRecord | None:
@@ -102,12 +119,13 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         """Starts to mark steps and to look for triggers of captures."""
         if phase != session.phase:
             return
-        self._summary = None
+        self._summary = self.automatic_profile = None
         put_signals_back()
         if self._of_fit() is not self:
             return
         epoch_steps = (self.params or {}).get("steps")
-        self._captures = captures = CaptureWatch(session, self._settings, epoch_steps)
+        others = [each for each in callbacks_of_fit() if isinstance(each, Profiler)]
+        self._captures = captures = CaptureWatch(session, self._settings, epoch_steps, others)
         captures.start(session)
 
     def end(self, session: Session, phase: Phase) -> None:
@@ -119,7 +137,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         try:
             captures.close()
         finally:
-            self._summary = captures.record
+            self._summary, self.automatic_profile = captures.record, captures.profile
             self._captures = None  # so that the callback can be copied after a run
 
     def _of_fit(self) -> Profiler:

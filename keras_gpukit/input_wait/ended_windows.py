@@ -208,6 +208,7 @@ class EndedWindows:
             steps=len(durations_s) * self._steps_per_execution,
             duration_s=float(durations_s.sum()),
             input_wait_s=reading.wait_s,
+            most_wait_s=reading.most_s,
             examples=examples,
             buffered_batches=reading.buffered_batches,
             between_s=between_s,

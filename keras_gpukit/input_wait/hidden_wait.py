@@ -12,8 +12,18 @@ So each call shows the compute time of one step almost directly. Only the overhe
 subtracted, and the time by which the compute before it exceeded the last fetch. Fetches often
 alternate, for example if two run in parallel, and may do so in step with the calls. The last fetch
 is therefore assumed to resemble an earlier one, at the distance at which fetches resemble each
-other most. The other steps of the call are assumed to compute as long on average. The stall is what
-remains of the calls' time.
+other most; or, if that gives a shorter step, to have waited in a quarter of the calls. The other
+steps of the call are assumed to compute as long on average. The stall is what remains of the calls'
+time.
+
+Entering and leaving a call is timed with calls that find no data. A call with steps can take longer
+to leave, and a step then seems to take longer by the same time. So the stall is a range: its lower
+end assumes the time of an empty call, its upper end twice that. The range is wide only for steps
+that are not much longer than an empty call.
+
+A GPU shows the same gaps (seen on an H100 with TensorFlow 2.21 and Keras 3.15): within a call, the
+loop goes on only when the step before has ended on the device, and a call returns only when its
+last step has.
 
 One step stands for all steps of its call, so an outlier counts as many times as the call has steps.
 Medians over calls leave outliers out, for example a step that another process interrupted. With
@@ -39,6 +49,9 @@ FEWEST_STEPS = 3
 # With fewer calls, one outlier decides.
 FEWEST_CALLS = 3
 LONGEST_PERIOD = 16
+# A call with steps takes at most so many times as long to enter and leave as an empty call. Our
+# choice: on an H100 it was up to twice as long.
+LONGEST_CALL = 2
 # Number of latest calls from which it is estimated how long a step computes.
 CALLS_KEPT = 1000
 # If at least this share of a call's steps found their batch ready, their gaps show how long a step
@@ -117,26 +130,38 @@ class HiddenWait:
         # In a stretch of few calls, one interruption would change the median of the first gaps.
         overhead_s = float(min(np.median(gaps_s[:, 0]), np.median(gaps_s[:, 1:-1])))
         longer_s = np.maximum(gaps_s[:, 1:-1] - overhead_s, 0.0)
-        self._add(gaps_s[:, -1] - outside_s - self._empty_call_s - overhead_s, longer_s)
+        self._add(gaps_s[:, -1] - outside_s - overhead_s, longer_s)
         if len(self._last_s) < FEWEST_CALLS:
             because = f"fewer than {FEWEST_CALLS} executions show how long a step computes"
             return WaitReading(None, None, buffered, because)
         fetching_s = np.maximum(durations_s - gaps_s.sum(axis=1), 0.0)
-        busy_s = outside_s + self._empty_call_s + steps * (overhead_s + self._step_s())
-        stalls_s = np.minimum(durations_s - busy_s, fetching_s)
-        share = stretch.calls / calls
+
+        def stalls_s(call_s: float) -> Times:
+            step_s = overhead_s + self._step_s(call_s)
+            stalls: Times = np.minimum(
+                durations_s - outside_s - call_s - steps * step_s, fetching_s
+            )
+            return stalls
+
+        def total_s(waits_s: Times) -> float:
+            limited_s = np.clip(waits_s.sum(), 0.0, fetching_s.sum())
+            return float(stretch.calls / calls * limited_s)
+
+        least_s = stalls_s(self._empty_call_s)
+        most_s = stalls_s(LONGEST_CALL * self._empty_call_s)
         return WaitReading(
-            wait_s=share * float(min(max(stalls_s.sum(), 0.0), fetching_s.sum())),
-            waits_s=stalls_s if calls == stretch.calls else None,
+            wait_s=total_s(least_s),
+            waits_s=least_s if calls == stretch.calls else None,
             buffered_batches=buffered,
+            most_s=max(total_s(least_s), total_s(most_s)),
         )
 
     def _add(self, last_s: Times, longer_s: Times) -> None:
         """Adds calls.
 
         Args:
-            last_s: Seconds of the gap after each call's last fetch, without overheads. Shape
-                (calls,).
+            last_s: Seconds of the gap after each call's last fetch, with entering and leaving the
+                call but without other overhead. Shape (calls,).
             longer_s: Seconds by which the compute of each inner step exceeded its fetch. Shape
                 (calls, steps per execution - 2).
         """
@@ -150,9 +175,16 @@ class HiddenWait:
             unlike = unlike_s.mean() if unlike_s.size else longer_s.max()
             self._unlike_s[period - 1] += len(last_s) * unlike
 
-    def _step_s(self) -> float:
-        """Returns how long a step computes, in seconds."""
-        likest = int(np.argmin(self._unlike_s))
-        step_s = np.median(np.array(self._last_s) - np.array(self._longer_s)[:, likest])
+    def _step_s(self, call_s: float) -> float:
+        """Returns how long a step computes, in seconds.
+
+        Args:
+            call_s: How long entering and leaving a call takes.
+        """
+        likest, last_s = int(np.argmin(self._unlike_s)), np.array(self._last_s)
+        step_s = min(
+            float(np.median(last_s - np.array(self._longer_s)[:, likest])),
+            float(np.quantile(last_s, SHOWN_BY)),
+        )
         # Compute cannot exceed a fetch by more than its own duration.
-        return float(max(step_s, np.median(self._shown_s), 0.0))
+        return max(step_s - call_s, float(np.median(self._shown_s)), 0.0)

@@ -64,12 +64,15 @@ class WaitReading:
             microseconds, and negative. Shape (calls,).
         buffered_batches: Number of batches in the pipeline's last buffer; None if unknown.
         unknown_because: Reason why `wait_s` is None, if known.
+        most_s: Upper end of the range in seconds, if only a range is known; `wait_s` and `waits_s`
+            then are its lower end.
     """
 
     wait_s: float | None
     waits_s: Times | None = None
     buffered_batches: float | None = None
     unknown_because: str | None = None
+    most_s: float | None = None
 
 
 @dataclass(frozen=True)

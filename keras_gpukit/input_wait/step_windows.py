@@ -80,6 +80,7 @@ class StepWindows:
         self._started_s: float | None = None
         self._calls_taken = 0
         self._raised = self._raised_taken = False
+        self._is_cut = False
         self._counts: Counts = ()
         self._worked_out_s = -math.inf
 
@@ -141,6 +142,11 @@ class StepWindows:
         """Notes that the first call over the source has ended."""
         self._first_calls.note(*self._calls.times_s)
 
+    def cut(self) -> None:
+        """Ends the current window at the start of the call that is under way."""
+        self._is_cut = True
+        self._calls.due_times = 0
+
     def turn(self) -> None:
         """Reads the meter, and begins a window, or ends one that is long enough."""
         if self._started_s is None:
@@ -156,7 +162,7 @@ class StepWindows:
         self._take()
         twice = 2 * self._calls_to_a_reading
         self._calls_to_a_reading = min(twice, self._most_calls_to_a_reading)
-        if self._calls.times_s[-2] - self._started_s >= WINDOW_S:
+        if self._is_cut or self._calls.times_s[-2] - self._started_s >= WINDOW_S:
             self._close()
         else:
             self._set_due()
@@ -182,6 +188,7 @@ class StepWindows:
         self._calls.before = self._calls.count - 1
         self._calls.times_s = self._calls.times_s[-2:]
         self._started_s = self._calls.times_s[0]
+        self._is_cut = False
         self._calls.due_s = self._started_s + WINDOW_S
         self._set_due()
 

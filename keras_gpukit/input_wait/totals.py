@@ -83,7 +83,8 @@ class StepTotals:
         self._later_duration_s = self._later_wait_s = 0.0
         self._waited_steps = 0
         self._waited_duration_s = 0.0
-        self._wait_s = 0.0
+        self._wait_s = self._most_wait_s = 0.0
+        self._has_ranges = False
         self._readings = 0
         self._buffered = 0.0
 
@@ -102,6 +103,8 @@ class StepTotals:
             self._waited_steps += window.steps
             self._waited_duration_s += window.duration_s
             self._wait_s += window.input_wait_s
+            self._most_wait_s += window.most_wait_s or window.input_wait_s
+            self._has_ranges |= window.most_wait_s is not None
             if self._epochs > 1:
                 self._later_duration_s += window.duration_s
                 self._later_wait_s += window.input_wait_s
@@ -154,6 +157,9 @@ class StepTotals:
             measured_steps=self._waited_steps,
             wait_s=self._wait_s / self._waited_steps,
             stall_fraction=self._wait_s / self._waited_duration_s,
+            most_stall_fraction=(
+                self._most_wait_s / self._waited_duration_s if self._has_ranges else None
+            ),
             later_stall_fraction=(
                 self._later_wait_s / self._later_duration_s if self._later_duration_s else None
             ),

@@ -10,12 +10,12 @@ from typing import Any
 from keras_gpukit.placement import graphs, tf_private
 from keras_gpukit.placement.copies import Shapes, read_sent, sent_outputs
 from keras_gpukit.placement.names import requested_device, short_device
+from keras_gpukit.placement.python_functions import python_bytes, python_inputs
 from keras_gpukit.placement.registry import dtype_bytes, dtype_name
 from keras_gpukit.placement.shapes import infer_shapes
 from keras_gpukit.records.operations import (
     Operation,
     OperationKind,
-    SentTensor,
     StepOperations,
 )
 
@@ -58,7 +58,7 @@ class GraphCollector:
                 "of its graphs: have threads that load data use NumPy, or start them later"
             )
         ran = graphs.read_step(step, dtype_name)
-        return replace(ran, sent=_sent(step, batch_size))
+        return _with_sizes(ran, step, batch_size())
 
 
 class EagerCollector:
@@ -100,14 +100,20 @@ class EagerCollector:
             self._trouble = trouble
 
 
-def _sent(step: Any, batch_size: BatchSize) -> tuple[SentTensor, ...]:
-    outputs = sent_outputs(step.partition_graphs)
+def _with_sizes(ran: StepOperations, step: Any, batch_size: int | None) -> StepOperations:
+    """Adds the tensors that are copied, and the bytes that Python functions take and return."""
+    graph, partitions = step.post_optimization_graph, step.partition_graphs
+    outputs = sent_outputs(partitions) | python_inputs(graph)
     shapes: Shapes = {}
     if outputs:
         # If shapes are unknown, the copies are still known, but not their sizes.
         with contextlib.suppress(Exception):
-            shapes = infer_shapes(step.post_optimization_graph, outputs, batch_size())
-    return read_sent(step.partition_graphs, shapes, dtype_name, dtype_bytes)
+            shapes = infer_shapes(graph, outputs, batch_size)
+    return replace(
+        ran,
+        sent=read_sent(partitions, shapes, dtype_name, dtype_bytes),
+        python_bytes=python_bytes(graph, shapes, batch_size, dtype_bytes),
+    )
 
 
 def _operation(type_: str | bytes, inputs: Any, attributes: Any, outputs: Any) -> Operation:

@@ -129,9 +129,14 @@ def _is_empty_constant(node: Any) -> bool:
     return any(dim.size == 0 for dim in node.attr["value"].tensor.tensor_shape.dim)
 
 
-def _output(send: Any) -> Output:
-    name, _, index = send.input[0].partition(":")
+def output_of(tensor: str) -> Output:
+    """Returns the node output that an input of a node names."""
+    name, _, index = tensor.partition(":")
     return name, int(index or 0)
+
+
+def _output(send: Any) -> Output:
+    return output_of(send.input[0])
 
 
 def _way(node: Any) -> tuple[bytes, ...]:

@@ -95,7 +95,7 @@ def make_record(
     )
     return PlacementRecord(
         operations=_count(ran.operations, registry),
-        fallbacks=tuple(_with_layers(each, around.layers, numbered) for each in fallbacks),
+        fallbacks=tuple(_completed(each, ran, around.layers, numbered) for each in fallbacks),
         predicted=predicted,
         transfers=ran.transfers,
         mechanism=ran.mechanism,
@@ -131,9 +131,15 @@ def _row(
     )
 
 
-def _with_layers(fallback: Fallback, layers: Collection[str], numbered: bool) -> Fallback:
+def _completed(
+    fallback: Fallback, ran: StepOperations, layers: Collection[str], numbered: bool
+) -> Fallback:
     names = (spelt_with_layers(name, layers, numbered=numbered) for name in fallback.names)
-    return replace(fallback, names=tuple(dict.fromkeys(names)))
+    return replace(
+        fallback,
+        names=tuple(dict.fromkeys(names)),
+        python_bytes=ran.python_bytes.get(fallback.operation),
+    )
 
 
 def _count(operations: tuple[Operation, ...], registry: Registry) -> dict[str, dict[str, int]]:

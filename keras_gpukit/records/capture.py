@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Trigger = Literal["steps", "time", "file", "signal", "step time", "stall", "utilization"]
-"""Source of a request for a capture: given steps, the clock, or a file or a signal on demand. The
-last three are anomalies: a figure left the range that it had in the run until then."""
+Trigger = Literal["steps", "time", "file", "signal", "steady", "step time", "stall", "utilization"]
+"""Source of a request for a capture: given steps, the clock, a file or a signal on demand, or
+`Monitor` by itself, once steps were steady. The last three are anomalies: a figure left the range
+that it had in the run until then."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class CaptureRecord:
         incomplete_because: Reason that TensorFlow's profiler gave for what it could not record, and
             what to do about it; None if it recorded everything.
         failed_because: Why there is no profile; None if there is one.
+        stall_fraction: For a capture that `Monitor` took by itself: share of its steps' time in
+            which the run waited for input and computed nothing, 0 to 1, from the profile.
+        live_stall_fraction: Share of the same steps' time that `InputStall` measured as wait for
+            input during the run; None if the two cannot be compared.
+        unread_because: Why the run did not read a profile that it took by itself; None otherwise.
     """
 
     run: str
@@ -48,6 +54,9 @@ class CaptureRecord:
     ended_early_because: str | None = None
     incomplete_because: str | None = None
     failed_because: str | None = None
+    stall_fraction: float | None = None
+    live_stall_fraction: float | None = None
+    unread_because: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +84,10 @@ class ProfilerRecord:
         captures: Captures in order, including those that failed.
         missed: Captures that were requested but not started; at most the first 20.
         unknown_because: Why no capture was possible in this run; None if captures were possible.
+        none_automatic_because: Why `Monitor` took none by itself; None if it took or missed one.
     """
 
     captures: tuple[CaptureRecord, ...] = ()
     missed: tuple[MissedCapture, ...] = ()
     unknown_because: str | None = None
+    none_automatic_because: str | None = None

@@ -87,6 +87,8 @@ class StepOperations:
         mechanism: Way of reading: "graph", "eager" or "xla".
         transfers_between: Number of copies by source and target, such as "GPU:0 to GPU:1".
         sent: Copied tensors; None if this way cannot see them.
+        python_bytes: Bytes that operations which call Python take and return, by their type, as far
+            as their size is known.
     """
 
     operations: tuple[Operation, ...]
@@ -94,6 +96,7 @@ class StepOperations:
     mechanism: str
     transfers_between: Mapping[str, int] = field(default_factory=dict)
     sent: tuple[SentTensor, ...] | None = None
+    python_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

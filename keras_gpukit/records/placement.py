@@ -20,7 +20,9 @@ FallbackCause = Literal[
 
 @dataclass(frozen=True)
 class Fallback:
-    """Operations of one type that are on the CPU for one reason, where a GPU would be expected.
+    """Operations of one type that run on the CPU for one reason, where a GPU would be expected.
+
+    TensorFlow may place those that call Python on a GPU. Their functions run on the host even so.
 
     Attributes:
         operation: TensorFlow operation type, such as "MatMul".
@@ -28,6 +30,8 @@ class Fallback:
         cause: Category of the reason.
         reason: The reason in words.
         names: Names of a few of them, with the layer's name if TensorFlow kept it.
+        python_bytes: Bytes that they take and return in each step, if they call Python, as far as
+            the size of these tensors is known; None for other operations, or if no size is known.
     """
 
     operation: str
@@ -35,6 +39,7 @@ class Fallback:
     cause: FallbackCause
     reason: str
     names: tuple[str, ...] = ()
+    python_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -138,8 +143,8 @@ class PlacementRecord:
 
     Attributes:
         operations: Number of operations by device ("GPU:0", "CPU:0") and operation type.
-        fallbacks: Operations on the CPU although there is a GPU. On a machine without GPUs:
-            operations that would be, see `predicted`.
+        fallbacks: Operations that run on the CPU although there is a GPU. On a machine without
+            GPUs: operations that would do so on a GPU machine, see `predicted`.
         predicted: Whether `fallbacks` is a prediction of what would happen on a GPU, since this
             machine has none.
         transfers: Number of copies between devices in each step; None if they cannot be seen.

@@ -21,6 +21,7 @@ from keras_gpukit.records.machine import (
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord
 from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
 from keras_gpukit.records.worker_comparison import WorkerComparison
@@ -74,8 +75,10 @@ class RunSummary(Displayed):
         memory: Memory of TensorFlow's allocators.
         operations: Devices that operations ran on, and why.
         utilization: Utilization of the GPUs and the host.
-        captures: Profiles that were captured on demand. Those of a separate `Profiler` are in its
-            own summary.
+        captures: Profiles that `Monitor` captured on demand or by itself. Those of a separate
+            `Profiler` are in its own summary.
+        profile: Contents of the profile that it captured by itself once steps were steady; None
+            without one, or if it was not read.
         validation: Rates of the validation inside `fit`.
         validation_input: Input wait of the validation inside `fit`.
         overhead_s: Overhead of keras_gpukit, in seconds per step: time on the training thread, and
@@ -103,6 +106,7 @@ class RunSummary(Displayed):
     operations: PlacementRecord | None = None
     utilization: UtilizationRecord | None = None
     captures: ProfilerRecord | None = None
+    profile: ProfileRecord | None = None
     validation: ThroughputRecord | None = None
     validation_input: InputRecord | None = None
     overhead_s: float | None = None

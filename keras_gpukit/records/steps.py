@@ -29,6 +29,7 @@ class StepWindow:
         buffered_batches: Number of batches in the pipeline's last buffer when the window ended.
         between_s: Part of `duration_s` between the calls of the step function: callbacks, and
             Keras' own loop.
+        most_wait_s: Upper end of the range of `input_wait_s`, if that is only its lower end.
     """
 
     phase: Phase
@@ -40,6 +41,7 @@ class StepWindow:
     examples: int | None = None
     buffered_batches: float | None = None
     between_s: float | None = None
+    most_wait_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -192,12 +194,15 @@ class InputRecord:
         mechanism: How the wait was measured.
         confidence: "exact"; "sampled" if several steps make one execution and the part of the wait
             that is hidden behind compute was taken from those steps that show it; "upper bound" if
-            part of the wait may be hidden behind compute.
+            part of the wait may be hidden behind compute. A sampled wait is the lower end of a
+            range, and the figures below are those of the lower end.
         measured_steps: Number of steps that the figures below are computed from.
         wait_s: Mean wait of a step, in seconds.
         stall_fraction: Wait as a share of the step time, 0 to 1.
         later_stall_fraction: Wait as a share of the step time without the first epoch, in which a
             cache may fill; None if the run had one epoch.
+        live_stall_fraction: Share that was measured during the run, if a profile of some of its
+            steps refuted it: all figures here are then corrected by the profile. None otherwise.
         buffered_batches: Mean number of batches in the pipeline's last buffer.
         unknown_because: Why the figures are None; None if they are known.
         distribution: Distribution of the wait over steps; None if the waits of single steps are
@@ -207,6 +212,8 @@ class InputRecord:
         pipeline: Costs of the stages of the tf.data pipeline, and which one is the bottleneck.
         python: Python code that makes the batches, if it is the user's own; None otherwise.
         contention: How much the threads of the run slowed each other down; None for a validation.
+        most_stall_fraction: Upper end of the range of `stall_fraction`; None unless the wait is
+            sampled.
     """
 
     phase: Phase
@@ -216,6 +223,7 @@ class InputRecord:
     wait_s: float | None = None
     stall_fraction: float | None = None
     later_stall_fraction: float | None = None
+    live_stall_fraction: float | None = None
     buffered_batches: float | None = None
     unknown_because: str | None = None
     distribution: WaitDistribution | None = None
@@ -224,6 +232,7 @@ class InputRecord:
     pipeline: PipelineRecord | None = None
     python: PythonSourceRecord | None = None
     contention: ContentionRecord | None = None
+    most_stall_fraction: float | None = None
 
 
 Part = Literal["callbacks", "epoch start", "first step", "steps", "validation", "other"]

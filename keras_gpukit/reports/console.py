@@ -49,8 +49,8 @@ def render(summary: RunSummary, log_dir: Path | None = None) -> RenderableType:
     lines: list[RenderableType] = [
         plain(", ".join(phrases.headline(summary)) or "Nothing was measured.")
     ]
-    spent = phrases.time_spent(summary)
-    lines += [plain(spent, style="dim")] if spent else []
+    spent, correction = phrases.time_spent(summary), phrases.correction(summary)
+    lines += [plain(each, style="dim") for each in (spent, correction) if each]
     verdict = phrases.conclusion(summary)
     if verdict:
         lines += ["", plain(verdict, style="green")]

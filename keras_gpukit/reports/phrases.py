@@ -10,8 +10,11 @@ from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
+from keras_gpukit.rules.captured_stall import compared_capture
 from keras_gpukit.rules.lateness import common_steps
 
+WIDE_RANGE = 0.03
+"""Narrower ranges of a stall are shown as one figure, after "about". Our choice."""
 LEAST_SHARE = 0.005
 _REASONS = 2
 NOTHING_FOUND = "Nothing found."
@@ -76,6 +79,21 @@ def captured(summary: RunSummary) -> str | None:
         f"A capture failed: {capture.failed_because}" for capture in captures if not capture.path
     ]
     return "; ".join(told) or None
+
+
+def correction(summary: RunSummary) -> str | None:
+    """Says that a profile corrected the input stall, and by how much; None if none did."""
+    capture = compared_capture(summary)
+    if capture is None or summary.input is None or summary.input.live_stall_fraction is None:
+        return None
+    true, live = (
+        units.known(each, units.percentage)
+        for each in (capture.stall_fraction, capture.live_stall_fraction)
+    )
+    return (
+        f"The input stall is corrected by the profile of step {capture.first_step:,}, which shows "
+        f"{true} where {live} was measured during the run."
+    )
 
 
 def compared(summary: RunSummary) -> str | None:
@@ -207,9 +225,19 @@ def input_fractions(summary: RunSummary) -> tuple[float, float] | None:
     return parts.input_s / parts.wall_s, waited_s / parts.wall_s
 
 
-def hedge(record: InputRecord) -> str:
-    """Returns the words before an inexact input stall: "about ", "at most ", or "" if exact."""
-    return {"sampled": "about ", "upper bound": "at most "}.get(record.confidence or "", "")
+def inexact(record: InputRecord, fraction: float) -> str:
+    """Formats a share of the input wait, such as "34 %", "about 34 %", "34 % to 41 %".
+
+    Args:
+        record: How exactly the wait is known.
+        fraction: The wait as a share of any time, 0 to 1.
+    """
+    least, most = record.stall_fraction, record.most_stall_fraction
+    if least is not None and most is not None and most - least >= WIDE_RANGE:
+        high = fraction * most / least if least else most
+        return units.span(units.percentage(fraction), units.percentage(min(high, 1.0)))
+    hedges = {"sampled": "about ", "upper bound": "at most "}
+    return hedges.get(record.confidence or "", "") + units.percentage(fraction)
 
 
 def input_share(summary: RunSummary) -> str | None:
@@ -223,9 +251,9 @@ def input_share(summary: RunSummary) -> str | None:
         return None
     fractions = input_fractions(summary)
     if fractions is None:
-        return f"input stall {hedge(record)}{units.percentage(record.stall_fraction)}"
+        return f"input stall {inexact(record, record.stall_fraction)}"
     within, starts = fractions
-    whole = f"input {hedge(record)}{units.percentage(within + starts)} of the run"
+    whole = f"input {inexact(record, within + starts)} of the run"
     if starts <= LEAST_SHARE:
         return whole
     return (

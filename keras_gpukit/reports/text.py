@@ -16,6 +16,7 @@ def markdown(summary: RunSummary) -> str:
     parts = (
         ", ".join(phrases.headline(summary)) or "Nothing was measured.",
         phrases.time_spent(summary),
+        phrases.correction(summary),
         phrases.compared(summary),
         phrases.captured(summary),
         phrases.conclusion(summary),

@@ -32,7 +32,7 @@ def find_fallbacks(
     trust_requests: bool,
     devices: Collection[str] = (),
 ) -> tuple[Fallback, ...]:
-    """Returns the operations on the CPU outside the input pipeline, and why they are there.
+    """Returns the operations that run on the CPU outside the input pipeline, and why they do.
 
     Operations without a known reason are left out.
 
@@ -45,7 +45,7 @@ def find_fallbacks(
     """
     on_cpu: dict[OperationKind, list[str]] = defaultdict(list)
     for operation in operations:
-        if operation.device.startswith("CPU"):
+        if operation.device.startswith("CPU") or operation.kind.type in PYTHON_OPERATIONS:
             on_cpu[operation.kind].append(operation.name)
     groups: dict[tuple[str, FallbackCause, str], list[str]] = defaultdict(list)
     for kind, names in on_cpu.items():
@@ -70,10 +70,11 @@ def explain(
     """Returns the cause and reason why operations of a kind run on the CPU; None if unknown."""
     if is_input(kind.type):
         return None
-    if kind.type in PYTHON_OPERATIONS:  # although EagerPyFunc has a kernel for any device
+    if kind.type in PYTHON_OPERATIONS:  # TensorFlow places EagerPyFunc on a GPU
         return "host function", (
-            f"{kind.type} calls Python, which runs on the CPU alone. Write it with TensorFlow "
-            "operations, or do it in the input pipeline (dataset.map)."
+            f"{kind.type} calls Python, which runs on the host on whatever device it is placed; "
+            "what it reads or makes with NumPy crosses between GPU and host. Write it with "
+            "TensorFlow operations, or do it in the input pipeline (dataset.map)."
         )
     if trust_requests and "CPU" in kind.requested.upper():
         return "requested", (

@@ -19,7 +19,9 @@ class CPUFallback(Rule):
 
     There is no threshold: one such operation makes the GPU wait in each step for a copy to the CPU
     and a copy back. Operations that only touch shapes run on the CPU by design and do not count.
-    Without a GPU the finding is a prediction, and then only a remark.
+    Functions in Python (`tf.py_function`, `tf.numpy_function`) count on any device, since they run
+    on the host even if TensorFlow places them on a GPU. Without a GPU the finding is a prediction,
+    and then only a remark.
     """
 
     code = "cpu-fallback"
@@ -47,15 +49,26 @@ class CPUFallback(Rule):
             "info" if record.predicted else "warning",
             *_evidence(record, blamed),
             advice=tuple(_advise(fallback) for fallback in blamed[:NAMED]),
-            title="Operations would fall back to the CPU on a GPU machine"
-            if record.predicted
-            else None,
+            title=_title(record, blamed),
         )
+
+
+def _title(record: PlacementRecord, blamed: list[Fallback]) -> str | None:
+    if all(fallback.cause == "host function" for fallback in blamed):
+        where = " on a GPU machine, too" if record.predicted else ""
+        return f"Python functions in the step run on the host{where}"
+    return "Operations would fall back to the CPU on a GPU machine" if record.predicted else None
 
 
 def _evidence(record: PlacementRecord, blamed: list[Fallback]) -> tuple[Figure, ...]:
     counts = tuple(
-        Figure(f"{fallback.operation} operations", fallback.count) for fallback in blamed[:NAMED]
+        figure
+        for fallback in blamed[:NAMED]
+        for figure in (
+            Figure(f"{fallback.operation} operations", fallback.count),
+            Figure(f"{fallback.operation} takes and returns", fallback.python_bytes or 0, "B"),
+        )
+        if figure.value
     )
     if record.predicted or record.transfers is None:
         return counts

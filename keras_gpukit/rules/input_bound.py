@@ -29,7 +29,8 @@ class InputBound(Rule):
 
     The threshold is 10 % of the steps' time, where the rules of xprof (TensorFlow's profiler) begin
     to suggest something. Its "moderately input-bound", from 5 %, is too close to what a healthy run
-    shows. The severity follows from the share of the whole run that steps waited.
+    shows. The severity follows from the share of the whole run that steps waited. If only a range
+    is known, its lower end counts.
 
     If the wait is only an upper bound, part of it may hide behind the device's work. It then counts
     only if the pipeline's buffer was empty as well: buffers of stalled pipelines were measured to
@@ -80,6 +81,7 @@ class InputBound(Rule):
         return self.find(
             "warning" if figures else severity(saving, summary),
             percent("input stall", stall),
+            *_range(record),
             *figures,
             *_wait(record),
             *_stage(record),
@@ -113,6 +115,12 @@ def is_input_bound(summary: RunSummary) -> bool | None:
     """Whether input explains a slow run; None if unknown."""
     outcome = InputBound().judge(summary)
     return None if isinstance(outcome, NotApplicable) else outcome is not None
+
+
+def _range(record: InputRecord) -> Iterator[Figure]:
+    least, most = record.stall_fraction, record.most_stall_fraction
+    if least is not None and most is not None and most - least >= SAMPLED_MARGIN:
+        yield percent("at most", most)
 
 
 def _wait(record: InputRecord) -> Iterator[Figure]:

@@ -10,6 +10,8 @@ from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
 
 NEARLY_FULL_FRACTION = 0.9
 MOSTLY_UNUSED_FRACTION = 0.3
+# A GPU that uses at most this share of its memory has room for twice the batch; our choice.
+ROOM_FRACTION = 0.5
 
 
 class _OfFullestGPU(Rule):
@@ -58,7 +60,8 @@ class MemoryMostlyUnused(_OfFullestGPU):
 
     The threshold is our choice: under a third, a batch twice as large still leaves room. The
     fullest GPU decides, since a batch must fit on each. The finding is a remark: a larger batch
-    keeps the GPU busier but may need another learning rate, and a small model is not a fault.
+    keeps the GPU busier but may need another learning rate, and a small model is not a fault. It is
+    left out if another rule finds more than a remark: then something else limits the run.
     """
 
     code = "memory-mostly-unused"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import get_args
 
-from keras_gpukit.records.operations import OperationKind
+from keras_gpukit.records.operations import PYTHON_OPERATIONS, OperationKind
 from keras_gpukit.records.placement import FallbackCause, PlacedOperations
 from keras_gpukit.rules.cpu_causes import (
     Registry,
@@ -52,12 +52,13 @@ def judge_placement(
         known = not_for_gpu(kind, registry) if on_cpu else None
         return False, known or kept_by_graph(kind, device, registry)
     has_gpu = any(each.startswith("GPU") for each in devices)
-    if not on_cpu or is_input(kind.type) or not (has_gpu or predicted):
+    runs_on_host = on_cpu or kind.type in PYTHON_OPERATIONS
+    if not runs_on_host or is_input(kind.type) or not (has_gpu or predicted):
         return True, None
     why = explain(kind, registry, predicted=predicted, trust_requests=trust_requests)
     if why is None:
         return predicted, None  # without a GPU, every operation is rightly on the CPU
-    return why[0] == "requested", why
+    return not on_cpu or why[0] == "requested", why
 
 
 def by_likely_mistake(row: PlacedOperations) -> tuple[int, int]:

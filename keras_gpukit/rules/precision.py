@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.finding import Figure, Finding, Severity
+from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
-from keras_gpukit.rules.savings import of_compute
+from keras_gpukit.rules.launch_bound import LOW_PERCENT
+from keras_gpukit.rules.products import has_products, products_of
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, gpu_readings, percent
+from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute
 
 # Tensor Cores multiply float16 from compute capability 7.0 on, and bfloat16 and TF32 from 8.0 on:
 # https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (Compute Capabilities), and for Keras
@@ -20,6 +23,7 @@ TF32_FROM = (8, 0)
 FLOAT16_GAIN = 8.0
 BFLOAT16_GAIN = 16.0
 BFLOAT16_OVER_TF32_GAIN = 2.0
+HALF_THE_BYTES = 0.5
 PEAK_RATIO = "peak rate over that of now"
 
 MIXED = "configure_gpus(mixed_precision='auto') first: it takes {policy}"
@@ -29,16 +33,24 @@ class Float32OnTensorCores(Rule):
     """A float32 model on GPUs with tensor cores.
 
     Tensor cores multiply float16 from compute capability 7.0 and bfloat16 from 8.0 (NVIDIA's CUDA
-    documentation); every GPU of the run must have them. The saving is an upper bound: it assumes
-    steps that are faster by the ratio of the chips' peak rates. No real model reaches that ratio,
-    since it also reads and writes memory, at most at twice the rate. From 8.0 on, TensorFlow
-    computes float32 products on the tensor cores as TensorFloat-32 unless that is disabled. The
-    remaining gain is then smaller, and the finding is a remark.
+    documentation); every GPU of the run must have them. They speed up matrix products and
+    convolutions, so a profile must show that these take at least 10 % of the steps' own time, as
+    for other parts. Without a profile the step must have some, the GPUs must not be known to be
+    under 50 % busy, and the finding only says "may".
+
+    The saving is an upper bound: it assumes products that are faster by the ratio of the chips'
+    peak rates, and other kernels that are twice as fast, since they read and write half the bytes.
+    Without a profile it assumes only products. From 8.0 on, TensorFlow computes float32 products on
+    the tensor cores as TensorFloat-32 unless that is disabled. The remaining gain is then smaller,
+    and the finding is a remark.
     """
 
     code = "float32-on-tensor-cores"
     title = "float32 on GPUs that are faster at 16 bits"
-    requires = "a GPU whose compute capability is known, and the model's precision"
+    requires = (
+        "a GPU whose compute capability is known, the model's precision, and a profile or the "
+        "operations of a step"
+    )
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the dtype policy with the lowest compute capability among the GPUs."""
@@ -50,6 +62,14 @@ class Float32OnTensorCores(Rule):
             return self.abstain()
         if environment.precision != "float32" or weakest < FLOAT16_FROM:
             return None
+        products = products_of(summary)
+        matter = has_products(summary)
+        if products is not None:
+            matter = products.products >= WARNING_FRACTION
+        elif (mean_busy_percent(gpu_readings(summary)) or LOW_PERCENT) < LOW_PERCENT:
+            return self.abstain("the GPUs are mostly idle, in whatever they compute")
+        if not matter:
+            return self.abstain() if matter is None else None
         major, minor = weakest
         capability = Figure("compute capability", major + minor / 10)
         if weakest < BFLOAT16_FROM:
@@ -70,15 +90,18 @@ class Float32OnTensorCores(Rule):
         advice: tuple[str, ...],
         gain: float | None,
     ) -> Finding:
-        if gain is None:
-            return self.find(severity, capability, advice=advice)
-        return self.find(
-            severity,
-            capability,
-            Figure(PEAK_RATIO, gain, "×"),
-            advice=advice,
-            saving=of_compute(summary, 1 - 1 / gain, basis="peak rates of the chip"),
-        )
+        products = products_of(summary)
+        figures, saving = [capability], None
+        if products is not None:
+            figures.append(percent("of a step in products and convolutions", products.products))
+        if gain is not None:
+            saved = 1 - 1 / gain
+            if products is not None:
+                saved = saved * products.products + HALF_THE_BYTES * products.others
+            figures.append(Figure(PEAK_RATIO, gain, "×"))
+            saving = of_compute(summary, saved, basis="peak rates of the chip")
+        title = "float32 on GPUs that may be faster at 16 bits" if products is None else None
+        return self.find(severity, *figures, advice=advice, saving=saving, title=title)
 
 
 def choose_policy(gpus: tuple[GPUInfo, ...]) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.finding import Saving, Severity
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.contention import GIL_WAIT_S
 
 # Shares of the run's wall time. The rules of xprof begin to suggest something at the first one; its
@@ -74,10 +75,10 @@ def of_run(
 def of_input(summary: RunSummary) -> Saving | None:
     """Returns what a run would save if every batch were ready when its step needs it.
 
-    The saving is at least the wait. On a GPU it is no more than that. On a CPU, making batches also
-    takes cores away from the steps; how busy the cores were limits that part. Steps also get faster
-    if they no longer start after a pause. If Python code that makes batches holds the GIL, the only
-    upper bound is the total time of the steps.
+    The saving is at least the wait, or the lower end of its range. On a GPU it is no more than the
+    wait. On a CPU, making batches also takes cores away from the steps; how busy the cores were
+    limits that part. Steps also get faster if they no longer start after a pause. If Python code
+    that makes batches holds the GIL, the only upper bound is the total time of the steps.
     """
     wait_s = _waited_s(summary)
     if wait_s is None or summary.input is None:
@@ -86,7 +87,7 @@ def of_input(summary: RunSummary) -> Saving | None:
     if confidence == "upper bound":
         return of_run(summary, 0.0, wait_s, basis="wait", upper_bound=True)
     margin_s = SAMPLED_MARGIN * time_of_steps_s(summary) if confidence == "sampled" else 0.0
-    low_s, high_s = wait_s - margin_s, wait_s + margin_s
+    low_s, high_s = wait_s - margin_s, wait_s * _range_ratio(summary.input) + margin_s
     if summary.environment.gpus:
         return of_run(summary, low_s, high_s, basis="wait", upper_bound=True)
     if _waits_for_gil(summary):
@@ -175,6 +176,12 @@ def validation_wait_s(summary: RunSummary) -> float:
     if record is None or record.wait_s is None or throughput is None:
         return 0.0
     return record.wait_s * throughput.steps
+
+
+def _range_ratio(record: InputRecord) -> float:
+    """Returns the upper end of the range of a wait over its lower end; 1 without a range."""
+    least, most = record.stall_fraction, record.most_stall_fraction
+    return most / least if least and most else 1.0
 
 
 def _waited_s(summary: RunSummary) -> float | None:

@@ -52,7 +52,9 @@ def cause_of(summary: RunSummary, shift: Shift, begin_s: float = 0.0) -> Cause:
     """
     spans = _spans(shift, begin_s)
     waits = levels(series_of(summary, INPUT_WAIT), spans)
-    is_known = summary.input is not None and summary.input.confidence != "upper bound"
+    record = summary.input
+    is_refuted = record is None or record.live_stall_fraction is not None
+    is_known = record is not None and record.confidence != "upper bound" and not is_refuted
     captured = tuple(_captures(summary, shift))
     words = ""
     evidence: tuple[Figure, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.finding import Figure, Saving
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.launches import launches_of
 from keras_gpukit.rules.rule import Outcome, Rule
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_run
 from keras_gpukit.rules.time_parts import LOOP_S, MINIMUM_WALL_S, TOO_SHORT
@@ -52,6 +53,9 @@ class TinySteps(Rule):
             return self.abstain(TOO_SHORT)
         if steps_per_execution > 1 or throughput.step_time_s >= TINY_STEP_S:
             return None
+        launches = launches_of(summary)
+        if launches is not None and launches.limit:
+            return self.abstain("the GPU waits for launches within the steps")
         saving = _saving(summary)
         # If validation or input takes most of the run, there is little to gain here.
         small = saving is not None and (saving.highest_fraction or 0.0) < WARNING_FRACTION

@@ -6,12 +6,9 @@ from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.input_bound import is_input_bound
-from keras_gpukit.rules.memory import fullest_fraction
+from keras_gpukit.rules.launch_bound import LOW_PERCENT
+from keras_gpukit.rules.memory import ROOM_FRACTION, fullest_fraction
 from keras_gpukit.rules.rule import Outcome, Rule, gpu_readings, gpu_readings_unknown_because
-from keras_gpukit.rules.utilization import LOW_PERCENT
-
-# A GPU that uses at most this share of its memory has room for twice the batch; our choice.
-ROOM_FRACTION = 0.5
 
 
 class BatchNotScaled(Rule):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.input_bound import is_input_bound
+from keras_gpukit.rules.launch_bound import LOW_PERCENT, LaunchBound
+from keras_gpukit.rules.launches import launches_of
 from keras_gpukit.rules.rule import Outcome, Rule, gpu_readings, gpu_readings_unknown_because
 from keras_gpukit.rules.savings import of_compute
-
-LOW_PERCENT = 50.0
 
 
 class LowUtilization(Rule):
@@ -18,7 +17,7 @@ class LowUtilization(Rule):
     The threshold of 50 % is our choice. NVML counts the time in which at least one kernel ran,
     however small. Even a poorly used GPU therefore reads high, and one that reads under half
     certainly idles. If the GPUs wait for input, or may do so, this rule gives no answer:
-    `input-bound` reports the wait.
+    `input-bound` reports the wait. Nor does it if `launch-bound` names the cause.
     """
 
     code = "low-utilization"
@@ -42,22 +41,25 @@ class LowUtilization(Rule):
             return self.abstain("the wait for input explains it")
         if input_bound is None:
             return self.abstain("the GPUs idle, but whether they wait for input is not known")
+        if isinstance(LaunchBound().judge(summary), Finding):
+            return self.abstain("`launch-bound` names the cause")
         return self.find(
             "warning",
             *readings,
-            advice=_advise(summary.environment),
+            advice=_advise(summary),
             saving=of_compute(summary, 1 - mean / 100, basis="idle GPUs"),
         )
 
 
-def _advise(environment: Environment) -> tuple[str, ...]:
-    advice = [
-        "A larger batch, as memory allows: larger kernels, fewer launches",
-        "compile(jit_compile=True): XLA fuses small kernels",
-        "Look in TensorBoard's Profile tab for gaps between kernels",
-    ]
-    if environment.steps_per_execution == 1:
-        advice.insert(1, "compile(steps_per_execution=16): fewer returns to Python")
+def _advise(summary: RunSummary) -> tuple[str, ...]:
+    environment = summary.environment
+    advice = ["Look in TensorBoard's Profile tab for gaps between kernels"]
+    if launches_of(summary) is None:  # a profile would have shown that launches are the cause
+        launches = ["A larger batch, as memory allows: larger kernels, fewer launches"]
+        if environment.steps_per_execution == 1:
+            launches.append("compile(steps_per_execution=16): fewer returns to Python")
+        launches.append("compile(jit_compile=True): XLA fuses small kernels")
+        advice = launches + advice
     if environment.run_eagerly:
         advice.insert(0, "compile(run_eagerly=False): eager steps start each operation alone")
     if environment.replicas is not None and environment.replicas < len(environment.gpus):

@@ -13,6 +13,7 @@ from keras_gpukit.rules.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.input_bound import InputBound
 from keras_gpukit.rules.input_holds_gil import InputHoldsGIL
 from keras_gpukit.rules.input_takes_cores import InputTakesCores
+from keras_gpukit.rules.launch_bound import LaunchBound
 from keras_gpukit.rules.machine_causes import MOSTLY, SINCE_CALLBACKS, SINCE_INPUT
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.memory_grows import MemoryGrows
@@ -54,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     CommunicationBound(),
     UnevenShards(),
     BatchNotScaled(),
+    LaunchBound(),
     LowUtilization(),
     HostCPUSaturated(),
     TinySteps(),
@@ -83,6 +85,9 @@ def judge(summary: RunSummary) -> Verdict:
     A finding without a saving is sorted by the smallest saving that its severity stands for.
     """
     outcomes = {rule.code: rule.judge(summary) for rule in RULES}
+    if any(isinstance(each, Finding) and each.severity != "info" for each in outcomes.values()):
+        # A larger batch is no remedy for what another rule found, or part of that rule's advice.
+        outcomes[MemoryMostlyUnused.code] = NotApplicable("something else limits the run")
     findings = [outcome for outcome in outcomes.values() if isinstance(outcome, Finding)]
     return Verdict(
         findings=_beginning_first(sorted(findings, key=_weight)),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from keras_gpukit.errors import GPUKitError, Guard, logger
 from keras_gpukit.input_wait.self_cost import StepFunction
@@ -17,10 +20,12 @@ from keras_gpukit.profiling.capturing.triggers import (
 )
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.records.worker_comparison import trains_with_others
 from keras_gpukit.rules.anomalies import StepAnomalies, UtilizationAnomalies
 from keras_gpukit.sensors.nvml import NVMLSensor
+from keras_gpukit.watching.automatic_capture import AutomaticCapture, not_automatic_because
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.session import Session
 from keras_gpukit.watching.tensorboard_captures import TensorBoardCaptures
@@ -56,10 +61,15 @@ class CaptureWatch:
         session: Session of the call. Calls other than `fit` have no captures.
         settings: When to capture, and the limits.
         epoch_steps: Steps per epoch; None if unknown.
+        other_profilers: Callbacks of this package in the call that capture profiles, too.
     """
 
     def __init__(
-        self, session: Session, settings: CaptureSettings, epoch_steps: int | None
+        self,
+        session: Session,
+        settings: CaptureSettings,
+        epoch_steps: int | None,
+        other_profilers: Sequence[Any] = (),
     ) -> None:
         assert session.output.log_dir is not None
         self._folder = session.output.log_dir / FOLDER
@@ -71,6 +81,21 @@ class CaptureWatch:
         self._nvml: NVMLSensor | None = None
         self._unknown_because: str | None = None
         self._others = TensorBoardCaptures(callbacks_of_fit())
+        self._none_automatic_because: str | None = None
+        if settings.automatic:
+            others = (*other_profilers, *self._others.callbacks)
+            self._none_automatic_because = because = not_automatic_because(session, others)
+            self._settings = replace(self._settings, automatic=because is None)
+        automatic = (
+            AutomaticCapture(session, self._folder.parent) if self._settings.automatic else None
+        )
+        self._automatic = automatic
+
+        def tell(record: CaptureRecord) -> None:
+            session.output.record("capture", record, record.first_step)
+            if automatic is not None:
+                automatic.read(record)
+
         self._recorder = Recorder(
             session.output.log_dir,
             self._settings,
@@ -79,7 +104,8 @@ class CaptureWatch:
             epoch_steps=epoch_steps,
             global_step=lambda: session.first_step + session.steps_of("fit").steps,
             kept_out_by=self._others.within,
-            tell=lambda record: _write(session, record),
+            tell=tell,
+            on_counted=automatic.cut if automatic else lambda: None,
         )
 
     def start(self, session: Session) -> None:
@@ -119,15 +145,26 @@ class CaptureWatch:
         """Record of the captures that were taken and missed, or why there are none."""
         if self._unknown_because is not None:
             return ProfilerRecord(unknown_because=self._unknown_because)
-        return self._recorder.record
+        record = self._recorder.record
+        if self._automatic is not None:
+            return self._automatic.completed(record)
+        return replace(record, none_automatic_because=self._none_automatic_because)
+
+    @property
+    def profile(self) -> ProfileRecord | None:
+        """Contents of the profile that was captured without being asked for; None without one."""
+        return self._automatic.profile if self._automatic else None
 
     def _watch_steps(self, session: Session, recorder: Recorder) -> None:
-        drift = StepAnomalies(self._settings.slower, self._settings.stall_rise)
+        settings, automatic = self._settings, self._automatic
+        when = automatic.when if automatic else StepAnomalies(settings.slower, settings.stall_rise)
 
         def on_window(window: StepWindow) -> None:
+            if automatic is not None:
+                automatic.keep(window)
             if recorder.is_capturing:
-                drift.skip()
-            elif (told := drift.add(window)) is not None:
+                when.skip()
+            elif (told := when.add(window)) is not None:
                 recorder.want(*told)
 
         def on_pause() -> None:
@@ -196,7 +233,3 @@ class CaptureWatch:
 def _marked_alone(step_function: StepFunction) -> StepFunction:
     """Marks the steps of a step function without capturing any, to measure the overhead."""
     return Recorder(Path("none"), _NO_CAPTURES).wrap(step_function)
-
-
-def _write(session: Session, record: CaptureRecord) -> None:
-    session.output.record("capture", record, record.first_step)

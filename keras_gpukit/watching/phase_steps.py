@@ -90,7 +90,7 @@ class PhaseSteps:
         self._times_fetches = False
         # Keras' `EpochIterator`, which makes the phase's iterators; looking it up takes a while.
         self._epoch_iterator: Any = None
-        self._device = DeviceWork(model.steps_per_execution) if runs_behind(model) else None
+        self._device = DeviceWork() if runs_behind(model) else None
         # If several callbacks report the ends of steps, only this one counts.
         self._reporter: object = None
         self._clock = StepClock(
@@ -158,6 +158,10 @@ class PhaseSteps:
         """
         self.watched.surround(around, alone)
         self._on_pause.append(on_pause)
+
+    def cut_window(self) -> None:
+        """Ends the current window of steps at the start of the call that is under way."""
+        self._clock.windows.cut()
 
     def requested(self) -> None:
         """Notes that `predict` requests a batch, which it fetches outside its step function."""
@@ -275,7 +279,7 @@ class PhaseSteps:
         choice = MeterChoice(
             self._function.current,
             self._model.steps_per_execution,
-            overlaps=not self._model.run_eagerly and self._device is None,
+            overlaps=not self._model.run_eagerly,
         )
         self.pipeline = choice.pipeline
         if self._wall is None:

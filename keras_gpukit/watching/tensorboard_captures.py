@@ -23,12 +23,15 @@ class TensorBoardCaptures:
 
     Args:
         callbacks: All callbacks of the call that begins.
+
+    Attributes:
+        callbacks: Those of them that capture.
     """
 
     def __init__(self, callbacks: Iterable[Any]) -> None:
         import keras
 
-        self._callbacks = [
+        self.callbacks = [
             each
             for each in callbacks
             if isinstance(each, keras.callbacks.TensorBoard)
@@ -46,7 +49,7 @@ class TensorBoardCaptures:
         Returns:
             A sentence that names the callback and its batches; None if there is no such capture.
         """
-        for each in self._callbacks:
+        for each in self.callbacks:
             first = each._global_train_batch
             if first + batches > each._start_batch and first <= each._stop_batch:
                 return (
@@ -61,7 +64,7 @@ class TensorBoardCaptures:
         Steps are marked, but in a profile with loops that is not enough. If a profile cannot be
         amended, a warning is logged and the profile stays as it is.
         """
-        for each in self._callbacks:
+        for each in self.callbacks:
             for path, status in profile_files(Path(each.log_dir, "train", "plugins", "profile")):
                 if status.st_mtime < self._began_s or status.st_size > LARGEST_AMENDED_BYTES:
                     continue

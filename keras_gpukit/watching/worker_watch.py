@@ -199,7 +199,8 @@ class GPUWatch:
     ) -> WorkerComparison | None:
         """Returns the figures of all GPUs; None if no profile shows several."""
         taken = captures.captures if captures else ()
-        for path in reversed([each.path for each in taken if each.path is not None]):
+        read = [each.path for each in taken if each.unread_because is None]
+        for path in reversed([each for each in read if each is not None]):
             with suppress(GPUKitError):  # the profile is damaged, which the report says
                 found = compared_replicas(read_profile(self._log_dir / path))
                 if found is not None:

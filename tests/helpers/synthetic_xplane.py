@@ -13,7 +13,11 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 STEPS = 8
 STEP_MS = 10.0
 GEMM = "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64"
-ADD = "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<scalar_sum_op<float>>>"
+ADD = (
+    "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorAssignOp<"
+    "Eigen::TensorMap<Eigen::Tensor<float, 1, 1, int>, 16, Eigen::MakePointer>, "
+    "Eigen::TensorCwiseBinaryOp<Eigen::internal::scalar_sum_op<float, float>>>>>"
+)
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 COMPUTE, COPIES = "Stream #14(Kernel)", "Stream #15(MemcpyH2D,MemcpyD2H)"
 

@@ -20,6 +20,7 @@ from placement.cases.watching import (
     watched_fit,
 )
 
+import keras_gpukit as gpukit
 from keras_gpukit.placement import collectors, tf_private
 from keras_gpukit.placement.compiled_parts import not_compilable
 from keras_gpukit.placement.graphs import find_step, read_step
@@ -267,6 +268,22 @@ def test_compiled_step_predicts_what_a_gpu_would_leave():
         "StatelessRandomGetKeyCounter": "host memory",
     }
     assert found["AsString"].names[0].endswith("/host_bound/AsString")
+
+
+@needs_gpu_kernels
+@pytest.mark.parametrize("call", [tf.py_function, tf.numpy_function])
+def test_what_python_functions_take_and_return(call):
+    class Python(keras.layers.Layer):
+        def call(self, x):
+            known = tf.stop_gradient(tf.ensure_shape(call(lambda t: t, [x], x.dtype), x.shape))
+            return x + known + tf.reduce_sum(call(lambda t: t, [known[:2]], x.dtype))
+
+    placement = gpukit.DevicePlacement(None)
+    fit(make_model(Python()), placement)
+    (found,) = (each for each in placement.summary.fallbacks if each.cause == "host function")
+    # A batch of 8 by 16 float32 goes in and comes out; two rows go in, and nothing says what comes
+    # out.
+    assert found.python_bytes == 4 * (2 * 8 * 16 + 2 * 16)
 
 
 @needs_gpu_kernels

@@ -501,40 +501,6 @@ def test_a_long_timeline_keeps_its_peak(tmp_path):
     assert [holding.operation for holding in memory.holdings] == [f"layer/op_{n}" for n in range(3)]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "tensor_core"),
-    [
-        ("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", "matmul", True),
-        ("void cutlass::Kernel<cutlass_80_tensorop_s16816gemm_f16_64x64>", "matmul", True),
-        ("nvjet_hsh_128x128_64x4_2x1_v_bz_coopA_TNN", "matmul", True),
-        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma", "matmul", False),
-        ("sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x64", "matmul", True),
-        ("ampere_sgemm_128x64_nn", "matmul", False),
-        ("gemm_fusion_dot_884", "matmul", None),
-        ("void implicit_convolve_sgemm<float, 1024>", "convolution", False),
-        ("sm80_xmma_fprop_implicit_gemm_tf32tf32_tf32f32_f32", "convolution", True),
-        ("turing_h1688cudnn_256x64_sliced1x2_ldg8_relu_exp_small_nhwc", "convolution", True),
-        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "normalization", False),
-        ("void tensorflow::functor::RowReduceKernel<float>", "reduction", False),
-        ("void tensorflow::functor::ShuffleInTensor3Simple<float>", "data movement", False),
-        ("AddV2_GPU_DT_FLOAT_DT_FLOAT_kernel", "elementwise", False),
-        ("loop_add_fusion_1688", "elementwise", False),
-        ("void tensorflow::ApplyAdamKernel<float>", "optimizer", False),
-        ("flash_fwd_kernel", "attention", False),
-        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "collective", False),
-        ("mystery", "other", False),
-    ],
-)
-def test_kernels_are_told_by_their_names(tmp_path, name, kind, tensor_core):
-    capture = Capture()
-    gpu = capture.gpu()
-    for number in range(3):
-        capture.step(number, number * 10, 9)
-        gpu.event(COMPUTE, name, number * 10 + 1, 5)
-    [kernel] = read_profile(capture.save(tmp_path)).kernels
-    assert (kernel.kind, kernel.tensor_core) == (kind, tensor_core)
-
-
 # --- what is no profile, and what is none any more
 
 

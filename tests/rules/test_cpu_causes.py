@@ -91,6 +91,15 @@ def test_fallbacks_are_grouped_and_cheap_ones_last():
     ]
 
 
+def test_python_runs_on_the_host_on_whatever_device_it_is_placed():
+    types = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
+    placed = [Operation(OperationKind(each), each, "GPU:0") for each in types]
+    found = find_fallbacks(placed, REGISTRY.get, predicted=False, trust_requests=True)
+    assert [(each.operation, each.cause) for each in found] == [
+        (each, "host function") for each in types
+    ]
+
+
 def test_a_request_for_no_device_is_a_reason_beside_a_gpu():
     asked = [Operation(OperationKind("Good", requested="GPU:3"), "x", "CPU:0")]
 

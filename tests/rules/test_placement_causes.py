@@ -39,6 +39,7 @@ def judge(kind, device, devices=TWO_GPUS, predicted=False):
         (kind("MatMul", "int32"), "CPU:0", False, "dtype"),
         (kind("AddV2", "int32"), "CPU:0", False, "host memory"),
         (kind("EagerPyFunc"), "CPU:0", False, "host function"),
+        (kind("EagerPyFunc"), "GPU:0", True, "host function"),  # so TensorFlow says, of no Python
         (kind("MatMul", requested="CPU:0"), "CPU:0", True, "requested"),
         # Asked onto a GPU, and not there
         (kind("MatMul", "int32", requested="GPU:1"), "CPU:0", False, "dtype"),

@@ -29,6 +29,7 @@ from keras_gpukit.records.pipeline import (
     StageRecord,
 )
 from keras_gpukit.records.placement import DeviceCopies, Fallback, PlacementRecord
+from keras_gpukit.records.profile import DeviceProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import (
     InputRecord,
@@ -152,9 +153,58 @@ def finding(code: str, summary: RunSummary) -> Finding | None:
     return next((each for each in judge(summary).findings if each.code == code), None)
 
 
-POWER, HOT, SET = "software power cap", "hardware thermal slowdown", "applications clocks setting"
 QUICK = stall(0.0)
+PRODUCTS = PlacementRecord({"GPU:0": {"MatMul": 3, "Sin": 500}})
+
+
+def launching(waiting_ms=3.3, kernels_ms=0.6, step_ms=4.3, kinds=None, slowed_ms=0.0, **settings):
+    """A run of 100 s whose profile shows 500 kernels a step, and how long the GPU waited for them.
+
+    Args:
+        waiting_ms: Wait for launches in a step, without what the profiler adds.
+        kernels_ms: Time of a step's kernels.
+        step_ms: Step time.
+        kinds: Milliseconds of a step's kernels by kind.
+        slowed_ms: Time that the profiler adds to each launch's step.
+        **settings: Settings of the run.
+    """
+    profile = ProfileRecord(
+        steps=10,
+        step_time_s=(step_ms + slowed_ms) / 1e3,
+        parts_s={
+            "device compute": kernels_ms / 1e3,
+            "kernel launch": (waiting_ms + slowed_ms) / 1e3,
+            "idle": (step_ms - waiting_ms - kernels_ms) / 1e3,
+        },
+        kinds_s={kind: ms / 1e3 for kind, ms in (kinds or {"elementwise": kernels_ms}).items()},
+        devices=(DeviceProfile("GPU:0", 0.14, 0.13, kernels=5000),),
+    )
+    parts = spent(100.0, steps=20_000)
+    return replace(
+        parts,
+        environment=Environment({}, gpus=(A100,), **settings),
+        throughput=throughput(step_ms / 1e3, 20_000),
+        input=replace(QUICK, breakdown=parts.breakdown),
+        profile=profile,
+    )
+
+
+def idling(cores=1.0, busy=13.0, input_cores=0.0, compute_s=95.0, step_s=0.004, record=None):
+    """A run on 16 cores without a profile, whose GPU is mostly idle, though batches are ready."""
+    parts = spent(100.0, validation_s=100.0 - compute_s)
+    contention = ContentionRecord(0.0, cores / 16, input_cores / 16)
+    return replace(
+        parts,
+        environment=Environment({}, gpus=(A100,), cpu_count=16, jit_compile=True),
+        throughput=throughput(step_s),
+        input=replace(record or QUICK, breakdown=parts.breakdown, contention=contention),
+        utilization=gpu(utilization_percent=busy),
+    )
+
+
+POWER, HOT, SET = "software power cap", "hardware thermal slowdown", "applications clocks setting"
 BUSY_HOST = host(70.0)
+PYTHON_IN_STEP = PlacementRecord({"GPU:0": {"EagerPyFunc": 1, "Sin": 500}})
 
 FIRES = [
     ("input-takes-cores", "warning", takes_cores(), Figure("decode per batch", 8.0, "ms")),
@@ -277,6 +327,32 @@ FIRES = [
         Figure("operations on the CPU", 9),
     ),
     (
+        "launch-bound",
+        "critical",
+        launching(),
+        Figure("of a step waiting for launches", 100 * 3.3 / 4.3, "%"),
+    ),
+    ("launch-bound", "critical", launching(), Figure("mean time of a kernel", 1.2, "µs")),
+    ("launch-bound", "warning", launching(0.44), Figure("kernels per step", 500)),
+    (
+        "launch-bound",
+        "critical",  # what the profiler adds does not count
+        launching(slowed_ms=1.6),
+        Figure("of a step waiting for launches", 100 * 3.3 / 4.3, "%"),
+    ),
+    (
+        "launch-bound",
+        "critical",  # Python launches all of an eager step
+        launching(0.0, run_eagerly=True),
+        Figure("of a step waiting for launches", 100 * 3.7 / 4.3, "%"),
+    ),
+    (
+        "launch-bound",
+        "warning",
+        idling(cores=4.0, input_cores=3.0),
+        Figure("cores that this process keeps busy", 1.0),
+    ),
+    (
         "low-utilization",
         "warning",
         run((A100,), input=QUICK, utilization=gpu(utilization_percent=49.0)),
@@ -315,20 +391,26 @@ FIRES = [
     (
         "float32-on-tensor-cores",
         "warning",
-        run((V100,), {"precision": "float32"}),
+        run((V100,), {"precision": "float32"}, operations=PRODUCTS),
         Figure("compute capability", 7.0),
     ),
     (
         "float32-on-tensor-cores",
         "warning",
-        run((A100,), {"precision": "float32", "tf32": False}),
+        run((A100,), {"precision": "float32", "tf32": False}, operations=PRODUCTS),
         Figure("compute capability", 8.0),
     ),
     (
         "float32-on-tensor-cores",
         "info",
-        run((A100,), {"precision": "float32", "tf32": True}),
+        run((A100,), {"precision": "float32", "tf32": True}, operations=PRODUCTS),
         Figure("compute capability", 8.0),
+    ),
+    (
+        "float32-on-tensor-cores",
+        "info",
+        launching(0.0, 4.0, kinds={"convolution": 0.44, "elementwise": 3.56}, precision="float32"),
+        Figure("of a step in products and convolutions", 44 / 4.3, "%"),
     ),
     (
         "memory-nearly-full",
@@ -417,6 +499,12 @@ QUIET = [
     ("cpu-fallback", run((A100,), operations=placed("host memory"))),
     ("cpu-fallback", run((A100,), operations=placed("requested"))),
     ("cpu-fallback", run((A100,), operations=placed("variable elsewhere"))),
+    ("launch-bound", launching(0.42)),
+    ("launch-bound", launching(0.42, slowed_ms=2.0)),
+    ("launch-bound", idling(busy=48.0)),
+    ("launch-bound", idling(busy=24.0, compute_s=47.0)),
+    ("launch-bound", idling(cores=1.6)),
+    ("launch-bound", idling(cores=0.4)),
     ("low-utilization", run((A100,), input=QUICK, utilization=gpu(utilization_percent=50.0))),
     ("host-cpu-saturated", run((A100,), input=stall(0.5), utilization=host(69.9))),
     ("host-cpu-saturated", run(input=QUICK, utilization=host(32.0, own=30.0))),
@@ -425,6 +513,15 @@ QUIET = [
     ("float32-on-tensor-cores", run((P100,), {"precision": "float32"})),
     ("float32-on-tensor-cores", run((A100, P100), {"precision": "float32"})),
     ("float32-on-tensor-cores", run((A100,), {"precision": "mixed_bfloat16"})),
+    ("float32-on-tensor-cores", launching(precision="float32", tf32=False)),
+    (
+        "float32-on-tensor-cores",
+        launching(0.0, 4.0, kinds={"matmul": 0.42, "elementwise": 3.58}, precision="float32"),
+    ),
+    (
+        "float32-on-tensor-cores",
+        run((V100,), {"precision": "float32"}, operations=PlacementRecord({"GPU:0": {"Sin": 9}})),
+    ),
     ("memory-nearly-full", run((A100,), memory=memory(89 * GIB))),
     ("memory-mostly-unused", run((A100,), memory=memory(31 * GIB))),
     ("memory-grows", changing_run({"host/memory_bytes": [GIB] * 30})),
@@ -483,6 +580,14 @@ ABSTAINS = [
     ),
     ("cpu-fallback", run(operations=PlacementRecord(unknown_because="no graph")), "no graph"),
     ("cpu-fallback", run(operations=PlacementRecord({"CPU:0": {"MatMul": 9}})), "no GPU"),
+    ("launch-bound", run(), "no GPU"),
+    ("launch-bound", replace(launching(), operations=PYTHON_IN_STEP), "Python functions"),
+    ("launch-bound", replace(idling(), operations=PYTHON_IN_STEP), "Python functions"),
+    ("launch-bound", idling(record=stall(0.5)), "input explains"),
+    ("launch-bound", idling(record=InputRecord("fit")), "a profile of the steps"),
+    ("launch-bound", idling(step_s=0.0019), "tiny-steps"),
+    ("launch-bound", run((A100,)), "a profile of the steps"),
+    ("low-utilization", idling(), "`launch-bound` names the cause"),
     ("low-utilization", run((A100,), utilization=gpu(4, utilization_percent=1.0)), "read 4 times"),
     (
         "low-utilization",
@@ -508,6 +613,7 @@ ABSTAINS = [
     ),
     ("tiny-steps", run(throughput=throughput(0.001)), "one execution"),
     ("tiny-steps", tiny(4.9), "5 s"),
+    ("tiny-steps", launching(1.0, 0.1, 1.5, steps_per_execution=1), "waits for launches"),
     (
         "tiny-steps",
         run(settings={"steps_per_execution": 1}, throughput=throughput(0.001, steps=99)),
@@ -515,9 +621,20 @@ ABSTAINS = [
     ),
     ("float32-on-tensor-cores", run((GPUInfo(0),), {"precision": "float32"}), "capability"),
     ("float32-on-tensor-cores", run((A100,)), "precision"),
+    ("float32-on-tensor-cores", run((A100,), {"precision": "float32"}), "operations of a step"),
+    (
+        "float32-on-tensor-cores",
+        replace(
+            run((V100,), {"precision": "float32"}, operations=PRODUCTS),
+            utilization=gpu(utilization_percent=49.0),
+        ),
+        "mostly idle",
+    ),
     ("memory-nearly-full", run((A100,), memory=memory(99 * GIB, "CPU:0")), "on a GPU"),
     ("memory-nearly-full", run(memory=memory(99 * GIB, "CPU:0")), "there is no GPU"),
     ("memory-mostly-unused", run((A100,), memory=memory(1, limit_bytes=None)), "limit"),
+    ("memory-mostly-unused", replace(launching(), memory=memory(1)), "something else"),
+    ("memory-mostly-unused", run((A100,), memory=memory(1), input=stall(0.5)), "something else"),
     ("memory-grows", changing_run({"host/memory_bytes": [GIB] * 9}), "10 readings"),
     ("throttled", run((A100,), utilization=gpu()), "throttle reasons"),
     ("other-processes-on-gpu", run((A100,), utilization=others(None)), "by process"),
@@ -852,13 +969,14 @@ def test_the_largest_part_of_the_run_comes_first_and_remarks_last():
         {"precision": "float32", "steps_per_execution": 1},
         input=replace(stall(0.9), wait_s=0.0009),
         throughput=throughput(0.001),
-        memory=memory(1),
+        operations=PRODUCTS,
+        utilization=throttled({POWER: 0.9}),
     )
     assert [each.code for each in judge(summary).findings] == [
         "input-bound",
         "tiny-steps",
         "float32-on-tensor-cores",
-        "memory-mostly-unused",
+        "throttled",
     ]
 
 
@@ -868,6 +986,7 @@ def test_a_critical_finding_comes_before_a_warning_that_may_save_more():
         {"precision": "float32"},
         input=replace(stall(0.25), wait_s=0.0025),
         throughput=throughput(0.01),
+        operations=PRODUCTS,
     )
     waits, computes = judge(summary).findings[:2]
     assert (waits.code, waits.severity) == ("input-bound", "critical")
@@ -882,6 +1001,55 @@ def test_idle_gpus_are_told_what_was_left_out():
     assert found is not None
     assert [re.split(r"[(=]", line)[1] for line in found.advice[:2]] == ["strategy", "run_eagerly"]
     assert any("steps_per_execution" in line for line in found.advice)
+
+
+def test_a_launch_bound_run_is_told_one_cause_and_the_largest_gain_first():
+    summary = replace(
+        launching(precision="float32", tf32=False, jit_compile=False, steps_per_execution=1),
+        operations=PRODUCTS,
+        memory=memory(1),
+        utilization=gpu(utilization_percent=13.0),
+    )
+    [found] = judge(summary).findings
+    assert found.code == "launch-bound"
+    assert [re.split(r"[(= ]", line)[1] for line in found.advice[:3]] == [
+        "jit_compile",
+        "steps_per_execution",
+        "larger",
+    ]
+    # Of 100 s, the GPU waited for launches in 3.3 of 4.3 ms.
+    share = 3.3 / 4.3
+    assert (found.saving.low_s, found.saving.high_s) == pytest.approx((50 * share, 100 * share))
+
+
+def test_launches_are_advised_no_setting_that_a_run_has():
+    has = replace(launching(jit_compile=True, steps_per_execution=16), memory=memory(60 * GIB))
+    assert [line[:20] for line in finding("launch-bound", has).advice] == ["In code of your own,"]
+    eager = finding("launch-bound", launching(run_eagerly=True))
+    assert eager.advice[0].startswith("compile(run_eagerly=False)")
+
+
+def test_without_a_profile_launches_are_only_a_guess():
+    found = finding("launch-bound", idling())
+    assert "may be waiting" in found.title
+    assert "Profiler" in found.advice[-1]
+    assert found.saving.low_s == 0
+
+
+def test_idle_gpus_that_a_profile_explains_otherwise_get_no_advice_on_launches():
+    summary = replace(launching(0.1), utilization=gpu(utilization_percent=13.0))
+    found = finding("low-utilization", summary)
+    assert not any("launches" in line or "jit_compile" in line for line in found.advice)
+
+
+def test_only_products_gain_from_tensor_cores_by_their_full_ratio():
+    kinds = {"matmul": 2.0, "elementwise": 2.0}
+    captured = launching(0.0, 4.0, 5.0, kinds, precision="float32", tf32=False)
+    found = finding("float32-on-tensor-cores", captured)
+    # Of 100 s, products take 40 and become 16 times as fast, others take 40 and half of it.
+    assert found.saving.high_s == pytest.approx(40 * 15 / 16 + 20)
+    guessed = run((A100,), {"precision": "float32", "tf32": False}, operations=PRODUCTS)
+    assert "may be" in finding("float32-on-tensor-cores", guessed).title
 
 
 def test_a_verdict_survives_being_saved():
@@ -942,6 +1110,20 @@ def test_a_step_on_the_cpu_because_of_a_wrong_name_is_told_the_name():
     )
     assert told.severity == "critical"
     assert told.advice == ("MatMul in dense/MatMul: the script asks for GPU:1.",)
+
+
+def test_python_functions_are_named_with_the_bytes_that_they_take_and_return():
+    python = Fallback("EagerPyFunc", 2, "host function", "It calls Python.", ("augment",), 4096)
+    placement = PlacementRecord({"GPU:0": {"EagerPyFunc": 2, "MatMul": 9}}, (python,))
+    told = finding("cpu-fallback", run((A100,), operations=placement))
+    assert told.title == "Python functions in the step run on the host"
+    assert told.evidence == (
+        Figure("EagerPyFunc operations", 2),
+        Figure("EagerPyFunc takes and returns", 4096, "B"),
+    )
+    both = replace(placement, fallbacks=(python, *placed("no kernel").fallbacks))
+    told = finding("cpu-fallback", run((A100,), operations=both))
+    assert told.title == "Operations fell back to the CPU"
 
 
 def test_bytes_copied_are_evidence_where_all_are_known():

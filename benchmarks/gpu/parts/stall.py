@@ -77,10 +77,20 @@ class Case:
     way: str
     name: str
     reported: float | None
+    most: float | None
+    """The upper end of a range, of which `reported` is then the lower one."""
     fetching: float
     """Idle time while a batch was fetched, as a profile shows it: the true stall."""
     idle: float | None
     """Idle time above that of the same step with batches that are ready: another reading."""
+
+    @property
+    def off(self) -> float | None:
+        """By how much the figure, or the range, misses the true stall; None without a figure."""
+        if self.reported is None:
+            return None
+        most = self.reported if self.most is None else self.most
+        return max(self.reported - self.fetching, self.fetching - most, 0.0)
 
 
 def cases_of(measured: Measured) -> list[Case]:
@@ -99,6 +109,7 @@ def cases_of(measured: Measured) -> list[Case]:
                 way=way,
                 name=name,
                 reported=None if reported is None else 100 * reported,
+                most=None if row.get("most") is None else 100 * row["most"],
                 fetching=100 * (row.get("idle_while_fetching") or 0.0),
                 idle=None
                 if ready_ms is None or row.get("idle_ms") is None
@@ -136,10 +147,12 @@ def judge(measured: Measured) -> dict[str, Outcome]:
 def stall_outcome(cases: list[Case], way: str) -> Outcome:
     """Judges the reported stalls of one way of running."""
     those = [case for case in cases if case.way == way]
-    known = {
-        case.name: abs(case.reported - case.fetching) for case in those if case.reported is not None
-    }
+    known = {case.name: case.off for case in those if case.off is not None}
     outcome, expected = largest("off by", known, POINTS[way]), len(WAYS[way][0])
+    widths = [case.most - case.reported for case in those if None not in (case.most, case.reported)]
+    if widths:
+        ranges = f"{outcome.evidence} {len(widths)} are ranges, up to {max(widths):.0f} wide."
+        outcome = replace(outcome, evidence=ranges)
     if outcome.holds is not False and len(known) < expected and those:
         missing = f"{len(known)} of {expected} cases have a figure. {outcome.evidence}"
         return Outcome(None if len(known) == len(those) else False, missing)
@@ -196,7 +209,7 @@ PART = Part(
             "8 steps",
             "on twelve input pipelines with known delays and 8 steps per execution, `InputStall` "
             "reports the time in which the GPU idles while a batch is fetched, as a profile shows "
-            "it, to within 5 percentage points",
+            "it, to within 5 percentage points, or a range that does",
             FURTHER_OFF,
         ),
         Claim(

@@ -18,6 +18,10 @@ from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import StepSchedule
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
 
+# A capture by itself is of whole executions, of which the profile does not count the first and the
+# last one. More steps take seconds to gather. Our choice.
+LEAST_AUTOMATIC_EXECUTIONS = 4
+MOST_AUTOMATIC_STEPS = 64
 # Maximum number of missed captures that are recorded. A run may miss one at every step.
 MOST_MISSED = 20
 RUNNING_ELSEWHERE = "another profiler is recording, and TensorFlow records one profile at a time"
@@ -42,6 +46,8 @@ class Recorder:
         kept_out_by: Takes a number of calls, from this one on, and describes another profiler that
             captures within them; returns None if there is no such profiler.
         tell: Called with the record of each capture, usually on another thread.
+        on_counted: Called within the calls that begin and end the part of a capture of steady steps
+            that its profile counts.
         now: The clock, in seconds.
     """
 
@@ -56,6 +62,7 @@ class Recorder:
         global_step: Callable[[], int] | None = None,
         kept_out_by: Callable[[int], str | None] = lambda calls: None,
         tell: Callable[[CaptureRecord], None] = lambda record: None,
+        on_counted: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._log_dir = log_dir
@@ -65,9 +72,14 @@ class Recorder:
         self._steps_per_execution = steps_per_execution
         self._epoch_steps = epoch_steps
         self._global_step = global_step
-        self._calls_of_a_capture = max(1, settings.steps // steps_per_execution)
+        calls = max(1, settings.steps // steps_per_execution)
+        if settings.automatic:
+            calls = min(settings.steps, MOST_AUTOMATIC_STEPS // steps_per_execution)
+        self._calls_of_a_capture = calls
+        self._is_automatic = settings.automatic
         self._kept_out_by = kept_out_by
         self._tell = tell
+        self._on_counted = on_counted
         # The global step as last updated, which happens at each epoch's end, and the calls since.
         self._known_step = first_step
         self._calls = 0
@@ -185,6 +197,10 @@ class Recorder:
         # the device's work for them is in the profile.
         if self._capture is not None and self._captured_calls >= self._calls_of_a_capture:
             self._end(None)
+        capture = self._capture
+        edges = (1, self._calls_of_a_capture - 1)
+        if capture is not None and capture.trigger == "steady" and self._captured_calls in edges:
+            self._on_counted()
         last_step = self._step - self._first_step + self._steps_of_call
         if last_step >= self._scheduled_step:
             self.want("steps", f"step {self._scheduled_step:.0f} of the run")
@@ -239,11 +255,12 @@ class Recorder:
             self._miss(trigger, reason, RUNNING_ELSEWHERE)
             self._say(
                 f"a capture was not started: {RUNNING_ELSEWHERE}. Have the other one end with "
-                "tf.profiler.experimental.stop(), or capture other steps"
+                "tf.profiler.experimental.stop(), or capture other steps",
+                trigger,
             )
         else:
             self._miss(trigger, reason, f"{type(error).__name__}: {error}")
-            self._say(f"a capture was not started ({type(error).__name__}: {error})")
+            self._say(f"a capture was not started ({type(error).__name__}: {error})", trigger)
 
     def _miss(self, trigger: Trigger, reason: str, because: str) -> None:
         if len(self._missed) < MOST_MISSED:
@@ -256,12 +273,13 @@ class Recorder:
         self._records.append(record)
         self._limits.note_size(record.profile_bytes)
         if record.failed_because is not None:
-            self._say(f"a capture failed: {record.failed_because}")
+            self._say(f"a capture failed: {record.failed_because}", record.trigger)
         if record.incomplete_because is not None:
-            self._say(f"a capture is not complete: {record.incomplete_because}")
+            self._say(f"a capture is not complete: {record.incomplete_because}", record.trigger)
         self._tell(record)
 
-    def _say(self, what: str) -> None:
-        if what not in self._said:
+    def _say(self, what: str, trigger: Trigger) -> None:
+        """Logs a problem once, but not one of a capture that the user did not ask for."""
+        if what not in self._said and not (self._is_automatic and trigger != "file"):
             self._said.add(what)
             logger.warning("keras_gpukit: %s. Training goes on.", what.rstrip("."))

@@ -22,6 +22,10 @@ MOST_STEPS = 50
 class CaptureSettings:
     """Arguments of `Profiler`, which documents them and has their defaults.
 
+    Attributes:
+        automatic: Whether the captures that were not asked for are those of `AutomaticCaptures`.
+            `Monitor` takes them; a failure of one is recorded and not logged.
+
     Raises:
         TypeError: If a setting is of the wrong type.
         ValueError: If a setting is out of range.
@@ -39,6 +43,7 @@ class CaptureSettings:
     max_captures: int
     max_bytes: int
     cooldown_s: float
+    automatic: bool = False
 
     def __post_init__(self) -> None:
         check_whole("steps", self.steps, most=MOST_STEPS)

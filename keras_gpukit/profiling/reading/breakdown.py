@@ -37,7 +37,7 @@ def part_spans(steps: Steps, host: Host, gpus: GPUs) -> dict[Part, Spans]:
         "other copies": gpus.other_copies,
         "input wait": exposed_waits(host, gpus),
         "host to device": gpus.from_host,
-        "kernel launch": host.launches,
+        "kernel launch": host.launches if gpus.each else NOTHING,
         "host compute": host.computed,
         "between steps": steps.counted - steps.inside,
     }

@@ -20,6 +20,7 @@ _LOOP = "while/body/"
 _LAUNCHES = ("cuLaunch", "cudaLaunch", "cuGraphLaunch", "cudaGraphLaunch")
 _DATA_THREADS = "tf_data"
 _EAGER = "EagerLocalExecute: "
+_FUNCTION = f"{_EAGER}__inference_"
 # "sequential/dense/MatMul:MatMul": the name in the graph, and the type.
 _OPERATION = re.compile(r"^[^:\s]+:_?[A-Z]\w*$")
 _ASYNC_OPERATION = re.compile(r"^(?!Iterator)\w+Op::DoCompute$")
@@ -39,7 +40,8 @@ class Host:
         waits: Time in which the next batch was being fetched.
         nested_fetches: Time in which the input pipeline fetched from another pipeline, as
             `prefetch_to_device` does.
-        launches: Time in which kernels were being launched.
+        launches: Time in which Python had called a graph, as a step's function, and none of its
+            operations was seen to compute on the host: on a GPU, the time that launches kernels.
         operations: Mask of the events that are operations of steps.
         collectives: Time in which operations exchanged data with other workers, or waited for
             them, while no other operation ran.
@@ -66,12 +68,13 @@ def sort_out(events: Events) -> Host:
     operations, computed = _operations(events), computations(events)
     fetches = events.of(lambda name: name.startswith("IteratorGetNext"))
     nested = _nested(events, fetches)
+    launches = events.of(lambda name: name.startswith((*_LAUNCHES, _FUNCTION)))
     exchanges = operations & events.of(lambda name: kind_of(operation_name(name)[1]) == COLLECTIVE)
     return Host(
         events,
         waits=Spans.of(events, fetches & ~nested),
         nested_fetches=Spans.of(events, nested),
-        launches=Spans.of(events, events.of(lambda name: name.startswith(_LAUNCHES))),
+        launches=Spans.of(events, launches) - Spans.of(events, operations),
         operations=operations,
         collectives=Spans.of(events, exchanges) - Spans.of(events, operations & ~exchanges),
         computed=Spans.of(events, operations) | Spans.union(*computed),

@@ -8,6 +8,7 @@ from keras_gpukit.reports.html.chart import COLORS, Chart, Flat, Unknown, axis, 
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.timeline_chart import TOO_SHORT
 from keras_gpukit.reports.html.window_areas import WindowAreas
+from keras_gpukit.reports.phrases import correction
 
 _STALL = "Wait for input over the run"
 # In percent: a stall below this would only be a line on the axis.
@@ -48,7 +49,7 @@ def input_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
         figures.append(("buffered batches", "buffered_batches", 1.0))
     return Chart(
         _STALL,
-        _words(stall, buffered),
+        " ".join(filter(None, (_words(stall, buffered), correction(run.summary)))),
         draw(traces, height=380 if has_buffer else 300, **layout),
         time.table(series, figures),
         over_time=True,

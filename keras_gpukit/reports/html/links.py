@@ -25,6 +25,7 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     "communication": ("workers",),
     "uneven-shards": ("workers",),
     "batch-not-scaled": ("busy", "device-memory"),
+    "launch-bound": ("captures", "busy", "step-times"),
     "low-utilization": ("busy", "timeline"),
     "throttled": ("timeline", "busy"),
     "slower-over-time": ("timeline", "stages", "step-times"),
@@ -38,7 +39,7 @@ _CHARTS: dict[str, tuple[str, ...]] = {
 }
 _OTHERS = ("timeline", "wall-time")
 # Findings on single steps, which captures show, and the triggers of captures of unusual steps.
-_STEPS = ("input", "slower-over-time", "tiny-steps")
+_STEPS = ("input", "slower-over-time", "tiny-steps", "launch-bound")
 _ANOMALIES: tuple[Trigger, ...] = ("stall", "step time")
 
 

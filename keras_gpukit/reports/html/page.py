@@ -33,7 +33,7 @@ from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.timeline_chart import timeline_chart
 from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
 from keras_gpukit.reports.html.workers_chart import workers_chart
-from keras_gpukit.reports.phrases import saved_parts
+from keras_gpukit.reports.phrases import correction, saved_parts
 
 _FOLDER = "keras_gpukit.reports.html"
 _STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")
@@ -158,6 +158,7 @@ def render(
         profile_href=profile_href,
         code_in=code_in,
         saved_parts=saved_parts,
+        correction=correction,
         css="\n".join(map(_packaged, _STYLES)),
         javascript=drawing_js(),
         figures=_in_script(_as_json(figures)),

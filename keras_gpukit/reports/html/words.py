@@ -84,12 +84,11 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
             name = f"examples per second{each}"
             figures.append((name, units.number(throughput.examples_per_s)))
     if record is not None and record.stall_fraction is not None:
-        hedge = phrases.hedge(record)
         fractions = phrases.input_fractions(summary)
         if fractions is None:
-            figures.append(("input stall", f"{hedge}{units.percentage(record.stall_fraction)}"))
+            figures.append(("input stall", phrases.inexact(record, record.stall_fraction)))
         else:
-            figures.append(("input, of the run", f"{hedge}{units.percentage(sum(fractions))}"))
+            figures.append(("input, of the run", phrases.inexact(record, sum(fractions))))
             if fractions[1] > phrases.LEAST_SHARE:
                 starts = units.percentage(fractions[1])
                 figures.append(("of the run, until each epoch's first batch", starts))

@@ -24,11 +24,15 @@ GOOD = {
         for name, percent in cases
     },
     "1 step/transferred": fit(0.0),
+    "8 steps/serial 25": fit(0.25, reported=0.2, most=0.3),
 }
 UNKNOWN = {**fit(0.5), "reported": None}
 FALSIFIED = {
     **{way: [{f"{way}/serial 50": UNKNOWN}] for way in WAYS},
-    "8 steps": [{"8 steps/bursty 50": fit(0.5, reported=0.56)}],
+    "8 steps": [
+        {"8 steps/bursty 50": fit(0.5, reported=0.56)},
+        {"8 steps/bursty 50": fit(0.5, reported=0.2, most=0.44)},
+    ],
     "1 step": [{"1 step/decode 50": fit(0.5, reported=0.46)}, {"1 step/generator 50": UNKNOWN}],
     "mirrored": [{"mirrored/serial 50": UNKNOWN}, {"mirrored/serial 0": {"reported": None}}],
     "ready": [{"1 step/transferred": fit(0.0, reported=0.02)}],

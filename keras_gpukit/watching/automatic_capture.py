@@ -1,0 +1,137 @@
+"""Takes a profile of a run by itself, reads it, and compares its input stall with the live one."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from keras_gpukit.profiling.capturing.recorder import (
+    LEAST_AUTOMATIC_EXECUTIONS,
+    MOST_AUTOMATIC_STEPS,
+)
+from keras_gpukit.profiling.read_apart import READ_WITHIN_S, read_apart
+from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
+from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.records.worker_comparison import trains_with_others
+from keras_gpukit.rules.automatic_captures import AutomaticCaptures
+from keras_gpukit.watching.session import Session
+
+# Set by Nsight Systems and Nsight Compute, as CUPTI's documentation on injection describes.
+_INJECTION = "CUDA_INJECTION64_PATH"
+
+
+def runs_on_gpu(session: Session) -> bool:
+    """Whether TensorFlow uses a GPU."""
+    return bool(session.environment.gpus)
+
+
+def not_automatic_because(session: Session, other_profilers: Iterable[Any]) -> str | None:
+    """Returns why a run must not be profiled unless it is asked for; None if it may be.
+
+    Args:
+        session: Session of the call.
+        other_profilers: Callbacks of the call that capture profiles themselves.
+    """
+    steps = session.model.steps_per_execution
+    others = [type(each).__name__ for each in other_profilers]
+    if not runs_on_gpu(session):
+        return "there is no GPU"
+    if trains_with_others(session.environment.worker):
+        return "TensorFlow's profiler may crash a worker of a cluster"
+    if others:
+        return f"{others[0]} captures profiles"
+    if os.environ.get(_INJECTION):
+        return f"another profiler is at work: the environment has {_INJECTION}"
+    if LEAST_AUTOMATIC_EXECUTIONS * steps > MOST_AUTOMATIC_STEPS:
+        return f"a profile of several executions of {steps} steps would be large"
+    return None
+
+
+class AutomaticCapture:
+    """Decides on a run's automatic captures, and reads the one of steady steps.
+
+    The window of steps is cut at the first and the last step that the profile counts. So the live
+    stall is known for exactly these steps: a run with bursts differs from any ten of its steps.
+
+    Args:
+        session: Session of the call.
+        log_dir: Log directory of the run.
+    """
+
+    def __init__(self, session: Session, log_dir: Path) -> None:
+        self._session = session
+        self._log_dir = log_dir
+        self.when = AutomaticCaptures(time.time())
+        self._cut_at_step: int | None = None
+        self._after_cut: list[StepWindow] = []
+        self._reader: threading.Thread | None = None
+        self._unread_because: str | None = None
+        self.profile: ProfileRecord | None = None
+        """Contents of the profile of steady steps; None until it was read."""
+
+    def cut(self) -> None:
+        """Notes that the call under way begins or ends the part of a capture that counts."""
+        steps = self._session.own_steps
+        steps.cut_window()
+        if self._cut_at_step is None:
+            self._cut_at_step = steps.step + self._session.model.steps_per_execution
+
+    def keep(self, window: StepWindow) -> None:
+        """Keeps the windows after the first cut, as many as there may be up to the second one."""
+        after = self._cut_at_step is not None and window.step > self._cut_at_step
+        if after and len(self._after_cut) < MOST_AUTOMATIC_STEPS:
+            self._after_cut.append(window)
+
+    def read(self, record: CaptureRecord) -> None:
+        """Starts to read the profile of a capture on another thread, if it is of steady steps."""
+        if record.trigger != "steady" or record.path is None:
+            return
+        if self._session.ending == "interrupted":  # the user waits for the process to end
+            self._unread_because = "the run was interrupted"
+        else:
+            path = self._log_dir / record.path
+            self._unread_because = f"it was not read within {READ_WITHIN_S:g} s"
+            self._reader = threading.Thread(
+                target=self._read, args=(path,), name="gpukit-profile-reader", daemon=True
+            )
+            self._reader.start()
+
+    def completed(self, record: ProfilerRecord) -> ProfilerRecord:
+        """Waits for the reading, and returns the run's record with its result."""
+        if self._reader is not None:
+            self._reader.join(READ_WITHIN_S)
+        captures = tuple(
+            self._compared(each) if each.trigger == "steady" else each for each in record.captures
+        )
+        return replace(record, captures=captures, none_automatic_because=self.when.none_because)
+
+    def _read(self, path: Path) -> None:
+        try:
+            self.profile, self._unread_because = read_apart(path), None
+        except Exception as error:  # the file and its reader's process may fail in any way
+            self._unread_because = str(error) or type(error).__name__
+
+    def _compared(self, capture: CaptureRecord) -> CaptureRecord:
+        profile = self.profile
+        if profile is None:
+            return replace(capture, unread_because=self._unread_because)
+        is_whole = capture.incomplete_because is None and not profile.problems
+        sees_device = bool(profile.devices) or not self._session.environment.gpus
+        live = self._live_stall(profile.steps) if is_whole and sees_device else None
+        return replace(capture, stall_fraction=profile.stall_fraction, live_stall_fraction=live)
+
+    def _live_stall(self, steps: int) -> float | None:
+        """Returns the stall of the first steps after the first cut; None if it is unknown."""
+        counted, wait_s, duration_s = 0, 0.0, 0.0
+        for window in self._after_cut:
+            if window.input_wait_s is None or counted >= steps:
+                break
+            counted += window.steps
+            wait_s, duration_s = wait_s + window.input_wait_s, duration_s + window.duration_s
+        return wait_s / duration_s if counted == steps else None
