@@ -80,7 +80,8 @@ class _Sums(NamedTuple):
     Attributes:
         counted_s: Duration of the windows whose examples were counted.
         waited_steps: Number of steps whose wait is known; `waited_duration_s`, `wait_s` and
-            `most_wait_s`, the upper end of its range, are theirs, and `later_duration_s` and `later_wait_s` those of all epochs but the first.
+            `most_wait_s`, the upper end of its range, are theirs, and `later_duration_s` and
+            `later_wait_s` those of all epochs but the first.
         ranges: Number of windows of which only a range of the wait is known.
         readings: Number of readings of the buffered batches, whose sum is `buffered`.
     """
