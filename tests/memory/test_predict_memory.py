@@ -144,6 +144,25 @@ def test_what_cudnn_keeps_follows_the_layers_and_the_batch(with_cudnn):
     assert steps(lstm, 128) == pytest.approx(4 * steps(lstm, 32), rel=0.05)
 
 
+def test_steps_compiled_by_xla_need_at_most_what_is_predicted():
+    model = small_model()
+    model.compile("adam", "mse", jit_compile=True)
+    found = gpukit.predict_memory(model, (X, Y), limit_bytes=8 * 2**20, verbose=False)
+    assert found.peak_bytes == found.high.total_bytes
+    console = Console(width=120, record=True, file=io.StringIO())
+    print_anywhere(render(found), console)
+    shown = console.export_text()
+    assert f"peak at most {units.size(found.high.total_bytes)}" in shown
+    assert f"a batch of {found.fits_batch_size:,} is predicted to fit, and larger ones may" in shown
+    assert "An upper bound: XLA fuses operations" in shown
+    assert "from" not in shown
+
+
+def test_a_limit_that_is_too_small_for_one_example_is_said(capsys):
+    gpukit.predict_memory(small_model(), (X, Y), limit_bytes=64, verbose=True)
+    assert "no batch is predicted to fit" in capsys.readouterr().out
+
+
 class Unbuilt(keras.Model):
     """Has no `call`, as many models with a training step of their own."""
 
