@@ -29,12 +29,13 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
     which shows growth over many short fits with one callback.
     If an out-of-memory error ends the run, a note on the exception says why memory ran out, and
     what would fit. TensorFlow's peak counters are reset when the run begins, so the peak belongs to
-    this run.
+    this run, and when its first step has ended: on a GPU, cuDNN and XLA try algorithms in the first
+    step, which may take much more memory than later steps need.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
         reset_peak: Whether to reset TensorFlow's peak counters. If not, the peak is that of the
-            whole process so far.
+            whole process so far, and the peak of later steps is unknown.
         predict: Whether to predict the memory that a step needs, once the first epoch of `fit` has
             ended. This traces the step again; "auto" does so only once that takes at most 1 % of
             the run's time. Eager steps are traced when the run is over.
@@ -84,7 +85,7 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         self._watching = _Watching(sensor, errors, epochs, prediction)
 
         def sample() -> None:
-            readings = sensor.read_in_steps() if session.in_steps else sensor.read()
+            readings = sensor.read()
             tags = {
                 memory_tag(memory.device, name): getattr(memory, name)
                 for memory in readings
@@ -109,8 +110,9 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
             epochs.end()
         self.out_of_memory = found = errors.found
         causes = prediction.causes()
+        steps = session.step - session.first_step
         self._summary = replace(
-            sensor.summarize(),
+            sensor.summarize(only_first_step=steps <= session.model.steps_per_execution),
             weights_bytes=causes.weights_bytes,
             slots_bytes=causes.slots_bytes,
             prediction=found.prediction if found else causes.prediction,

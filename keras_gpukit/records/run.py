@@ -180,8 +180,8 @@ class RunSummary(Displayed):
 
     @property
     def memory_peak_bytes(self) -> dict[str, int]:
-        """Peak allocation by device, such as {"GPU:0": 1073741824}."""
-        return {memory.device: memory.peak_bytes for memory in self.allocators}
+        """Peak that training needs by device, such as {"GPU:0": 1073741824}."""
+        return {memory.device: memory.needed_bytes for memory in self.allocators}
 
     @property
     def placement(self) -> dict[str, int]:
