@@ -28,10 +28,10 @@ class FirstStepMemory(Rule):
     """
 
     code = "first-step-memory"
+    subject = "GPU memory"
     title = "The first step needed more GPU memory than later steps were seen to need"
     requires = (
-        f"the peak of the first step on a GPU, {FEWEST_READINGS} readings during later steps, and "
-        "the prediction of a step"
+        f"the first step's peak on a GPU, {FEWEST_READINGS} later readings, and a predicted step"
     )
 
     def judge(self, summary: RunSummary) -> Outcome:

@@ -53,10 +53,10 @@ def test_a_short_peak_that_readings_miss_is_not_taken_for_one():
     assert CODE in judged(GPU, prediction=large).passed
     partly = replace(PREDICTED, unknown_because="memory within loops is not counted")
     for unknown in (None, partly):
-        assert "the prediction" in judged(GPU, prediction=unknown).not_applicable[CODE]
+        assert "a predicted step" in judged(GPU, prediction=unknown).not_applicable[CODE]
 
 
 def test_it_abstains_without_enough_readings_and_without_a_gpu():
-    assert "30 readings" in judged(replace(GPU, later_readings=29)).not_applicable[CODE]
-    assert "30 readings" in judged(DeviceMemory("GPU:0", 0, 9, 16)).not_applicable[CODE]
+    assert "30 later readings" in judged(replace(GPU, later_readings=29)).not_applicable[CODE]
+    assert "30 later readings" in judged(DeviceMemory("GPU:0", 0, 9, 16)).not_applicable[CODE]
     assert judged(replace(GPU, device="CPU:0")).not_applicable[CODE] == "there is no GPU"
