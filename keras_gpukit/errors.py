@@ -45,6 +45,27 @@ class GPUKitWarning(UserWarning):
 logger = logging.getLogger("keras_gpukit")
 """Logger for failures in monitoring a run. They are not raised, since that would end training."""
 
+MOST_CHARACTERS = 100
+"""Length of a reason that people read; our choice, a line and a half of the panel."""
+
+
+def one_line(text: str) -> str:
+    """Returns the first line of a text, cut to `MOST_CHARACTERS`."""
+    line = next(iter(text.strip().splitlines()), "")
+    return line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1].rstrip()}…"
+
+
+def failure(part: str, error: BaseException) -> str:
+    """Returns the reason that a part failed, without a message that is long or has several lines.
+
+    Args:
+        part: Part that failed, as the subject of the sentence.
+        error: The exception. Frameworks write dozens of lines, which are for the log.
+    """
+    failed = f"{part[:1].lower()}{part[1:]} failed"
+    whole = f"{failed} ({type(error).__name__}: {error})"
+    return whole if whole == one_line(whole) else one_line(f"{failed} ({type(error).__name__})")
+
 
 def give_up(what: str, error: BaseException, consequence: str) -> None:
     """Logs that a part of the monitoring failed, and what the consequence is."""
@@ -93,7 +114,7 @@ class Guard:
         if not isinstance(error, Exception):
             return False
         if self.failed_because is None:
-            self.failed_because = f"{type(error).__name__}: {error}"
+            self.failed_because = failure(self._part, error)
             if self.logs:
                 give_up(self._part, error, self._consequence)
         return True

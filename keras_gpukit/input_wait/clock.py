@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from keras_gpukit.errors import give_up
+from keras_gpukit.errors import failure, give_up
 from keras_gpukit.input_wait.calls import NOTHING, Calls, is_end_of_data
 from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.examples import ExampleCounter
@@ -280,7 +280,7 @@ class StepClock:
         try:
             action(*args)
         except Exception as error:
-            self.stop(f"{type(error).__name__}: {error}")
+            self.stop(failure("timing steps", error))
             give_up("Timing steps", error, "Step times are unknown from here on.")
         except BaseException:  # an interrupt may leave the window inconsistent
             self.windows.drop()

@@ -19,8 +19,7 @@ from keras_gpukit.records.steps import (
 )
 
 NOT_COUNTED = (
-    "examples are read from the model's loss tracker, which its train_step or test_step does not "
-    "update, or updates without sample_weight=<batch size>, or whose counter is at its maximum"
+    "train_step or test_step does not update the loss tracker with sample_weight=<batch size>"
 )
 MOST_LONGEST = 5
 """Maximum number of waits for first batches that are kept individually: the longest ones."""

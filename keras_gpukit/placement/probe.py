@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from keras_gpukit.errors import failure
 from keras_gpukit.layer_names import layer_names
 from keras_gpukit.placement.collectors import (
     EagerCollector,
@@ -26,8 +27,7 @@ _known: WeakKeyDictionary[Any, PlacementRecord] = WeakKeyDictionary()
 
 _MADE_BEFORE = PlacementRecord(
     unknown_because=(
-        "TensorFlow built no graph of the step while it was watched: an earlier fit without this "
-        "watch had built it (model.compile(...) before fit rebuilds it), or the step failed"
+        "the step failed, or an earlier fit had built its graph: model.compile(...) rebuilds it"
     )
 )
 
@@ -48,7 +48,7 @@ class PlacementProbe:
     def __init__(self, model: Any) -> None:
         self._model = model
         self._collector: EagerCollector | GraphCollector | None = None
-        self._unknown_because: str | None = None
+        self._unknown = PlacementRecord(unknown_because="start() was not called")
 
     def start(self) -> None:
         """Starts watching the step."""
@@ -57,7 +57,7 @@ class PlacementProbe:
             collector.start()
             self._collector = collector
         except Exception as error:
-            self._unknown_because = _describe(error)
+            self._unknown = _unknown(error)
 
     def stop(self, examples: Callable[[], int | None] = lambda: None) -> PlacementRecord:
         """Stops watching, and returns the placement.
@@ -72,9 +72,7 @@ class PlacementProbe:
         """
         collector, self._collector = self._collector, None
         if collector is None:
-            return PlacementRecord(
-                unknown_because=self._unknown_because or "start() was not called"
-            )
+            return self._unknown
         try:
             reading = collector.stop(lambda: _batch_size(self._model, examples()))
             function = inspect.unwrap(self._model.train_function)
@@ -85,7 +83,7 @@ class PlacementProbe:
             )
             return record
         except Exception as error:
-            return PlacementRecord(unknown_because=_describe(error))
+            return _unknown(error)
 
 
 def _choose_collector(model: Any) -> EagerCollector | GraphCollector:
@@ -124,9 +122,10 @@ def _surroundings(model: Any) -> Surroundings:
     )
 
 
-def _describe(error: Exception) -> str:
+def _unknown(error: Exception) -> PlacementRecord:
     if isinstance(error, PlacementUnknownError):
-        return str(error)
+        return PlacementRecord(unknown_because=str(error))
     import tensorflow as tf
 
-    return f"TensorFlow {tf.__version__} can't be read this way: {type(error).__name__}: {error}"
+    because = failure(f"reading the placement from TensorFlow {tf.__version__}", error)
+    return PlacementRecord(unknown_because=because, error=f"{type(error).__name__}: {error}")

@@ -151,6 +151,7 @@ class PlacementRecord:
         transfers_between: Number of copies by source and target, such as "GPU:0 to GPU:1".
         mechanism: How the placement was read: "graph", "eager" or "xla".
         unknown_because: Why `operations` is empty; None if it is not.
+        error: Exception behind it, with its whole message; None without one. Not for reports.
         rows: Operations by layer, with requested device, actual device and reason. Those that are
             not where they were expected come first, then the most common of the others.
         rows_left_out: Number of rows beyond these.
@@ -169,6 +170,7 @@ class PlacementRecord:
     transfers: int | None = None
     mechanism: str | None = None
     unknown_because: str | None = None
+    error: str | None = None
     transfers_between: dict[str, int] = field(default_factory=dict)
     rows: tuple[PlacedOperations, ...] = ()
     rows_left_out: int = 0

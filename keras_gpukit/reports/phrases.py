@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
+from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Finding, Saving, Verdict
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord, mean_busy_percent
 from keras_gpukit.records.memory import MemoryPrediction
@@ -12,13 +11,19 @@ from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
 from keras_gpukit.rules.captured_stall import compared_capture
 from keras_gpukit.rules.lateness import common_steps
+from keras_gpukit.rules.rule import NOT_CONCERNED, TOO_SHORT
+from keras_gpukit.rules.verdict import RULES
 
 WIDE_RANGE = 0.03
 """Narrower ranges of a stall are shown as one figure, after "about". Our choice."""
 LEAST_SHARE = 0.005
-_REASONS = 2
+_REASONS = 3
+_SUBJECTS = {rule.code: rule.subject for rule in RULES}
+_LONGER = f"{TOO_SHORT}: train for 10 s and 100 steps or more"
+"""Reason if a longer run has the evidence; the figures are the largest that a rule asks for."""
 NOTHING_FOUND = "Nothing found."
 _ONLY_REMARKS = "No warnings."
+_SPEED_UNKNOWN = "Neither the wait for input nor the parts of the time could be judged."
 _INTERRUPTED = "The run was interrupted."
 ACCOUNT_OF_TIME = "mostly-not-compute"
 """Code of the rule that accounts for all of a run's time."""
@@ -130,26 +135,33 @@ def all_well(summary: RunSummary) -> str:
         return _INTERRUPTED
     verdict = summary.verdict
     if {"input-bound", ACCOUNT_OF_TIME} <= verdict.not_applicable.keys():
-        judged = ", ".join(sorted((*verdict.passed, *(each.code for each in verdict.findings))))
-        others = f"only these rules could: {judged}" if judged else "no rule could judge"
-        return f"Neither the wait for input nor the parts of the time could be judged; {others}."
-    return _ONLY_REMARKS if summary.verdict.findings else NOTHING_FOUND
+        return _SPEED_UNKNOWN
+    return _ONLY_REMARKS if verdict.findings else NOTHING_FOUND
 
 
 def not_judged(verdict: Verdict) -> str | None:
-    """Returns how many rules could not judge and why, "input-bound" first; None if all could."""
-    unjudged = dict(verdict.not_applicable)
-    if not unjudged:
+    """Returns what was looked at, and what was not and why; None if everything was.
+
+    Subjects that lack the same evidence are listed together, the input wait first, then the longest
+    list. Rules that do not concern the run are left out.
+    """
+    missing: dict[str, dict[str, None]] = {}  # the keys of a dict are a set in order
+    for code, reason in verdict.not_applicable.items():
+        if reason not in NOT_CONCERNED:
+            lacks = _LONGER if reason.startswith(TOO_SHORT) else one_line(reason)
+            missing.setdefault(lacks, {})[_SUBJECTS.get(code, code)] = None
+    if not missing:
         return None
-    reasons = []
-    if "input-bound" in unjudged:
-        reasons.append(f"the wait for input: {unjudged.pop('input-bound')}")
-    ranked = Counter(unjudged.values()).most_common()
-    reasons += [reason if n == 1 else f"{n}: {reason}" for reason, n in ranked[:_REASONS]]
-    left = sum(n for _, n in ranked[_REASONS:])
-    if left:
-        reasons.append(f"{left} more for other reasons")
-    return f"{count_not_judged(verdict)} ({'; '.join(reasons)})."
+    first = _SUBJECTS["input-bound"]
+    groups = sorted(missing.items(), key=lambda group: (first not in group[1], -len(group[1])))
+    listed = [f"{', '.join(subjects)} ({reason})" for reason, subjects in groups[:_REASONS]]
+    others = [subject for _, subjects in groups[_REASONS:] for subject in subjects]
+    if others:
+        listed.append(f"{', '.join(others)} (see the report)")
+    judged = {_SUBJECTS.get(code, code): None for code in verdict.passed}
+    seen = [each for each in judged if not any(each in subjects for _, subjects in groups)]
+    looked_at = f"Looked at: {', '.join(seen)}. " if seen else ""
+    return f"{looked_at}Not judged: {'; '.join(listed)}."
 
 
 def count_not_judged(verdict: Verdict) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.run import RunSummary
@@ -37,7 +38,7 @@ def findings_markdown(verdict: Verdict) -> str:
     if verdict.not_applicable:
         blocks.append("### Not judged")
         reasons = verdict.not_applicable.items()
-        blocks.append("\n".join(f"- `{code}`: {reason}" for code, reason in reasons))
+        blocks.append("\n".join(f"- `{code}`: {one_line(reason)}" for code, reason in reasons))
     return "\n\n".join(blocks)
 
 

@@ -19,6 +19,7 @@ class CommunicationBound(Rule):
     """
 
     code = "communication-bound"
+    subject = "workers"
     title = "Exchanging gradients takes much of each step"
     requires = "the same steps of every worker, with their time in collectives"
 

@@ -25,6 +25,7 @@ class CPUFallback(Rule):
     """
 
     code = "cpu-fallback"
+    subject = "placement"
     title = "Operations fell back to the CPU"
     requires = "the placement of the training step's operations"
 

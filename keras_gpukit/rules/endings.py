@@ -23,6 +23,7 @@ class DeviceOutOfMemory(Rule):
     """
 
     code = "out-of-memory"
+    subject = "errors"
     title = "The run ended because memory ran out"
     requires = "the exception that ended the run"
 
@@ -60,6 +61,7 @@ class HostOutOfMemory(Rule):
     """
 
     code = "host-out-of-memory"
+    subject = "errors"
     title = "The system likely ended the run because the host ran out of memory"
     requires = "a run without a record of its end, and a last reading of the host's memory"
 
@@ -122,6 +124,7 @@ class EndedByError(Rule):
     """
 
     code = "ended-by-error"
+    subject = "errors"
     title = "The run ended by an exception"
     requires = "the exception that ended the run"
 

@@ -38,6 +38,7 @@ class FirstStepNotOver(Rule):
     """
 
     code = "first-step-not-over"
+    subject = "first step"
     title = "No step has ended"
     requires = "a run that is in its first step, or ended in it"
 

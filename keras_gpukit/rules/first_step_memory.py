@@ -23,6 +23,7 @@ class FirstStepMemory(Rule):
     """
 
     code = "first-step-memory"
+    subject = "GPU memory"
     title = "The first step took more GPU memory than later steps need"
     requires = "the peaks of the first step and of later steps on a GPU"
 

@@ -21,6 +21,7 @@ class InputFillsMemory(Rule):
     """
 
     code = "host-memory-runs-out"
+    subject = "host memory"
     title = "The input pipeline nearly fills the host's memory"
     requires = "the caches and shuffle buffers of the pipeline, and the host's free memory"
 

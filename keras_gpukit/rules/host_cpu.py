@@ -32,6 +32,7 @@ class HostCPUSaturated(Rule):
     """
 
     code = "host-cpu-saturated"
+    subject = "host cores"
     title = "The host's cores are mostly busy"
     requires = "readings of the host's cores"
 

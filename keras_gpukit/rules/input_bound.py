@@ -8,7 +8,7 @@ from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input_advice import GENERAL, advice_for, bottleneck
-from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, percent
+from keras_gpukit.rules.rule import TOO_SHORT, NotApplicable, Outcome, Rule, percent
 from keras_gpukit.rules.savings import SAMPLED_MARGIN, WARNING_FRACTION, of_input, severity
 
 MINIMUM_STEPS = 10
@@ -49,6 +49,7 @@ class InputBound(Rule):
     """
 
     code = "input-bound"
+    subject = "input wait"
     title = "Steps wait for input"
     requires = f"the input wait of at least {MINIMUM_STEPS} steps"
 
@@ -59,7 +60,7 @@ class InputBound(Rule):
             return self.abstain(record.unknown_because if record else None)
         if record.measured_steps < MINIMUM_STEPS:
             return self.abstain(
-                f"the wait of {record.measured_steps} steps was measured; "
+                f"{TOO_SHORT}: the wait of {record.measured_steps} steps was measured; "
                 f"{MINIMUM_STEPS} are needed"
             )
         stall = record.stall_fraction

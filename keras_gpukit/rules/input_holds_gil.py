@@ -25,10 +25,10 @@ class InputHoldsGIL(Rule):
     """
 
     code = "input-holds-gil"
+    subject = "the GIL"
     title = "Python code that makes batches slows the steps down: it holds the GIL"
     requires = (
-        f"how long threads wait for the GIL, and the time of at least {MINIMUM_STEPS} steps and of "
-        "the Python code that makes their batches"
+        f"waits for the GIL, and the time of {MINIMUM_STEPS} steps and of Python code for batches"
     )
 
     def judge(self, summary: RunSummary) -> Outcome:

@@ -28,11 +28,9 @@ class InputTakesCores(Rule):
     """
 
     code = "input-takes-cores"
+    subject = "cores for input"
     title = "Making batches takes cores away from the steps"
-    requires = (
-        "how many cores the threads that make batches keep busy, in training without a GPU, and "
-        f"the time of at least {MINIMUM_STEPS} steps"
-    )
+    requires = f"the cores that making batches keeps busy, in {MINIMUM_STEPS} steps without a GPU"
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the share of busy cores, and the share that input takes, with the thresholds."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from keras_gpukit.records.worker_comparison import ComparedStep, WorkerComparison, WorkerFigures
+from keras_gpukit.rules.rule import ONE_WORKER, TOO_SHORT
 
 Cause = Literal["input", "compute"]
 
@@ -87,7 +88,7 @@ def common_steps(comparison: WorkerComparison) -> tuple[tuple[ComparedStep, ...]
 def unknown_because(comparison: WorkerComparison | None) -> str | None:
     """Returns why members cannot be compared step by step; None if they can."""
     if comparison is None:
-        return "the run has one worker and one replica, or others were not compared here"
+        return ONE_WORKER
     if not comparison.is_complete:
         return comparison.unknown_because or (
             f"{len(comparison.members)} of {comparison.expected or 'several'} "
@@ -98,7 +99,7 @@ def unknown_because(comparison: WorkerComparison | None) -> str | None:
         return None
     missing = next(filter(None, (each.compared_unknown_because for each in comparison.members)), "")
     return missing or (
-        f"{steps} steps are known of every {comparison.kind}; {FEWEST_STEPS} are needed"
+        f"{TOO_SHORT}: {steps} steps of each {comparison.kind} are known, {FEWEST_STEPS} are needed"
     )
 
 

@@ -41,10 +41,10 @@ class LaunchBound(Rule):
     """
 
     code = "launch-bound"
+    subject = "kernel launches"
     title = "The GPU waits for the host to launch its kernels"
     requires = (
-        "a profile of the steps, or readings of the GPUs, the input wait, where the time went, and "
-        "how many cores this process keeps busy"
+        "a profile; or readings of the GPUs, the input wait, where the time went, and busy cores"
     )
 
     def judge(self, summary: RunSummary) -> Outcome:

@@ -39,6 +39,7 @@ class MemoryNearlyFull(_OfFullestGPU):
     """
 
     code = "memory-nearly-full"
+    subject = "GPU memory"
     title = "GPU memory is nearly full"
 
     def judge_fullest(self, share: Figure) -> Outcome:
@@ -65,6 +66,7 @@ class MemoryMostlyUnused(_OfFullestGPU):
     """
 
     code = "memory-mostly-unused"
+    subject = "GPU memory"
     title = "GPU memory is mostly unused"
 
     def judge_fullest(self, share: Figure) -> Outcome:

@@ -15,7 +15,7 @@ from keras_gpukit.rules.memory_growth import (
     growths_over_time,
     has_enough_readings,
 )
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule
 
 _LOOK_FOR = "look for what is kept: lists of losses or batches, tensors in callbacks, metrics"
 _NEW_EACH_TIME = "a new tf.function, dataset or model in each step, epoch or fit is kept too"
@@ -33,10 +33,10 @@ class MemoryGrows(Rule):
     """
 
     code = "memory-grows"
+    subject = "memory growth"
     title = "Memory in use grows as the run goes on"
     requires = (
-        f"the memory in use after {WARM_UP + FEWEST_EPOCHS} epochs or fits, or in at least "
-        f"{FEWEST} readings over time"
+        f"memory after {WARM_UP + FEWEST_EPOCHS} epochs or fits, or in {FEWEST} readings over time"
     )
 
     def judge(self, summary: RunSummary) -> Outcome:
@@ -44,7 +44,7 @@ class MemoryGrows(Rule):
         by_epochs = has_enough(summary, "epoch")
         by_fits = has_enough(summary, "fit")
         if not (by_epochs or by_fits or has_enough_readings(summary)):
-            return self.abstain()
+            return self.abstain(f"{TOO_SHORT}: needs {self.requires}")
         found = [
             each
             for each in (growths_between(summary, "epoch") if by_epochs else ())

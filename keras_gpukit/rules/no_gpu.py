@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from keras_gpukit.errors import failure
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.setup import Cause
@@ -17,6 +18,7 @@ class NoGPU(Rule):
     """A run on the CPU because TensorFlow has no GPU. It is a remark, since it may be intended."""
 
     code = "no-gpu"
+    subject = "GPUs"
     title = "TensorFlow had no GPU: the run used the CPU"
     requires = "the list of TensorFlow's GPUs"
 
@@ -53,7 +55,7 @@ def import_fails(error: Exception) -> Cause:
     """Returns the cause if TensorFlow or Keras cannot be used at all."""
     return Cause(
         "import_fails",
-        f"TensorFlow and Keras cannot be used: {type(error).__name__}: {error}",
+        failure("Importing TensorFlow and Keras", error),
         "Does `python -c 'import tensorflow, keras'` work? If not, fix that first.",
     )
 

@@ -55,6 +55,7 @@ class MostlyNotCompute(TimeRule):
     """
 
     code = "mostly-not-compute"
+    subject = "share of compute"
     title = "Most of the time did not go to compute"
     requires = REQUIRES
 

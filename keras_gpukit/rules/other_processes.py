@@ -23,6 +23,7 @@ class OtherProcessesOnGPU(Rule):
     """
 
     code = "other-processes-on-gpu"
+    subject = "other processes on the GPU"
     title = "Other processes use the same GPU"
     requires = "the GPUs' memory by process"
 

@@ -46,10 +46,10 @@ class Float32OnTensorCores(Rule):
     """
 
     code = "float32-on-tensor-cores"
+    subject = "precision"
     title = "float32 on GPUs that are faster at 16 bits"
     requires = (
-        "a GPU whose compute capability is known, the model's precision, and a profile or the "
-        "operations of a step"
+        "a GPU's compute capability, the precision, and a profile or the operations of a step"
     )
 
     def judge(self, summary: RunSummary) -> Outcome:

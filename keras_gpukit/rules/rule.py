@@ -9,10 +9,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Figure, Finding, Saving, Severity
 from keras_gpukit.records.machine import GPUUtilization, HostUtilization
 from keras_gpukit.records.run import RunSummary
 
+TOO_SHORT = "the run was too short"
+NO_CLUSTER, ONE_REPLICA = "there is no cluster", "there is one replica"
+ONE_WORKER = "the run has one worker and one replica, or others were not compared here"
+NOT_CONCERNED = (NO_CLUSTER, ONE_REPLICA, ONE_WORKER)
+"""Reasons for which a rule does not concern a run, and no evidence is missing."""
 MINIMUM_SAMPLES = 5
 """Least number of readings of the machine; means of fewer show start-up rather than training.
 
@@ -25,7 +31,8 @@ class NotApplicable:
     """A rule's outcome if the evidence is missing or inconclusive.
 
     Attributes:
-        reason: Why the rule could not judge, in words.
+        reason: Why the rule could not judge, in one line. One that begins with `TOO_SHORT` is that
+            a longer run would have the evidence.
     """
 
     reason: str
@@ -40,11 +47,13 @@ class Rule(ABC):
 
     Attributes:
         code: Stable identifier, also the heading of the rule's section in the documentation.
+        subject: Part of the run that the rule looks at, in a few words; rules may share it.
         title: The finding in one line.
         requires: The evidence that the rule needs to judge.
     """
 
     code: ClassVar[str]
+    subject: ClassVar[str]
     title: ClassVar[str]
     requires: ClassVar[str]
 
@@ -54,7 +63,7 @@ class Rule(ABC):
 
     def abstain(self, because: str | None = None) -> NotApplicable:
         """Returns no answer. By default the reason is that the required evidence is missing."""
-        return NotApplicable(because or f"needs {self.requires}")
+        return NotApplicable(one_line(because or f"needs {self.requires}"))
 
     def find(
         self,
@@ -101,7 +110,7 @@ def readings_too_few(summary: RunSummary) -> str | None:
     if record is None or not 0 < record.samples < MINIMUM_SAMPLES:
         return None
     times = "once" if record.samples == 1 else f"{record.samples} times"
-    return f"the machine was read {times}; a verdict needs {MINIMUM_SAMPLES} readings"
+    return f"{TOO_SHORT}: the machine was read {times}; a verdict needs {MINIMUM_SAMPLES} readings"
 
 
 def percent(name: str, fraction: float) -> Figure:

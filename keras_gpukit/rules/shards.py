@@ -23,6 +23,7 @@ class UnevenShards(Rule):
     """
 
     code = "uneven-shards"
+    subject = "workers"
     title = "The workers get different amounts of data"
     requires = "the number of examples that every worker trained on"
 

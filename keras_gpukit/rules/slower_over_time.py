@@ -11,7 +11,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series, Shift
 from keras_gpukit.rules.change_points import FEWEST
 from keras_gpukit.rules.machine_causes import Cause
-from keras_gpukit.rules.rule import Outcome, Rule, percent
+from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule, percent
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.shift_causes import cause_of
 from keras_gpukit.rules.shifts import series_of, shifts_in
@@ -57,6 +57,7 @@ class SlowerOverTime(Rule):
     """
 
     code = "slower-over-time"
+    subject = "step time over time"
     title = "Steps became slower as the run went on"
     requires = f"step times over at least {SHORTEST_S:.0f} s, in at least {FEWEST} points"
 
@@ -65,7 +66,7 @@ class SlowerOverTime(Rule):
         series = series_of(summary, STEP_TIME)
         # Each epoch ends a point, so even ten points may cover little time in a short run.
         if series is None or len(series.mean) < FEWEST or series.elapsed_s[-1] < SHORTEST_S:
-            return self.abstain()
+            return self.abstain(f"{TOO_SHORT}: needs {self.requires}")
         found = slowdowns(summary, series)
         if not found:
             return None

@@ -46,6 +46,7 @@ class Straggler(Rule):
     """
 
     code = "straggler"
+    subject = "workers"
     title = "One worker makes the others wait"
     requires = "the same steps of every worker, with their time in collectives"
 

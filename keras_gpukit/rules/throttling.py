@@ -35,6 +35,7 @@ class Throttled(Rule):
     """
 
     code = "throttled"
+    subject = "GPU clocks"
     title = "GPU clocks held down"
     requires = "the GPUs' throttle reasons"
 

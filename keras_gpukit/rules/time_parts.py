@@ -8,7 +8,7 @@ from keras_gpukit.records.finding import Figure, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.epoch_start_advice import SLOW_ONES, starts_advice
-from keras_gpukit.rules.rule import Outcome, Rule, percent
+from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule, percent
 from keras_gpukit.rules.savings import of_callbacks, of_run, severity, validation_wait_s
 
 MINIMUM_WALL_S = 5.0
@@ -20,7 +20,7 @@ MOSTLY = 0.5
 FEW, NEARLY_ALL = 0.25, 0.8
 
 REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
-TOO_SHORT = f"the run took less than {MINIMUM_WALL_S:g} s"
+LESS_TIME = f"{TOO_SHORT}: it took less than {MINIMUM_WALL_S:g} s"
 
 
 class TimeRule(Rule):
@@ -32,7 +32,7 @@ class TimeRule(Rule):
         if parts is None:
             return self.abstain()
         if parts.wall_s < MINIMUM_WALL_S:
-            return self.abstain(TOO_SHORT)
+            return self.abstain(LESS_TIME)
         return self.judge_parts(summary, parts)
 
     @abstractmethod
@@ -52,6 +52,7 @@ class SlowEpochStart(TimeRule):
     """
 
     code = "slow-epoch-start"
+    subject = "epoch starts"
     title = "Each epoch takes long to start"
     requires = f"{REQUIRES}, and the start of an epoch after the first"
 
@@ -122,6 +123,7 @@ class SlowCallbacks(TimeRule):
     """
 
     code = "slow-callbacks"
+    subject = "callbacks"
     title = "Callbacks slow training down"
     requires = REQUIRES
 
@@ -184,6 +186,7 @@ class LongValidation(TimeRule):
     """
 
     code = "long-validation"
+    subject = "validation"
     title = "Validation takes a large part of the time"
     requires = REQUIRES
 

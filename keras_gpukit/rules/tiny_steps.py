@@ -5,9 +5,9 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure, Saving
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.launches import launches_of
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_run
-from keras_gpukit.rules.time_parts import LOOP_S, MINIMUM_WALL_S, TOO_SHORT
+from keras_gpukit.rules.time_parts import LESS_TIME, LOOP_S, MINIMUM_WALL_S
 
 TINY_STEP_S = 0.002
 MANY_STEPS = 100
@@ -32,6 +32,7 @@ class TinySteps(Rule):
     """
 
     code = "tiny-steps"
+    subject = "tiny steps"
     title = "Many tiny steps: starting them is a large part of each"
     requires = (
         f"the time of at least {MANY_STEPS} steps, and how many make one execution, in a run of at "
@@ -46,11 +47,11 @@ class TinySteps(Rule):
             return self.abstain()
         if throughput.measured_steps < MANY_STEPS:
             return self.abstain(
-                f"{throughput.measured_steps} steps were measured; {MANY_STEPS} are needed"
+                f"{TOO_SHORT}: {throughput.measured_steps} steps were measured, {MANY_STEPS} needed"
             )
         parts = summary.breakdown
         if parts is not None and parts.wall_s < MINIMUM_WALL_S:
-            return self.abstain(TOO_SHORT)
+            return self.abstain(LESS_TIME)
         if steps_per_execution > 1 or throughput.step_time_s >= TINY_STEP_S:
             return None
         launches = launches_of(summary)

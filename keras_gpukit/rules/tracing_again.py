@@ -41,6 +41,7 @@ class TracingAgain(TimeRule):
     """
 
     code = "tracing-again"
+    subject = "tracing"
     title = "The step function is made and traced again"
     requires = REQUIRES
 

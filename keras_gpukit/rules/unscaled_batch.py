@@ -8,7 +8,13 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.input_bound import is_input_bound
 from keras_gpukit.rules.launch_bound import LOW_PERCENT
 from keras_gpukit.rules.memory import ROOM_FRACTION, fullest_fraction
-from keras_gpukit.rules.rule import Outcome, Rule, gpu_readings, gpu_readings_unknown_because
+from keras_gpukit.rules.rule import (
+    ONE_REPLICA,
+    Outcome,
+    Rule,
+    gpu_readings,
+    gpu_readings_unknown_because,
+)
 
 
 class BatchNotScaled(Rule):
@@ -21,6 +27,7 @@ class BatchNotScaled(Rule):
     """
 
     code = "batch-not-scaled"
+    subject = "batch per replica"
     title = "The replicas share a batch that fits on one GPU"
     requires = "the examples of a step, readings of the GPUs, and their memory"
 
@@ -28,7 +35,7 @@ class BatchNotScaled(Rule):
         """Looks at each replica's batch, and at how busy and how full the GPUs are."""
         replicas = summary.environment.replicas or 1
         if replicas == 1:
-            return self.abstain("there is one replica")
+            return self.abstain(ONE_REPLICA)
         busy = mean_busy_percent(gpu_readings(summary))
         if busy is None:
             return self.abstain(gpu_readings_unknown_because(summary))

@@ -21,6 +21,7 @@ class LowUtilization(Rule):
     """
 
     code = "low-utilization"
+    subject = "GPU use"
     title = "GPUs idle although input is there"
     requires = "readings of the GPUs' utilization"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import NO_CLUSTER, Outcome, Rule
 
 
 class WorkersTrainAlone(Rule):
@@ -15,6 +15,7 @@ class WorkersTrainAlone(Rule):
     """
 
     code = "workers-train-alone"
+    subject = "workers"
     title = "No strategy connects the workers: each trained the whole model alone"
     requires = "the process's place in its cluster, and its strategy"
 
@@ -23,7 +24,7 @@ class WorkersTrainAlone(Rule):
         environment = summary.environment
         worker = environment.worker
         if worker is None or environment.replicas is None:
-            return self.abstain("there is no cluster" if worker is None else None)
+            return self.abstain(NO_CLUSTER if worker is None else None)
         if not environment.trains_alone:
             return None
         return self.find(

@@ -134,12 +134,9 @@ def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:
 
 def missing_words(missing: Sequence[int]) -> str:
     """Says which workers' records are missing from the log folder, and how to add them."""
-    named = ", ".join(map(str, missing[:8])) + (" and more" if len(missing) > 8 else "")
+    named = ", ".join(map(str, missing[:3])) + (" and more" if len(missing) > 3 else "")
     workers = f"worker{'' if len(missing) == 1 else 's'} {named}"
-    return (
-        f"the records of {workers} are not in this log folder: have every worker use Monitor "
-        "with the same folder, or copy all gpukit/run-*.jsonl to one folder for keras-gpukit report"
-    )
+    return f"the records of {workers} are not in this log folder: share it, or copy all run-*.jsonl"
 
 
 def _is_chief(run: RunReport) -> bool:

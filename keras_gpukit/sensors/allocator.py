@@ -11,8 +11,7 @@ from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.sensors.devices import visible_devices
 
 NO_ALLOCATOR = (
-    "No device has an allocator that keeps count: TensorFlow uses no GPU here, and counts its "
-    "CPU memory only with TF_CPU_ALLOCATOR_USE_BFC=true."
+    "no GPU is used, and TensorFlow counts CPU memory only with TF_CPU_ALLOCATOR_USE_BFC=true"
 )
 
 

@@ -95,7 +95,4 @@ def memory_by_process(processes: Iterable[Any] | None, pid: int) -> ProcessMemor
 def _not_listed() -> str:
     if in_first_namespace():
         return "the driver does not list this process on the GPU"
-    return (
-        "this process is in a container, where the driver does not list it under its number: start "
-        "the container with the machine's process numbers, such as `docker run --pid=host`"
-    )
+    return "the driver does not know this container's process numbers: start it with --pid=host"

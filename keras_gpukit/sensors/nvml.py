@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
+from keras_gpukit.errors import one_line
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import GPUSample
 from keras_gpukit.records.memory import GPUHolder
@@ -83,7 +84,7 @@ class NVMLSensor:
                 try:
                     readings.append(self._read(index, handle))
                 except self._nvml.NVMLError as error:
-                    self.lost[index] = str(error)
+                    self.lost[index] = one_line(str(error))
                     del self._handles[index]
                     if not self._handles:
                         raise
@@ -118,7 +119,7 @@ class NVMLSensor:
             try:
                 self._handles[gpu.index] = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
             except nvml.NVMLError as error:
-                self.lost[gpu.index] = str(error)
+                self.lost[gpu.index] = one_line(str(error))
                 failure = error
         if not self._handles and failure is not None:
             nvml.nvmlShutdown()

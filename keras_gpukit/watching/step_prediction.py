@@ -129,7 +129,7 @@ def _not_predicted_because(
     tracing_s = max(session.wall.spent_s("first step"), TRACED_LAYER_S * len(layer_names(model)))
     if when == "auto" and tracing_s > MOST_OF_THE_RUN * session.wall.total_s:
         return (
-            f"tracing the step again would take more than {100 * MOST_OF_THE_RUN:.0f} % of "
-            "the run's time; predict_memory() or predict=True do it"
+            f"tracing again would take over {100 * MOST_OF_THE_RUN:.0f} % of the run; "
+            "predict_memory() or predict=True do it"
         )
     return None

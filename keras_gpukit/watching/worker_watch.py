@@ -34,8 +34,7 @@ from keras_gpukit.watching.step_shares import StepShares
 MOST_READ = 3
 """Maximum number of captures read at the end of a run, newest first: each takes about 0.1 s."""
 ON_GPUS = (
-    "on GPUs the time in collectives takes a profile of the same steps on every worker: "
-    "keras_gpukit.Profiler(log_dir, at_steps=(100,))"
+    "on GPUs it takes a profile of the same steps on all workers: Profiler(dir, at_steps=(100,))"
 )
 NOT_SEEN = "no collective was seen: the training step was traced before this run, or has none"
 

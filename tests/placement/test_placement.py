@@ -451,13 +451,13 @@ def test_a_private_name_that_goes_makes_placement_unknown(monkeypatch, name):
     record = watched_fit(make_model())
     assert record.operations == {}
     assert f"TensorFlow {tf.__version__}" in record.unknown_because
-    assert "no_such_name" in record.unknown_because
+    assert "no_such_name" in record.error
 
 
 def test_an_eager_operation_that_cannot_be_read_does_not_stop_the_step(monkeypatch):
     monkeypatch.setattr(collectors, "short_device", lambda device: device.no_such_name)
     record = watched_fit(make_model(run_eagerly=True))
-    assert "no_such_name" in record.unknown_because
+    assert "no_such_name" in record.error
 
 
 def test_another_backend_is_unknown(monkeypatch):

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.finding import Figure, Saving
+from keras_gpukit.records.finding import Figure, Saving, Verdict
 from keras_gpukit.records.machine import (
     DeviceMemory,
     GPUUtilization,
@@ -38,10 +38,11 @@ from keras_gpukit.records.steps import (
 )
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_summary
-from keras_gpukit.reports.phrases import saved
+from keras_gpukit.reports.phrases import not_judged, saved
 from keras_gpukit.reports.placement import placement_markdown
 from keras_gpukit.reports.text import markdown
-from keras_gpukit.rules import RULES, judge
+from keras_gpukit.rules import judge
+from keras_gpukit.rules.rule import ONE_WORKER, TOO_SHORT
 
 GIB = 2**30
 
@@ -155,10 +156,23 @@ def test_the_exception_that_ended_a_run_comes_first():
 def test_what_was_not_judged_is_not_called_healthy():
     text = " ".join(printed(judged(replace(HEALTHY, input=None))).replace("│", " ").split())
     assert "No warnings" not in text
-    assert "Neither the wait for input nor the parts of the time could be judged; " in text
-    assert "only these rules could: ended-by-error, first-step-not-over, " in text
-    counted = f"{len(RULES) - 5} of {len(RULES)} rules could not judge"
-    assert f"{counted} (the wait for input: needs" in text
+    assert "the parts of the time could be judged. Looked at: errors" in text
+    assert "Not judged: input wait (needs the input wait" in text
+
+
+def test_what_lacks_the_same_evidence_is_said_together():
+    reasons = {
+        "no-gpu": "x",
+        "slow-callbacks": f"{TOO_SHORT}: it took less than 5 s",
+        "tiny-steps": f"{TOO_SHORT}: 9 steps were measured, 100 needed",
+        "straggler": ONE_WORKER,
+        "input-bound": "tf.data's model cannot be read\n" * 30,
+    }
+    assert not_judged(Verdict((), ("cpu-fallback",), reasons)) == (
+        "Looked at: placement. Not judged: input wait (tf.data's model cannot be read); callbacks, "
+        "tiny steps (the run was too short: train for 10 s and 100 steps or more); GPUs (x)."
+    )
+    assert not_judged(Verdict((), (), {"straggler": ONE_WORKER})) is None
 
 
 @pytest.mark.parametrize(

@@ -597,12 +597,12 @@ def test_a_rule_is_quiet_under_its_threshold(code, summary):
 
 
 ABSTAINS = [
-    ("input-takes-cores", takes_cores(by_input=None), "how many cores the threads"),
-    ("input-takes-cores", takes_cores(busy=None), "how many cores the threads"),
-    ("input-takes-cores", takes_cores(steps=9), "at least 10 steps"),
-    ("input-takes-cores", takes_cores(gpus=(A100,)), "training without a GPU"),
-    ("input-holds-gil", run(input=stall(0.02), throughput=throughput(0.01)), "how long threads"),
-    ("input-holds-gil", holds_gil(steps=9), "at least 10 steps"),
+    ("input-takes-cores", takes_cores(by_input=None), "the cores that making batches"),
+    ("input-takes-cores", takes_cores(busy=None), "the cores that making batches"),
+    ("input-takes-cores", takes_cores(steps=9), "in 10 steps"),
+    ("input-takes-cores", takes_cores(gpus=(A100,)), "without a GPU"),
+    ("input-holds-gil", run(input=stall(0.02), throughput=throughput(0.01)), "waits for the GIL"),
+    ("input-holds-gil", holds_gil(steps=9), "the time of 10 steps"),
     ("input-holds-gil", holds_gil(work="mapping"), "no Python code"),
     ("input-bound", run(input=InputRecord("fit", unknown_because="no iterator")), "no iterator"),
     ("input-bound", run(input=stall(0.9, steps=9)), "the wait of 9 steps"),
@@ -633,9 +633,9 @@ ABSTAINS = [
     ("launch-bound", replace(launching(), operations=PYTHON_IN_STEP), "Python functions"),
     ("launch-bound", replace(idling(), operations=PYTHON_IN_STEP), "Python functions"),
     ("launch-bound", idling(record=stall(0.5)), "input explains"),
-    ("launch-bound", idling(record=InputRecord("fit")), "a profile of the steps"),
+    ("launch-bound", idling(record=InputRecord("fit")), "needs a profile"),
     ("launch-bound", idling(step_s=0.0019), "tiny-steps"),
-    ("launch-bound", run((A100,)), "a profile of the steps"),
+    ("launch-bound", run((A100,)), "needs a profile"),
     ("low-utilization", idling(), "`launch-bound` names the cause"),
     ("low-utilization", run((A100,), utilization=gpu(4, utilization_percent=1.0)), "read 4 times"),
     (
@@ -666,7 +666,7 @@ ABSTAINS = [
     (
         "tiny-steps",
         run(settings={"steps_per_execution": 1}, throughput=throughput(0.001, steps=99)),
-        "100 are needed",
+        "100 needed",
     ),
     ("float32-on-tensor-cores", run((GPUInfo(0),), {"precision": "float32"}), "capability"),
     ("float32-on-tensor-cores", run((A100,)), "precision"),
@@ -693,6 +693,14 @@ ABSTAINS = [
 @pytest.mark.parametrize(("code", "summary", "reason"), ABSTAINS)
 def test_a_rule_abstains_without_evidence(code, summary, reason):
     assert reason in judge(summary).not_applicable[code]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_a_reason_is_one_short_line(rule):
+    assert rule.abstain().reason == f"needs {rule.requires}"
+    long = rule.abstain("Cannot assign a device for operation.\n" + "Registered kernels:\n" * 30)
+    assert long.reason == "Cannot assign a device for operation."
+    assert len(rule.abstain("long " * 100).reason) <= 100
 
 
 def test_nothing_known_gives_no_finding_but_the_missing_gpu():

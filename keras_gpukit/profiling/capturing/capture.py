@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from keras_gpukit.errors import failure
 from keras_gpukit.profiling.capturing.marked_profile import amend
 from keras_gpukit.profiling.capturing.preemption import start_function
 from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
@@ -138,7 +139,7 @@ class Capture:
                 self._refused = error
                 self._started.set()
                 return
-            record = replace(self._record, failed_because=f"{type(error).__name__}: {error}")
+            record = replace(self._record, failed_because=failure("the capture", error))
         self._tell_once(record)
 
     def _finish(self, folder: Path) -> CaptureRecord:

@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.errors import Guard, logger
+from keras_gpukit.errors import Guard, failure, logger
 from keras_gpukit.profiling.capturing.capture import Capture
 from keras_gpukit.profiling.capturing.limits import Limits
 from keras_gpukit.profiling.capturing.marked_profile import step_marker
@@ -259,7 +259,7 @@ class Recorder:
                 trigger,
             )
         else:
-            self._miss(trigger, reason, f"{type(error).__name__}: {error}")
+            self._miss(trigger, reason, failure("starting the profiler", error))
             self._say(f"a capture was not started ({type(error).__name__}: {error})", trigger)
 
     def _miss(self, trigger: Trigger, reason: str, because: str) -> None:

@@ -28,7 +28,7 @@ class Verdict:
             if the run was not judged, was interrupted, or its time is not accounted for.
         headline: Summary in one line.
         finding: Finding that the headline states; None without one.
-        note: Number of rules that could not judge, and why; None with a finding, or if all could.
+        note: Parts that were not judged, and why; None with a finding, or if all were.
     """
 
     severity: str
