@@ -26,7 +26,9 @@ class Clocks(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         if len(self._entered_s) == 1:  # the iterator has fetched by now
             alive = (each for each in gc.get_objects() if type(each).__name__ == "OwnedIterator")
-            self._iterator = max(alive, key=lambda each: fetched(each)[0], default=None)
+            # Those of earlier fits have fetched more.
+            begun = (each for each in alive if fetched(each)[0])
+            self._iterator = min(begun, key=lambda each: fetched(each)[0], default=None)
         count, gaps_us = fetched(self._iterator)
         new = count - self._fetched[-1] if self._fetched else 0
         self._fetched.append(count)
