@@ -47,21 +47,28 @@ class Capture(keras.callbacks.Callback):
         self._events = read_host_events(path)
         self._folder.cleanup()
 
-    def stall(self, *, overlapping: bool) -> float:
-        """Returns the stall fraction from the second mark to the last.
+    def stall(self, *, overlapping: bool) -> float | None:
+        """Returns the stall fraction, as `stall_of` does."""
+        return stall_of(self._events, overlapping=overlapping)
 
-        Args:
-            overlapping: Whether a batch is fetched while the step before it is computed, as where
-                several steps make one execution.
-        """
-        marks = sorted(self._events[MARK])
-        begin, end = marks[1][0], marks[-1][0]
-        stalled = union(
-            span for name in self._events if name.startswith(FETCH) for span in self._events[name]
-        )
-        if overlapping:
-            stalled = subtract(stalled, union(computed_steps(self._events)))
-        return sum(max(0, min(b, end) - max(a, begin)) for a, b in stalled) / (end - begin)
+
+def stall_of(events: dict[str, list[Span]], *, overlapping: bool) -> float | None:
+    """Returns the stall fraction from the second mark to the last.
+
+    Args:
+        events: Spans of what the host did, by name, with the marks.
+        overlapping: Whether a batch is fetched while the step before it is computed, as where
+            several steps make one execution. The fraction is None if then no operation of a step
+            is found, as on a GPU.
+    """
+    marks = sorted(events[MARK])
+    begin, end = marks[1][0], marks[-1][0]
+    stalled = union(span for name in events if name.startswith(FETCH) for span in events[name])
+    if overlapping:
+        if not (computed := union(computed_steps(events))):
+            return None
+        stalled = subtract(stalled, computed)
+    return sum(max(0, min(b, end) - max(a, begin)) for a, b in stalled) / (end - begin)
 
 
 def read_host_events(path: Path) -> dict[str, list[Span]]:
@@ -84,7 +91,7 @@ def computed_steps(events: dict[str, list[Span]]) -> Iterator[Span]:
     operations that do not carry the step's name, among them the one that sleeps.
     """
     runs = [sorted(spans) for name, spans in events.items() if STEP in name or name == XLA]
-    steps = max(len(spans) for spans in runs)
+    steps = max((len(spans) for spans in runs), default=0)
     for each in zip(*(spans for spans in runs if len(spans) == steps), strict=True):
         yield min(begin for begin, _ in each), max(end for _, end in each)
 

@@ -1,63 +1,105 @@
 """Runs the evidence kit.
 
-    python -m benchmarks.gpu [PART …] --out benchmarks/results/gpu --minutes 18
+    python -m benchmarks.gpu [PART[:SLICE] …] --out benchmarks/results/gpu --minutes 11
 
-Runs what fits the time, most important first. Each part writes one JSON file as soon as it ends, so
-that nothing is lost if the machine is taken away. Started again, it skips the parts that are
-complete, except those that are named.
+Runs what fits the time, most important first. Each slice of a part writes one JSON file after each
+case, so that nothing is lost if the machine is taken away. Started again, it goes on with the cases
+that are missing; a complete slice runs again if it is named.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
-from benchmarks.gpu.own_process import call_in_own_process
-from benchmarks.gpu.part import ORDER
-from benchmarks.gpu.results import FOLDER, Result, describe_device
-from benchmarks.gpu.runner import Runner, Skipped
+from benchmarks.gpu.judging import error_of
+from benchmarks.gpu.part import ORDER, load_part
+from benchmarks.gpu.results import FOLDER, Result, describe_device, load_all, outcomes
+from benchmarks.gpu.runner import Method, Runner, Skipped
 
-VERDICTS = {True: "[green]holds[/]", False: "[red]FALSIFIED[/]", None: "not judged"}
+VERDICTS = {True: "[green]holds[/]", False: "[red]FALSE[/]"}
 
 
 def main() -> int:
-    """Returns 0 if every part that ran is complete and no claim is falsified, else 1."""
+    """Returns 0 if every slice that ran is complete and no claim is false, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(ORDER))
+    parser.add_argument("names", nargs="*", metavar="PART[:SLICE]", help=", ".join(ORDER))
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the results")
-    parser.add_argument("--minutes", type=float, default=18.0, help="time for all parts together")
-    parser.add_argument("--small", action="store_true", help="seconds a part; proves nothing")
+    parser.add_argument("--minutes", type=float, default=11.0, help="time for all of it together")
+    parser.add_argument("--small", action="store_true", help="seconds a slice; proves nothing")
     arguments = parser.parse_args()
-    if unknown := set(arguments.parts) - set(ORDER):
-        parser.error(f"no such part: {', '.join(sorted(unknown))}")
-    device = call_in_own_process(describe_device)
-    runner = Runner(arguments.out, device, minutes=arguments.minutes, small=arguments.small)
+    wanted = [each for each in ORDER if not arguments.names or _is_named(each, arguments.names)]
+    if unknown := [name for name in arguments.names if not any(map(_names(name), ORDER))]:
+        parser.error(f"no such part: {', '.join(unknown)}")
+    device, method = prepare()
+    runner = Runner(
+        arguments.out, device, minutes=arguments.minutes, small=arguments.small, method=method
+    )
     console = Console(highlight=False)
     good = True
-    for ended in runner.run(arguments.parts or ORDER, again=bool(arguments.parts)):
-        good &= show(console, ended)
+    for ended in runner.run(wanted, again=bool(arguments.names)):
+        good &= show(console, ended, arguments.out)
     return 0 if good else 1
 
 
-def show(console: Console, ended: Result | Skipped) -> bool:
-    """Prints how a part ended, and returns whether all is well."""
+def _names(name: str) -> Any:
+    return lambda each: each == name or each.startswith(f"{name}:")
+
+
+def _is_named(each: str, names: list[str]) -> bool:
+    return any(_names(name)(each) for name in names)
+
+
+def prepare() -> tuple[dict[str, Any], Method]:
+    """Loads TensorFlow, and returns what the machine is and how processes start.
+
+    Forks of this process need not load TensorFlow, which takes seconds. Where a fork sees no GPU,
+    and a new process does, processes are started from scratch.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it crashes when a CPU's memory runs out
+    import keras  # noqa: F401
+    import tensorflow  # noqa: F401
+
+    forked = describe_device("fork")
+    if forked is None or forked["kind"] != "gpu":
+        spawned = describe_device("spawn")
+        if spawned is None:
+            raise RuntimeError("TensorFlow does not start on this machine.")
+        if forked is None or spawned["kind"] == "gpu":
+            return spawned, "spawn"
+    assert forked is not None
+    return forked, "fork"
+
+
+def show(console: Console, ended: Result | Skipped, folder: Path) -> bool:
+    """Prints how a slice ended, and what its part says now; returns whether all is well."""
     if isinstance(ended, Skipped):
         console.print(f"[bold]{ended.name}[/]: skipped, {ended.reason}")
         return True
+    name = f"{ended['part']}:{ended['slice']}"
     console.print(
-        f"[bold]{ended['part']}[/]: {ended['status']} after {ended.get('took_s', 0):.0f} s "
+        f"[bold]{name}[/]: {ended['status']} after {ended['took_s']:.0f} s "
         f"on a {ended['device']['kind'].upper()}"
     )
-    if "traceback" in ended:
-        console.print(escape(ended["traceback"]))
-    outcomes = ended.get("outcomes", {})
-    for claim, outcome in outcomes.items():
-        console.print(f"  {VERDICTS[outcome['holds']]} {claim}: {escape(outcome['evidence'])}")
-    complete = ended["status"] == "complete"
-    return complete and all(outcome["holds"] is not False for outcome in outcomes.values())
+    if "why" in ended:
+        console.print(escape(ended["why"]))
+    for case, value in ended["measured"].items():
+        if error := error_of(value):
+            console.print(f"  [red]{escape(case)}[/]: {escape(error)}")
+    part = load_part(ended["part"])
+    judged = outcomes(part, load_all(folder, part))
+    for claim, outcome in judged.items():
+        if outcome.holds is not None:
+            console.print(f"  {VERDICTS[outcome.holds]} {claim}: {escape(outcome.evidence)}")
+    return ended["status"] == "complete" and all(
+        each.holds is not False for each in judged.values()
+    )
 
 
 if __name__ == "__main__":

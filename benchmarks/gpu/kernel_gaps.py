@@ -5,7 +5,7 @@ Read from the profile's own schema; nothing of keras_gpukit is in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,9 @@ from benchmarks.xplane_truth import (
 
 PS = 1e12
 """Picoseconds in a second."""
+JOINED_PS = 20_000_000
+CALL = "multi_step_on_iterator"
+"""Keras' function of several steps, from its entry to its exit."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +47,57 @@ class Gaps:
 
 
 class GapCapture(Capture):
-    """Profiles a fit, and marks its executions.
+    """Profiles a fit, and marks where its executions begin.
+
+    Args:
+        async_safe: Whether Keras may start an execution before it has the last one's loss, as it
+            does if all callbacks are such.
 
     Attributes:
         gaps: After the fit, how the GPU idled.
     """
 
+    def __init__(self, *, async_safe: bool) -> None:
+        super().__init__()
+        self.async_safe = async_safe
+
+    def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
+        with tf.profiler.experimental.Trace(MARK, step_num=batch, _r=1):
+            pass
+
+    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+        """Not left to Keras, which would not ask whether this is `async_safe`."""
+
     def on_train_end(self, logs: object = None) -> None:
         tf.profiler.experimental.stop()
         [path] = Path(self._folder.name).rglob("*.xplane.pb")
-        self._events = read_host_events(path)
-        self.gaps = gaps_of(self._events, read_gpu_spans(path))
+        self._events, self._busy = read_host_events(path), read_gpu_spans(path)
+        self.gaps = gaps_of(self._events, self._busy)
         self._folder.cleanup()
+
+    def spans_us(self) -> dict[str, list[list[int]]]:
+        """Returns when executions began, were called, fetched batches, and kept the GPU busy.
+
+        In microseconds since the first execution's begin. Spans of the GPU that are less than 20 µs
+        apart are joined.
+        """
+        marks = sorted(self._events[MARK])
+
+        def since(spans: Iterable[Span]) -> list[list[int]]:
+            return [[round((moment - marks[0][0]) / 1e6) for moment in span] for span in spans]
+
+        busy = ((begin, end + JOINED_PS) for begin, end in self._busy)
+        return {
+            "began_us": since(marks),
+            "calls_us": since(sorted(self._events.get(CALL, ()))),
+            "fetches_us": since(fetches(self._events)),
+            "busy_us": since((begin, end - JOINED_PS) for begin, end in union(busy)),
+        }
+
+
+def fetches(events: Mapping[str, list[Span]]) -> list[Span]:
+    """Returns when batches were fetched, without overlaps."""
+    return union(span for name in events if name.startswith(FETCH) for span in events[name])
 
 
 def gaps_of(events: Mapping[str, list[Span]], busy: list[Span]) -> Gaps:
@@ -72,10 +114,7 @@ def gaps_of(events: Mapping[str, list[Span]], busy: list[Span]) -> Gaps:
     if not busy:
         return Gaps(execution_s)
     idle = subtract(whole, busy)
-    fetching = union(
-        span for name, spans in events.items() if name.startswith(FETCH) for span in spans
-    )
-    idle_s, elsewhere_s = seconds(idle), seconds(subtract(idle, fetching))
+    idle_s, elsewhere_s = seconds(idle), seconds(subtract(idle, fetches(events)))
     return Gaps(execution_s, idle_s / executions, (idle_s - elsewhere_s) / seconds(whole))
 
 

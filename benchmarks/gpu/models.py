@@ -1,8 +1,7 @@
-"""Three usual kinds of models, with the least work that a step of theirs takes."""
+"""Three usual kinds of models."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -100,32 +99,3 @@ def cases(small: bool) -> dict[str, Case]:
         "convolutional": Case(lambda: convolutional(128, 8, 32), 256, (32, 32, 3)),
         "transformer": Case(lambda: transformer(512, 4, 256, 64), 32, (256, 64)),
     }
-
-
-def least_work(model: keras.Model, batch: int) -> tuple[int, int, int]:
-    """Returns the least that a training step must do.
-
-    A product's backward pass takes twice its operations: one product for the gradient of each
-    factor. Its result is written once, and read once by the backward pass, whatever is fused.
-    Weights, in float32, are read by both passes and by the update, which also reads their gradients
-    and writes the weights: with the writing of the gradients six times.
-
-    Args:
-        model: Built of Dense, Conv2D and MultiHeadAttention; other layers count nothing.
-        batch: Examples in a step.
-
-    Returns:
-        Floating-point operations, elements of activations moved, elements of weights moved.
-    """
-    operations = activations = 0
-    for layer in model.layers:
-        if isinstance(layer, keras.layers.Dense | keras.layers.Conv2D):
-            outputs = math.prod(layer.output.shape[1:])
-            operations += 2 * outputs * math.prod(layer.kernel.shape[:-1])
-            activations += outputs
-        elif isinstance(layer, keras.layers.MultiHeadAttention):
-            _, length, width = layer.output.shape
-            # Four projections, the scores, and their product with the values.
-            operations += 2 * length * 4 * width**2 + 2 * 2 * length**2 * width
-            activations += 4 * length * width
-    return 3 * batch * operations, 2 * batch * activations, 6 * model.count_params()

@@ -15,12 +15,8 @@ def observe(arguments: dict[str, Any], unit: int) -> dict[str, Any]:
         arguments: Those of `configure_gpus`.
         unit: Bytes; tensors of 1, 3/2 and 3 units are tried on each device.
     """
-    import psutil
-
     import keras_gpukit as gpukit
 
-    if isinstance(arguments.get("gpu_threads"), list):
-        arguments["gpu_threads"] = tuple(arguments["gpu_threads"])
     before = read_gpus()
     setup = gpukit.configure_gpus(**arguments, verbose=False)
 
@@ -33,7 +29,6 @@ def observe(arguments: dict[str, Any], unit: int) -> dict[str, Any]:
     after = read_gpus()
     logical = tf.config.list_logical_devices("GPU")
     devices = [device.name for device in logical or tf.config.list_logical_devices("CPU")]
-    threads = psutil.Process().num_threads()
     sizes = {"1": unit, "1.5": 3 * unit // 2, "3": 3 * unit}
     return {
         "warnings": list(setup.warnings),
@@ -43,7 +38,6 @@ def observe(arguments: dict[str, Any], unit: int) -> dict[str, Any]:
         "added_bytes": added_bytes(before, after),
         "gpus": after,
         "dtype_policy": keras.config.dtype_policy().name,
-        "threads": threads,
         "fits": [{name: fits(each, size) for name, size in sizes.items()} for each in devices],
         "allocator": refusing_allocator(devices[0]),
         "named_uuids": named_uuids(),

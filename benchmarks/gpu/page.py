@@ -11,32 +11,42 @@ import re
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.own_process import ROOT
-from benchmarks.gpu.part import ORDER, Outcome, Part, load_part
-from benchmarks.gpu.results import FOLDER, NOT_RUN, Result, load, outcomes
+from benchmarks.gpu.part import Outcome, Part, load_part, part_names
+from benchmarks.gpu.results import (
+    FOLDER,
+    NOT_RUN,
+    ROOT,
+    Result,
+    counts,
+    load_all,
+    outcomes,
+)
 
 PAGE = "docs/gpu-evidence.md"
 LINKS = {"README.md": "docs/gpu-evidence.md", "docs/index.md": "gpu-evidence.md"}
 MARKERS = re.compile("(<!-- GPU evidence -->\n).*?(<!-- /GPU evidence -->)", re.DOTALL)
-VERDICTS = {True: "holds", False: "**falsified**", None: "unproven"}
+VERDICTS = {True: "holds", False: "**false**", None: "open"}
 
 INTRODUCTION = """\
 <!-- Made by `python -m benchmarks.gpu.page`; do not edit. -->
 # Evidence from real GPUs
 
-Which of the claims about GPUs were checked on a GPU, and which are still unproven. Every other test
-of this project runs on CPUs. Anyone with an NVIDIA GPU can run the checks, in less than twenty
-minutes and without network access:
+Which of the claims about GPUs hold on a real GPU, which are false, and which are open because
+nothing has measured them. Every other test of this project runs on CPUs. Anyone with an NVIDIA GPU
+can run the checks, in about eleven minutes on a large card and without network access:
 
 ```
-python -m benchmarks.gpu --out benchmarks/results/gpu --minutes 18
+python -m benchmarks.gpu --out benchmarks/results/gpu --minutes 11
 python -m benchmarks.gpu.page
 ```
 
-The first command runs the parts below in this order, each in its own process with a time limit, and
-writes one JSON file per part. Started again, it continues with the parts that are missing. The
-second command makes this page from these files. On a CPU the parts run as well, to test
-themselves, but prove nothing.
+The first command runs the parts below in slices, each in its own process with a time limit, and
+writes one JSON file per slice. `python -m benchmarks.gpu stall:8-steps memory` runs one slice and
+one part. Started again, it continues with the cases that are missing. The second command makes this
+page from these files. On a CPU the parts run as well, to test themselves, but prove nothing.
+
+A verdict is about the code that ran: a false claim may have been corrected since, and is then
+still open until it runs again.
 """
 
 
@@ -46,8 +56,8 @@ def page(folder: Path) -> str:
     Args:
         folder: Where the results are.
     """
-    judged = {name: (load_part(name), load(folder, name)) for name in ORDER}
-    sections = [_section(part, result) for part, result in judged.values()]
+    parts = [load_part(name) for name in part_names()]
+    sections = [_section(part, load_all(folder, part)) for part in parts]
     return "\n".join([INTRODUCTION, f"{_summary(folder)}\n", *sections])
 
 
@@ -58,7 +68,9 @@ def box(folder: Path, link: str) -> str:
         folder: Where the results are.
         link: The page, as seen from there.
     """
-    return f"> **Seen on real GPUs?** {_summary(folder)} See [the evidence]({link}).\n"
+    seen = _headlines(folder)
+    said = f"> **Seen on a real GPU:** {seen}.\n>\n" if seen else ""
+    return f"{said}> {_summary(folder)} See [the evidence]({link}).\n"
 
 
 def with_box(text: str, new: str) -> str:
@@ -81,43 +93,52 @@ def documents(root: Path = ROOT, folder: Path = FOLDER) -> dict[Path, str]:
     return texts
 
 
+def _judged(folder: Path) -> dict[str, tuple[list[Result], list[Outcome]]]:
+    found = {}
+    for name in part_names():
+        part = load_part(name)
+        results = load_all(folder, part)
+        found[name] = list(filter(counts, results)), list(outcomes(part, results).values())
+    return found
+
+
+def _headlines(folder: Path) -> str:
+    judged = (outcome for _, outcomes in _judged(folder).values() for outcome in outcomes)
+    return "; ".join(each.headline for each in judged if each.headline and each.holds is not False)
+
+
 def _summary(folder: Path) -> str:
-    parts = [(load_part(name), load(folder, name)) for name in ORDER]
-    verdicts = [each.holds for part in parts for each in outcomes(*part).values()]
-    run = [part.name for part, result in parts if _counts(result)]
-    if not run:
+    judged = _judged(folder)
+    verdicts = [outcome.holds for _, outcomes in judged.values() for outcome in outcomes]
+    devices = sorted({_name(one["device"]) for results, _ in judged.values() for one in results})
+    if not devices:
         return (
-            f"Nothing has run on a GPU yet. All {len(verdicts)} claims about GPUs are unproven; "
+            f"Nothing has run on a GPU yet. All {len(verdicts)} claims about GPUs are open; "
             "their checks were only tried on a CPU."
         )
-    devices = sorted({_name(result["device"]) for _, result in parts if _counts(result)})
-    missing = ", ".join(name for name in ORDER if name not in run) or "nothing"
+    missing = ", ".join(name for name, (results, _) in judged.items() if not results) or "nothing"
     return (
-        f"On {' and '.join(devices)}, {verdicts.count(True)} claims hold, "
-        f"{verdicts.count(False)} are falsified, and {verdicts.count(None)} are still unproven. "
-        f"Run on a GPU: {', '.join(run)}. Not yet: {missing}."
+        f"Of {len(verdicts)} claims about GPUs, {verdicts.count(True)} held on "
+        f"{' and '.join(devices)}, {verdicts.count(False)} were false, and "
+        f"{verdicts.count(None)} are open. Not run there: {missing}."
     )
-
-
-def _counts(result: Result | None) -> bool:
-    return result is not None and result["device"]["kind"] == "gpu" and not result["small"]
 
 
 def _name(device: dict[str, Any]) -> str:
     return ", ".join(gpu["name"] for gpu in device["gpus"]) or "a GPU that NVML does not show"
 
 
-def _section(part: Part, result: Result | None) -> str:
-    judged = outcomes(part, result)
+def _section(part: Part, results: list[Result]) -> str:
+    judged = outcomes(part, results)
     rows = []
     for claim in part.claims:
         expected, falsified_by = _cell(claim.expected), _cell(claim.falsified_by)
         rows.append(f"| {expected} | {falsified_by} | {_verdict(judged[claim.name])} |")
     return "\n".join(
         [
-            f"## {part.name.capitalize()}",
+            f"## {part.name.capitalize().replace('-', ' ')}",
             "",
-            f"{part.question} {_circumstances(result)}",
+            f"{part.question} {_circumstances(results)}",
             "",
             "| expected | falsified by | verdict |",
             "|---|---|---|",
@@ -133,17 +154,18 @@ def _verdict(outcome: Outcome) -> str:
     return f"{VERDICTS[outcome.holds]}: {_cell(outcome.evidence)}"
 
 
-def _circumstances(result: Result | None) -> str:
-    if not _counts(result):
-        return "Not run on a GPU yet."
-    assert result is not None
-    device = result["device"]
-    return (
-        f"Run on {result['date'][:10]} on {_name(device)}, driver {device['driver']}, "
-        f"CUDA {device['cuda']}, TensorFlow {device['versions']['tensorflow']}, "
-        f"Keras {device['versions']['keras']}; {result['status']} "
-        f"after {result.get('took_s', 0):.0f} s (code {result['code']})."
-    )
+def _circumstances(results: list[Result]) -> str:
+    runs: dict[str, list[str]] = {}
+    for result in filter(counts, results):
+        device, complete = result["device"], result["status"] == "complete"
+        run = (
+            f"{result['date'][:10]} on {_name(device)}, driver {device['driver']}, "
+            f"TensorFlow {device['versions']['tensorflow']} for CUDA {device['cuda']}, "
+            f"Keras {device['versions']['keras']} (code {result['code']})"
+        )
+        runs.setdefault(run, []).append(f"{result['slice']}{'' if complete else ' (incomplete)'}")
+    told = "; ".join(f"{', '.join(slices)} on {run}" for run, slices in runs.items())
+    return f"Run: {told}." if told else "Not run on a GPU yet."
 
 
 def _cell(text: str) -> str:

@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 ORDER = (
-    "setup",
-    "stall",
-    "overhead",
-    "memory",
-    "profiles",
-    "placement",
-    "utilization",
-    "precision",
+    "stall:8-steps",
+    "stall:to-device",
+    "stall:mirrored",
+    "stall:1-step",
+    "launches:all",
+    "script:all",
+    "captures:automatic",
+    "placement:real",
+    "placement:predicted",
+    "placement:eager",
+    "first-step:resnet",
+    "predictions:images-jit",
+    "predictions:images-jit-2",
+    "predictions:images-jit-3",
+    "predictions:recurrent",
+    "limits:jit",
+    "limits:out-of-memory",
+    "predictions:others",
+    "predictions:images",
+    "predictions:images-2",
+    "setup:async",
+    "setup:doctor",
+    "limits:batch-size",
+    "overhead:all",
+    "setup:growth",
+    "setup:logical",
+    "setup:reversed",
+    "setup:limit",
+    "setup:hidden",
+    "setup:uuid",
+    "setup:all",
+    "precision:all",
+    "profiles:all",
+    "stall:synchronous",
+    "stall:jit",
+    "memory:planted",
+    "memory:out-of-memory",
 )
-"""The parts, most important first: a lent GPU may be gone before the last one has run."""
+"""The slices, most important first: a lent GPU may be gone before the last one has run."""
 
 Measured = Mapping[str, Any]
-"""Measurements by name. Each can be written as JSON; one that failed has its reason."""
+"""Measurements by name. Each can be written as JSON; one that failed is a dict with an "error"."""
+Cases = Iterable[tuple[str, Callable[[], Any]]]
+"""What is measured, by name. Nothing is loaded before the first one is called."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +74,27 @@ class Outcome:
     """None if the claim was not judged."""
     evidence: str
     """One sentence with the figures, or with the reason why the claim was not judged."""
+    headline: str | None = None
+    """What README's first screen says of it, unless it is falsified."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Cases of a part that share a process.
+
+    Attributes:
+        cases: `cases(small, folder)` returns them. `small` makes them take seconds on a CPU. Files
+            in `folder` are kept with the results.
+        seconds: The limit on a GPU, after which the process is killed.
+        alone: Whether the machine must be quiet: it times something, or reads the memory of a whole
+            GPU. Others run at the same time, and take of the GPU only what they need.
+        environment: Variables of the process, set before TensorFlow's runtime starts.
+    """
+
+    cases: Callable[[bool, Path], Cases]
+    seconds: float = 60.0
+    alone: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -51,13 +103,8 @@ class Part:
 
     name: str
     question: str
-    minutes: float
-    """The limit on a GPU, after which the part is killed."""
+    slices: Mapping[str, Slice]
     claims: tuple[Claim, ...]
-    measure: Callable[[bool, Path], Iterator[tuple[str, Any]]]
-    """`measure(small, folder)` yields each measurement with its name as soon as it is there, so
-    that a part that is killed keeps what it has measured. `small` makes the whole part take seconds
-    on a CPU. `folder` exists; files written there are kept with the results."""
     judge: Callable[[Measured], dict[str, Outcome]]
     """Judges full-size measurements from a GPU; others are never judged. Those of a killed part are
     incomplete. Reads nothing else, so that old measurements can be judged again. Claims that it
@@ -85,5 +132,17 @@ def load_part(name: str, package: str = PACKAGE) -> Part:
     Raises:
         ModuleNotFoundError: If there is no such part.
     """
-    part: Part = import_module(f"{package}.{name}").PART
+    part: Part = import_module(f"{package}.{name.replace('-', '_')}").PART
     return part
+
+
+def load_slice(name: str, package: str = PACKAGE) -> tuple[Part, Slice]:
+    """Returns a part, and its slice, from a name such as "stall:8-steps"."""
+    of_part, _, of_slice = name.partition(":")
+    part = load_part(of_part, package)
+    return part, part.slices[of_slice]
+
+
+def part_names() -> list[str]:
+    """Returns the names of all parts, in order."""
+    return list(dict.fromkeys(name.partition(":")[0] for name in ORDER))

@@ -12,8 +12,6 @@ from benchmarks.gpu.part import attempt
 def open_pages(log_dir: str) -> dict[str, Any]:
     """Returns the HTTP status and the size of what each tool shows of a folder's only run.
 
-    Run it in its own process: xprof's native code may crash on a profile.
-
     Args:
         log_dir: A log directory with a profile.
     """

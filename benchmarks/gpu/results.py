@@ -1,18 +1,20 @@
-"""A part's result as a JSON file: what was measured, on what, when, and what it says."""
+"""A slice's result as a JSON file: what was measured, on what, when; and what a part's say."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+import multiprocessing
+import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.own_process import ROOT
 from benchmarks.gpu.part import Outcome, Part
 from benchmarks.results_file import installed_versions, machine
 from keras_gpukit.writers.whole_files import replace_file
 
+ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "results" / "gpu"
 
 NOT_RUN = (
@@ -23,27 +25,43 @@ NOT_RUN = (
 """Why a part's claims are not judged at all."""
 
 Result = dict[str, Any]
-"""`part`, `status` ("complete", "killed", "failed", or "running" if the machine was cut off),
-`date`, `took_s`, `small`, `device`, `code`, `measured`, `outcomes` and, if it failed,
-`traceback`."""
+"""`part`, `slice`, `status` ("complete", "killed", "failed", or "running" if the machine was cut
+off), `date`, `took_s`, `small`, `device`, `code`, `measured`, `failed` (cases of an earlier try),
+`case` (the one being measured) and, unless it is complete, `why`."""
 
 
-def describe_device() -> dict[str, Any]:
-    """Describes the machine, and whether TensorFlow uses a GPU on it ("kind": "gpu" or "cpu").
+def describe_device(method: str) -> Result | None:
+    """Describes the machine, as a new process sees it; None if that process fails.
 
-    Loads TensorFlow. Nothing in it differs between two machines of the same kind, so that a run can
-    be resumed on another one.
+    Args:
+        method: How the process starts.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "device.json")
+        process = multiprocessing.get_context(method).Process(target=write_device, args=(path,))  # type: ignore[attr-defined]
+        process.start()
+        process.join(60)
+        process.kill()
+        return json.loads(path.read_text()) if path.exists() else None
+
+
+def write_device(path: Path) -> None:
+    """Writes what the machine is, and whether TensorFlow uses a GPU on it ("gpu" or "cpu").
+
+    Nothing in it differs between two machines of the same kind, so that a run can be resumed on
+    another one.
     """
     import tensorflow as tf
 
     build = tf.sysconfig.get_build_info()
-    return {
-        "kind": "gpu" if tf.config.list_physical_devices("GPU") else "cpu",
+    device = {
+        "kind": "gpu" if tf.config.list_logical_devices("GPU") else "cpu",
         "cuda": build.get("cuda_version"),
         "cudnn": build.get("cudnn_version"),
         **machine(),
         "versions": installed_versions(),
     }
+    path.write_text(json.dumps(device))
 
 
 def code_version() -> str:
@@ -55,36 +73,38 @@ def code_version() -> str:
     return digest.hexdigest()[:12]
 
 
-def path_of(folder: Path, part: str) -> Path:
-    return folder / f"{part}.json"
-
-
-def load(folder: Path, part: str) -> Result | None:
-    """Returns a part's result; None without one."""
-    path = path_of(folder, part)
+def load(folder: Path, name: str) -> Result | None:
+    """Returns a slice's result; None without one."""
+    path = folder / f"{name.replace(':', '.')}.json"
     return json.loads(path.read_text()) if path.exists() else None
 
 
 def save(folder: Path, result: Result) -> None:
     """Writes a result whole or not at all: the machine may be taken away at any time."""
     text = json.dumps(result, indent=2) + "\n"
-    replace_file(path_of(folder, result["part"]), text.encode())
+    text = re.sub(r'\[[^][{}"]*\]', lambda numbers: " ".join(numbers[0].split()), text)
+    replace_file(folder / f"{result['part']}.{result['slice']}.json", text.encode())
 
 
-def outcomes(part: Part, result: Result | None) -> dict[str, Outcome]:
-    """Judges a result with the judge of today."""
+def load_all(folder: Path, part: Part) -> list[Result]:
+    """Returns the results of a part's slices."""
+    found = (load(folder, f"{part.name}:{name}") for name in part.slices)
+    return [result for result in found if result is not None]
+
+
+def counts(result: Result) -> bool:
+    """Whether a result is evidence: of a GPU, and in full size."""
+    return bool(result["device"]["kind"] == "gpu" and not result["small"])
+
+
+def outcomes(part: Part, results: list[Result]) -> dict[str, Outcome]:
+    """Judges a part's results with the judge of today."""
     absent, on_cpu, in_small = NOT_RUN
-    if result is None:
+    counted = [result for result in results if counts(result)]
+    if not results:
         return part.unjudged(absent)
-    if result["device"]["kind"] != "gpu":
-        return part.unjudged(on_cpu)
-    if result["small"]:
-        return part.unjudged(in_small)
-    return part.unjudged("it was not measured") | part.judge(result["measured"])
-
-
-def with_outcomes(part: Part, result: Result) -> Result:
-    """Adds the outcomes to a result, for those who read the file."""
-    return result | {
-        "outcomes": {name: asdict(outcome) for name, outcome in outcomes(part, result).items()}
-    }
+    if not counted:
+        on_gpu = any(result["device"]["kind"] == "gpu" for result in results)
+        return part.unjudged(in_small if on_gpu else on_cpu)
+    measured = {name: value for result in counted for name, value in result["measured"].items()}
+    return part.unjudged("it was not measured") | part.judge(measured)

@@ -1,61 +1,54 @@
-"""Runs the parts that fit the time, most important first, each in a process of its own."""
+"""Runs the slices that fit the time, most important first, each in a process of its own."""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from benchmarks.gpu.own_process import ROOT
-from benchmarks.gpu.part import PACKAGE, Part, load_part
-from benchmarks.gpu.results import (
-    Result,
-    code_version,
-    load,
-    save,
-    with_outcomes,
-)
+from benchmarks.gpu.judging import error_of
+from benchmarks.gpu.one_slice import measure_and_end
+from benchmarks.gpu.part import PACKAGE, load_slice
+from benchmarks.gpu.results import Result, code_version, load, save
 
-
-def wait(process: subprocess.Popen[bytes], limit_s: float) -> None:
-    """Waits for a process to end.
-
-    Raises:
-        subprocess.TimeoutExpired: If it runs longer than its limit.
-    """
-    process.wait(limit_s)
+AT_ONCE = max(1, min(10, (os.cpu_count() or 1) - 2))
+"""Slices at the same time: each keeps about one core busy, and their memory fits a large GPU."""
+POLL_S = 0.05
+SMALL_LIMITS = 4
+"""How many times as long a slice may take in small, on a CPU that others use too."""
+Method = Literal["fork", "spawn"]
+"""How processes start. A fork need not load TensorFlow, if the runner has; its runtime must not
+have started."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A part that did not run, and why."""
+    """A slice that did not run, and why."""
 
     name: str
     reason: str
 
 
 class Runner:
-    """Runs parts on this machine.
+    """Runs slices on this machine.
 
     Args:
-        folder: Where each part's JSON is written.
+        folder: Where each slice's JSON is written.
         device: The machine, from `describe_device`.
-        minutes: Time for all parts together.
-        small: Whether each part runs in small.
+        minutes: Time for all slices together.
+        small: Whether each slice runs in small.
         package: The package of the parts.
+        method: How processes start.
+        at_once: How many slices that need no quiet machine run at the same time.
         clock: Returns seconds.
-        wait: Waits for a part's process.
     """
 
     def __init__(
@@ -66,15 +59,16 @@ class Runner:
         minutes: float,
         small: bool = False,
         package: str = PACKAGE,
+        method: Method = "spawn",
+        at_once: int = AT_ONCE,
         clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[subprocess.Popen[bytes], float], None] = wait,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
-        self._clock = clock
+        self._folder = folder.resolve()
+        self._clock, self._at_once = clock, at_once
         self._ends_s = clock() + 60 * minutes
-        self._wait = wait
         self._package = package
+        self._start = multiprocessing.get_context(method).Process
         self._circumstances: dict[str, Any] = {
             "small": small,
             "device": dict(device),
@@ -82,68 +76,122 @@ class Runner:
         }
 
     def run(self, names: Sequence[str], *, again: bool = False) -> Iterator[Result | Skipped]:
-        """Runs parts, and yields each result as soon as it is saved.
+        """Runs slices, and yields each result once it is saved.
+
+        A slice that this code began on such a machine before goes on with the cases it lacks.
 
         Args:
-            names: The parts, most important first.
-            again: Whether to run parts that this code has completed on such a machine before.
+            names: The slices, most important first.
+            again: Whether to run complete slices from scratch.
         """
-        for name in names:
-            part = load_part(name, self._package)
-            left_minutes = (self._ends_s - self._clock()) / 60
-            if not again and self._is_complete(name):
-                yield Skipped(name, "already complete")
-            elif part.minutes > left_minutes:
-                yield Skipped(
-                    name, f"may take {part.minutes:g} minutes, and {left_minutes:.1f} are left"
-                )
-            else:
-                yield self._run(part)
+        waiting, running = list(names), list["_Running"]()
+        while waiting or running:
+            for name in list(waiting):
+                alone = load_slice(name, self._package)[1].alone or len(running) == self._at_once
+                if running and (alone or running[0].slice.alone):
+                    continue
+                waiting.remove(name)
+                if reason := self._reason_to_skip(name, again):
+                    yield Skipped(name, reason)
+                else:
+                    running.append(self._begin(name))
+            for each in list(running):
+                if each.has_ended():
+                    running.remove(each)
+                    yield each.result()
+            if running:
+                time.sleep(POLL_S)
 
-    def _is_complete(self, name: str) -> bool:
-        result = load(self._folder, name) or {}
-        return result.get("status") == "complete" and self._circumstances.items() <= result.items()
+    def _reason_to_skip(self, name: str, again: bool) -> str | None:
+        before = load(self._folder, name) or {}
+        if not again and self._is_ours(before) and before["status"] == "complete":
+            return "already complete"
+        left_s, seconds = self._ends_s - self._clock(), load_slice(name, self._package)[1].seconds
+        return f"may take {seconds:.0f} s, and {left_s:.0f} are left" if seconds > left_s else None
 
-    def _run(self, part: Part) -> Result:
-        date = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        started = {"part": part.name, "status": "running", "date": date, **self._circumstances}
-        save(self._folder, started | {"measured": {}})
-        with tempfile.TemporaryFile() as log:
-            why = self._measure(part, log)
-            log.seek(0)
-            written = log.read().decode(errors="replace")
-        result = load(self._folder, part.name)
-        assert result is not None
-        if result["status"] == "running":
-            status = "killed" if why == "killed" else "failed"
-            result |= {"status": status, "traceback": f"{why}\n{written[-3000:]}".strip()}
-        try:
-            result = with_outcomes(part, result)
-        except Exception:  # the other parts must still run
-            result["traceback"] = f"{result.get('traceback', '')}\n{traceback.format_exc()}".strip()
+    def _is_ours(self, result: Result) -> bool:
+        return self._circumstances.items() <= result.items()
+
+    def _begin(self, name: str) -> _Running:
+        before = load(self._folder, name) or {}
+        resumed = self._is_ours(before) and before["status"] != "complete"
+        measured = before["measured"] if resumed else {}
+        failed = [case for case, value in measured.items() if error_of(value)]
+        part, _, of_slice = name.partition(":")
+        small = self._circumstances["small"]
+        result = {
+            "part": part,
+            "slice": of_slice,
+            "status": "running",
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            **self._circumstances,
+            "failed": failed,
+            "measured": {case: measured[case] for case in measured if case not in failed},
+            "took_s": before["took_s"] if resumed and "took_s" in before else 0.0,
+        }
         save(self._folder, result)
-        return result
+        limit_s = load_slice(name, self._package)[1].seconds * (SMALL_LIMITS if small else 1)
+        return _Running(name, limit_s, self._folder, self._package, self._start, self._clock)
 
-    def _measure(self, part: Part, log: Any) -> str:
-        """Measures a part in a process group of its own, which is gone afterwards."""
-        started = json.dumps(load(self._folder, part.name))
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "benchmarks.gpu.one_part"),
-                *(started, str(self._folder.resolve()), self._package),
-            ],
-            cwd=ROOT,
-            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            self._wait(process, 60 * part.minutes)
-            return f"exit code {process.returncode}"
-        except subprocess.TimeoutExpired:
-            return "killed"
-        finally:
-            with contextlib.suppress(ProcessLookupError):  # it has ended, with all that it started
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+
+class _Running:
+    """A slice that runs; if a case ends its process, another one goes on after that case."""
+
+    def __init__(
+        self,
+        name: str,
+        limit_s: float,
+        folder: Path,
+        package: str,
+        start: Callable[..., Any],
+        clock: Callable[[], float],
+    ) -> None:
+        self._name, self._folder, self._package = name, folder, package
+        self._limit_s = limit_s
+        _, self.slice = load_slice(name, package)
+        self._start, self._clock = start, clock
+        descriptor, self._log = tempfile.mkstemp()
+        os.close(descriptor)
+        self._began_s = clock()
+        self._begin()
+
+    def _begin(self) -> None:
+        arguments = (self._name, self._folder, self._package, self._log)
+        self._process = self._start(target=measure_and_end, args=arguments)
+        self._process.start()
+
+    def has_ended(self) -> bool:
+        """Whether it has ended; begins again after a case that crashed."""
+        took_s = self._clock() - self._began_s
+        late = took_s >= self._limit_s
+        if self._process.is_alive() and not late:
+            return False
+        with contextlib.suppress(ProcessLookupError):  # it has ended, with all that it started
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.join()
+        result = load(self._folder, self._name)
+        assert result is not None
+        if result["status"] != "running":
+            return True
+        why = f"killed after {self._limit_s:.0f} s"
+        if not late:
+            why = f"exit code {self._process.exitcode}"
+        written = Path(self._log).read_text(errors="replace")[-2000:]
+        case = result.pop("case", None)
+        if case is not None:
+            result["measured"][case] = {"error": f"{why}\n{written}".strip()}
+        if case is None or late:
+            why = f"{why}\n{written}".strip()
+            result |= {"status": "killed" if late else "failed", "why": why, "took_s": took_s}
+        save(self._folder, result)
+        if result["status"] == "running":
+            self._begin()
+        return bool(result["status"] != "running")
+
+    def result(self) -> Result:
+        """Returns the saved result."""
+        Path(self._log).unlink()
+        result = load(self._folder, self._name)
+        assert result is not None
+        return result

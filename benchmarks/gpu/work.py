@@ -90,12 +90,6 @@ def product_s(size: int, dtype: str = "float32", repeats: int = 10) -> float:
     return per_repeat_s(lambda value: tf.matmul(value, factor), factor, repeats)
 
 
-def copy_s(size_bytes: int, repeats: int = 10) -> float:
-    """Returns the time to read and to write that many bytes of the device's memory."""
-    values = tf.zeros(size_bytes // 4)
-    return per_repeat_s(lambda value: value + 1.0, values, repeats)
-
-
 def per_repeat_s(
     function: Callable[[tf.Tensor], tf.Tensor], value: tf.Tensor, repeats: int, rounds: int = 5
 ) -> float:

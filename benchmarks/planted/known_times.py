@@ -17,10 +17,22 @@ BURST = 8
 
 
 def sleep(seconds: float) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
-    """Sleeps before each element, without Python."""
+    """Sleeps before each element: without Python where there is no GPU.
+
+    TensorFlow's own sleep ends the process once its dataset feeds a function on a GPU (2.21).
+    """
+    if tf.config.list_physical_devices("GPU"):
+        return sleep_in_python(seconds)
     from tensorflow.python.data.experimental.ops.testing import sleep as sleep_us
 
     return sleep_us(round(seconds * 1e6))
+
+
+def sleep_in_python(seconds: float) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
+    """Sleeps before each element in a function of Python."""
+    options = tf.data.Options()
+    options.experimental_optimization.map_parallelization = False
+    return lambda dataset: dataset.map(pause(seconds)).with_options(options)
 
 
 def arrays(batches: int) -> tuple[np.ndarray, np.ndarray]:
@@ -64,19 +76,19 @@ def cached(batches: int, seconds: float) -> tf.data.Dataset:
 
 
 def passing(note: Callable[[], None]) -> Callable:
-    """Maps batches to themselves, and calls a function at each."""
+    """Maps elements to themselves, and calls a function at each."""
 
-    def noted(inputs, targets):
+    def noted(*element):
         note()
-        return inputs, targets
+        return list(element)
 
-    def on_batch(inputs, targets):
-        outputs = tf.numpy_function(noted, (inputs, targets), (tf.float32, tf.float32))
-        for output, like in zip(outputs, (inputs, targets), strict=True):
+    def on_element(*element):
+        outputs = tf.numpy_function(noted, element, [each.dtype for each in element])
+        for output, like in zip(outputs, element, strict=True):
             output.set_shape(like.shape)
-        return tuple(outputs)
+        return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
-    return on_batch
+    return on_element
 
 
 def pause(seconds: float) -> Callable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from keras_gpukit.arguments import check_auto_or_flag, check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
@@ -29,12 +29,13 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
     which shows growth over many short fits with one callback.
     If an out-of-memory error ends the run, a note on the exception says why memory ran out, and
     what would fit. TensorFlow's peak counters are reset when the run begins, so the peak belongs to
-    this run.
+    this run, and when its first step has ended: on a GPU, cuDNN and XLA try algorithms in the first
+    step, which may take much more memory than later steps need.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
         reset_peak: Whether to reset TensorFlow's peak counters. If not, the peak is that of the
-            whole process so far.
+            whole process so far, and the peak of later steps is unknown.
         predict: Whether to predict the memory that a step needs, once the first epoch of `fit` has
             ended. This traces the step again; "auto" does so only once that takes at most 1 % of
             the run's time. Eager steps are traced when the run is over.
@@ -60,10 +61,7 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         check_auto_or_flag("predict", predict)
         self._reset_peak = reset_peak
         self._predict: Literal["auto"] | bool = predict
-        self._sensor: AllocatorSensor | None = None
-        self._watch: OutOfMemoryWatch | None = None
-        self._epochs: EpochMemoryWatch | None = None
-        self._prediction: PredictionWatch | None = None
+        self._watching: _Watching | None = None
         self._fits = FitMemory()
         self.out_of_memory: OutOfMemory | None = None
 
@@ -81,13 +79,13 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
             return
         self._summary = self.out_of_memory = None
         sensor = AllocatorSensor(session.environment.gpus, reset_peak=self._reset_peak)
-        self._sensor = sensor
-        self._watch = OutOfMemoryWatch(session, sensor)
-        self._epochs = EpochMemoryWatch(session, sensor, self._fits) if phase == "fit" else None
-        self._prediction = PredictionWatch(session, self._predict, self._watch.held_before)
+        errors = OutOfMemoryWatch(session, sensor)
+        epochs = EpochMemoryWatch(session, sensor, self._fits) if phase == "fit" else None
+        prediction = PredictionWatch(session, self._predict, errors.held_before)
+        self._watching = _Watching(sensor, errors, epochs, prediction)
 
         def sample() -> None:
-            readings = sensor.read_in_steps() if session.in_steps else sensor.read()
+            readings = sensor.read()
             tags = {
                 memory_tag(memory.device, name): getattr(memory, name)
                 for memory in readings
@@ -104,20 +102,28 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
 
     def end(self, session: Session, phase: Phase) -> None:
         """Makes the summary."""
-        if phase != session.phase or not (self._sensor and self._watch and self._prediction):
+        if phase != session.phase or self._watching is None:
             return
-        if self._epochs is not None:
-            self._epochs.end()
-        self.out_of_memory = found = self._watch.found
-        causes = self._prediction.causes()
+        sensor, errors, epochs, prediction = self._watching
+        self._watching = None  # so that the callback can be copied after a run
+        if epochs is not None:
+            epochs.end()
+        self.out_of_memory = found = errors.found
+        causes = prediction.causes()
+        steps = session.step - session.first_step
         self._summary = replace(
-            self._sensor.summarize(),
+            sensor.summarize(only_first_step=steps <= session.model.steps_per_execution),
             weights_bytes=causes.weights_bytes,
             slots_bytes=causes.slots_bytes,
             prediction=found.prediction if found else causes.prediction,
             not_predicted_because=None if found else causes.not_predicted_because,
-            epochs=self._epochs.record() if self._epochs else (),
-            fits=self._fits.record() if self._epochs else (),
+            epochs=epochs.record() if epochs else (),
+            fits=self._fits.record() if epochs else (),
         )
-        # So that the callback can be copied after a run.
-        self._sensor = self._watch = self._epochs = self._prediction = None
+
+
+class _Watching(NamedTuple):
+    sensor: AllocatorSensor
+    errors: OutOfMemoryWatch
+    epochs: EpochMemoryWatch | None
+    prediction: PredictionWatch

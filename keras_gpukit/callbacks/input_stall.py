@@ -8,6 +8,7 @@ from dataclasses import replace
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
 from keras_gpukit.errors import Guard
 from keras_gpukit.pipelines.generators import PythonSource, python_source
+from keras_gpukit.pipelines.structure import open_shapes
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.names import BUFFERED_BATCHES, INPUT_STALL, INPUT_WAIT
 from keras_gpukit.records.pipeline import PythonSourceRecord
@@ -15,7 +16,7 @@ from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
 from keras_gpukit.sensors.python_time import PythonTimeSensor
-from keras_gpukit.watching.call_frame import epoch_iterator
+from keras_gpukit.watching.call_frame import batch_of_fit, epoch_iterator
 from keras_gpukit.watching.host_buffers import HostBufferWatch
 from keras_gpukit.watching.progress import InputSoFar
 from keras_gpukit.watching.session import Session
@@ -48,6 +49,11 @@ class InputStall(StepWatchingCallback[InputRecord]):
         super().__init__(log_dir)
         self.host_buffers: HostBuffers | None = None
         self._buffers: HostBufferWatch | None = None
+        # Set now, since an interrupt may end a run while it starts.
+        self._contention = ContentionSensor()
+        self._new_threads: NewThreadsSensor | None = None
+        self._python: tuple[PythonSource, PythonTimeSensor | None] | None = None
+        self._open_shapes: tuple[str, ...] = ()
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts or continues to measure the steps of a phase."""
@@ -57,6 +63,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
             session.every_second("threads that wait", self._contention.read)
             self._begin_threads(session)
             self._begin_python(session, phase)
+            self._open_shapes = open_shapes(batch_of_fit()[0])
             self._begin_buffers(session)
             if session.output.log_dir is not None:
                 so_far = InputSoFar(session, lambda record: self._completed(session, record))
@@ -64,7 +71,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
                 session.every_second("the input so far", so_far.write)
 
     def _begin_threads(self, session: Session) -> None:
-        self._new_threads: NewThreadsSensor | None = None
+        self._new_threads = None
         if not session.environment.gpus:  # with GPUs, steps and input do not compete for cores
             with Guard("Reading the times of threads", "The CPU time of the input is unknown."):
                 self._new_threads = sensor = NewThreadsSensor()
@@ -79,16 +86,17 @@ class InputStall(StepWatchingCallback[InputRecord]):
                 self._buffers = HostBufferWatch(session)
 
     def _begin_python(self, session: Session, phase: Phase) -> None:
-        self._python: PythonSource | None = python_source(epoch_iterator(phase))
-        self._python_time: PythonTimeSensor | None = None
-        if self._python is not None and not self._python.in_processes:
-            self._python_time = sensor = PythonTimeSensor(self._python.code)
+        self._python = None
+        if (source := python_source(epoch_iterator(phase))) is None:
+            return
+        sensor = None if source.in_processes else PythonTimeSensor(source.code)
+        self._python = source, sensor
 
-            def look() -> None:
-                if session.in_steps:
-                    sensor.read()
+        def look() -> None:
+            if sensor is not None and session.in_steps:
+                sensor.read()
 
-            session.every_second("the code that makes batches", look)
+        session.every_second("the code that makes batches", look)
 
     def tags(self, window: StepWindow) -> dict[str, float | None]:
         """Returns the wait per step, the stall and the buffered batches; none if unknown."""
@@ -110,7 +118,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
             with Guard("Reading caches and shuffle buffers", "What they hold is unknown."):
                 self.host_buffers = self._buffers.record()
         # After a run, the callback must not keep the run's data alive.
-        self._python = self._python_time = self._buffers = None
+        self._python = self._buffers = None
         return completed
 
     def _completed(self, session: Session, record: InputRecord) -> InputRecord:
@@ -118,12 +126,12 @@ class InputStall(StepWatchingCallback[InputRecord]):
         contention = self._contention.record(
             input_cores=self._new_threads.cores() if self._new_threads else None
         )
-        return replace(record, python=python, contention=contention)
+        shapes = self._open_shapes
+        return replace(record, python=python, contention=contention, open_shapes=shapes)
 
     def _python_record(self, step_time_s: float | None) -> PythonSourceRecord | None:
         # The sampling thread calls this too, and the run may end meanwhile.
-        python, python_time = self._python, self._python_time
-        if python is None:
+        if (python := self._python) is None:
             return None
-        busy = python_time.mean_threads() if python_time else None
-        return python.record(busy, step_time_s)
+        source, time_in_it = python
+        return source.record(time_in_it.mean_threads() if time_in_it else None, step_time_s)

@@ -111,7 +111,7 @@ class Monitor(WatchingCallback[RunSummary]):
             print_summary(summary, log_dir=self._log_dir)
 
     def _sum_up(self, session: Session) -> RunSummary:
-        steps = session.own_steps.steps
+        steps, part = session.own_steps.steps, session.wall.part
         return RunSummary(
             environment=session.environment,
             throughput=self._throughput.summary,
@@ -130,6 +130,7 @@ class Monitor(WatchingCallback[RunSummary]):
             series=session.output.series.record(),
             out_of_memory=self._memory.out_of_memory,
             host_buffers=self._input_stall.host_buffers,
+            first_step_s=session.wall.spent_s(part) if part == "first step" else None,
         )
 
     def _prints(self, session: Session, phase: Phase) -> bool:

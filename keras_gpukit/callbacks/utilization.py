@@ -106,7 +106,9 @@ class Utilization(WatchingCallback[UtilizationRecord]):
         samples = nvml.read()
         _log_lost(nvml, nvml.lost.keys() - lost)
         for sample in samples:
-            self._gpus.setdefault(sample.index, GPUStatistics()).add(sample)
+            statistics = self._gpus.get(sample.index) or GPUStatistics()
+            statistics.add(sample)
+            self._gpus[sample.index] = statistics  # only now, since it is summarized when found
             session.output.values(session.step, _gpu_tags(sample))
             session.output.record("gpu", sample, session.step)
 

@@ -29,8 +29,10 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.cli.examination import as_dict, examine
     from keras_gpukit.cli.quiet import quiet_tensorflow
 
-    with quiet_tensorflow():
+    with quiet_tensorflow() as show_log:
         found = examine()
+        if found.machine.build.cuda is None:  # TensorFlow or Keras could not be loaded
+            show_log()
     if args.json:
         print(json.dumps(as_dict(found), indent=2))
     else:

@@ -21,8 +21,9 @@ from keras_gpukit.sensors.gpu_health import read_health
 from keras_gpukit.sensors.installation import read_environment, read_machine
 from keras_gpukit.sensors.kernel_log import read_xids
 from keras_gpukit.sensors.library_loading import try_loading
+from keras_gpukit.version import __version__
 
-_PACKAGES = ("keras", "tensorflow", "tensorboard", "xprof", "keras-gpukit")
+_PACKAGES = ("keras", "tensorflow", "tensorboard", "xprof")
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def versions() -> dict[str, str | None]:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = None
-    return found
+    # Not the installed distribution's: this may run from its sources.
+    return {**found, "keras-gpukit": __version__}
 
 
 def as_dict(found: Examination) -> dict[str, Any]:

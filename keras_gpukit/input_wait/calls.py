@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,19 +30,28 @@ class Calls:
 
     def __init__(self) -> None:
         self.source: Any = NOTHING
-        self.before = 0
-        self.forget()
+        self.keep([], 0)
 
     @property
     def count(self) -> int:
         """Number of all calls."""
         return self.before + len(self.times_s) // 2
 
-    def forget(self) -> None:
-        """Forgets the times, and when the meter must be read."""
-        self.times_s: list[float] = []
+    def keep(self, times_s: list[float], before: int) -> None:
+        """Sets the times and the number of calls before them; the meter need not be read.
+
+        Both are set at once, as no function is called in between: the sampling thread counts them.
+        """
+        self.times_s, self.before = times_s, before
         self.due_times: int = sys.maxsize
         self.due_s: float = math.inf
+
+
+class _Call(NamedTuple):
+    entry_s: float
+    exit_s: float
+    wait_s: float
+    counts: Counts
 
 
 class FirstCalls:
@@ -53,46 +62,34 @@ class FirstCalls:
 
     Args:
         examples: Counts examples; None if they are not counted.
+        meter: Meter of the pipeline; None without one, or if no calls are to be recorded.
     """
 
-    def __init__(self, examples: ExampleCounter | None) -> None:
+    def __init__(self, examples: ExampleCounter | None, meter: Meter | None) -> None:
         self._counter = examples
-        self.begin(None)
-
-    def begin(self, meter: Meter | None) -> None:
-        """Prepares for the first call of an epoch.
-
-        Args:
-            meter: Meter of the pipeline; None without one, or if no more calls are to be recorded.
-        """
         self._meter = meter
         self._waited_s = None if meter is None else meter.waited_s()
-        self._entries_s: list[float] = []
-        self._waits_s: list[float] = []
-        self._counts: list[Counts] = []
-        self._end_s = 0.0
-        if self._waited_s is not None:
-            self._count()
+        self._counts = () if self._waited_s is None else self._count()
+        self._calls: tuple[_Call, ...] = ()
 
     def note(self, entry_s: float, exit_s: float) -> None:
         """Records a call that has ended, if its wait is known."""
         waited_s = None if self._meter is None else self._meter.waited_s()
         if waited_s is None or self._waited_s is None:
             return
-        self._entries_s.append(entry_s)
-        self._waits_s.append(min(waited_s - self._waited_s, exit_s - entry_s))
-        self._count()
-        self._waited_s, self._end_s = waited_s, exit_s
+        wait_s = min(waited_s - self._waited_s, exit_s - entry_s)
+        self._calls = (*self._calls, _Call(entry_s, exit_s, wait_s, self._count()))
+        self._waited_s = waited_s
 
     @property
     def count(self) -> int:
         """Number of calls whose waits are known."""
-        return len(self._waits_s)
+        return len(self._calls)
 
     @property
     def start(self) -> PipelineStart | None:
         """Wait of the first call, as the start of a pipeline; None if unknown."""
-        return PipelineStart(self._waits_s[0], shuffle_fraction=None) if self._waits_s else None
+        return PipelineStart(self._calls[0].wait_s, shuffle_fraction=None) if self._calls else None
 
     def times_since(self, first: int) -> tuple[float, Times, Times]:
         """Returns the entry time of a call, and the durations and waits from that call on.
@@ -102,19 +99,19 @@ class FirstCalls:
         Args:
             first: Index of the call, 0 for the first one.
         """
-        ends_s = [*self._entries_s[first + 1 :], self._end_s]
-        durations_s = np.array(ends_s) - self._entries_s[first:]
-        return self._entries_s[first], durations_s, np.array(self._waits_s[first:])
+        calls = self._calls[first:]
+        times_s = np.array([*(call.entry_s for call in calls), calls[-1].exit_s])
+        return calls[0].entry_s, np.diff(times_s), np.array([call.wait_s for call in calls])
 
     def examples_since(self, first: int) -> int | None:
         """Returns the number of examples of the calls from an index on; None if unknown."""
         if self._counter is None:
             return None
-        return self._counter.between(self._counts[first], self._counts[-1], self.count - first)
+        counts = [self._counts, *(call.counts for call in self._calls)]
+        return self._counter.between(counts[first], counts[-1], self.count - first)
 
-    def _count(self) -> None:
-        if self._counter is not None:
-            self._counts.append(self._counter.take())
+    def _count(self) -> Counts:
+        return () if self._counter is None else self._counter.take()
 
 
 def is_end_of_data(error: BaseException) -> bool:

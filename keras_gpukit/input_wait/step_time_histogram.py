@@ -27,7 +27,7 @@ class StepTimeHistogram:
     def __init__(self, steps_per_call: int) -> None:
         self._steps_per_call = steps_per_call
         self._counts = np.zeros(_BINS, np.int64)
-        # A heap, the shortest first; the step number orders steps of equal duration.
+        # The slowest first; the step number orders steps of equal duration.
         self._slowest: list[tuple[float, int, SlowStep]] = []
 
     def add(
@@ -47,8 +47,9 @@ class StepTimeHistogram:
         self._counts += np.bincount(bins, minlength=_BINS)
         is_full = len(self._slowest) == MOST_SLOW_STEPS
         # Usually none of these calls is among the slowest.
-        if is_full and times_s.max() <= self._slowest[0][0]:
+        if is_full and times_s.max() <= self._slowest[-1][0]:
             return
+        slowest = self._slowest.copy()
         places = np.argsort(times_s)[-MOST_SLOW_STEPS:].tolist()
         until_end_s = np.cumsum(durations_s[::-1])[::-1]
         for place in places:
@@ -59,9 +60,8 @@ class StepTimeHistogram:
             slow = SlowStep(
                 step, ended_s - float(until_end_s[place]), float(times_s[place]), wait_s
             )
-            heapq.heappush(self._slowest, (slow.duration_s, step, slow))
-            if len(self._slowest) > MOST_SLOW_STEPS:
-                heapq.heappop(self._slowest)
+            slowest.append((slow.duration_s, step, slow))
+        self._slowest = heapq.nlargest(MOST_SLOW_STEPS, slowest)
 
     def record(self) -> StepTimes | None:
         """Returns the distribution; None before the first step."""
@@ -73,5 +73,5 @@ class StepTimeHistogram:
             steps=int(self._counts.sum()) * self._steps_per_call,
             first_bin_s=_SMALLEST_S * math.exp(first * _GROWTH),
             counts=tuple((self._counts[first : last + 1] * self._steps_per_call).tolist()),
-            slowest=tuple(slow for *_, slow in sorted(self._slowest, reverse=True)),
+            slowest=tuple(slow for *_, slow in self._slowest),
         )

@@ -62,7 +62,7 @@ class StepWindows:
         self._ended = EndedWindows(phase, steps_per_execution, on_window, wall, examples)
         self.totals = self._ended.totals
         self.had_short_epoch = False
-        self._first_calls = FirstCalls(examples)
+        self._first_calls = FirstCalls(None, None)
         self._calls = calls
         self._steps_per_execution = steps_per_execution
         self._first_step = first_step
@@ -107,7 +107,7 @@ class StepWindows:
         """Forgets the data of a run that is over, and its listener."""
         self._ended.release()
         self._reader.release()
-        self._first_calls.begin(None)
+        self._first_calls = FirstCalls(None, None)
 
     def note_raised(self) -> None:
         """Notes that a call raised, for example at the end of the data."""
@@ -118,9 +118,8 @@ class StepWindows:
         if self._wall is not None:
             times_s = self._calls.times_s
             self._wall.add_inside(sum(times_s[1::2]) - sum(times_s[::2]))
-        self._calls.before = self._calls.count
         self._started_s = None
-        self._calls.forget()
+        self._calls.keep([], self._calls.count)
         self._reader.drop()
 
     def follow(self, source: Any) -> None:
@@ -132,7 +131,7 @@ class StepWindows:
             self._ended.begin_epoch()
         self._epoch_is_over = False
         self._is_short = True
-        self._first_calls.begin(self._reader.meter)
+        self._first_calls = FirstCalls(self._examples, self._reader.meter)
 
     def end_epoch(self) -> None:
         """Notes that the steps of an epoch are over."""
@@ -185,8 +184,7 @@ class StepWindows:
 
     def _begin(self) -> None:
         """Begins a window with the latest call."""
-        self._calls.before = self._calls.count - 1
-        self._calls.times_s = self._calls.times_s[-2:]
+        self._calls.keep(self._calls.times_s[-2:], self._calls.count - 1)
         self._started_s = self._calls.times_s[0]
         self._is_cut = False
         self._calls.due_s = self._started_s + WINDOW_S

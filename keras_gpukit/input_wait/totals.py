@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import operator
+from typing import NamedTuple
 
 from keras_gpukit.input_wait.meters import PipelineStart
 from keras_gpukit.input_wait.step_time_histogram import StepTimeHistogram
@@ -27,33 +29,95 @@ ONLY_STARTS = (
 )
 
 
+class _Starts(NamedTuple):
+    """Waits for first batches: their number, sum and longest ones.
+
+    `known_wait_s` and `shuffle_s` are sums over the waits whose shuffle fraction is known.
+    """
+
+    epochs: int = 0
+    wait_s: float = 0.0
+    longest_s: tuple[float, ...] = ()
+    known_wait_s: float = 0.0
+    shuffle_s: float = 0.0
+
+
 class PipelineStarts:
     """Adds up the waits for first batches."""
 
     def __init__(self) -> None:
-        self.epochs = 0
+        self._starts = _Starts()
+
+    @property
+    def epochs(self) -> int:
         """Number of measured waits, one per epoch."""
-        self._wait_s = 0.0
-        self._longest_s: list[float] = []
-        # Sums over the waits whose shuffle fraction is known.
-        self._known_wait_s = self._shuffle_s = 0.0
+        return self._starts.epochs
 
     def add(self, start: PipelineStart) -> None:
         """Adds a wait."""
-        self.epochs += 1
-        self._wait_s += start.wait_s
-        self._longest_s = heapq.nlargest(MOST_LONGEST, (*self._longest_s, start.wait_s))
+        epochs, wait_s, longest_s, known_wait_s, shuffle_s = self._starts
         if start.shuffle_fraction is not None:
-            self._known_wait_s += start.wait_s
-            self._shuffle_s += start.wait_s * start.shuffle_fraction
+            known_wait_s += start.wait_s
+            shuffle_s += start.wait_s * start.shuffle_fraction
+        longest_s = tuple(heapq.nlargest(MOST_LONGEST, (*longest_s, start.wait_s)))
+        wait_s += start.wait_s
+        self._starts = _Starts(epochs + 1, wait_s, longest_s, known_wait_s, shuffle_s)
 
     def record(self) -> PipelineStartRecord | None:
         """Returns the means and the longest waits; None if no wait was measured."""
-        if not self.epochs:
+        epochs, wait_s, longest_s, known_s, shuffle_s = self._starts
+        if not epochs:
             return None
-        mean_s, known_s = self._wait_s / self.epochs, self._known_wait_s
-        shuffle_s = mean_s * self._shuffle_s / known_s if known_s else None
-        return PipelineStartRecord(self.epochs, mean_s, shuffle_s, longest_s=tuple(self._longest_s))
+        mean_s = wait_s / epochs
+        mean_shuffle_s = mean_s * shuffle_s / known_s if known_s else None
+        return PipelineStartRecord(epochs, mean_s, mean_shuffle_s, longest_s=longest_s)
+
+
+class _Sums(NamedTuple):
+    """Sums over windows, in one value that an interrupt or another thread never finds half set.
+
+    Attributes:
+        counted_s: Duration of the windows whose examples were counted.
+        waited_steps: Number of steps whose wait is known; `waited_duration_s`, `wait_s` and
+            `most_wait_s`, the upper end of its range, are theirs, and `later_duration_s` and
+            `later_wait_s` those of all epochs but the first.
+        ranges: Number of windows of which only a range of the wait is known.
+        readings: Number of readings of the buffered batches, whose sum is `buffered`.
+    """
+
+    steps: int = 0
+    duration_s: float = 0.0
+    examples: int = 0
+    counted_s: float = 0.0
+    waited_steps: int = 0
+    waited_duration_s: float = 0.0
+    wait_s: float = 0.0
+    most_wait_s: float = 0.0
+    ranges: int = 0
+    later_duration_s: float = 0.0
+    later_wait_s: float = 0.0
+    readings: int = 0
+    buffered: float = 0.0
+
+    def plus(self, window: StepWindow, *, is_later: bool) -> _Sums:
+        """Adds a window, of the first epoch or of a later one."""
+        steps, duration_s, wait_s = window.steps, window.duration_s, window.input_wait_s
+        more = _Sums(
+            steps=steps,
+            duration_s=duration_s,
+            examples=window.examples or 0,
+            counted_s=0.0 if window.examples is None else duration_s,
+            waited_steps=0 if wait_s is None else steps,
+            waited_duration_s=0.0 if wait_s is None else duration_s,
+            wait_s=wait_s or 0.0,
+            most_wait_s=window.most_wait_s or wait_s or 0.0,
+            ranges=int(window.most_wait_s is not None),
+            later_duration_s=duration_s if is_later and wait_s is not None else 0.0,
+            later_wait_s=(wait_s or 0.0) if is_later else 0.0,
+            readings=int(window.buffered_batches is not None),
+            buffered=window.buffered_batches or 0.0,
+        )
+        return _Sums(*map(operator.add, self, more))
 
 
 class StepTotals:
@@ -74,18 +138,8 @@ class StepTotals:
         self.distribution = WaitHistogram(steps_per_execution)
         self.step_times = StepTimeHistogram(steps_per_execution)
         self.starts = PipelineStarts()
-        self._steps = 0
-        self._duration_s = 0.0
-        self._counted_s = 0.0
-        self._examples = 0
         self._epochs = 0
-        self._later_duration_s = self._later_wait_s = 0.0
-        self._waited_steps = 0
-        self._waited_duration_s = 0.0
-        self._wait_s = self._most_wait_s = 0.0
-        self._has_ranges = False
-        self._readings = 0
-        self._buffered = 0.0
+        self._sums = _Sums()
 
     def begin_epoch(self) -> None:
         """Notes that the steps of another epoch start."""
@@ -93,28 +147,13 @@ class StepTotals:
 
     def add(self, window: StepWindow) -> None:
         """Adds a window."""
-        self._steps += window.steps
-        self._duration_s += window.duration_s
-        if window.examples is not None:
-            self._examples += window.examples
-            self._counted_s += window.duration_s
-        if window.input_wait_s is not None:
-            self._waited_steps += window.steps
-            self._waited_duration_s += window.duration_s
-            self._wait_s += window.input_wait_s
-            self._most_wait_s += window.most_wait_s or window.input_wait_s
-            self._has_ranges |= window.most_wait_s is not None
-            if self._epochs > 1:
-                self._later_duration_s += window.duration_s
-                self._later_wait_s += window.input_wait_s
-        if window.buffered_batches is not None:
-            self._readings += 1
-            self._buffered += window.buffered_batches
+        self._sums = self._sums.plus(window, is_later=self._epochs > 1)
 
     @property
     def step_time_s(self) -> float | None:
         """Mean step time in seconds; None before the first window."""
-        return self._duration_s / self._steps if self._steps else None
+        sums = self._sums
+        return sums.duration_s / sums.steps if sums.steps else None
 
     def throughput(self, steps: int, wall_s: float | None) -> ThroughputRecord:
         """Returns step times and rates.
@@ -123,14 +162,15 @@ class StepTotals:
             steps: Number of steps that ran, measured or not.
             wall_s: Wall time of the whole phase, in seconds; None if unknown.
         """
+        sums = self._sums
         return ThroughputRecord(
             phase=self.phase,
             steps=steps,
-            measured_steps=self._steps,
+            measured_steps=sums.steps,
             step_time_s=self.step_time_s,
-            examples_per_s=self._examples / self._counted_s if self._counted_s else None,
+            examples_per_s=sums.examples / sums.counted_s if sums.counted_s else None,
             wall_s=wall_s,
-            examples_unknown_because=(NOT_COUNTED if self._steps and not self._counted_s else None),
+            examples_unknown_because=(NOT_COUNTED if sums.steps and not sums.counted_s else None),
             step_times=self.step_times.record(),
         )
 
@@ -145,7 +185,8 @@ class StepTotals:
             unknown_because: Reason to report if no step's wait was measured; None if there is no
                 specific reason.
         """
-        if self._waited_steps == 0:
+        sums = self._sums
+        if sums.waited_steps == 0:
             start = self.starts.record()
             reason = unknown_because or (TOO_SHORT if start is None else ONLY_STARTS)
             return InputRecord(self.phase, mechanism, unknown_because=reason, pipeline_start=start)
@@ -153,16 +194,16 @@ class StepTotals:
             phase=self.phase,
             mechanism=mechanism,
             confidence=confidence,
-            measured_steps=self._waited_steps,
-            wait_s=self._wait_s / self._waited_steps,
-            stall_fraction=self._wait_s / self._waited_duration_s,
+            measured_steps=sums.waited_steps,
+            wait_s=sums.wait_s / sums.waited_steps,
+            stall_fraction=sums.wait_s / sums.waited_duration_s,
             most_stall_fraction=(
-                self._most_wait_s / self._waited_duration_s if self._has_ranges else None
+                sums.most_wait_s / sums.waited_duration_s if sums.ranges else None
             ),
             later_stall_fraction=(
-                self._later_wait_s / self._later_duration_s if self._later_duration_s else None
+                sums.later_wait_s / sums.later_duration_s if sums.later_duration_s else None
             ),
-            buffered_batches=self._buffered / self._readings if self._readings else None,
+            buffered_batches=sums.buffered / sums.readings if sums.readings else None,
             distribution=self.distribution.record(),
             pipeline_start=self.starts.record(),
         )

@@ -34,7 +34,6 @@ class WaitHistogram:
         self._counts = np.zeros(_BUCKETS, np.int64)
         self._worst_s = 0.0
         self._stalled = 0
-        self._calls = 0
         # A burst is one stalled call, or several in a row. `_since_burst` counts the calls since
         # the last one began; it is None before the first one and after a gap.
         self._bursts = 0
@@ -55,9 +54,9 @@ class WaitHistogram:
         smallest_s = _SMALLEST_S * self._steps_per_call
         buckets = np.log(np.maximum(waits_s, smallest_s) / smallest_s) / _GROWTH
         buckets = np.minimum(buckets, _BUCKETS - 1).astype(np.int64)
-        self._counts += np.bincount(buckets, minlength=_BUCKETS)
+        # First, since no quantile may be above it.
         self._worst_s = max(self._worst_s, float(waits_s.max()) / self._steps_per_call)
-        self._calls += len(waits_s)
+        self._counts += np.bincount(buckets, minlength=_BUCKETS)
         # A step counts as stalled if a run of such steps would be reported as waiting for input.
         shortest_s = SHORTEST_WAIT_S * self._steps_per_call
         self._add_bursts((waits_s >= shortest_s) & (waits_s >= WARNING_FRACTION * durations_s))
@@ -86,13 +85,14 @@ class WaitHistogram:
 
     def record(self) -> WaitDistribution | None:
         """Returns the distribution; None if no single call's wait is known."""
-        if self._calls == 0:
+        calls = int(self._counts.sum())
+        if calls == 0:
             return None
         return WaitDistribution(
             median_s=self._quantile(0.5),
             p95_s=self._quantile(0.95),
             worst_s=self._worst_s,
-            stalled_fraction=self._stalled / self._calls,
+            stalled_fraction=self._stalled / calls,
             bursts=self._bursts,
             burst_steps=(
                 self._stalled / self._bursts * self._steps_per_call if self._bursts else None
@@ -101,7 +101,8 @@ class WaitHistogram:
         )
 
     def _quantile(self, share: float) -> float:
-        bucket = int(np.searchsorted(np.cumsum(self._counts), share * self._calls))
+        filled = np.cumsum(self._counts)
+        bucket = int(np.searchsorted(filled, share * filled[-1]))
         # The middle of the bucket. Waits in the first one, of about 1 µs or less, count as 0.
         middle_s = _SMALLEST_S * math.exp((bucket + 0.5) * _GROWTH)
         return min(middle_s, self._worst_s) if bucket else 0.0

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from keras_gpukit.records.steps import Part, TimeBreakdown
+
+
+class _Now(NamedTuple):
+    """Current part, since when, and the seconds of each part before.
+
+    It is replaced as a whole: the sampling thread reads it, and an interrupt counts no time twice.
+    """
+
+    part: Part
+    since_s: float
+    spent_s: dict[Part, float]
+    ended_s: float | None = None
 
 
 class WallTime:
@@ -28,13 +41,11 @@ class WallTime:
     ) -> None:
         self._now = now
         self._on_part = on_part
-        self._part = part
-        self._began_s = self._since_s = now()
-        self._ended_s: float | None = None
-        self._spent_s: dict[Part, float] = {}
+        self._began_s = now()
+        self._now_in = _Now(part, self._began_s, {})
         self._inside_s = 0.0
-        self._tracing_s = 0.0
-        self._tracings = 0
+        # Seconds of steps that were traced again, and their number.
+        self._traced: tuple[float, int] = (0.0, 0)
         self.by_callback: Callable[[float, float], dict[str, float]] = lambda wall_s, between_s: {}
         """Function that returns the seconds of each class of callbacks, from the seconds of the
         whole call and those between steps."""
@@ -45,26 +56,27 @@ class WallTime:
     @property
     def total_s(self) -> float:
         """Seconds of the call: until now or, once it is over, until its end."""
-        return (self._now() if self._ended_s is None else self._ended_s) - self._began_s
+        ended_s = self._now_in.ended_s
+        return (self._now() if ended_s is None else ended_s) - self._began_s
 
     @property
     def is_over(self) -> bool:
         """Whether the call is over."""
-        return self._ended_s is not None
+        return self._now_in.ended_s is not None
 
     def spent_s(self, part: Part) -> float:
         """Returns the seconds spent in a part, not counting an interval in progress."""
-        return self._spent_s.get(part, 0.0)
+        return self._now_in.spent_s.get(part, 0.0)
 
     @property
     def tracings(self) -> int:
         """Number of times that the step was traced again so far."""
-        return self._tracings
+        return self._traced[1]
 
     @property
     def part(self) -> Part:
         """Current part; once the call is over, the last one."""
-        return self._part
+        return self._now_in.part
 
     def turn(self, part: Part, at_s: float | None = None) -> None:
         """Ends the current part and begins another; does nothing once the call is over.
@@ -74,9 +86,9 @@ class WallTime:
             at_s: Time of the change, on the clock; None for now. If another part began later, its
                 beginning.
         """
-        if self._ended_s is None:
-            self._close(max(self._now() if at_s is None else at_s, self._since_s))
-            self._part = part
+        if not self.is_over:
+            at_s = max(self._now() if at_s is None else at_s, self._now_in.since_s)
+            self._turn(_Now(part, at_s, self._spent(self._now_in.part, at_s)))
 
     def end_steps(self, at_s: float) -> None:
         """Ends the part "steps". The callbacks' time after the last batch belongs to "callbacks".
@@ -100,8 +112,7 @@ class WallTime:
 
         They include the wait for its batch, whose length is unknown.
         """
-        self._tracing_s += seconds
-        self._tracings += 1
+        self._traced = self._traced[0] + seconds, self._traced[1] + 1
 
     def add_epoch_wait(self, seconds: float, began_s: float) -> None:
         """Moves the wait for an epoch's first batch from the part "steps" to "epoch start".
@@ -110,16 +121,20 @@ class WallTime:
             seconds: Seconds of the wait, inside the step function.
             began_s: When the epoch's steps began, and the wait with them, on the clock.
         """
+        spent_s = self._now_in.spent_s
+        moved: dict[Part, float] = {
+            "steps": spent_s.get("steps", 0.0) - seconds,
+            "epoch start": spent_s.get("epoch start", 0.0) + seconds,
+        }
+        self._now_in = self._now_in._replace(spent_s={**spent_s, **moved})
         self._inside_s -= seconds
-        self._spend("steps", -seconds)
-        self._spend("epoch start", seconds)
         self._on_part("epoch start", began_s, began_s + seconds)
 
     def end(self) -> None:
         """Ends the call; may be called repeatedly."""
-        if self._ended_s is None:
-            self._ended_s = self._now()
-            self._close(self._ended_s)
+        if not self.is_over:
+            at_s, part = self._now(), self._now_in.part
+            self._turn(_Now(part, at_s, self._spent(part, at_s), ended_s=at_s))
 
     def breakdown(self, wait_s: float | None, until_s: float | None = None) -> TimeBreakdown:
         """Returns the seconds of each part.
@@ -130,12 +145,13 @@ class WallTime:
             until_s: End of the time to break down, on the clock, if the part "steps" is not over:
                 the time inside the step function is counted up to there. None if the call is over.
         """
-        spent, total_s = dict(self._spent_s), self.total_s
+        spent, total_s = self._now_in.spent_s, self.total_s
         if until_s is not None:
             total_s = until_s - self._began_s
-            spent["steps"] = spent.get("steps", 0.0) + until_s - self._since_s
+            spent = self._spent("steps", until_s)
+        tracing_s, tracings = self._traced
         between_s = max(spent.get("steps", 0.0) - self._inside_s, 0.0)
-        tracing_s = min(max(self._tracing_s, 0.0), self._inside_s)
+        tracing_s = min(max(tracing_s, 0.0), self._inside_s)
         steps_s = self._inside_s - tracing_s
         wait_s = None if wait_s is None else min(wait_s, steps_s)
         parts = {
@@ -150,15 +166,16 @@ class WallTime:
             compute_s=None if wait_s is None else steps_s - wait_s,
             other_s=max(total_s - self._inside_s - sum(parts.values()), 0.0),
             tracing_s=tracing_s,
-            tracings=self._tracings,
+            tracings=tracings,
             by_callback=self.by_callback(total_s, between_s),
             **parts,
         )
 
-    def _close(self, at_s: float) -> None:
-        self._spend(self._part, at_s - self._since_s)
-        self._on_part(self._part, self._since_s, at_s)
-        self._since_s = at_s
+    def _turn(self, next_in: _Now) -> None:
+        ended, self._now_in = self._now_in, next_in
+        self._on_part(ended.part, ended.since_s, next_in.since_s)
 
-    def _spend(self, part: Part, seconds: float) -> None:
-        self._spent_s[part] = self._spent_s.get(part, 0.0) + seconds
+    def _spent(self, part: Part, until_s: float) -> dict[Part, float]:
+        """Returns the seconds of each part, with those since the last change for a part."""
+        spent_s = self._now_in.spent_s
+        return {**spent_s, part: spent_s.get(part, 0.0) + until_s - self._now_in.since_s}

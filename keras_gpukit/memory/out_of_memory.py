@@ -28,7 +28,8 @@ class Call:
         step: Global step; None if unknown.
         gpus: The GPUs that TensorFlow uses.
         held_bytes: Bytes in use when the call started, per device. A missing device counts as 0.
-        peak_bytes: Peak of the bytes in use during the call, per device.
+        peak_bytes: Peak of the bytes in use during the call, per device; once the first step has
+            ended, that of later steps.
         limit_bytes: Maximum that TensorFlow may take, per device; None if unknown.
     """
 

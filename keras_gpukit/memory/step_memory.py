@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 from keras_gpukit.layer_names import is_backward, layer_names, layer_of
+from keras_gpukit.memory import cudnn_rnn
 from keras_gpukit.memory.bfc import BFC
 from keras_gpukit.memory.kernels import cpu_workspace_bytes, gpu_workspace_bytes
 from keras_gpukit.memory.model_state import execution_of, size_of, sizes_of_variables
@@ -89,7 +90,7 @@ class StepMemory:
             for each in tensors
             if each.shape.rank and each.shape[1:].is_fully_defined()
         )
-        self._on_gpu = bool(tf.config.list_logical_devices("GPU"))
+        self._on_gpu = _has_gpu()
         self._threads = tf.config.threading.get_intra_op_parallelism_threads() or _cores()
 
     def layer_of(self, operation: str) -> str | None:
@@ -265,13 +266,17 @@ class StepMemory:
         exact = not self._on_gpu and not _uses_onednn()
 
         def needs(node: Node) -> int:
-            if not (exact or upper) or not node.shapes or node.shapes[0] is None:
+            if not node.shapes or node.shapes[0] is None:
                 return 0
-            outputs = graph.shape((node.name, 0), batch_size) or ()
+            operation, outputs = node.operation, graph.shape((node.name, 0), batch_size) or ()
             inputs = [graph.shape(each, batch_size) for each in node.inputs if each[1] >= 0]
+            if operation in (cudnn_rnn.FORWARD, cudnn_rnn.BACKWARD):
+                return cudnn_rnn.workspace_bytes(graph, node, batch_size)
+            if not (exact or upper):
+                return 0
             if self._on_gpu:
-                return gpu_workspace_bytes(node.operation, outputs, inputs)
-            return cpu_workspace_bytes(node.operation, outputs, inputs, self._threads)
+                return gpu_workspace_bytes(operation, outputs, inputs)
+            return cpu_workspace_bytes(operation, outputs, inputs, self._threads)
 
         return needs
 
@@ -279,7 +284,13 @@ class StepMemory:
         if not self.graph.loops:
             return None
         loops = ", ".join(sorted(self.graph.loops))
-        return f"memory within loops and branches is not counted ({loops})"
+        return f"memory within loops, branches and functions is not counted ({loops})"
+
+
+def _has_gpu() -> bool:
+    import tensorflow as tf
+
+    return bool(tf.config.list_logical_devices("GPU"))
 
 
 def _uses_onednn() -> bool:

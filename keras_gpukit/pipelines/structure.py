@@ -43,6 +43,22 @@ def dataset_of(iterator: Any) -> Any:
     return getattr(iterator, "_dataset", None)
 
 
+def open_shapes(spec: Any) -> tuple[str, ...]:
+    """Returns the shapes of a batch's tensors that vary in more than the number of examples.
+
+    Args:
+        spec: The `element_spec` of the dataset of batches; None if unknown.
+    """
+    import tensorflow as tf
+
+    shapes = [getattr(each, "shape", None) for each in tf.nest.flatten(spec)]
+    return tuple(
+        str(tuple(shape))
+        for shape in shapes
+        if isinstance(shape, tf.TensorShape) and shape.rank and None in tuple(shape)[1:]
+    )
+
+
 def unwrapped(stage: Dataset) -> Dataset:
     """Returns the stage that implements a reader of files, `_impl`; any other stage as it is."""
     inner = getattr(stage, "_impl", None)

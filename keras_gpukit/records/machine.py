@@ -20,9 +20,8 @@ class DeviceMemory:
         limit_bytes: Most memory that TensorFlow may take on the device; None if unknown.
         first_step_peak_bytes: Peak of the memory in use until the first step ended; None before
             that.
-        later_max_bytes: Highest reading of the memory in use during later steps; None without a
-            reading.
-        later_readings: Number of readings during later steps.
+        later_peak_bytes: Peak of the memory in use since the first step ended; None without a later
+            step, or if TensorFlow's peak counter must not be reset.
     """
 
     device: str
@@ -30,8 +29,16 @@ class DeviceMemory:
     peak_bytes: int
     limit_bytes: int | None = None
     first_step_peak_bytes: int | None = None
-    later_max_bytes: int | None = None
-    later_readings: int = 0
+    later_peak_bytes: int | None = None
+
+    @property
+    def needed_bytes(self) -> int:
+        """Peak of later steps if it is known, else that of the run.
+
+        A first step's peak is no need of training: cuDNN and XLA try algorithms in it, and make do
+        with less memory where less is free.
+        """
+        return self.peak_bytes if self.later_peak_bytes is None else self.later_peak_bytes
 
 
 @dataclass(frozen=True)
@@ -61,14 +68,14 @@ class MemoryRecord:
 
     @property
     def fullest(self) -> DeviceMemory | None:
-        """Device with the highest peak; None without any."""
-        return max(self.devices, key=lambda each: each.peak_bytes, default=None)
+        """Device on which steps need most; None without any."""
+        return max(self.devices, key=lambda each: each.needed_bytes, default=None)
 
     def steps_bytes(self, device: DeviceMemory) -> int | None:
         """Returns the peak bytes of the steps: activations, gradients, workspace and batches."""
         if self.weights_bytes is None or self.slots_bytes is None:
             return None
-        return max(device.peak_bytes - self.weights_bytes - self.slots_bytes, 0)
+        return max(device.needed_bytes - self.weights_bytes - self.slots_bytes, 0)
 
 
 @dataclass(frozen=True)

@@ -98,12 +98,20 @@ class MemoryPrediction(Displayed):
         return self.unknown_because is not None
 
     @property
+    def is_upper_bound(self) -> bool:
+        """Whether steps need less: XLA fuses operations, and never stores what is between them."""
+        return self.execution == "xla" and not self.is_lower_bound
+
+    @property
     def peak_bytes(self) -> int | None:
-        """Expected peak: a point of the predicted range, nearer to its lower end."""
+        """Expected peak: a point of the predicted range, nearer to its lower end.
+
+        For steps compiled by XLA it is the upper end.
+        """
         if self.low is None or self.high is None:
             return None
         low, high = self.low.total_bytes, self.high.total_bytes
-        return int(low + NEARER_LOW * (high - low))
+        return high if self.is_upper_bound else int(low + NEARER_LOW * (high - low))
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,8 @@ class RunSummary(Displayed):
         out_of_memory: Why memory ran out, if that ended the run; None otherwise.
         host_buffers: Memory that caches and shuffle buffers of the input hold now, and when full.
         host_at_end: Last reading of the host, if the run ended without a summary; None otherwise.
+        first_step_s: Seconds that the first step had taken, if it had not ended when the record was
+            written; None otherwise.
         verdict: Conclusions of the rules.
     """
 
@@ -118,6 +120,7 @@ class RunSummary(Displayed):
     out_of_memory: OutOfMemory | None = None
     host_buffers: HostBuffers | None = None
     host_at_end: HostSample | None = None
+    first_step_s: float | None = None
     verdict: Verdict = field(default_factory=Verdict)
 
     @property
@@ -177,8 +180,8 @@ class RunSummary(Displayed):
 
     @property
     def memory_peak_bytes(self) -> dict[str, int]:
-        """Peak allocation by device, such as {"GPU:0": 1073741824}."""
-        return {memory.device: memory.peak_bytes for memory in self.allocators}
+        """Peak that training needs by device, such as {"GPU:0": 1073741824}."""
+        return {memory.device: memory.needed_bytes for memory in self.allocators}
 
     @property
     def placement(self) -> dict[str, int]:

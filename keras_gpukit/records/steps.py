@@ -215,6 +215,8 @@ class InputRecord:
         contention: How much the threads of the run slowed each other down; None for a validation.
         most_stall_fraction: Upper end of the range of `stall_fraction`; None unless the wait is
             sampled.
+        open_shapes: Shapes of the batch's tensors that vary in more than the number of examples, as
+            far as the dataset says so, such as "(None, None, 8)". Empty outside `fit`.
     """
 
     phase: Phase
@@ -234,6 +236,7 @@ class InputRecord:
     python: PythonSourceRecord | None = None
     contention: ContentionRecord | None = None
     most_stall_fraction: float | None = None
+    open_shapes: tuple[str, ...] = ()
 
 
 Part = Literal["callbacks", "epoch start", "first step", "steps", "validation", "other"]

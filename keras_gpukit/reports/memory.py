@@ -11,7 +11,7 @@ from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.memory import MemoryByCause, MemoryPrediction
 from keras_gpukit.reports import units
 from keras_gpukit.reports.notebook import as_html
-from keras_gpukit.reports.phrases import MEMORY_CAUSES
+from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_peak
 from keras_gpukit.rules.batch_size import PREDICTED_MARGIN
 
 _EXACT = ("weights", "optimizer slots")
@@ -24,7 +24,7 @@ def render(prediction: MemoryPrediction) -> RenderableType:
     lines: list[RenderableType] = []
     if low is not None and high is not None and prediction.peak_bytes is not None:
         lines.append(Text(_headline(prediction, low, high)))
-        lines += ["", _table(low, low if prediction.is_lower_bound else high)]
+        lines += ["", _table(prediction, low, high)]
     if prediction.largest:
         named = [
             f"{each.layer or each.name} {units.size(each.size_bytes)}"
@@ -33,33 +33,42 @@ def render(prediction: MemoryPrediction) -> RenderableType:
         lines += ["", Text(f"Largest tensors at the peak: {', '.join(named)}")]
     if prediction.limit_bytes is not None:
         fits = prediction.fits_batch_size
-        which = f"the largest batch predicted to fit is {fits:,}"
         if fits is None:
             which = "no batch is predicted to fit"
-        if fits is not None and prediction.is_lower_bound:
+        elif prediction.is_lower_bound:
             which = f"no batch above {fits:,} fits, and smaller ones may not"
+        elif prediction.is_upper_bound:
+            which = f"a batch of {fits:,} is predicted to fit, and larger ones may"
+        else:
+            which = f"the largest batch predicted to fit is {fits:,}"
         limit = units.size(prediction.limit_bytes)
         free = units.percentage(PREDICTED_MARGIN)
         lines += ["", Text(f"Of {limit}, {which} ({free} are left free).")]
         lines.append(Text("`keras-gpukit batch-size` measures it instead."))
     if prediction.is_lower_bound:
         lines += ["", Text(f"A lower bound: {prediction.unknown_because}")]
+    if prediction.is_upper_bound:
+        lines += ["", Text(UPPER_BOUND)]
     return Panel(Group(*lines), title="Predicted memory", title_align="left", expand=False)
 
 
 def _headline(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCause) -> str:
     batch = f"Batch of {prediction.batch_size:,}, {_STEPS[prediction.execution]}"
-    if prediction.is_lower_bound:
-        return f"{batch}: peak at least {units.size(low.total_bytes)}"
+    if prediction.is_lower_bound or prediction.is_upper_bound:
+        return f"{batch}: peak {predicted_peak(prediction)}"
     span = f"{units.size(low.total_bytes)} to {units.size(high.total_bytes)}"
     return f"{batch}: peak about {units.size(prediction.peak_bytes or 0)} ({span})"
 
 
-def _table(low: MemoryByCause, high: MemoryByCause) -> Table:
-    heads = ("at least",) if high is low else ("from", "to")
-    table = Table("at the peak", *heads, "")
+def _table(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCause) -> Table:
+    ends = {"from": low, "to": high}
+    if prediction.is_lower_bound:
+        ends = {"at least": low}
+    if prediction.is_upper_bound:
+        ends = {"at most": high}
+    table = Table("at the peak", *ends, "")
     for name, field in MEMORY_CAUSES.items():
-        sizes = sorted((getattr(low, field), getattr(high, field)))[: len(heads)]
+        sizes = sorted(getattr(end, field) for end in ends.values())
         exact = "exact" if name in _EXACT else ""
         table.add_row(name, *(units.size(each) for each in sizes), exact)
     return table

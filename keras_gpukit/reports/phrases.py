@@ -23,6 +23,7 @@ _LONGER = f"{TOO_SHORT}: train for 10 s and 100 steps or more"
 """Reason if a longer run has the evidence; the figures are the largest that a rule asks for."""
 NOTHING_FOUND = "Nothing found."
 _ONLY_REMARKS = "No warnings."
+_SPEED_UNKNOWN = "Neither the wait for input nor the parts of the time could be judged."
 _INTERRUPTED = "The run was interrupted."
 ACCOUNT_OF_TIME = "mostly-not-compute"
 """Code of the rule that accounts for all of a run's time."""
@@ -37,6 +38,9 @@ MEMORY_CAUSES = {
     "workspace": "workspace_bytes",
 }
 """Causes of memory use, each with its field in `MemoryByCause`."""
+UPPER_BOUND = (
+    "An upper bound: XLA fuses operations, whose intermediate results then take no memory."
+)
 
 
 def headline(summary: RunSummary) -> tuple[str, ...]:
@@ -123,10 +127,16 @@ def conclusion(summary: RunSummary) -> str | None:
 
 
 def all_well(summary: RunSummary) -> str:
-    """Returns a sentence with the verdict on a run without a problem."""
+    """Returns a sentence with the verdict on a run without a problem.
+
+    A run whose speed could not be judged is not called free of problems.
+    """
     if summary.ending == "interrupted":
         return _INTERRUPTED
-    return _ONLY_REMARKS if summary.verdict.findings else NOTHING_FOUND
+    verdict = summary.verdict
+    if {"input-bound", ACCOUNT_OF_TIME} <= verdict.not_applicable.keys():
+        return _SPEED_UNKNOWN
+    return _ONLY_REMARKS if verdict.findings else NOTHING_FOUND
 
 
 def not_judged(verdict: Verdict) -> str | None:
@@ -287,17 +297,20 @@ def _memory(record: MemoryRecord) -> list[str]:
     gpus = [memory for memory in record.devices if memory.device.startswith("GPU")]
     if not gpus:
         return []
-    fullest = max(gpus, key=lambda memory: memory.peak_bytes)
+    fullest = max(gpus, key=lambda memory: memory.needed_bytes)
     limit = "" if fullest.limit_bytes is None else f" of {units.size(fullest.limit_bytes)}"
     predicted = predicted_peak(record.prediction)
-    told = "" if predicted is None else f" ({predicted} predicted)"
-    return [f"{fullest.device} peak {units.size(fullest.peak_bytes)}{limit}{told}"]
+    told = [] if predicted is None else [f"{predicted} predicted"]
+    if fullest.peak_bytes > fullest.needed_bytes:
+        told.append(f"{units.size(fullest.peak_bytes)} in the first step")
+    more = f" ({', '.join(told)})" if told else ""
+    return [f"{fullest.device} peak {units.size(fullest.needed_bytes)}{limit}{more}"]
 
 
 def predicted_peak(prediction: MemoryPrediction | None) -> str | None:
-    """Returns the peak as "1.2 GiB", or "at least 1.2 GiB" for a lower bound; None if unknown."""
+    """Returns the peak as "1.2 GiB", "at least 1.2 GiB" or "at most 1.2 GiB"; None if unknown."""
     if prediction is None or prediction.low is None or prediction.peak_bytes is None:
         return None
     if prediction.is_lower_bound:
         return f"at least {units.size(prediction.low.total_bytes)}"
-    return units.size(prediction.peak_bytes)
+    return f"{'at most ' if prediction.is_upper_bound else ''}{units.size(prediction.peak_bytes)}"

@@ -13,7 +13,7 @@ _FRAGMENTED = (
     "TensorFlow starts, and keep batches to one shape, or to a few"
 )
 # Exceptions with which users end a run on purpose.
-_ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
+ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
 
 
 class DeviceOutOfMemory(Rule):
@@ -133,7 +133,7 @@ class EndedByError(Rule):
         error = summary.ended_by
         if error is None:
             return None if summary.ending == "completed" else self.abstain()
-        if summary.out_of_memory is not None or error.startswith(_ON_PURPOSE):
+        if summary.out_of_memory is not None or error.startswith(ON_PURPOSE):
             return None
         return self.find(
             "critical",

@@ -89,7 +89,7 @@ def fullest_fraction(summary: RunSummary) -> float | None:
 def _shares(summary: RunSummary) -> list[Figure]:
     """Returns the peak of each GPU as a percentage of its limit, for GPUs that report both."""
     return [
-        Figure(f"peak use of {memory.device}", 100 * memory.peak_bytes / memory.limit_bytes, "%")
+        Figure(f"peak use of {memory.device}", 100 * memory.needed_bytes / memory.limit_bytes, "%")
         for memory in summary.allocators
         if memory.device.startswith("GPU") and memory.limit_bytes
     ]

@@ -14,9 +14,9 @@ from keras_gpukit.rules.time_parts import (
     SlowCallbacks,
     SlowEpochStart,
     TimeRule,
-    TracingAgain,
 )
 from keras_gpukit.rules.tiny_steps import TinySteps
+from keras_gpukit.rules.tracing_again import TracingAgain
 
 HALF = 0.5
 SHORT_RUN_S = 60.0

@@ -113,38 +113,6 @@ def _slow_ones(start: PipelineStartRecord) -> int:
     return 0
 
 
-class TracingAgain(TimeRule):
-    """The share of the time that goes to step functions that are created again during a run.
-
-    TensorFlow then traces the model again, and also compiles it again if it was compiled. The
-    threshold of a tenth is our choice, as for other waits. Only the start of epochs is checked.
-    """
-
-    code = "tracing-again"
-    subject = "tracing"
-    title = "The step function is made and traced again"
-    requires = REQUIRES
-
-    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        """Compares the share with the threshold."""
-        share = parts.tracing_s / parts.wall_s
-        if share < NOTABLE_FRACTION:
-            return None
-        # A traced step also does the normal work of a step.
-        work_s = parts.tracings * (summary.step_time_s or 0.0)
-        saving = of_run(summary, parts.tracing_s - work_s, parts.tracing_s, basis="traced steps")
-        return self.find(
-            severity(saving, summary),
-            percent("of the time", share),
-            Figure("traced again", parts.tracings, "times"),
-            advice=(
-                "no model.compile or make_train_function between epochs: a value that changes "
-                "belongs into a keras.Variable, which is read at each step",
-            ),
-            saving=saving,
-        )
-
-
 class SlowCallbacks(TimeRule):
     """The share of the time that goes to callbacks, including checkpoints.
 

@@ -7,6 +7,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.communication import CommunicationBound
 from keras_gpukit.rules.cpu_fallback import CPUFallback
 from keras_gpukit.rules.endings import DeviceOutOfMemory, EndedByError, HostOutOfMemory
+from keras_gpukit.rules.first_step import FirstStepNotOver
 from keras_gpukit.rules.first_step_memory import FirstStepMemory
 from keras_gpukit.rules.host_buffers import InputFillsMemory
 from keras_gpukit.rules.host_cpu import HostCPUSaturated
@@ -31,9 +32,9 @@ from keras_gpukit.rules.time_parts import (
     LongValidation,
     SlowCallbacks,
     SlowEpochStart,
-    TracingAgain,
 )
 from keras_gpukit.rules.tiny_steps import TinySteps
+from keras_gpukit.rules.tracing_again import TracingAgain
 from keras_gpukit.rules.unscaled_batch import BatchNotScaled
 from keras_gpukit.rules.utilization import LowUtilization
 from keras_gpukit.rules.workers_alone import WorkersTrainAlone
@@ -42,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     DeviceOutOfMemory(),
     HostOutOfMemory(),
     EndedByError(),
+    FirstStepNotOver(),
     InputBound(),
     InputHoldsGIL(),
     InputTakesCores(),

@@ -37,6 +37,7 @@ def partial_summary(
     out_of_memory: OutOfMemory | None = None,
     host_buffers: HostBuffers | None = None,
     host_at_end: HostSample | None = None,
+    first_step_s: float | None = None,
 ) -> RunSummary:
     """Summarizes a run from its lines, and judges it.
 
@@ -53,12 +54,13 @@ def partial_summary(
         out_of_memory: Why memory ran out; None if it did not.
         host_buffers: Latest record of the contents of caches and shuffle buffers; None without.
         host_at_end: Last reading of the host, for a run whose process ended without a summary.
+        first_step_s: Seconds that the first step has taken, if it has not ended; None otherwise.
     """
     phase, steps = run.phase, run.steps
     wall_s = None if run.began_s is None else (run.ended_s or 0.0) - run.began_s
-    # A run may have ended before its first window of steps.
-    ended = out_of_memory is not None or host_at_end is not None
-    watched = ended or (phase is not None and steps is not None)
+    # A run may have ended before its first window of steps, or be in its first step for long.
+    others = (out_of_memory, host_at_end, first_step_s)
+    watched = any(each is not None for each in (*others, phase and steps))
     known = environment or Environment({})
     summary = RunSummary(
         environment=known,
@@ -73,6 +75,7 @@ def partial_summary(
         out_of_memory=out_of_memory,
         host_buffers=host_buffers,
         host_at_end=host_at_end,
+        first_step_s=first_step_s,
     )
     # Without the environment, rules would take the machine for one without GPUs.
     return replace(summary, verdict=judge(summary)) if watched and environment else summary

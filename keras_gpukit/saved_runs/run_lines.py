@@ -91,6 +91,7 @@ class RunLines:
         self._began_s: float | None = None
         self._ended_s: float | None = None
         self._progress: Progress | None = None
+        self._part_since_s = 0.0  # when the part of the latest progress record was first recorded
         self._step = 0
         # The latest record of each kind that is kept.
         self._latest: dict[RecordKind, Any] = dict.fromkeys(_KEPT)
@@ -194,8 +195,14 @@ class RunLines:
             out_of_memory=self._latest["out_of_memory"],
             host_buffers=self._latest["host_buffers"],
             host_at_end=self._host_at_end() if run.state == "unfinished" else None,
+            first_step_s=self._first_step_s(),
         )
         return replace(run, summary=summary)
+
+    def _first_step_s(self) -> float | None:
+        if self._progress is None or self._progress.part != "first step" or self._ended_s is None:
+            return None
+        return max(self._ended_s - self._part_since_s, 0.0)
 
     def _host_at_end(self) -> HostSample | None:
         values = self._last_host
@@ -232,7 +239,10 @@ class RunLines:
         return latest and replace(latest, step=max(latest.step, self._step))
 
     def _take_progress(self, line: Line, time_s: float) -> None:
-        self._progress = progress = checked_record(line.record, Progress)
+        progress = checked_record(line.record, Progress)
+        if self._progress is None or self._progress.part != progress.part:
+            self._part_since_s = time_s
+        self._progress = progress
         self._set_phase(progress.phase)
 
     def _take_capture(self, line: Line, time_s: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
@@ -28,12 +29,10 @@ class AllocatorSensor:
 
         self._config = tf.config.experimental
         self._limits = {device: _limit_bytes(device, gpus) for device in _devices()}
-        self._first_peaks: dict[str, int] = {}
-        self._later: dict[str, int] = {}
-        self._later_readings = 0
+        # By device, once the first step has ended: its peak, and what was in use then.
+        self._first: dict[str, tuple[int, int]] = {}
         if reset_peak:
-            for device in self._limits:
-                self._config.reset_memory_stats(device)
+            self._reset()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -45,38 +44,41 @@ class AllocatorSensor:
         readings = []
         for device, limit in self._limits.items():
             info = self._config.get_memory_info(device)
+            current, peak = info["current"], info["peak"]
+            first, after_first = self._first.get(device, (None, None))
+            # Any later step allocates, which raises the counter above its value at the reset.
+            is_later = after_first is not None and peak > after_first
             readings.append(
                 DeviceMemory(
-                    device,
-                    info["current"],
-                    info["peak"],
-                    limit,
-                    self._first_peaks.get(device),
-                    self._later.get(device),
-                    self._later_readings,
+                    device, current, max(peak, first or 0), limit, first, peak if is_later else None
                 )
             )
         return tuple(readings)
 
     def first_step_ended(self) -> None:
-        """Stores the peaks up to the end of the first step, in addition to those of the run."""
-        self._first_peaks = {each.device: each.peak_bytes for each in self.read()}
-
-    def read_in_steps(self) -> tuple[DeviceMemory, ...]:
-        """Reads each device once while steps run; tracks the highest use after the first step."""
-        if self._first_peaks:
-            self._later_readings += 1
-            for each in self.read():
-                self._later[each.device] = max(each.current_bytes, self._later.get(each.device, 0))
-        return self.read()
+        """Stores the peaks of the first step, and resets the counters for those of later steps."""
+        self._first = {each.device: (each.peak_bytes, each.current_bytes) for each in self.read()}
+        self._reset()
 
     def limit_bytes(self, device: str) -> int | None:
         """Returns the limit of TensorFlow's memory on a device; None if unknown."""
         return self._limits.get(device)
 
-    def summarize(self) -> MemoryRecord:
-        """Reads each device a last time, and returns the readings, or why there are none."""
-        return MemoryRecord(self.read(), None if self._limits else NO_ALLOCATOR)
+    def summarize(self, *, only_first_step: bool = False) -> MemoryRecord:
+        """Reads each device a last time, and returns the readings, or why there are none.
+
+        Args:
+            only_first_step: Whether the run had one step only. What was in use since then belongs
+                to a validation, and is no peak of steps.
+        """
+        readings = self.read()
+        if only_first_step:
+            readings = tuple(replace(each, later_peak_bytes=None) for each in readings)
+        return MemoryRecord(readings, None if self._limits else NO_ALLOCATOR)
+
+    def _reset(self) -> None:
+        for device in self._limits:
+            self._config.reset_memory_stats(device)
 
 
 def _devices() -> list[str]:

@@ -37,7 +37,8 @@ class Heartbeat:
         self._longest_s = interval_s + LATE_S
         self._now = now
         self._process_s = process_s
-        self._beaten_s, self._worked_s = now(), process_s()
+        # Time of the last beat, and the processor time used until then.
+        self._beat = now(), process_s()
         self._stopped_s: float | None = None
 
     def beat(self) -> None:
@@ -45,8 +46,8 @@ class Heartbeat:
         now_s = self._now()
         if self._stands_still(now_s):
             self._stopped_s = now_s
-            self._on_stop(self._beaten_s, now_s)
-        self._beaten_s, self._worked_s = now_s, self._process_s()
+            self._on_stop(self._beat[0], now_s)
+        self._beat = now_s, self._process_s()
 
     def stopped_since(self, moment_s: float) -> bool:
         """Whether the process was suspended at any time since `moment_s` on the clock."""
@@ -55,7 +56,8 @@ class Heartbeat:
         return self._stopped_s is not None and self._stopped_s >= moment_s
 
     def _stands_still(self, now_s: float) -> bool:
-        silent_s = now_s - self._beaten_s
+        beaten_s, worked_s = self._beat
+        silent_s = now_s - beaten_s
         if silent_s <= self._longest_s:
             return False
-        return self._process_s() - self._worked_s < WORKED_SHARE * silent_s
+        return self._process_s() - worked_s < WORKED_SHARE * silent_s

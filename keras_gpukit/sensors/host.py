@@ -31,10 +31,11 @@ class HostSensor:
 
         self._psutil = psutil
         self._cores = psutil.cpu_count() or 1
-        self._read_bytes: int | None = None
-        self._read_s = self._disks_read_s = time.perf_counter()
+        now_s = time.perf_counter()
+        # Each figure of the latest reading together with its time.
+        self._disks: tuple[float, int | None] = (now_s, None)
         # This clock counts nanoseconds; psutil reads hundredths of a second from a file.
-        self._process_s = time.process_time()
+        self._process = now_s, time.process_time()
         self._cpu_s = self._cpu_times()
 
     def read(self) -> HostSample:
@@ -62,10 +63,9 @@ class HostSensor:
         return 100 * (busy - busy_before) / (total - all_before) if total > all_before else None
 
     def _process_cpu_percent(self, now_s: float) -> float:
-        passed_s, spent_s = now_s - self._read_s, time.process_time() - self._process_s
-        self._read_s += passed_s
-        self._process_s += spent_s
-        return 100 * spent_s / (passed_s * self._cores)
+        (before_s, spent_before_s), spent_s = self._process, time.process_time()
+        self._process = now_s, spent_s
+        return 100 * (spent_s - spent_before_s) / ((now_s - before_s) * self._cores)
 
     def _cpu_times(self) -> tuple[float, float]:
         """Returns the busy time and the total time of all cores since the machine started."""
@@ -75,13 +75,14 @@ class HostSensor:
         return total - times.idle - getattr(times, "iowait", 0.0), total
 
     def _disk_rate(self, now_s: float) -> float | None:
-        before, since_s = self._read_bytes, self._disks_read_s
+        since_s, before = self._disks
         if now_s - since_s < DISKS_EVERY_S:
             return None
-        self._read_bytes, self._disks_read_s = self._disk_read_bytes(), now_s
-        if before is None or self._read_bytes is None:
+        read_bytes = self._disk_read_bytes()
+        self._disks = now_s, read_bytes
+        if before is None or read_bytes is None:
             return None
-        return (self._read_bytes - before) / (now_s - since_s)
+        return (read_bytes - before) / (now_s - since_s)
 
     def _disk_read_bytes(self) -> int | None:
         # Some containers show no disks, or hide even the file that lists them.

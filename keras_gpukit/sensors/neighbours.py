@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from keras_gpukit.records.machine import HostSample, ProcessUse
 from keras_gpukit.sensors.job_processes import JobProcesses
@@ -18,6 +19,13 @@ NAMED = 3
 _KERNEL = 2, "kthreadd"
 
 
+class _Look(NamedTuple):
+    """Processor time of each process, by PID and name, and when it was read, in seconds."""
+
+    spent_s: dict[tuple[int, str], float]
+    at_s: float
+
+
 class NeighbourSensor:
     """Compares the processor times of all processes, from the first look to the latest.
 
@@ -29,11 +37,9 @@ class NeighbourSensor:
 
         self._now = now
         self._cores = psutil.cpu_count() or 1
-        self._first: dict[tuple[int, str], float] | None = None
-        self._latest: dict[tuple[int, str], float] = {}
+        self._looks: tuple[_Look, _Look] | None = None  # the first one and the latest
         self._children: set[int] = set()
         self._job: JobProcesses | None = None
-        self._began_s = self._looked_s = 0.0
         self._due_s = now() + FIRST_LOOK_AFTER_S
 
     def note(self, sample: HostSample) -> None:
@@ -47,18 +53,18 @@ class NeighbourSensor:
 
     def end(self) -> None:
         """Looks a last time, if there was a first look."""
-        if self._first is not None:
+        if self._looks is not None:
             self.look()
 
     def look(self) -> None:
         """Reads the processor time of every process."""
         import psutil
 
-        self._latest, self._looked_s = self._read(), self._now()
+        latest = _Look(self._read(), self._now())
         self._children |= {child.pid for child in psutil.Process().children(recursive=True)}
-        if self._first is None:
-            self._first, self._began_s = self._latest, self._looked_s
-        self._due_s = self._looked_s + max(self._looked_s - self._began_s, FIRST_LOOKS_APART_S)
+        first, _ = self._looks or (latest, latest)
+        self._looks = first, latest
+        self._due_s = latest.at_s + max(latest.at_s - first.at_s, FIRST_LOOKS_APART_S)
 
     def uses(self) -> tuple[ProcessUse, ...]:
         """Returns the unrelated processes that used most, from the first look to the latest.
@@ -89,18 +95,21 @@ class NeighbourSensor:
         return self._job is not None and self._job.contains(key)
 
     def _percent(self, counts: Callable[[tuple[int, str]], bool]) -> float | None:
-        if self._looked_s == self._began_s:
+        if self._looks is None or self._looks[0] is self._looks[1]:
             return None
         return sum(use.cpu_percent for use in self._ranked(counts))
 
     def _ranked(self, counts: Callable[[tuple[int, str]], bool]) -> tuple[ProcessUse, ...]:
-        passed_s = (self._looked_s - self._began_s) * self._cores
-        if self._first is None or passed_s <= 0:
+        if self._looks is None:
+            return ()
+        first, latest = self._looks
+        passed_s = (latest.at_s - first.at_s) * self._cores
+        if passed_s <= 0:
             return ()
         own = os.getpid()
         uses = [
-            ProcessUse(name, pid, 100 * (spent_s - self._first.get((pid, name), 0.0)) / passed_s)
-            for (pid, name), spent_s in self._latest.items()
+            ProcessUse(name, pid, 100 * (spent_s - first.spent_s.get((pid, name), 0.0)) / passed_s)
+            for (pid, name), spent_s in latest.spent_s.items()
             if pid != own and counts((pid, name))
         ]
         used = [use for use in uses if use.cpu_percent >= 1]

@@ -3,6 +3,9 @@
 tf.data and Keras start threads for each pass over a dataset, while TensorFlow computes the steps on
 threads that it started before. So the work of new threads is mostly making batches. Their processor
 time says more than the stages' elapsed time, which also counts a stage that sleeps.
+
+XLA starts threads for compiled steps in the first one. In TensorFlow 2.21 they are recognized by
+their name, "tf_XLAEigen"; under another name they would count as the input's.
 """
 
 from __future__ import annotations
@@ -10,9 +13,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 # Readings around an epoch's end do not count, and a run with less counted time says little.
 MINIMUM_S = 2.0
+_OF_XLA = "tf_XLA"
 
 
 class NewThreadsSensor:
@@ -25,6 +30,7 @@ class NewThreadsSensor:
         threads: Returns the processor time of each of this process's threads by id, in seconds.
         process_s: Processor time of this process, in seconds.
         now: The clock, in seconds.
+        name: Returns the name of one of this process's threads, by id.
     """
 
     def __init__(
@@ -33,14 +39,18 @@ class NewThreadsSensor:
         threads: Callable[[], Mapping[int, float]] | None = None,
         process_s: Callable[[], float] = time.process_time,
         now: Callable[[], float] = time.perf_counter,
+        name: Callable[[int], str] | None = None,
     ) -> None:
         self._threads = threads or _own_threads
+        self._name = name or _name
         self._process_s = process_s
         self._now = now
         # The time they used before the first reading cancels out, since all readings include it.
         self._old_s = dict.fromkeys(_own_ids() if threads is None else threads(), 0.0)
+        self._new: set[int] = set()  # those whose name was read
         self._last: tuple[float, float] | None = None
-        self._spent_s = self._passed_s = 0.0
+        # Processor time of new threads, and the time in which they used it.
+        self._counted: tuple[float, float] = (0.0, 0.0)
 
     def read(self, *, in_steps: bool) -> None:
         """Takes one reading; called about once per second.
@@ -53,17 +63,21 @@ class NewThreadsSensor:
             self._last = None
             return
         now_s, process_s, threads = self._now(), self._process_s(), self._threads()
+        for each in threads.keys() - self._old_s.keys() - self._new:
+            self._new.add(each)
+            if self._name(each).startswith(_OF_XLA):
+                self._old_s[each] = 0.0
         self._old_s.update((each, threads[each]) for each in self._old_s if each in threads)
         new_s = process_s - sum(self._old_s.values())
         if self._last is not None:
-            last_s, last_new_s = self._last
-            self._passed_s += now_s - last_s
-            self._spent_s += max(new_s - last_new_s, 0.0)
+            (last_s, last_new_s), (spent_s, passed_s) = self._last, self._counted
+            self._counted = spent_s + max(new_s - last_new_s, 0.0), passed_s + now_s - last_s
         self._last = now_s, new_s
 
     def cores(self) -> float | None:
         """Returns the mean number of cores that new threads kept busy; None after less than 2 s."""
-        return self._spent_s / self._passed_s if self._passed_s >= MINIMUM_S else None
+        spent_s, passed_s = self._counted
+        return spent_s / passed_s if passed_s >= MINIMUM_S else None
 
 
 def _own_ids() -> list[int]:
@@ -78,3 +92,10 @@ def _own_threads() -> Mapping[int, float]:
 
     times = psutil.Process().threads()
     return {each.id: each.user_time + each.system_time for each in times}
+
+
+def _name(thread: int) -> str:
+    try:
+        return Path(f"/proc/self/task/{thread}/comm").read_text()
+    except OSError:  # it has ended, or this is not Linux
+        return ""

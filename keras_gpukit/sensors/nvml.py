@@ -84,8 +84,8 @@ class NVMLSensor:
                 try:
                     readings.append(self._read(index, handle))
                 except self._nvml.NVMLError as error:
-                    del self._handles[index]
                     self.lost[index] = one_line(str(error))
+                    del self._handles[index]
                     if not self._handles:
                         raise
         return tuple(readings)

@@ -16,13 +16,12 @@ class PythonTimeSensor:
 
     def __init__(self, code: CodeType) -> None:
         self._code = code
-        self._looks = 0
-        self._inside = 0
+        self._looks = (0, 0)  # all of them, and the threads that they found inside
 
     def read(self) -> None:
         """Looks at all threads' stacks once."""
-        self._looks += 1
-        self._inside += sum(self._is_inside(frame) for frame in sys._current_frames().values())
+        inside = sum(self._is_inside(frame) for frame in sys._current_frames().values())
+        self._looks = self._looks[0] + 1, self._looks[1] + inside
 
     def mean_threads(self) -> float | None:
         """Returns the mean number of threads inside the function; None after too few looks.
@@ -30,9 +29,8 @@ class PythonTimeSensor:
         Also returns None if no look found a thread inside: a look needs the GIL, and may get it
         only once the function has returned.
         """
-        if not self._inside or self._looks < MINIMUM_LOOKS:
-            return None
-        return self._inside / self._looks
+        looks, inside = self._looks
+        return inside / looks if inside and looks >= MINIMUM_LOOKS else None
 
     def _is_inside(self, frame: FrameType | None) -> bool:
         for _ in range(DEEPEST):

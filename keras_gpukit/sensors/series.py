@@ -36,10 +36,8 @@ class SeriesCollector:
             value: Value of the reading.
             weight: Weight of the reading in its point's mean.
         """
-        figure = self._figures.get(tag)
-        if figure is None:
-            figure = self._figures[tag] = _Figure()
-        figure.add(_Point(step, elapsed_s, value * weight, weight))
+        figure = self._figures.get(tag) or _Figure()
+        self._figures[tag] = figure.with_reading(_Point(step, elapsed_s, value * weight, weight))
 
     def record(self) -> tuple[Series, ...]:
         """Returns the series so far, sorted by tag."""
@@ -58,34 +56,32 @@ class _Point(NamedTuple):
         )
 
 
-class _Figure:
-    """The points of one figure."""
+class _Figure(NamedTuple):
+    """The points of one figure. It never changes: an interrupt finds the one before or after."""
 
-    def __init__(self) -> None:
-        self._points: list[_Point] = []
-        self._readings = 0
-        self._per_point = 1
-        self._latest: _Point | None = None
+    points: tuple[_Point, ...] = ()
+    readings: int = 0
+    per_point: int = 1
+    latest: _Point | None = None
 
-    def add(self, reading: _Point) -> None:
+    def with_reading(self, reading: _Point) -> _Figure:
         """Adds a reading to the last point, or starts the next point with it."""
-        if reading == self._latest:
-            return
-        self._latest = reading
-        points = self._points
-        if self._readings % self._per_point:
-            points[-1] = points[-1].joined(reading)
+        if reading == self.latest:
+            return self
+        points, per_point = self.points, self.per_point
+        if self.readings % per_point:
+            points = (*points[:-1], points[-1].joined(reading))
         else:
             if len(points) == MOST_POINTS:
                 pairs = zip(points[::2], points[1::2], strict=True)
-                self._points = points = [one.joined(other) for one, other in pairs]
-                self._per_point *= 2
-            points.append(reading)
-        self._readings += 1
+                points = tuple(one.joined(other) for one, other in pairs)
+                per_point *= 2
+            points = (*points, reading)
+        return _Figure(points, self.readings + 1, per_point, reading)
 
     def series(self, tag: str) -> Series:
         """Returns the points in order."""
-        points = tuple(self._points)
+        points = self.points
         return Series(
             tag=tag,
             step=tuple(point.step for point in points),
@@ -103,38 +99,41 @@ class EpochMemoryCollector:
 
     Args:
         most: Maximum number of readings to keep, in addition to the latest one. Must be even.
-
-    Attributes:
-        latest: Latest reading; None before the first one.
     """
 
     def __init__(self, most: int = MOST_READINGS) -> None:
         self._most = most
-        self._kept: list[EpochMemory] = []
-        self.latest: EpochMemory | None = None
-        self._taken = 0
-        self._every = 1
+        self._readings = _Readings()
+
+    @property
+    def latest(self) -> EpochMemory | None:
+        """Latest reading; None before the first one."""
+        return self._readings.latest
 
     def add(self, reading: EpochMemory) -> None:
         """Adds one reading."""
-        self.latest = reading
-        kept = self._kept
-        if self._taken % self._every:
-            kept[-1] = _that_looked(kept[-1], reading)
+        kept, taken, every, _ = self._readings
+        if taken % every:
+            kept = (*kept[:-1], _that_looked(kept[-1], reading))
         else:
             if len(kept) == self._most:
                 pairs = zip(kept[::2], kept[1::2], strict=True)
-                self._kept = kept = [_that_looked(*pair) for pair in pairs]
-                self._every *= 2
-            kept.append(reading)
-        self._taken += 1
+                kept = tuple(_that_looked(*pair) for pair in pairs)
+                every *= 2
+            kept = (*kept, reading)
+        self._readings = _Readings(kept, taken + 1, every, reading)
 
     def record(self) -> tuple[EpochMemory, ...]:
         """Returns the readings that were kept, and the latest one."""
-        latest = self.latest
-        if latest is None or self._kept[-1] is latest:
-            return tuple(self._kept)
-        return (*self._kept, latest)
+        kept, _, _, latest = self._readings
+        return kept if latest is None or kept[-1] is latest else (*kept, latest)
+
+
+class _Readings(NamedTuple):
+    kept: tuple[EpochMemory, ...] = ()
+    taken: int = 0
+    every: int = 1
+    latest: EpochMemory | None = None
 
 
 def _that_looked(one: EpochMemory, other: EpochMemory) -> EpochMemory:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_gpukit.records.machine import GPUSample, GPUUtilization
 
@@ -18,39 +18,47 @@ class Gauges:
 
     def __init__(self) -> None:
         self.readings = 0
-        self._count: dict[str, int] = {}
-        self._total: dict[str, float] = {}
-        self._lowest: dict[str, Any] = {}
-        self._highest: dict[str, Any] = {}
-        self._last: dict[str, Any] = {}
+        self._by_name: dict[str, _Gauge] = {}
 
     def add(self, record: Any) -> None:
         """Adds one reading."""
-        self.readings += 1
+        by_name = self._by_name.copy()
         for name, value in vars(record).items():
-            if not isinstance(value, (int, float)):
-                continue
-            self._count[name] = self._count.get(name, 0) + 1
-            self._total[name] = self._total.get(name, 0.0) + value
-            self._lowest[name] = min(value, self._lowest.get(name, value))
-            self._highest[name] = max(value, self._highest.get(name, value))
-            self._last[name] = value
+            if isinstance(value, (int, float)):
+                by_name[name] = by_name.get(name, _Gauge(value, value, value)).plus(value)
+        self._by_name, self.readings = by_name, self.readings + 1
 
     def mean(self, name: str) -> float | None:
         """Returns the mean of the readings that were not None; None if all were."""
-        return self._total[name] / self._count[name] if name in self._count else None
+        gauge = self._by_name.get(name)
+        return None if gauge is None else gauge.total / gauge.readings
 
     def lowest(self, name: str) -> Any:
         """Returns the lowest reading that was not None; None if all were."""
-        return self._lowest.get(name)
+        return getattr(self._by_name.get(name), "lowest", None)
 
     def highest(self, name: str) -> Any:
         """Returns the highest reading that was not None; None if all were."""
-        return self._highest.get(name)
+        return getattr(self._by_name.get(name), "highest", None)
 
     def last(self, name: str) -> Any:
         """Returns the latest reading that was not None; None if all were."""
-        return self._last.get(name)
+        return getattr(self._by_name.get(name), "last", None)
+
+
+class _Gauge(NamedTuple):
+    """Statistics of one field. They never change, since another thread may read them."""
+
+    last: Any
+    lowest: Any
+    highest: Any
+    total: float = 0.0
+    readings: int = 0
+
+    def plus(self, value: Any) -> _Gauge:
+        """Adds a reading."""
+        lowest, highest = min(value, self.lowest), max(value, self.highest)
+        return _Gauge(value, lowest, highest, self.total + value, self.readings + 1)
 
 
 class GPUStatistics:
@@ -58,20 +66,20 @@ class GPUStatistics:
 
     def __init__(self) -> None:
         self._gauges = Gauges()
-        self._asked = self._throttled = 0
-        self._reasons: Counter[str] = Counter()
+        # Readings that say whether it was throttled, those that say it was, and for what reasons.
+        self._throttling: tuple[int, int, Counter[str]] = (0, 0, Counter())
 
     def add(self, sample: GPUSample) -> None:
         """Adds one reading."""
         self._gauges.add(sample)
         if sample.throttle_reasons is not None:
-            self._asked += 1
-            self._throttled += bool(sample.throttle_reasons)
-            self._reasons.update(sample.throttle_reasons)
+            asked, throttled, reasons = self._throttling
+            throttled += bool(sample.throttle_reasons)
+            self._throttling = asked + 1, throttled, reasons + Counter(sample.throttle_reasons)
 
     def summarize(self) -> GPUUtilization:
         """Returns the GPU's statistics over the whole run."""
-        gauges, asked = self._gauges, self._asked
+        gauges, (asked, throttled, reasons) = self._gauges, self._throttling
         return GPUUtilization(
             index=gauges.last("index"),
             utilization_percent=gauges.mean("utilization_percent"),
@@ -83,8 +91,8 @@ class GPUStatistics:
             power_limit_watts=gauges.last("power_limit_watts"),
             temperature_max_celsius=gauges.highest("temperature_celsius"),
             sm_clock_mhz=gauges.mean("sm_clock_mhz"),
-            throttled_fraction=self._throttled / asked if asked else None,
-            throttle_fractions={reason: n / asked for reason, n in sorted(self._reasons.items())}
+            throttled_fraction=throttled / asked if asked else None,
+            throttle_fractions={reason: n / asked for reason, n in sorted(reasons.items())}
             if asked
             else None,
         )

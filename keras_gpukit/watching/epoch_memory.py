@@ -112,7 +112,7 @@ class EpochMemoryWatch:
             process_bytes=host_bytes,
             left_bytes=left,
             current_bytes=current_bytes,
-            peak_bytes={each.device: each.peak_bytes for each in devices},
+            peak_bytes={each.device: each.needed_bytes for each in devices},
             kept=kept,
             tracings=self._session.wall.tracings,
         )

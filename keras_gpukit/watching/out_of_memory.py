@@ -59,6 +59,6 @@ class OutOfMemoryWatch:
             step=session.step,
             gpus=session.environment.gpus,
             held_bytes=self.held_before,
-            peak_bytes={name: each.peak_bytes for name, each in readings.items()},
+            peak_bytes={name: each.needed_bytes for name, each in readings.items()},
             limit_bytes={name: each.limit_bytes for name, each in readings.items()},
         )

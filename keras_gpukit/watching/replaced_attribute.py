@@ -22,9 +22,13 @@ class ReplacedAttribute:
         self._owner = owner
         self._name = name
         self._was_own = name in vars(owner)
-        self.original: Any = None
+        # The value before the first wrapper, and the wrappers; empty if there are none.
+        self._values: tuple[Any, ...] = ()
+
+    @property
+    def original(self) -> Any:
         """Value of the attribute before the first wrapper; None if there is no wrapper."""
-        self._wrappers: list[Any] = []
+        return self._values[0] if self._values else None
 
     @property
     def current(self) -> Any:
@@ -34,31 +38,29 @@ class ReplacedAttribute:
     @property
     def is_replaced(self) -> bool:
         """Whether a wrapper is in place that must be removed later."""
-        return bool(self._wrappers)
+        return bool(self._values)
 
     @property
     def is_ours(self) -> bool:
         """Whether Keras calls our latest wrapper directly."""
-        return bool(self._wrappers) and self.current is self._wrappers[-1]
+        return bool(self._values) and self.current is self._values[-1]
 
     @property
     def is_lost(self) -> bool:
         """Whether the attribute was set to a function that does not call our latest wrapper."""
-        return bool(self._wrappers) and not _is_within(self._wrappers[-1], self.current)
+        return bool(self._values) and not _is_within(self._values[-1], self.current)
 
     def replace(self, wrapper: Any) -> None:
         """Sets the attribute to a wrapper, so that Keras calls it."""
-        if not self._wrappers:
-            self.original = self.current
         # Noted before it is set, so that it is found and removed if an interrupt comes.
-        self._wrappers.append(wrapper)
+        self._values = (*(self._values or (self.current,)), wrapper)
         self._set(wrapper)
 
     def restore(self) -> Outcome:
         """Restores the original, unless other code has wrapped or replaced the attribute since."""
         outcome: Outcome = "restored"
         original, current = self.original, self.current
-        if any(current is each for each in self._wrappers):
+        if any(current is each for each in self._values[1:]):
             # Also removes wrappers below ours that other sessions had to leave in place.
             while hasattr(original, LEFT):
                 original = getattr(original, LEFT)
@@ -66,12 +68,12 @@ class ReplacedAttribute:
                 self._set(original)
             else:
                 object.__delattr__(self._owner, self._name)  # the class has the original
-        elif self._wrappers and current is not original:
+        elif self._values and current is not original:
             # Other code keeps a reference to the wrapper, so it cannot be removed.
-            setattr(self._wrappers[-1], LEFT, original)
-            outcome = "wrapped" if _is_within(self._wrappers[-1], current) else "replaced"
+            setattr(self._values[-1], LEFT, original)
+            outcome = "wrapped" if _is_within(self._values[-1], current) else "replaced"
         # Reset last, so that `restore` can be repeated if an interrupt comes.
-        self.original, self._wrappers = None, []
+        self._values = ()
         return outcome
 
     def _set(self, function: Any) -> None:

@@ -85,10 +85,9 @@ class StepShares:
 
     def _keep(self, number: int, passed_s: float, in_collectives_s: float) -> None:
         if len(self._kept) == MOST_STEPS:
-            self._every *= 2
-            self._kept = [
-                each for each in self._kept if each.step // self._per_execution % self._every == 0
-            ]
+            every = 2 * self._every
+            kept = [each for each in self._kept if each.step // self._per_execution % every == 0]
+            self._every, self._kept = every, kept
             if number % self._every:
                 return
         each_s = passed_s / self._per_execution, in_collectives_s / self._per_execution

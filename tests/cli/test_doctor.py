@@ -3,7 +3,7 @@
 import argparse
 import json
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
@@ -19,6 +19,7 @@ from keras_gpukit.records.installation import (
     TensorFlowState,
 )
 from keras_gpukit.records.memory import GPUHolder
+from keras_gpukit.version import __version__
 
 HEALTHY = Machine(
     gpus=(GPUInfo(0, "NVIDIA A100", "GPU-0", 40 << 30, (8, 0)),),
@@ -206,12 +207,47 @@ def test_a_tensorflow_that_cannot_be_imported_is_a_finding(examine):
     assert "libfoo.so.1" in text
 
 
+def test_its_own_version_is_known_without_being_installed(examine, monkeypatch):
+    def not_installed(package):
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(examination, "version", not_installed)
+    _, text = examine(HEALTHY)
+    lines = [line.split() for line in text.splitlines()]
+    assert ["ok", "keras-gpukit", __version__] in lines
+    assert ["missing", "keras", "not", "installed"] in lines
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [({}, ""), ({"TF_CPP_MIN_LOG_LEVEL": "2"}, ""), ({"TF_CPP_MIN_LOG_LEVEL": "0"}, "logged")],
+)
+def test_what_tensorflow_logs_is_shown_if_it_fails_or_if_asked_for(level, shown, run_python):
+    logs = (
+        "import argparse, os, sys\n"
+        "os.environ.pop('TF_CPP_MIN_LOG_LEVEL', None)\n"
+        f"os.environ.update({level})\n"
+        "from keras_gpukit.cli import doctor, examination\n"
+        "from keras_gpukit.records.installation import Build, Machine\n"
+        "def read_machine():\n"
+        "    os.write(2, b'logged')\n"
+        "    if FAILS: raise ImportError('libfoo.so.1: not found')\n"
+        "    return Machine(build=Build(cuda=True))\n"
+        "examination.read_machine = read_machine\n"
+        "doctor.run(argparse.Namespace(json=True))\n"
+    )
+    assert run_python(f"FAILS = False\n{logs}").stderr == shown
+    assert run_python(f"FAILS = True\n{logs}").stderr == "logged"
+
+
 @pytest.mark.tensorflow
-def test_this_very_machine(run_python):
+@pytest.mark.parametrize("level", ["", "os.environ['TF_CPP_MIN_LOG_LEVEL'] = '2'\n"])
+def test_this_very_machine(level, run_python):
     """The real facts, in a process of their own; whatever they are, the answer is consistent."""
     done = run_python(
         "import argparse, os, sys\n"
         "os.environ.pop('TF_CPP_MIN_LOG_LEVEL')\n"
+        f"{level}"
         "from keras_gpukit.cli import doctor\n"
         "from keras_gpukit.sensors.tf_private import is_initialized\n"
         "code = doctor.run(argparse.Namespace(json=True))\n"

@@ -85,9 +85,20 @@ def test_the_model_is_as_it_was_after_running_out_of_memory(here):
     assert searched == untouched
 
 
+@pytest.fixture(scope="module")
+def held_back():
+    return planted("held back")
+
+
 @pytest.mark.long
-def test_a_trial_does_without_the_memory_that_is_held_back():
-    whole, with_less, with_too_little, again = planted("held back")["peaks"]
+def test_the_first_step_is_no_part_of_what_a_batch_needs(held_back):
+    first, later = held_back["first only"]
+    assert first == pytest.approx(later, rel=0.2)
+
+
+@pytest.mark.long
+def test_a_trial_does_without_the_memory_that_is_held_back(held_back):
+    whole, with_less, with_too_little, again = held_back["peaks"]
     assert with_less == pytest.approx(whole, rel=0.2)  # what is held back is no part of it
     assert with_too_little is None
     assert again == pytest.approx(whole, rel=0.2)

@@ -6,10 +6,10 @@ from importlib import import_module
 
 import pytest
 
-from benchmarks.gpu.part import ORDER, load_part
+from benchmarks.gpu.part import ORDER, load_part, part_names
 
-PARTS = ORDER
-FIGURES = {name: import_module(f"gpu_kit.figures.{name}") for name in PARTS}
+PARTS = part_names()
+FIGURES = {name: import_module(f"gpu_kit.figures.{name.replace('-', '_')}") for name in PARTS}
 
 
 def verdicts(name: str, measured: dict) -> dict[str, bool | None]:
@@ -23,6 +23,12 @@ def test_every_claim_holds_for_a_good_gpu(name):
     claims = [claim.name for claim in load_part(name).claims]
 
     assert verdicts(name, FIGURES[name].GOOD) == dict.fromkeys(claims, True)
+
+
+def test_every_slice_has_its_place_in_the_order():
+    slices = [f"{name}:{one}" for name in PARTS for one in load_part(name).slices]
+
+    assert sorted(ORDER) == sorted(slices)
 
 
 @pytest.mark.parametrize("name", PARTS)

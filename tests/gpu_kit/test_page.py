@@ -14,6 +14,7 @@ from benchmarks.gpu.results import save
 def result(part, measured, kind="gpu", small=False):
     return {
         "part": part,
+        "slice": "doctor",
         "status": "killed",
         "date": "2026-01-31T10:00:00+00:00",
         "took_s": 60.0,
@@ -40,36 +41,36 @@ def test_page_and_boxes_are_up_to_date():
 
 
 @pytest.mark.parametrize("circumstances", [{"kind": "cpu"}, {"small": True}])
-def test_without_a_run_on_a_gpu_everything_is_unproven(tmp_path, circumstances):
+def test_without_a_run_on_a_gpu_everything_is_open(tmp_path, circumstances):
     save(tmp_path, result("setup", DOCTOR, **circumstances))
 
     assert "Nothing has run on a GPU yet" in box(tmp_path, "there.md")
     written = page(tmp_path)
     assert "| holds" not in written
     for claim in load_part("setup").claims:
-        assert f"| {claim.expected} | {claim.falsified_by} | unproven |" in written
+        assert f"| {claim.expected} | {claim.falsified_by} | open |" in written
 
 
-def test_a_run_on_a_gpu_says_on_what_and_what_is_still_unproven(tmp_path):
+def test_a_run_on_a_gpu_says_on_what_and_what_is_open(tmp_path):
     wrong = DOCTOR["doctor"] | {"exit_code": 1}
     save(tmp_path, result("setup", {"doctor": wrong}))
-    assert "0 claims hold, 1 are falsified" in box(tmp_path, "there.md")
-    assert "| **falsified**: Exit code 1" in page(tmp_path)
+    assert "0 held on NVIDIA Test, 1 were false" in box(tmp_path, "there.md")
+    assert "| **false**: Exit code 1" in page(tmp_path)
 
     save(tmp_path, result("setup", DOCTOR))
     summary, written = box(tmp_path, "there.md"), page(tmp_path)
-    assert "On NVIDIA Test, 1 claims hold, 0 are falsified" in summary
-    assert "Run on a GPU: setup. Not yet: stall," in summary
+    assert "1 held on NVIDIA Test, 0 were false" in summary
+    assert "Not run there: stall," in summary
     assert "[the evidence](there.md)" in summary
-    assert "Run on 2026-01-31 on NVIDIA Test, driver 550.1, CUDA 12.5.1" in written
-    assert "killed after 60 s" in written
+    run = "Run: doctor (incomplete) on 2026-01-31 on NVIDIA Test, driver 550.1, TensorFlow 2.21.0"
+    assert run in written
     assert "| holds: Exit code 0" in written
-    assert "| unproven: growth was not measured |" in written
+    assert "| open: growth was not measured |" in written
 
 
 def test_old_measurements_are_judged_by_the_judge_of_today(tmp_path):
     old = result("setup", DOCTOR) | {"outcomes": {"doctor": {"holds": False, "evidence": "old"}}}
-    (tmp_path / "setup.json").write_text(json.dumps(old))
+    (tmp_path / "setup.doctor.json").write_text(json.dumps(old))
 
     assert "| holds: Exit code 0" in page(tmp_path)
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 from helpers.processes import ROOT, environment
 
+from benchmarks.gpu.part import load_part
+from benchmarks.gpu.results import load_all, outcomes, save
 from benchmarks.gpu.runner import Runner, Skipped
 
 GPU = {"kind": "gpu", "gpus": [{"name": "a GPU"}]}
+PACKAGE = "gpu_kit.fake_parts"
 
 
 @pytest.fixture
@@ -22,88 +24,123 @@ def runner(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
 
     def make(device=GPU, minutes=18.0, **changes):
-        return Runner(tmp_path, device, minutes=minutes, package="gpu_kit.fake_parts", **changes)
+        return Runner(tmp_path, device, minutes=minutes, package=PACKAGE, **changes)
 
     return make
 
 
 def saved(folder, name):
-    return json.loads((folder / f"{name}.json").read_text())
+    return json.loads((folder / f"{name}.all.json").read_text())
 
 
-def test_a_part_writes_what_it_measured_and_on_what(runner, tmp_path):
-    [result] = runner().run(["quick"])
+def holds(folder, name):
+    part = load_part(name, PACKAGE)
+    return {claim: each.holds for claim, each in outcomes(part, load_all(folder, part)).items()}
+
+
+def test_a_slice_writes_what_it_measured_and_on_what(runner, tmp_path):
+    [result] = runner().run(["quick:all"])
 
     assert result == saved(tmp_path, "quick")
-    assert (result["status"], result["measured"]) == ("complete", {"figure": 2})
-    assert result["device"] == GPU
-    assert result["date"][:2] == "20"
-    assert result["outcomes"]["two"] == {"holds": True, "evidence": "2 was measured."}
-    assert result["outcomes"]["never"]["holds"] is None
+    assert result["status"] == "complete"
+    assert result["measured"] == {"figure": 2, "kept": 9, "variable": "set"}
+    assert (result["device"], result["date"][:2]) == (GPU, "20")
     assert (tmp_path / "quick" / "kept.txt").read_text() == "full size"
+    assert holds(tmp_path, "quick") == {"two": True, "never": None}
 
 
 @pytest.mark.parametrize(
     ("device", "small", "reason"),
     [({"kind": "cpu"}, False, "on a CPU"), (GPU, True, "in small")],
 )
-def test_nothing_is_proven_on_a_cpu_or_in_small(runner, device, small, reason):
-    [result] = runner(device, small=small).run(["quick"])
+def test_nothing_is_proven_on_a_cpu_or_in_small(runner, tmp_path, device, small, reason):
+    [result] = runner(device, small=small).run(["quick:all"])
 
+    part = load_part("quick", PACKAGE)
+    judged = outcomes(part, load_all(tmp_path, part))
     assert result["status"] == "complete"
-    assert result["outcomes"]["two"]["holds"] is None
-    assert reason in result["outcomes"]["two"]["evidence"]
+    assert judged["two"].holds is None
+    assert reason in judged["two"].evidence
 
 
-def test_a_part_that_is_killed_keeps_what_it_measured_and_leaves_the_others_whole(runner, tmp_path):
-    def limit_after_first_measurement(process, limit_s):
-        assert limit_s == 60
-        while process.poll() is None:
-            newest = max(tmp_path.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-            if "process" in json.loads(newest.read_text())["measured"]:
-                raise subprocess.TimeoutExpired("hanging", limit_s)
-            time.sleep(0.01)
+def test_a_case_that_crashes_costs_only_itself(runner, tmp_path):
+    [result] = runner().run(["crashing:all"])
 
-    limited = runner(wait=limit_after_first_measurement)
-    statuses = [each["status"] for each in limited.run(["quick", "hanging", "crashing"])]
+    measured = result["measured"]
+    assert result["status"] == "complete"
+    assert list(measured) == ["before", "crash", "after"]
+    assert "exit code -11" in measured["crash"]["error"]
+    assert "about to crash" in measured["crash"]["error"]
+    assert measured["before"] != measured["after"]  # the processes that measured them
 
-    assert statuses == ["complete", "killed", "failed"]
-    assert saved(tmp_path, "quick")["measured"] == {"figure": 2}
+
+def test_a_slice_that_is_killed_keeps_what_it_measured_and_leaves_nothing(runner, tmp_path):
+    def clock():
+        path = tmp_path / "hanging.all.json"
+        measuring = path.exists() and json.loads(path.read_text()).get("case") == "hangs"
+        return 100.0 if measuring else 0.0
+
+    statuses = [each["status"] for each in runner(clock=clock).run(["hanging:all"])]
+
+    assert statuses == ["killed"]
     killed = saved(tmp_path, "hanging")
-    assert killed["outcomes"]["process"]["holds"] is True
+    assert killed["measured"]["hangs"]["error"].startswith("killed after 60 s")
+    assert "never" not in killed["measured"]
+    assert holds(tmp_path, "hanging") == {"process": True}
     started = killed["measured"]["process"]
     assert not psutil.pid_exists(started) or psutil.Process(started).status() == "zombie"
 
 
-def test_a_part_that_fails_keeps_what_it_measured_and_why_it_failed(runner, tmp_path):
-    results = list(runner().run(["failing", "crashing", "quick"]))
+def test_a_case_that_fails_has_its_reason_and_the_others_are_measured(runner):
+    [result] = runner().run(["failing:all"])
 
-    assert [result["status"] for result in results] == ["failed", "failed", "complete"]
-    failing, crashing = saved(tmp_path, "failing"), saved(tmp_path, "crashing")
-    assert failing["measured"] == crashing["measured"] == {"figure": 1}
-    assert "the measurement failed" in failing["traceback"]
-    assert "the judge failed" in failing["traceback"]
-    assert "exit code -11" in crashing["traceback"]
-    assert "about to crash" in crashing["traceback"]
+    assert result["status"] == "complete"
+    assert result["measured"]["failing"] == {"error": "ValueError: the measurement failed"}
+    assert result["measured"]["figure"] == 1
 
 
 def test_a_run_is_resumed_but_not_on_another_machine(runner):
-    [first] = runner().run(["quick"])
-    [again] = runner().run(["quick"])
-    [named] = runner().run(["quick"], again=True)
-    [elsewhere] = runner({"kind": "gpu", "gpus": []}).run(["quick"])
+    [first] = runner().run(["quick:all"])
+    [again] = runner().run(["quick:all"])
+    [named] = runner().run(["quick:all"], again=True)
+    [elsewhere] = runner({"kind": "gpu", "gpus": []}).run(["quick:all"])
 
-    assert again == Skipped("quick", "already complete")
+    assert again == Skipped("quick:all", "already complete")
     assert [each["status"] for each in (first, named, elsewhere)] == ["complete"] * 3
 
 
+def test_a_slice_that_was_cut_off_goes_on_with_the_cases_it_lacks(runner, tmp_path):
+    [complete] = runner().run(["failing:all"])
+    cut_off = complete | {"status": "running", "case": "figure"}
+    cut_off["measured"] = {name: complete["measured"][name] for name in ("failing", "counted")}
+    save(tmp_path, cut_off)
+
+    [resumed] = runner().run(["failing:all"], again=True)
+
+    # The case that failed is tried again, after those that are missing.
+    assert list(resumed["measured"]) == ["counted", "figure", "failing"]
+    assert resumed["measured"]["counted"] == 1
+
+
+def test_slices_that_need_no_quiet_machine_run_at_the_same_time(runner):
+    names = ["together:one", "together:alone", "together:two"]
+
+    results = {each["slice"]: each for each in runner(at_once=2).run(names)}
+
+    assert {each["status"] for each in results.values()} == {"complete"}
+    assert results["alone"]["measured"] == {"alone": ["one", "two"]}
+
+
 def test_what_does_not_fit_the_time_is_skipped_and_named(runner):
-    times = iter([0.0, 0.0, 30.0])
+    times = iter([0.0, 0.0, 0.0])
 
-    ran, skipped = runner(minutes=1.2, clock=lambda: next(times)).run(["crashing", "quick"])
+    def clock():
+        return next(times, 30.0)
 
-    assert ran["status"] == "failed"
-    assert skipped == Skipped("quick", "may take 1 minutes, and 0.7 are left")
+    ran, skipped = runner(minutes=1.2, clock=clock).run(["crashing:all", "quick:all"])
+
+    assert ran["status"] == "complete"
+    assert skipped == Skipped("quick:all", "may take 60 s, and 42 are left")
 
 
 def test_an_unknown_part_is_an_error():

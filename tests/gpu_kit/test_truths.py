@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import keras
+import time
+
+import numpy as np
 import pytest
+import tensorflow as tf
 from helpers.synthetic_xplane import (
     Capture,
     gpu_behind_the_host,
@@ -11,8 +14,8 @@ from helpers.synthetic_xplane import (
 )
 
 from benchmarks.gpu.kernel_gaps import Gaps, gaps_of, idle_between_kernels, read_gpu_spans
-from benchmarks.gpu.models import cases, convolutional, dense, least_work, transformer
-from benchmarks.xplane_truth import MARK, read_host_events
+from benchmarks.planted.known_times import arrays, ready, sleep_in_python
+from benchmarks.xplane_truth import FETCH, MARK, STEP, read_host_events, stall_of
 
 
 def gaps(capture: Capture, folder) -> Gaps:
@@ -53,24 +56,37 @@ def test_idle_time_between_kernels_is_a_share_of_the_time(tmp_path):
     assert idle_between_kernels(capture.save(tmp_path)) == pytest.approx(0.7)
 
 
-def test_a_steps_least_work_counts_products_activations_and_weights():
-    # 5 to 7 to 10 features: 7 * 5 + 10 * 7 products, 17 results, 42 + 80 weights.
-    assert least_work(dense(7, 1, 5), 2) == (3 * 2 * 2 * 105, 2 * 2 * 17, 6 * 122)
+def test_a_pipeline_that_sleeps_in_python_keeps_its_elements():
+    began_s = time.perf_counter()
+    batches = list(ready(3).apply(sleep_in_python(0.01)))
+    [text] = tf.data.Dataset.from_tensors("record").apply(sleep_in_python(0.0))
 
-    # 4 channels of 6 × 6 pixels from 3 and from 4, with kernels of 3 × 3, then 10 classes.
-    products = 36 * 4 * 9 * 3 + 36 * 4 * 9 * 4 + 10 * 4
-    assert least_work(convolutional(4, 1, 6), 1)[:2] == (3 * 2 * products, 2 * (288 + 10))
-
-    # 3 positions of 8 features: embedded from 2, four projections, scores and their use, 4 times
-    # as wide and back, then 10 classes.
-    products = 3 * 8 * 2 + 4 * 3 * 8 * 8 + 2 * 3 * 3 * 8 + 2 * 3 * 8 * 32 + 10 * 8
-    elements = 24 + 4 * 24 + 96 + 24 + 10
-    assert least_work(transformer(8, 1, 3, 2), 1)[:2] == (3 * 2 * products, 2 * elements)
+    assert time.perf_counter() - began_s > 0.03
+    assert np.array_equal(np.concatenate([inputs for inputs, _ in batches]), arrays(3)[0])
+    assert text.numpy() == b"record"
 
 
-def test_a_model_starts_from_the_same_weights_each_time():
-    first = cases(small=True)["dense"].compiled().get_weights()
-    keras.utils.set_random_seed(1)
-    second = cases(small=True)["dense"].compiled().get_weights()
+def test_a_fetch_that_overlaps_steps_is_no_stall_and_unknown_where_no_step_is_found():
+    events = {MARK: [(0, 9), (10, 19), (20, 29)], FETCH: [(12, 16)]}
 
-    assert all((one == other).all() for one, other in zip(first, second, strict=True))
+    assert stall_of(events, overlapping=False) == 0.4
+    assert stall_of(events, overlapping=True) is None
+    assert stall_of(events | {f"{STEP}product": [(14, 18)]}, overlapping=True) == 0.2
+
+
+@pytest.mark.slow
+def test_raw_clocks_of_an_execution_have_its_calls_fetches_and_gaps():
+    from benchmarks.gpu.stalled_fits import Way
+
+    row = Way(0.001, fit_s=0.1, steps_per_execution=4).stalled("serial", 50)
+
+    clocks = row["clocks"]
+    executions = len(clocks["entered_us"])
+    assert len(clocks["finished_us"]) == len(clocks["calls_us"]) == executions
+    assert len(clocks["fetches_us"]) == 4 * executions
+    assert clocks["fetched"][2:] == [4 * number for number in range(2, executions)]
+    assert {len(gaps_us) for gaps_us in clocks["gaps_us"][2:]} == {4}
+    for (entered, left), (began, ended) in zip(
+        clocks["calls_us"][1:], clocks["fetches_us"][4::4], strict=True
+    ):
+        assert entered <= began < ended <= left

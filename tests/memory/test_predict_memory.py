@@ -84,13 +84,83 @@ def test_what_is_held_in_a_loop_is_named_as_left_out():
     model.compile("sgd", "mse", jit_compile=False)
     batch = np.ones((16, 5, 8), "float32"), np.ones((16, 4), "float32")
     prediction = gpukit.predict_memory(model, batch, verbose=False)
-    assert "loops and branches is not counted (While)" in prediction.unknown_because
+    assert "loops, branches and functions is not counted (While)" in prediction.unknown_because
     console = Console(width=100, record=True, file=io.StringIO())
     print_anywhere(render(prediction), console)
     shown = console.export_text()
     assert f"peak at least {units.size(prediction.low.total_bytes)} " in shown
     assert "(9" not in shown
     assert "from" not in shown
+
+
+@pytest.fixture
+def with_cudnn(monkeypatch):
+    """Lets Keras choose cuDNN's kernels, as on a GPU. Without one they can be traced, not run."""
+    of_keras = sys.modules["keras.src.backend.tensorflow.rnn"]
+    monkeypatch.setattr(of_keras, "_is_gpu_available", lambda: True)
+    monkeypatch.setattr("keras_gpukit.memory.step_memory._has_gpu", lambda: True)
+
+
+def predicted_for(*layers, shape, batch_size):
+    model = keras.Sequential([keras.Input(shape), *layers, keras.layers.Dense(10)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, jit_compile=False)
+    batch = np.broadcast_to(np.float32(0), (batch_size, *shape)), np.zeros(batch_size, "int32")
+    return gpukit.predict_memory(model, batch, verbose=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "layers", "units", "dtype", "measured"),
+    [
+        ("LSTM", 2, 512, "float32", 2_314_440_100),
+        ("LSTM", 2, 256, "float32", 1_147_996_580),
+        ("LSTM", 1, 512, "float32", 1_350_165_140),
+        ("GRU", 2, 512, "float32", 2_454_087_588),
+        ("LSTM", 2, 512, "mixed_float16", 1_238_200_508),
+        ("LSTM", 2, 512, "mixed_bfloat16", 2_976_238_244),
+    ],
+)
+def test_what_cudnn_keeps_is_predicted_as_it_was_measured_on_an_h100(
+    kind, layers, units, dtype, measured, with_cudnn
+):
+    stack = [
+        getattr(keras.layers, kind)(units, return_sequences=number < layers - 1, dtype=dtype)
+        for number in range(layers)
+    ]
+    prediction = predicted_for(*stack, shape=(200, 64), batch_size=256)
+    assert not prediction.is_lower_bound
+    # What the allocator rounds up differs, by up to 128 MiB.
+    assert prediction.peak_bytes == pytest.approx(measured, rel=0.06)
+
+
+def test_what_cudnn_keeps_follows_the_layers_and_the_batch(with_cudnn):
+    def steps(layer, batch_size):
+        return predicted_for(layer, shape=(50, 4), batch_size=batch_size).low.activations_bytes
+
+    lstm, gru = keras.layers.LSTM(64), keras.layers.GRU(64)
+    hidden = 32 * 50 * 64 * 4
+    assert steps(lstm, 32) > 5 * hidden
+    assert steps(gru, 32) == pytest.approx(steps(lstm, 32) + hidden, rel=0.02)
+    assert steps(lstm, 128) == pytest.approx(4 * steps(lstm, 32), rel=0.05)
+
+
+def test_steps_compiled_by_xla_need_at_most_what_is_predicted():
+    model = small_model()
+    model.compile("adam", "mse", jit_compile=True)
+    found = gpukit.predict_memory(model, (X, Y), limit_bytes=8 * 2**20, verbose=False)
+    assert found.peak_bytes == found.high.total_bytes
+    console = Console(width=120, record=True, file=io.StringIO())
+    print_anywhere(render(found), console)
+    shown = console.export_text()
+    assert f"peak at most {units.size(found.high.total_bytes)}" in shown
+    assert f"a batch of {found.fits_batch_size:,} is predicted to fit, and larger ones may" in shown
+    assert "An upper bound: XLA fuses operations" in shown
+    assert "from" not in shown
+
+
+def test_a_limit_that_is_too_small_for_one_example_is_said(capsys):
+    gpukit.predict_memory(small_model(), (X, Y), limit_bytes=64, verbose=True)
+    assert "no batch is predicted to fit" in capsys.readouterr().out
 
 
 class Unbuilt(keras.Model):

@@ -55,6 +55,23 @@ def test_each_cause_has_its_prediction_and_what_is_measured_of_it():
     )
 
 
+def test_what_only_the_first_step_took_is_not_held_against_the_prediction():
+    gpu = replace(DEVICE, peak_bytes=20 * GIB, first_step_peak_bytes=20 * GIB)
+    memory = replace(MEMORY, devices=(replace(gpu, later_peak_bytes=9 * GIB),))
+    chart = told(memory)
+    assert {row[0]: row[2] for row in chart.shown.rows}["all"] == "9 GiB"
+    assert chart.caption.endswith("held at most 9 GiB, 6 % more; the first step took 20 GiB.")
+    assert ("GPU:0 peak memory", "9 GiB") in key_figures(replace(SUMMARY, memory=memory))
+
+
+def test_steps_compiled_by_xla_are_predicted_as_an_upper_bound():
+    chart = told(replace(MEMORY, prediction=replace(MEMORY.prediction, execution="xla")))
+    assert {row[0]: row[1] for row in chart.shown.rows}["all"] == "at most 10 GiB"
+    assert chart.shown.note.startswith("An upper bound: XLA fuses")
+    assert "were predicted to need at most 10 GiB" in chart.caption
+    assert "%" not in chart.caption
+
+
 def test_a_run_that_ran_out_of_memory_is_not_held_against_the_prediction():
     died = replace(SUMMARY, memory=MEMORY, out_of_memory=OutOfMemory("GPU:0"))
     caption = memory_causes(RunReport("run", "interrupted", summary=died)).caption

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,7 @@ from keras_gpukit.records.pipeline import (
 from keras_gpukit.records.placement import DeviceCopies, Fallback, PlacementRecord
 from keras_gpukit.records.profile import DeviceProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.step_times import BIN_GROWTH, SlowStep, StepTimes
 from keras_gpukit.records.steps import (
     InputRecord,
     PipelineStartRecord,
@@ -121,6 +123,32 @@ QUICKER = replace(SHUFFLES, mean_s=2.4)
 
 def throughput(step_time_s, steps=1000):
     return ThroughputRecord("fit", steps, steps, step_time_s, None)
+
+
+def in_first_step(lasted_s, cores=1.0, gpu_percent=0.0, jit_compile=True, **more):
+    """A run on 16 cores that has not got past its first step."""
+    readings = HostUtilization(10.0, 100 * cores / 16)
+    gpus = (GPUUtilization(0, utilization_percent=gpu_percent),)
+    settings = {"cpu_count": 16, "jit_compile": jit_compile}
+    utilization = UtilizationRecord(50, 1.0, gpus, host=readings)
+    return run((A100,), settings, first_step_s=lasted_s, utilization=utilization, **more)
+
+
+def varying_shapes(
+    jit_compile=True, open_shapes=("(None, None, 8)",), wait_s=0.01, slow_s=2.0, compute_s=60.0
+):
+    """A run of 100 s with 20 slow steps among 1,000 of 10 ms."""
+    place = round(math.log(slow_s / 0.01) / math.log(BIN_GROWTH))
+    slow = SlowStep(30, 1.0, slow_s, wait_s)
+    times = StepTimes(1020, 0.01, (1000, *([0] * (place - 1)), 20), (slow,) * 10)
+    spends = spent()
+    parts = replace(spends.breakdown, compute_s=compute_s)
+    return replace(
+        spends,
+        environment=Environment({}, jit_compile=jit_compile),
+        input=replace(spends.input, breakdown=parts, open_shapes=open_shapes),
+        throughput=replace(throughput(0.05), step_times=times),
+    )
 
 
 def memory(peak_bytes, device="GPU:0", limit_bytes=100 * GIB):
@@ -259,6 +287,18 @@ FIRES = [
         "warning",
         spent(tracing_s=10.1, tracings=4),
         Figure("traced again", 4, "times"),
+    ),
+    (
+        "first-step-not-over",
+        "warning",
+        in_first_step(54.0),
+        Figure("cores busy", 1.0),
+    ),
+    (
+        "tracing-again",
+        "critical",
+        varying_shapes(),
+        Figure("likely compiled again", 20, "times"),
     ),
     ("slow-callbacks", "warning", spent(callbacks_s=10.26), Figure("in callbacks", 10.01, "s")),
     ("long-validation", "warning", spent(validation_s=50.1), Figure("of the time", 50.1, "%")),
@@ -488,6 +528,13 @@ QUIET = [
     ("slower-over-time", changing_run({"step/time_ms": [40.0] * 18 + [49.0] * 5})),
     ("slow-epoch-start", spent(epoch_start_s=12.4, start=QUICKER)),
     ("tracing-again", spent(tracing_s=9.9, tracings=4)),
+    ("tracing-again", varying_shapes(jit_compile=False)),
+    ("tracing-again", varying_shapes(open_shapes=())),
+    ("tracing-again", varying_shapes(wait_s=1.5)),
+    ("tracing-again", varying_shapes(compute_s=10.0)),  # the rest is in callbacks between steps
+    ("tracing-again", varying_shapes(slow_s=0.04)),
+    ("first-step-not-over", in_first_step(9.9)),
+    ("first-step-not-over", run(throughput=throughput(0.01))),
     ("slow-callbacks", spent(callbacks_s=10.24)),
     ("long-validation", spent(validation_s=29.9)),
     ("mostly-not-compute", spent(other_s=49.9)),
@@ -565,6 +612,8 @@ ABSTAINS = [
     ("slow-epoch-start", spent(epoch_start_s=90.0), "after the first"),
     ("slow-epoch-start", spent(4.9, epoch_start_s=4.0, start=SHUFFLES), "5 s"),
     ("tracing-again", spent(4.9, tracing_s=4.0), "5 s"),
+    ("first-step-not-over", run(), "in its first step"),
+    ("first-step-not-over", in_first_step(54.0, ended_by="ValueError in step 1"), "exception"),
     ("slow-callbacks", spent(4.9, callbacks_s=4.0), "5 s"),
     ("long-validation", spent(4.9, validation_s=4.0), "5 s"),
     ("mostly-not-compute", spent(4.9, other_s=4.0), "5 s"),
@@ -1058,6 +1107,33 @@ def test_only_products_gain_from_tensor_cores_by_their_full_ratio():
     assert found.saving.high_s == pytest.approx(40 * 15 / 16 + 20)
     guessed = run((A100,), {"precision": "float32", "tf32": False}, operations=PRODUCTS)
     assert "may be" in finding("float32-on-tensor-cores", guessed).title
+
+
+@pytest.mark.parametrize(
+    ("first_step", "doing", "advice"),
+    [
+        ({}, "likely traced and compiled by XLA (jit_compile is on), as 1.0 cores", 3),
+        ({"jit_compile": False}, "likely traced, or its batch is made, as 1.0 cores", 2),
+        ({"cores": 0.1}, "likely waits for its batch, as the process is idle", 1),
+        ({"cores": 0.3}, "is traced or compiled, or waits for its batch", 4),
+        ({"gpu_percent": 6.0}, "is traced or compiled, or waits for its batch", 4),
+    ],
+)
+def test_a_first_step_says_what_it_does_only_as_far_as_it_shows(first_step, doing, advice):
+    found = finding("first-step-not-over", in_first_step(54.0, **first_step))
+    assert found.title.startswith("No step has ended after 54 s: the first one ")
+    assert doing in found.title
+    assert len(found.advice) == advice
+
+
+def test_steps_compiled_for_new_shapes_name_the_shapes():
+    found = finding("tracing-again", varying_shapes())
+    assert "XLA likely compiles the step again for new shapes" in found.title
+    assert "(None, None, 8)" in found.title
+    assert "padded_batch" in found.advice[0]
+    figures = {figure.name: figure.value for figure in found.evidence}
+    assert figures["mean of these steps"] == pytest.approx(2.0, rel=0.05)
+    assert found.saving.expected_s == pytest.approx(40.0, rel=0.05)
 
 
 def test_a_verdict_survives_being_saved():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
@@ -15,6 +17,7 @@ from keras_gpukit.records.run import RunHeader
 from keras_gpukit.records.steps import Progress, TimeBreakdown
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.state_notes import doing, state_note
+from keras_gpukit.reports.html.verdict_lines import verdict_line
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.log_folder import LogFolder
 from keras_gpukit.writers import process_identity
@@ -94,7 +97,44 @@ def test_a_run_killed_before_its_first_window_says_that_it_was_tracing(tmp_path)
     write_lines(tmp_path, lines)
     run = only_run(tmp_path)
     assert (run.phase, run.summary.steps) == ("fit", None)
-    assert "9 s after it began, while tracing and compiling its first step." in state_note(run)
+    doing = "while in its first step, which fetches a batch, traces and compiles."
+    assert f"9 s after it began, {doing}" in state_note(run)
+
+
+def test_a_run_killed_while_xla_compiled_its_first_step_says_so(tmp_path):
+    # Recorded on an H100: ResNet50 with `jit_compile="auto"`.
+    recorded = Path(__file__).with_name("killed_in_first_step.jsonl.gz").read_bytes()
+    (tmp_path / "gpukit").mkdir()
+    (tmp_path / "gpukit" / "run.jsonl").write_bytes(gzip.decompress(recorded))
+    run = only_run(tmp_path)
+    told = (
+        "warning: No step has ended after 54 s: the first one is likely traced and compiled by XLA "
+        "(jit_compile is on), as 1.6 cores are busy and the GPUs idle"
+    )
+    assert verdict_line(run).startswith(told)
+    assert told.removeprefix("warning: ") in render(load_report(tmp_path), plotly_src="plotly.js")
+    (found,) = (each for each in run.summary.findings if each.code == "first-step-not-over")
+    assert [each.partition("=")[0].split()[-1] for each in found.advice] == [
+        "model.compile(jit_compile",
+        "drop_remainder",
+        "TF_XLA_FLAGS",
+    ]
+
+
+def test_a_run_in_its_first_step_is_judged_as_it_goes_on(tmp_path):
+    began_s = time.time() - 20
+    parts = [progress(second, "first step", 0, began_s=began_s) for second in (3, 13)]
+    lines = killed(20, progress(1, "callbacks", 0, began_s=began_s), *parts, began_s=began_s)
+    write_lines(tmp_path, [line for line in lines if line[2] not in ("steps", "host", "gpu")])
+    run = only_run(tmp_path)
+    assert run.state == "running"
+    assert run.summary.first_step_s == pytest.approx(17, abs=1)
+    assert "warning: No step has ended after 1" in verdict_line(run)
+
+
+def test_a_run_that_got_past_its_first_step_is_not_in_it(tmp_path):
+    write_lines(tmp_path, killed(20, progress(1, "first step", 0), progress(13, "steps", 400)))
+    assert only_run(tmp_path).summary.first_step_s is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +144,7 @@ def test_a_run_killed_before_its_first_window_says_that_it_was_tracing(tmp_path)
         ("validation", "validating after step 7, in epoch 2 of 3"),
         ("callbacks", "in callbacks, after step 7, in epoch 2 of 3"),
         ("epoch start", "starting the input pipeline of epoch 2 of 3, after step 7"),
-        ("first step", "tracing and compiling its first step"),
+        ("first step", "in its first step, which fetches a batch, traces and compiles"),
         ("other", "at the end of epoch 2 of 3, after step 7"),
     ],
 )

@@ -13,12 +13,15 @@ from keras_gpukit.sensors.new_threads import NewThreadsSensor
 class Process:
     """Two threads that are there from the start, and what else the process uses."""
 
-    def __init__(self) -> None:
+    def __init__(self, names=None) -> None:
         self.now_s = 100.0
         self.process_s = 3.0
         self.threads = {1: 2.0, 2: 1.0}
         self.sensor = NewThreadsSensor(
-            threads=lambda: self.threads, process_s=lambda: self.process_s, now=lambda: self.now_s
+            threads=lambda: self.threads,
+            process_s=lambda: self.process_s,
+            now=lambda: self.now_s,
+            name=lambda thread: (names or {}).get(thread, ""),
         )
 
     def run(self, old_s: float, new_s: float, in_steps: bool = True) -> None:
@@ -42,6 +45,15 @@ def test_only_time_between_two_readings_within_steps_counts():
     for new_s, in_steps in [(0.5, True), (0.5, True), (9.0, False), (9.0, True), (0.5, True)]:
         process.run(0.1, new_s, in_steps)
     assert process.sensor.cores() == pytest.approx(0.5)
+
+
+def test_threads_that_xla_starts_for_the_steps_do_not_count():
+    process = Process(names={3: "tf_XLAEigen\n", 4: "tf_data_map\n"})
+    process.run(0.1, 0.0)
+    for number in range(1, 4):
+        process.threads = {**process.threads, 3: 0.6 * number, 4: 0.3 * number}
+        process.run(0.1, 0.9)
+    assert process.sensor.cores() == pytest.approx(0.3)
 
 
 def test_a_short_time_says_nothing():

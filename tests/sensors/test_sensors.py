@@ -455,10 +455,20 @@ at_first = sensor.read()
 big = tf.zeros((2_000_000,))
 with_it = sensor.read()
 del big
+after, summary = sensor.read(), sensor.summarize()
+steps = AllocatorSensor([])
+big = tf.zeros((2_000_000,))
+del big
+steps.first_step_ended()
+first = steps.read()
+small = tf.zeros((1_000_000,))
+del small
 print(json.dumps({
     "devices": sensor.devices,
-    "readings": [to_dict(reading) for reading in (at_first, with_it, sensor.read())],
-    "summary": to_dict(sensor.summarize()),
+    "steps": [to_dict(reading) for reading in (*first, *steps.read())],
+    "only first": [to_dict(each) for each in steps.summarize(only_first_step=True).devices],
+    "readings": [to_dict(reading) for reading in (at_first, with_it, after)],
+    "summary": to_dict(summary),
 }))
 """
 
@@ -480,6 +490,17 @@ def test_an_allocator_that_counts_tells_current_and_peak(allocator_readings):
     assert told["summary"]["devices"][0]["peak_bytes"] == after["peak_bytes"]
     assert told["summary"]["unknown_because"] is None
     assert after["limit_bytes"] is None
+
+
+def test_the_peak_of_later_steps_is_kept_apart_from_that_of_the_first(allocator_readings):
+    told = allocator_readings(TF_CPU_ALLOCATOR_USE_BFC="true")
+    first, later = told["steps"]
+    assert first["first_step_peak_bytes"] == first["peak_bytes"] >= 8_000_000
+    assert first["later_peak_bytes"] is None
+    assert later["peak_bytes"] == first["peak_bytes"]
+    assert 4_000_000 <= later["later_peak_bytes"] < 8_000_000
+    (only,) = told["only first"]
+    assert only == {**later, "later_peak_bytes": None}
 
 
 @pytest.mark.parametrize("variables", [{}, prepared.COUNTING], ids=["oneDNN", "no oneDNN"])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.gpu.explained_causes import CAUSES, judge_bytes, judge_cause, judge_profile
 from benchmarks.gpu.judging import judge_each
-from benchmarks.gpu.own_process import try_in_own_process
-from benchmarks.gpu.part import Claim, Measured, Outcome, Part, attempt
+from benchmarks.gpu.part import Claim, Measured, Outcome, Part, Slice, attempt
 
 PLANTED = {
     "strings": ("AsString", "no kernel"),
@@ -67,14 +65,6 @@ CLAIMS = (
         "a planted fallback that is not predicted, or another cause",
     ),
 )
-
-
-def measure(small: bool, folder: Path) -> Iterator[tuple[str, Any]]:
-    """Fits each model in one process, and without a visible GPU in another."""
-    yield "real", try_in_own_process(place)
-    if not small:
-        yield "predicted", try_in_own_process(place, environment={"CUDA_VISIBLE_DEVICES": "-1"})
-        yield "eager", try_in_own_process(place_eagerly)
 
 
 def place() -> dict[str, Any]:
@@ -243,8 +233,15 @@ def judge(measured: Measured) -> dict[str, Outcome]:
 PART = Part(
     "placement",
     "Does `DevicePlacement` find the operations that no GPU runs?",
-    1.5,
+    {
+        "real": Slice(lambda small, _: [("real", place)], alone=False),
+        "predicted": Slice(
+            lambda small, _: [("predicted", place)],
+            alone=False,
+            environment={"CUDA_VISIBLE_DEVICES": "-1"},
+        ),
+        "eager": Slice(lambda small, _: [("eager", place_eagerly)], 30, alone=False),
+    },
     CLAIMS,
-    measure,
     judge,
 )

@@ -6,15 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from benchmarks.gpu.judging import judge_each
 from benchmarks.gpu.nvml import read_gpus
 from benchmarks.gpu.observed_setup import observe
-from benchmarks.gpu.own_process import ROOT, try_in_own_process
-from benchmarks.gpu.part import Claim, Measured, Outcome, Part
+from benchmarks.gpu.part import Claim, Measured, Outcome, Part, Slice
+from benchmarks.gpu.results import ROOT
 from benchmarks.results_file import nvidia
 
 GIB = 2**30
@@ -66,11 +65,6 @@ CLAIMS = (
         "the error names the BFC allocator, or no error",
     ),
     Claim(
-        "threads",
-        "8 private GPU threads are 6 threads more than 2 for each GPU",
-        "another difference in the process's threads",
-    ),
-    Claim(
         "precision",
         'mixed_precision="auto" follows the compute capability: bfloat16 from 8.0, float16 from '
         "7.0",
@@ -89,37 +83,44 @@ CLAIMS = (
 )
 
 
-def cases(unit: int, devices: str | list[str]) -> dict[str, dict[str, Any]]:
-    """Returns the arguments of `configure_gpus` in each case.
-
-    Args:
-        unit: Bytes; every size is a multiple.
-        devices: The UUID of the GPU to choose in a list; without a GPU "all".
-    """
-    return {
-        "growth": {"mixed_precision": "auto", "gpu_threads": ["gpu_private", 2]},
-        "logical": {"memory": "all", "logical_gpus": [unit, 2 * unit], "strategy": "none"},
-        "all": {"memory": "all"},
-        "limit": {"memory": 2 * unit},
-        "hidden": {"devices": "none"},
-        "uuid": {"devices": devices},
-        "async": {"allocator": "cuda_malloc_async"},
-        "threads": {"gpu_threads": ["gpu_private", 8]},
-    }
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "growth": {"mixed_precision": "auto"},
+    "logical": {"memory": "all", "logical_gpus": (1, 2), "strategy": "none"},
+    "all": {"memory": "all"},
+    "limit": {"memory": 2},
+    "hidden": {"devices": "none"},
+    "uuid": {"devices": "last"},
+    "async": {"allocator": "cuda_malloc_async"},
+    "reversed": {},
+}
+"""Arguments of `configure_gpus` in each case; sizes in units."""
+QUIET = ("async",)
+"""Cases that are not judged by the memory of the whole GPU."""
 
 
-def measure(small: bool, folder: Path) -> Iterator[tuple[str, Any]]:
-    """Runs each case; two of them in small."""
-    unit = 16 * MIB if small else GIB
-    # The last GPU: the first is what a mistake would choose.
-    asked = cases(unit, list(read_gpus())[-1:] or "all")
-    for name in ("growth", "logical") if small else asked:
-        yield name, try_in_own_process(observe, asked[name], unit)
-    if not small:
+def setup_slice(name: str) -> Slice:
+    """Returns a slice of one case, since a process can be set up only once."""
+    return Slice(
+        lambda small, _: [(name, partial(set_up, name, MIB * 16 if small else GIB))],
+        20,
+        alone=name not in QUIET,
+    )
+
+
+def set_up(name: str, unit: int) -> dict[str, Any]:
+    """Sets the GPUs up and observes what is there then."""
+    gpus = list(read_gpus())
+    arguments = dict(ARGUMENTS[name])
+    if "logical_gpus" in arguments:
+        arguments["logical_gpus"] = [unit * each for each in arguments["logical_gpus"]]
+    if isinstance(arguments.get("memory"), int):
+        arguments["memory"] *= unit
+    if arguments.get("devices") == "last":  # the first is what a mistake would choose
+        arguments["devices"] = gpus[-1:] or "all"
+    if name == "reversed" and gpus:
         # The other order is what counting by NVML's index would get wrong.
-        order = {"CUDA_VISIBLE_DEVICES": ",".join(reversed(read_gpus()))}
-        yield "reversed", try_in_own_process(observe, {}, unit, environment=order)
-    yield "doctor", ask_doctor()
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(reversed(gpus))
+    return observe(arguments, unit)
 
 
 def ask_doctor() -> dict[str, Any]:
@@ -215,11 +216,6 @@ def judge_allocator(asynchronous: dict[str, Any], usual: dict[str, Any]) -> Outc
     )
 
 
-def judge_threads(two: dict[str, Any], eight: dict[str, Any]) -> Outcome:
-    more, gpus = eight["threads"] - two["threads"], two["logical_gpus"]
-    return Outcome(more == 6 * gpus, f"There are {more} threads more on {gpus} GPUs.")
-
-
 def judge_precision(case: dict[str, Any]) -> Outcome:
     capability = min(tuple(gpu["compute_capability"]) for gpu in case["gpus"].values())
     wanted = "mixed_bfloat16" if capability >= (8, 0) else "mixed_float16"
@@ -256,9 +252,8 @@ def judge(measured: Measured) -> dict[str, Outcome]:
             "uuid": (("uuid",), judge_uuid),
             "handles": (("growth", "logical", "reversed"), judge_handles),
             "allocator": (("async", "growth"), judge_allocator),
-            "threads": (("growth", "threads"), judge_threads),
             "precision": (("growth",), judge_precision),
-            "as_asked": (tuple(cases(GIB, "all")), judge_as_asked),
+            "as_asked": (tuple(ARGUMENTS)[:-1], judge_as_asked),
             "doctor": (("doctor",), judge_doctor),
         },
     )
@@ -267,8 +262,8 @@ def judge(measured: Measured) -> dict[str, Outcome]:
 PART = Part(
     "setup",
     "Do TensorFlow and NVML show what `configure_gpus` was asked for?",
-    2.5,
+    {name: setup_slice(name) for name in ARGUMENTS}
+    | {"doctor": Slice(lambda small, _: [("doctor", ask_doctor)], alone=False)},
     CLAIMS,
-    measure,
     judge,
 )

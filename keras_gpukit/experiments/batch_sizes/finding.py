@@ -8,7 +8,7 @@ from itertools import count, islice
 
 from keras_gpukit.experiments.batch_sizes.bisection import Bisection, halves
 from keras_gpukit.experiments.batch_sizes.estimate import Estimate
-from keras_gpukit.experiments.batch_sizes.time_plan import LAST_EPOCHS, TimePlan
+from keras_gpukit.experiments.batch_sizes.time_plan import LAST_EPOCHS, LEAST_STEPS, TimePlan
 from keras_gpukit.experiments.batch_sizes.trainer import DoesNotFit, Survey, Work
 from keras_gpukit.experiments.batch_sizes.trials import Trials
 from keras_gpukit.records.batch_size import BatchSizeEnding, BatchSizeTrial
@@ -231,7 +231,7 @@ class Finding:
     ) -> None:
         goes_on, what = self._trained, f"batches of {size:,}"
         if small:
-            work = Work(steps=1)
+            work = Work(steps=LEAST_STEPS)
         elif self._plan.starts_slowly:
             # The work of a last trial: a later failure would need another slow start.
             work = self._longer(size)

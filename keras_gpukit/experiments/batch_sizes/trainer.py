@@ -61,8 +61,8 @@ class Trained:
     """The result of a trial that passed.
 
     Attributes:
-        peak_bytes: Peak of the bytes in use by the device's allocator, without withheld memory;
-            None if the allocator has no such count.
+        peak_bytes: Peak of the bytes in use by the device's allocator, without withheld memory, and
+            without the first step if there were more; None if the allocator has no such count.
         step_s: Mean seconds per execution after the first; None if there was only one.
     """
 
@@ -140,9 +140,9 @@ class Trainer:
         rows = batch_size * work.steps * self._model.steps_per_execution
         rows += max(int(work.last * batch_size), 1) if work.last else 0
 
-        def fit() -> float | None:
+        def fit(sensor: AllocatorSensor) -> float | None:
             with _withheld(work.withheld_bytes):
-                return self._fit(batch_size, rows, work.epochs)
+                return self._fit(sensor, batch_size, rows, work.epochs)
 
         step_s, peak_bytes = _measured(fit)
         return Trained(None if peak_bytes is None else peak_bytes - work.withheld_bytes, step_s)
@@ -162,9 +162,10 @@ class Trainer:
         """
         examples = batch_size * self._model.steps_per_execution
 
-        def measure() -> Rate:
+        def measure(sensor: AllocatorSensor) -> Rate:
             # This builds parts that are not built yet, and compiles for this size.
-            self._fit(batch_size, examples)
+            self._fit(sensor, batch_size, examples)
+            sensor.first_step_ended()
             strategy = self._model.distribute_strategy
             batches = strategy.experimental_distribute_dataset(self._examples.one_batch(batch_size))
             iterator = iter(batches)
@@ -185,13 +186,24 @@ class Trainer:
 
         return _measured(measure)
 
-    def _fit(self, batch_size: int, rows: int, epochs: int = 1) -> float | None:
+    def _fit(
+        self, sensor: AllocatorSensor, batch_size: int, rows: int, epochs: int = 1
+    ) -> float | None:
         """Trains, and returns the mean seconds per execution after the first; None if only one."""
         import keras
 
         ends: list[float] = []
+
+        def ended(batch: int, logs: Any) -> None:
+            ends.append(time.perf_counter())
+
+        def begins(batch: int, logs: Any) -> None:
+            # On a GPU, cuDNN tries algorithms in the first step with each size of a batch.
+            if len(ends) == 1 or (ends and batch == 0):
+                sensor.first_step_ended()
+
         clock = keras.callbacks.LambdaCallback(
-            on_train_batch_end=lambda batch, logs: ends.append(time.perf_counter())
+            on_train_batch_begin=begins, on_train_batch_end=ended
         )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*ran out of data")
@@ -236,12 +248,12 @@ def _withheld(count: int) -> Iterator[None]:
     del held
 
 
-def _measured(work: Callable[[], T]) -> tuple[T, int | None]:
-    """Calls a function; returns its result and the allocator's peak in bytes (None if unknown)."""
+def _measured(work: Callable[[AllocatorSensor], T]) -> tuple[T, int | None]:
+    """Calls a function; returns its result and the bytes that its steps need (None if unknown)."""
     sensor = AllocatorSensor(visible_gpus())
     try:
-        result = work()
-        peaks = [each.peak_bytes for each in sensor.read()]
+        result = work(sensor)
+        peaks = [each.needed_bytes for each in sensor.read()]
         return result, peaks[0] if peaks else None
     except Exception as error:
         if not is_out_of_memory(error):

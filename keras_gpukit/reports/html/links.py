@@ -32,6 +32,7 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     "tracing-again": _TIME,
     "memory": ("device-memory", "memory-causes"),
     "first-step-memory": ("memory-causes", "device-memory"),
+    "first-step-not-over": ("busy", "timeline"),
     "memory-grows": ("host-memory", "device-memory"),
     "host-memory-runs-out": ("host-memory", "stages"),
     "other-processes": ("device-memory", "busy"),

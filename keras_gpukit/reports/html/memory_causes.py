@@ -9,7 +9,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import Chart, Table, Unknown, shortened
 from keras_gpukit.reports.html.reading_lines import NO_READINGS
 from keras_gpukit.reports.html.words import not_told
-from keras_gpukit.reports.phrases import MEMORY_CAUSES, predicted_peak
+from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_peak
 
 _TITLE = "Memory at the peak, by cause"
 _OF_STEPS = ("batch", "activations", "gradients", "workspace")
@@ -56,7 +56,7 @@ def _rows(record: MemoryRecord, fullest: DeviceMemory | None) -> list[tuple[str,
     ]
     of_steps = None if fullest is None else record.steps_bytes(fullest)
     rows.append((f"{', '.join(_OF_STEPS)}, together", "", _size(of_steps)))
-    peak_bytes = None if fullest is None else fullest.peak_bytes
+    peak_bytes = None if fullest is None else fullest.needed_bytes
     rows.append(("all", _range(record.prediction, "total_bytes"), _size(peak_bytes)))
     return rows
 
@@ -67,20 +67,25 @@ def _words(prediction: MemoryPrediction | None, fullest: DeviceMemory | None, di
     if prediction is not None and (peak := predicted_peak(prediction)) is not None:
         batch = f"Steps with a batch of {prediction.batch_size:,}"
         parts.append(f"{batch} were predicted to need {peak} at the peak")
-        predicted = None if prediction.is_lower_bound else prediction.peak_bytes
+        is_bound = prediction.is_lower_bound or prediction.is_upper_bound
+        predicted = None if is_bound else prediction.peak_bytes
     if fullest is not None:
-        held = f"{fullest.device} held at most {units.size(fullest.peak_bytes)}"
+        held = f"{fullest.device} held at most {units.size(fullest.needed_bytes)}"
         if died:  # the run ended before its peak, so the prediction cannot be compared
             predicted, held = None, f"{held} when the run ended by running out of memory"
-        more = fullest.peak_bytes / predicted - 1 if predicted else 0.0
+        more = fullest.needed_bytes / predicted - 1 if predicted else 0.0
         off = f", {100 * abs(more):.0f} % {'more' if more > 0 else 'less'}" if predicted else ""
         parts.append(f"{held}{off}")
+        if fullest.peak_bytes > fullest.needed_bytes:
+            parts.append(f"the first step took {units.size(fullest.peak_bytes)}")
     return f"{'; '.join(parts)}."
 
 
 def _note(record: MemoryRecord) -> str:
     if record.prediction is None:
         return f"Not predicted: {record.not_predicted_because or 'unknown'}."
+    if record.prediction.is_upper_bound:
+        return UPPER_BOUND
     because = record.prediction.unknown_because
     return f"A lower bound: {because}." if because else ""
 
@@ -92,6 +97,8 @@ def _range(prediction: MemoryPrediction | None, field: str) -> str:
     low, high = map(units.size, sizes)
     if prediction.is_lower_bound:
         return f"at least {low}"
+    if prediction.is_upper_bound:
+        return f"at most {high}"
     return units.span(low, high)
 
 

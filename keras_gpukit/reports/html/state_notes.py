@@ -36,7 +36,7 @@ def doing(progress: Progress) -> str:
         epoch += f" of {progress.epochs:,}"
     step = f"step {progress.step:,}"
     if progress.part == "first step":
-        return "tracing and compiling its first step"
+        return "in its first step, which fetches a batch, traces and compiles"
     if progress.part == "epoch start":
         return f"starting the input pipeline of {epoch or 'its data'}, after {step}"
     if progress.part == "validation":

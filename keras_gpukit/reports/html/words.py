@@ -103,7 +103,7 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
         if gpu.lost_because is not None
     ]
     figures += [
-        (f"{memory.device} peak memory", units.size(memory.peak_bytes))
+        (f"{memory.device} peak memory", units.size(memory.needed_bytes))
         for memory in summary.allocators
     ]
     figures += _memory_by_cause(summary)

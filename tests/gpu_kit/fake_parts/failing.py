@@ -1,15 +1,22 @@
-"""Measures once, then fails; so does its judge."""
+"""One case fails; the other does not, unless a file is gone that the test made."""
 
-from benchmarks.gpu.part import Claim, Part
+from pathlib import Path
 
-
-def measure(small, folder):
-    yield "figure", 1
-    raise ValueError("the measurement failed")
+from benchmarks.gpu.part import Claim, Part, Slice
 
 
-def judge(measured):
-    raise KeyError("the judge failed")
+def cases(small, folder):
+    def fails():
+        raise ValueError("the measurement failed")
+
+    yield "failing", fails
+    yield "figure", lambda: 1
+    yield (
+        "counted",
+        lambda: (
+            (folder / "seen.txt").open("a").write("x") and len(Path(folder, "seen.txt").read_text())
+        ),
+    )
 
 
-PART = Part("failing", "Does it fail?", 1.0, (Claim("one", "-", "-"),), measure, judge)
+PART = Part("failing", "Does it fail?", {"all": Slice(cases)}, (Claim("one", "-", "-"),), dict)

@@ -3,16 +3,17 @@
 import subprocess
 import time
 
-from benchmarks.gpu.part import Claim, Outcome, Part
+from benchmarks.gpu.part import Claim, Outcome, Part, Slice
 
 
-def measure(small, folder):
-    yield "process", subprocess.Popen(["sleep", "1000"]).pid
-    time.sleep(1000)
+def cases(small, folder):
+    yield "process", lambda: subprocess.Popen(["sleep", "1000"]).pid
+    yield "hangs", lambda: time.sleep(1000)
+    yield "never", lambda: 1
 
 
 def judge(measured):
     return {"process": Outcome("process" in measured, "A process started.")}
 
 
-PART = Part("hanging", "Is it killed?", 1.0, (Claim("process", "-", "-"),), measure, judge)
+PART = Part("hanging", "Is it killed?", {"all": Slice(cases)}, (Claim("process", "-", "-"),), judge)

@@ -20,8 +20,8 @@ def planted(**changes) -> dict:
     return {"planted": figures | changes}
 
 
-def first_step(first: float, later: float, readings: int = 5) -> dict:
-    return {"first": int(first * GIB), "later": int(later * GIB), "readings": readings}
+def first_step(first: float, later: float | None) -> dict:
+    return {"first": int(first * GIB), "later": None if later is None else int(later * GIB)}
 
 
 def reading(current: float, peak: float) -> dict:
@@ -39,7 +39,7 @@ FALSIFIED = {
     "first_step": [
         planted(first_step=first_step(4.2, 4.2)),
         planted(first_step=first_step(10.2, 10.2)),
-        planted(first_step=first_step(10.2, 4.2, readings=0)),
+        planted(first_step=first_step(10.2, None)),
     ],
     "out_of_memory": [
         {"out_of_memory": ENDED | {"too_large": "ValueError"}},

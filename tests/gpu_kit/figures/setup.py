@@ -14,7 +14,6 @@ def case(added: float, **changes) -> dict:
         "added_bytes": {"GPU-1": int(added * GIB)},
         "gpus": {"GPU-1": GPU},
         "dtype_policy": "mixed_bfloat16",
-        "threads": 20,
         "fits": [SMALLER],
         "allocator": "GPU_0_bfc",
         "named_uuids": ["GPU-1"],
@@ -42,7 +41,6 @@ GOOD = {
     "hidden": case(0, **HIDDEN),
     "uuid": case(0.8),
     "async": case(0.8, allocator="gpu_async_0"),
-    "threads": case(0.8, threads=26),
     "reversed": case(0.8, named_uuids=["GPU-1", "GPU-0"], grew_uuids=["GPU-1", "GPU-0"]),
     "doctor": DOCTOR,
 }
@@ -59,7 +57,6 @@ FALSIFIED = {
         {"growth": case(0.8, named_uuids=[])},
     ],
     "allocator": [{"async": case(0.8)}, {"async": case(0.8, allocator=None)}],
-    "threads": [{"threads": case(0.8)}],
     "precision": [{"growth": case(0.8, dtype_policy="float32")}],
     "as_asked": [{"all": case(15.5, warnings=["TensorFlow does not have it."])}],
     "doctor": [{"doctor": DOCTOR | {"exit_code": 1}}, {"doctor": DOCTOR | {"said": "1.0"}}],

@@ -1,6 +1,6 @@
 """Fits of 10 ms steps, of which the GPU idles 1 ms in any case; made up."""
 
-from benchmarks.gpu.parts.stall import CASES, FEW, JIT_WAYS, WAYS
+from benchmarks.gpu.parts.stall import WAYS
 
 
 def fit(stall: float, reported: float | None = None, **changes) -> dict:
@@ -15,39 +15,34 @@ def fit(stall: float, reported: float | None = None, **changes) -> dict:
     }
 
 
-LAUNCHES = {
-    "findings": ["tiny-steps"],
-    "reported": 0.002,
-    "step_ms": 1.5,
-    "idle": 0.6,
-    "parts_ms": {"device compute": 0.6, "kernel launch": 0.8, "idle": 0.1},
-}
+PANEL = "24 steps, 4.42 ms per step, input stall unknown. No warnings."
 GOOD = {
-    **{f"{way}/ready": fit(0.0) for way in WAYS | JIT_WAYS},
-    **{f"{way}/{name} {percent}": fit(percent / 100) for way in WAYS for name, percent in CASES},
-    **{f"{way}/{name} {percent}": fit(percent / 100) for way in JIT_WAYS for name, percent in FEW},
-    **{f"{way}/serial 50 to device": fit(0.5) for way in WAYS},
+    **{f"{way}/ready": fit(0.0) for way in WAYS},
+    **{
+        f"{way}/{name} {percent}": fit(percent / 100, panel=PANEL)
+        for way, (cases, _) in WAYS.items()
+        for name, percent in cases
+    },
     "1 step/transferred": fit(0.0),
-    "launches": LAUNCHES,
+    "8 steps/serial 25": fit(0.25, reported=0.2, most=0.3),
 }
 UNKNOWN = {**fit(0.5), "reported": None}
 FALSIFIED = {
-    "one_step": [
-        {"1 step/decode 50": fit(0.5, reported=0.46)},
-        {"1 step, jit/serial 50": fit(0.5, reported=0.54)},
-        {f"1 step/{name} 50": UNKNOWN for name in ("decode", "copy", "bursty", "generator")}
-        | {f"1 step, jit/{name} {percent}": UNKNOWN for name, percent in FEW},
+    **{way: [{f"{way}/serial 50": UNKNOWN}] for way in WAYS},
+    "8 steps": [
+        {"8 steps/bursty 50": fit(0.5, reported=0.56)},
+        {"8 steps/bursty 50": fit(0.5, reported=0.2, most=0.44)},
     ],
-    "eight_steps": [{"8 steps/bursty 50": fit(0.5, reported=0.56)}],
+    "1 step": [{"1 step/decode 50": fit(0.5, reported=0.46)}, {"1 step/generator 50": UNKNOWN}],
+    "mirrored": [{"mirrored/serial 50": UNKNOWN}, {"mirrored/serial 0": {"reported": None}}],
     "ready": [{"1 step/transferred": fit(0.0, reported=0.02)}],
+    "above_ready": [{"1 step/generator 50": fit(0.5, idle_ms=16.0)}],
     "profile_reading": [{"8 steps/copy 50": fit(0.5, idle_while_fetching=0.4)}],
-    "launch_bound": [
-        {"launches": LAUNCHES | {"findings": []}},
-        {"launches": LAUNCHES | {"findings": ["tiny-steps", "input-bound"]}},
-        {"launches": LAUNCHES | {"reported": 0.3}},
+    "mirrored_panel": [
+        {"mirrored/serial 0": fit(0.0, panel=f"{PANEL} Colocation Debug Info: …")},
     ],
 }
 UNJUDGED = {
-    "one_step": {name: {"error": "it failed"} for name in GOOD if name.startswith("1 step")},
-    "launch_bound": {"launches": LAUNCHES | {"idle": 0.1}},
+    "1 step": {"1 step/decode 50": {"error": "it crashed"}},
+    "mirrored_panel": {name: fit(0.0) for name, row in GOOD.items() if "panel" in row},
 }

@@ -35,7 +35,7 @@ print(
             "predicted": predicted.peak_bytes,
             "predicted_by_monitor": memory.prediction.peak_bytes,
             "monitor_batch": memory.prediction.batch_size,
-            "peak": device.peak_bytes,
+            "peak": device.needed_bytes,
             "weights": memory.weights_bytes,
             "slots": memory.slots_bytes,
             "steps": memory.steps_bytes(device),

@@ -36,7 +36,11 @@ def known_of(name: str, folder: str) -> dict:
         "evidence": {each.name: each.value for each in found[0].evidence} if found else {},
         "advice": found[0].advice[0] if found else None,
         "judged": "memory-grows" in monitor.summary.verdict.passed or bool(found),
-        "peaks": [memory.devices[0].first_step_peak_bytes, memory.devices[0].peak_bytes],
+        "peaks": [
+            memory.devices[0].first_step_peak_bytes,
+            memory.devices[0].peak_bytes,
+            memory.devices[0].later_peak_bytes,
+        ],
         "epochs": [each.epoch for each in memory.epochs],
     }
 

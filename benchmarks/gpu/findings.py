@@ -1,0 +1,40 @@
+"""What a summary concludes, as JSON, and what a promised saving is held against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SLACK = 0.03
+"""Of the wall time, by which a saving may lie outside its range: runs differ by about that."""
+
+
+def findings_of(summary: Any) -> list[dict[str, Any]]:
+    """Returns the code and the saving of each finding, the worst first."""
+    return [
+        {
+            "code": finding.code,
+            "low_s": finding.saving and finding.saving.low_s,
+            "high_s": finding.saving and finding.saving.high_s,
+            "of_s": finding.saving and finding.saving.of_s,
+        }
+        for finding in summary.findings
+    ]
+
+
+def promised(findings: list[dict[str, Any]], code: str) -> dict[str, Any] | None:
+    """Returns the finding of a code if it promises a saving."""
+    named = (each for each in findings if each["code"] == code and each["low_s"] is not None)
+    return next(named, None)
+
+
+def is_kept(promise: dict[str, Any], saved_s: float) -> bool:
+    """Whether what a change saved lies in the promised range."""
+    slack_s = SLACK * promise["of_s"]
+    high_s = promise["of_s"] if promise["high_s"] is None else promise["high_s"]
+    return bool(promise["low_s"] - slack_s <= saved_s <= high_s + slack_s)
+
+
+def range_of(promise: dict[str, Any]) -> str:
+    """Returns the promised range in words."""
+    high = "an unknown time" if promise["high_s"] is None else f"{promise['high_s']:.2f} s"
+    return f"{promise['low_s']:.2f} s to {high} of {promise['of_s']:.2f} s"

@@ -1,0 +1,203 @@
+"""An interrupt at any line of a measurement leaves what was measured before it, or all of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import psutil
+import pytest
+from interrupts import InterruptAt
+
+from keras_gpukit.input_wait.calls import Calls, FirstCalls
+from keras_gpukit.input_wait.meters import PipelineStart
+from keras_gpukit.input_wait.step_time_histogram import StepTimeHistogram
+from keras_gpukit.input_wait.totals import PipelineStarts, StepTotals
+from keras_gpukit.input_wait.wait_distribution import WaitHistogram
+from keras_gpukit.input_wait.wall_time import WallTime
+from keras_gpukit.records.epoch_memory import EpochMemory
+from keras_gpukit.records.machine import GPUSample, HostSample
+from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.sensors.host import summarize_host
+from keras_gpukit.sensors.neighbours import NeighbourSensor
+from keras_gpukit.sensors.new_threads import NewThreadsSensor
+from keras_gpukit.sensors.series import EpochMemoryCollector, SeriesCollector
+from keras_gpukit.sensors.statistics import Gauges, GPUStatistics
+from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
+
+
+def interrupted(make, change):
+    """Yields what `make` returned after `change` was interrupted at one line, for each line."""
+    for line in range(1000):
+        made = make()
+        try:
+            with InterruptAt(line):
+                change(made)
+        except KeyboardInterrupt:
+            yield made
+        else:
+            assert line > 1
+            return
+
+
+def after(changes, make, change):
+    """Returns a function that makes an object and changes it some times."""
+
+    def made():
+        state = make()
+        for number in range(changes):
+            change(state, number)
+        return state
+
+    return made
+
+
+def add_epoch(readings, number):
+    reading = EpochMemory(number, number, 10, 5 if number % 2 else None, {"GPU:0": number})
+    readings.add(reading)
+
+
+def add_step(series, number):
+    series.add("step/time_ms", number, float(number), 2.0 * number)
+
+
+def add_host(gauges, number):
+    gauges.add(HostSample(10.0 + number, 5.0, 100 * number, 7, 9, None))
+
+
+def add_gpu(statistics, number):
+    reasons = ("software power cap",) if number % 2 else ()
+    statistics.add(GPUSample(0, 40.0 + number, power_watts=100.0, throttle_reasons=reasons))
+
+
+def add_window(totals, number):
+    totals.begin_epoch()
+    totals.add(StepWindow("fit", 1.0, number, 8, 0.4, 0.1, 64, 1.5, 0.01))
+
+
+def add_start(starts, number):
+    starts.add(PipelineStart(1.0 + number, 0.5))
+
+
+def turn(wall, number):
+    wall.turn("steps" if number % 2 else "epoch start", 10.0 + number)
+
+
+def move(wall, number):
+    turn(wall, number)
+    wall.add_epoch_wait(0.25, 10.0)
+
+
+def trace(wall, number):
+    wall.add_inside(1.0)
+    wall.add_tracing(0.5)
+
+
+def read_threads(sensor, number):
+    sensor.read(in_steps=True)
+
+
+def new_threads():
+    clock = iter(range(1000)).__next__
+    return NewThreadsSensor(
+        threads=lambda: {1: 0.0}, process_s=lambda: 0.5 * clock(), now=lambda: 2.0 * clock()
+    )
+
+
+def wall_time():
+    return WallTime("callbacks", now=lambda: 10.0)
+
+
+WHOLE = {
+    "memory of epochs": (lambda: EpochMemoryCollector(4), add_epoch, lambda made: made.record()),
+    "series": (SeriesCollector, add_step, lambda made: made.record()),
+    "host": (Gauges, add_host, summarize_host),
+    "windows": (
+        lambda: StepTotals("fit"),
+        add_window,
+        lambda made: (made.throughput(8, 1.0).examples_per_s, made.step_time_s),
+    ),
+    "pipeline starts": (PipelineStarts, add_start, lambda made: made.record()),
+    "parts of the time": (wall_time, turn, lambda made: (made.part, made.breakdown(0.0))),
+    "processor time of threads": (new_threads, read_threads, lambda sensor: sensor.cores()),
+}
+
+
+@pytest.mark.parametrize("changes", [0, 1, 2, 4, 6])
+@pytest.mark.parametrize(("make", "change", "record"), WHOLE.values(), ids=WHOLE)
+def test_a_record_is_that_of_before_or_of_after(make, change, record, changes):
+    before = record(after(changes, make, change)())
+    done = record(after(changes + 1, make, change)())
+    for made in interrupted(after(changes, make, change), lambda made: change(made, changes)):
+        assert record(made) in (before, done)
+
+
+def add_waits(histogram, number):
+    histogram.add(np.array([0.1, 0.0, 0.2]), np.array([0.2, 0.2, 0.4]))
+
+
+def add_durations(histogram, number):
+    histogram.add(np.array([0.1, 0.3]), None, last_step=2 * number, ended_s=1.0 + number)
+
+
+def note_call(calls, number):
+    calls.note(2.0 * number, 2.0 * number + 1.0)
+
+
+SUMMED_UP = {
+    "GPU": (GPUStatistics, add_gpu, lambda made: made.summarize()),
+    "input": (
+        lambda: StepTotals("fit"),
+        add_window,
+        lambda made: made.input("tf.data model", "exact", None),
+    ),
+    "waits": (lambda: WaitHistogram(1), add_waits, lambda made: made.record()),
+    "step times": (lambda: StepTimeHistogram(1), add_durations, lambda made: made.record()),
+    "first calls": (
+        lambda: FirstCalls(None, SimpleNamespace(waited_s=lambda: 0.5)),
+        note_call,
+        lambda made: made.times_since(0) if made.count else made.start,
+    ),
+    "waits for first batches": (wall_time, move, lambda made: made.breakdown(0.0)),
+    "tracings": (wall_time, trace, lambda made: made.breakdown(0.0)),
+    "ends": (wall_time, lambda made, number: made.end(), lambda made: made.breakdown(0.0)),
+}
+
+
+@pytest.mark.parametrize("changes", [0, 1, 12])
+@pytest.mark.parametrize(("make", "change", "record"), SUMMED_UP.values(), ids=SUMMED_UP)
+def test_a_record_of_several_parts_never_raises(make, change, record, changes):
+    for made in interrupted(after(changes, make, change), lambda made: change(made, changes)):
+        record(made)
+        change(made, changes + 1)
+        record(made)
+
+
+def test_the_use_by_children_is_unknown_until_the_second_look(monkeypatch):
+    monkeypatch.setattr(psutil, "process_iter", lambda attributes: [])
+    for sensor in interrupted(NeighbourSensor, NeighbourSensor.look):
+        assert sensor.children_percent() is None
+
+
+def test_no_step_is_counted_twice():
+    def three_calls():
+        calls = Calls()
+        calls.keep([0.0, 1.0, 2.0, 3.0], 1)
+        return calls
+
+    for calls in interrupted(three_calls, lambda calls: calls.keep([], calls.count)):
+        assert calls.count == 3
+    for calls in interrupted(three_calls, lambda calls: calls.keep(calls.times_s[-2:], 2)):
+        assert calls.count == 3
+
+
+def test_a_function_that_was_restored_was_not_replaced_by_others():
+    def wrapped():
+        attribute = ReplacedAttribute(SimpleNamespace(step=len), "step")
+        attribute.replace(lambda batch: len(batch))
+        return attribute
+
+    for attribute in interrupted(wrapped, ReplacedAttribute.restore):
+        assert attribute.restore() == "restored"
+        assert attribute.current is len
+        assert not attribute.is_replaced
