@@ -137,7 +137,7 @@ class WaitReader:
         if self._device is None or reading.wait_s is None:
             return reading
         exposed = self._device.exposed(reading, stretch, calls_before)
-        if exposed is None and meter.confidence == "lower bound":
+        if exposed is None and meter.confidence == "sampled":
             return WaitReading(None, unknown_because=_HIDDEN)
         if exposed is None:
             meter.confidence = "upper bound"

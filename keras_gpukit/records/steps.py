@@ -9,7 +9,7 @@ from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, Pyth
 from keras_gpukit.records.step_times import StepTimes
 
 Phase = Literal["fit", "evaluate", "predict"]
-Confidence = Literal["exact", "sampled", "upper bound", "lower bound"]
+Confidence = Literal["exact", "sampled", "upper bound"]
 
 
 @dataclass(frozen=True)
@@ -193,10 +193,10 @@ class InputRecord:
         phase: "fit", "evaluate" or "predict".
         mechanism: How the wait was measured.
         confidence: "exact"; "sampled" if several steps make one execution and the part of the wait
-            that is hidden behind compute was taken from those steps that show it; "upper bound" if
-            part of the wait may be hidden behind compute; "lower bound" if the wait for copies to
-            the devices is unknown. A sampled wait of several steps per execution is the lower end
-            of a range, and the figures below are those of the lower end.
+            that is hidden behind compute was taken from those steps that show it, or if batches are
+            buffered on a GPU and their arrival is known from when the host handed them out; "upper
+            bound" if part of the wait may be hidden behind compute. A sampled wait of several steps
+            per execution is the lower end of a range, and the figures below are those of that end.
         measured_steps: Number of steps that the figures below are computed from.
         wait_s: Mean wait of a step, in seconds.
         stall_fraction: Wait as a share of the step time, 0 to 1.

@@ -259,7 +259,7 @@ def inexact(record: InputRecord, fraction: float) -> str:
     if least is not None and most is not None and most - least >= WIDE_RANGE:
         high = fraction * most / least if least else most
         return units.span(units.percentage(fraction), units.percentage(min(high, 1.0)))
-    hedges = {"sampled": "about ", "upper bound": "at most ", "lower bound": "at least "}
+    hedges = {"sampled": "about ", "upper bound": "at most "}
     return hedges.get(record.confidence or "", "") + units.percentage(fraction)
 
 

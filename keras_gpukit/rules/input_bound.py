@@ -36,9 +36,8 @@ class InputBound(Rule):
     only if the pipeline's buffer was empty as well: buffers of stalled pipelines were measured to
     be empty, and others to hold 0.86 batches or more (`benchmarks/rule_thresholds.py`); the line
     between is our choice. The minimum number of steps is our choice too: with fewer, the first
-    batch, which always takes longer, would decide. A sampled stall and a lower bound must exceed
-    the thresholds by five percentage points: one may be off by that much, and the other includes
-    how long a step takes to ask for its batch.
+    batch, which always takes longer, would decide. A sampled stall must exceed the thresholds by
+    five percentage points, since it may be off by that much.
 
     In the same benchmark, fetching a batch that is ready took at most 0.06 ms; it takes longer on
     busy machines. Waits under 0.25 ms per step therefore do not count, however large a share of a
@@ -64,9 +63,7 @@ class InputBound(Rule):
                 f"{MINIMUM_STEPS} are needed"
             )
         stall = record.stall_fraction
-        certain = stall
-        if record.confidence in ("sampled", "lower bound"):
-            certain -= SAMPLED_MARGIN
+        certain = stall - SAMPLED_MARGIN if record.confidence == "sampled" else stall
         if certain < WARNING_FRACTION:
             return None
         if record.wait_s is not None and record.wait_s < SHORTEST_WAIT_S:
@@ -84,10 +81,7 @@ class InputBound(Rule):
         saving = of_input(summary)
         return self.find(
             "warning" if figures else severity(saving, summary),
-            percent(
-                "input stall, at least" if record.confidence == "lower bound" else "input stall",
-                stall,
-            ),
+            percent("input stall", stall),
             *_range(record),
             *figures,
             *_wait(record),

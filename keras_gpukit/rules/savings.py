@@ -86,8 +86,6 @@ def of_input(summary: RunSummary) -> Saving | None:
     confidence = summary.input.confidence
     if confidence == "upper bound":
         return of_run(summary, 0.0, wait_s, basis="wait", upper_bound=True)
-    if confidence == "lower bound":
-        return of_run(summary, wait_s, None, basis="wait")
     margin_s = SAMPLED_MARGIN * time_of_steps_s(summary) if confidence == "sampled" else 0.0
     low_s, high_s = wait_s - margin_s, wait_s * _range_ratio(summary.input) + margin_s
     if summary.environment.gpus:

@@ -12,9 +12,9 @@ from benchmarks.gpu.judging import judge_each
 from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice
 
 OPERATIONS = 500
-STEPS = 6000
+STEPS = 4500
 """Half a minute, so that `Monitor` captures a profile by itself."""
-CURED_STEPS = 1600
+CURED_STEPS = 1200
 CURES: dict[str, dict[str, Any]] = {
     "jit": {"jit_compile": True},
     "8 steps": {"steps_per_execution": 8},

@@ -15,7 +15,7 @@ from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice
 from benchmarks.gpu.results import ROOT
 
 SCRIPT = ROOT / "benchmarks" / "gpu" / "image_training.py"
-IMAGES, SIDE, EPOCHS = 2048, 224, 3
+IMAGES, SIDE, EPOCHS = 1024, 224, 3
 SMALL = 64, 32, 2
 CODE = "input-bound"
 
