@@ -181,7 +181,7 @@ def test_a_pipeline_that_cannot_be_read_is_unknown(tmp_path, monkeypatch):
     monitor = gpukit.Monitor(tmp_path)
     assert_same(unwatched(), train([monitor]))
     assert monitor.summary.input_stall_fraction is None
-    assert "not in this version" in monitor.summary.input.unknown_because
+    assert "could not be read" in monitor.summary.input.unknown_because
     assert monitor.summary.step_time_s > 0
 
 

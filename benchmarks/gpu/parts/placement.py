@@ -56,8 +56,8 @@ CLAIMS = (
     ),
     Claim(
         "eager",
-        "TensorFlow runs the same operations on the CPU when they are asked for one by one",
-        "an eager result on the GPU",
+        "TensorFlow makes strings and int32 products on the CPU when they are asked for one by one",
+        "one of these results on the GPU",
     ),
     Claim(
         "predicted",
@@ -190,8 +190,7 @@ def judge_clean(reported: dict[str, Any]) -> Outcome:
 
 def judge_eager(devices: dict[str, str]) -> Outcome:
     short = {name: device.split("device:")[-1] for name, device in devices.items()}
-    planted = [device for name, device in short.items() if name in PLANTED]
-    on_cpu = all(device.startswith("CPU") for device in planted)
+    on_cpu = all(short[name].startswith("CPU") for name in ("strings", "int32_product"))
     return Outcome(
         on_cpu and short["float_product"].startswith("GPU"),
         f"Eager results: {', '.join(f'{name} on {device}' for name, device in short.items())}.",

@@ -46,6 +46,9 @@ def run(images: TemporaryDirectory[str], small: bool, more: tuple[str, ...]) -> 
         "step_ms": 1e3 * summary.step_time_s,
         "reported": summary.input_stall_fraction,
         "findings": findings_of(summary),
+        "parts_s": summary.breakdown and summary.breakdown.parts,
+        "callbacks_s": summary.breakdown and summary.breakdown.by_callback,
+        "overhead_us": 1e6 * (summary.overhead_s or 0.0),
         "said": ended.stderr[-4000:],
     }
 
