@@ -12,14 +12,15 @@ So each call shows the compute time of one step almost directly. Only the overhe
 subtracted, and the time by which the compute before it exceeded the last fetch. Fetches often
 alternate, for example if two run in parallel, and may do so in step with the calls. The last fetch
 is therefore assumed to resemble an earlier one, at the distance at which fetches resemble each
-other most; or, if that gives a shorter step, to have waited in a quarter of the calls. The other
-steps of the call are assumed to compute as long on average. The stall is what remains of the calls'
-time.
+other most; or, if that gives a clearly shorter step, to have waited in a quarter of the calls. The
+other steps of the call are assumed to compute as long on average. The stall is what remains of the
+calls' time.
 
-Entering and leaving a call is timed with calls that find no data. A call with steps can take longer
-to leave, and a step then seems to take longer by the same time. So the stall is a range: its lower
-end assumes the time of an empty call, its upper end twice that. The range is wide only for steps
-that are not much longer than an empty call.
+Entering and leaving a call is timed with calls that find no data. Such a call is faster if the cores
+are awake, and slower after a pause; and a call with steps can take longer to leave, so that a step
+seems to take longer by the same time. So the stall is a range: its lower end assumes the fastest
+empty call, its upper end twice the time of one after a pause. The range is wide only for steps that
+are not much longer than an empty call.
 
 A GPU shows the same gaps (seen on an H100 with TensorFlow 2.21 and Keras 3.15): within a call, the
 loop goes on only when the step before has ended on the device, and a call returns only when its
@@ -35,6 +36,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -49,17 +51,20 @@ FEWEST_STEPS = 3
 # With fewer calls, one outlier decides.
 FEWEST_CALLS = 3
 LONGEST_PERIOD = 16
-# A call with steps takes at most so many times as long to enter and leave as an empty call. Our
-# choice: on an H100 it was up to twice as long.
+# A call with steps takes at most so many times as long to enter and leave as an empty one after a
+# pause. Our choice; on an H100 it took about as long.
 LONGEST_CALL = 2
 # Number of latest calls from which it is estimated how long a step computes.
 CALLS_KEPT = 1000
 # If at least this share of a call's steps found their batch ready, their gaps show how long a step
 # computes. The maximum gap could be a step that another process interrupted. Our choice.
 SHOWN_BY = 0.25
-# Seconds to enter and leave a call, by step function. They are kept because timing them takes tens
-# of milliseconds, and a model keeps its step function from one `fit` to the next.
-_empty_call_s: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
+# A quarter of the last steps that is shorter by this factor did wait for its batch. Our choice.
+CLEARLY_SHORTER = 0.9
+# Shortest and longest time in seconds to enter and leave a call, by step function. They are kept
+# because timing them takes tens of milliseconds, and a model keeps its step function from one `fit`
+# to the next.
+_call_s: weakref.WeakKeyDictionary[Any, tuple[float, float]] = weakref.WeakKeyDictionary()
 
 
 class HiddenWait:
@@ -73,7 +78,7 @@ class HiddenWait:
     def __init__(self, step_function: Any, steps_per_execution: int) -> None:
         self._step_function = step_function
         self._steps_per_execution = steps_per_execution
-        self._empty_call_s: float | None = None
+        self._call_s: tuple[float, float] | None = None
         # One number per call, since each call shows the compute of a single step.
         self._last_s: deque[float] = deque(maxlen=CALLS_KEPT)
         self._shown_s: deque[float] = deque(maxlen=CALLS_KEPT)
@@ -93,26 +98,29 @@ class HiddenWait:
         Raises:
             Exception: If this cannot be done without a new trace, or a call has too few steps.
         """
-        if self._empty_call_s is None:
-            self._empty_call_s = _empty_call_s.get(self._step_function)
-        if self._empty_call_s is not None:
+        if self._call_s is None:
+            self._call_s = _call_s.get(self._step_function)
+        if self._call_s is not None:
             return
         if self._steps_per_execution < FEWEST_STEPS:
             raise ValueError(f"an execution has fewer than {FEWEST_STEPS} steps")
         if not is_made_by_keras(self._step_function):
             raise ValueError("the step function is not Keras' own")
         empty = empty_iterator(iterator)
-        durations_s = []
-        for _ in range(EMPTY_CALLS):
-            # Calls that wait for data must wake up idle cores, so this one should too.
-            time.sleep(IDLE_S)
-            began = time.perf_counter()
-            try:
-                self._step_function(empty)
-            except StopIteration:
-                durations_s.append(time.perf_counter() - began)
-        self._empty_call_s = float(np.median(durations_s))
-        _empty_call_s[self._step_function] = self._empty_call_s
+        # Calls that wait for data must wake up idle cores, so some of these should too.
+        paused_s, following_s = (
+            [self._time_call(empty, pause_s) for _ in range(EMPTY_CALLS)]
+            for pause_s in (IDLE_S, 0.0)
+        )
+        longest_s = LONGEST_CALL * float(np.median(paused_s))
+        self._call_s = _call_s[self._step_function] = min(*paused_s, *following_s), longest_s
+
+    def _time_call(self, empty: Any, pause_s: float) -> float:
+        time.sleep(pause_s)
+        began_s = time.perf_counter()
+        with suppress(StopIteration):
+            self._step_function(empty)
+        return time.perf_counter() - began_s
 
     def read(self, stretch: Stretch, gaps_s: Times, buffered: float | None) -> WaitReading:
         """Returns the stall within a stretch.
@@ -123,7 +131,7 @@ class HiddenWait:
                 calls. Shape (calls, steps per execution), with at least `FEWEST_STEPS` steps.
             buffered: Number of batches in the pipeline's last buffer; None if it has no buffer.
         """
-        assert self._empty_call_s is not None
+        assert self._call_s is not None
         calls, steps = gaps_s.shape
         durations_s = stretch.durations_s[-calls:]
         outside_s = stretch.entries_s[-calls:] - stretch.exits_s[-calls:]
@@ -147,8 +155,7 @@ class HiddenWait:
             limited_s = np.clip(waits_s.sum(), 0.0, fetching_s.sum())
             return float(stretch.calls / calls * limited_s)
 
-        least_s = stalls_s(self._empty_call_s)
-        most_s = stalls_s(LONGEST_CALL * self._empty_call_s)
+        least_s, most_s = map(stalls_s, self._call_s)
         return WaitReading(
             wait_s=total_s(least_s),
             waits_s=least_s if calls == stretch.calls else None,
@@ -182,9 +189,9 @@ class HiddenWait:
             call_s: How long entering and leaving a call takes.
         """
         likest, last_s = int(np.argmin(self._unlike_s)), np.array(self._last_s)
-        step_s = min(
-            float(np.median(last_s - np.array(self._longer_s)[:, likest])),
-            float(np.quantile(last_s, SHOWN_BY)),
-        )
+        step_s = float(np.median(last_s - np.array(self._longer_s)[:, likest]))
+        waited_s = float(np.quantile(last_s, SHOWN_BY))
+        if waited_s < CLEARLY_SHORTER * step_s:  # or it is only the shortest quarter of equal steps
+            step_s = waited_s
         # Compute cannot exceed a fetch by more than its own duration.
         return max(step_s - call_s, float(np.median(self._shown_s)), 0.0)

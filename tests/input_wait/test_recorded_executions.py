@@ -24,7 +24,7 @@ def read(name, empty_call_s, monkeypatch):
     monkeypatch.setattr(hidden_wait, "is_made_by_keras", lambda function: True)
     monkeypatch.setattr(hidden_wait, "empty_iterator", iter)
     monkeypatch.setattr(hidden_wait.time, "sleep", lambda seconds: None)
-    now_s = iter(np.tile([0.0, empty_call_s], hidden_wait.EMPTY_CALLS))
+    now_s = iter(np.tile([0.0, empty_call_s], 2 * hidden_wait.EMPTY_CALLS))
     monkeypatch.setattr(hidden_wait.time, "perf_counter", lambda: next(now_s))
     hidden = HiddenWait(next, RECORDED["steps_per_execution"])
     hidden.calibrate(())
