@@ -16,11 +16,11 @@ other most; or, if that gives a clearly shorter step, to have waited in a quarte
 other steps of the call are assumed to compute as long on average. The stall is what remains of the
 calls' time.
 
-Entering and leaving a call is timed with calls that find no data. Such a call is faster if the cores
-are awake, and slower after a pause; and a call with steps can take longer to leave, so that a step
-seems to take longer by the same time. So the stall is a range: its lower end assumes the fastest
-empty call, its upper end twice the time of one after a pause. The range is wide only for steps that
-are not much longer than an empty call.
+Entering and leaving a call is timed with calls that find no data. Such a call is faster if the
+cores are awake, and slower after a pause; and a call with steps can take longer to leave, so that a
+step seems to take longer by the same time. So the stall is a range: its lower end assumes the
+fastest empty call, its upper end twice the time of one after a pause. The range is wide only for
+steps that are not much longer than an empty call.
 
 A GPU shows the same gaps (seen on an H100 with TensorFlow 2.21 and Keras 3.15): within a call, the
 loop goes on only when the step before has ended on the device, and a call returns only when its
