@@ -32,7 +32,10 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("data movement", "transpose|concat|pad|slice|gather|scatter|tile|copy|reshape|stitch|shuffle"),
     ("data movement", "swapdimension|tensor(broadcasting|shuffling|(striding)?slicing|chipping)"),
     ("data movement", "permute|reverse|split|pack|broadcastto|onehot|nchw|nhwc|squeeze"),
-    ("elementwise", "elementwise|cwise|fusion|unary|binary|vectorized|random|dropout|fill"),
+    (
+        "elementwise",
+        "elementwise|elemwise|cwise|fusion|unary|binary|vectorized|random|dropout|fill",
+    ),
     ("elementwise", "tensor[a-z]+op$"),
     ("elementwise", "relu|sigmoid|tanh|gelu|silu|swish|squareddifference|multiply|subtract|divide"),
     ("elementwise", "~(add|addv|addn|sub|mul|div|realdiv|divnonan|neg|square|sqrt|rsqrt|exp|log)~"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_gpukit.profiling.reading.events import Events, Plane, Space, StatsColumn, Value
 from keras_gpukit.profiling.reading.figures import LONGEST_TEXT, Figures, text
-from keras_gpukit.profiling.reading.wire import Wire
+from keras_gpukit.profiling.reading.wire import LARGEST_FIELD_BYTES, Wire
 
 LONGEST_PS = 1 << 53
 """Two and a half hours. An event that ends later than this after the start is damaged."""
@@ -107,6 +107,10 @@ class _Draft:
 
     def _add_metadata(self, number: int, begin: int, end: int) -> None:
         of_event = number == _EVENT_METADATA
+        # Programs compiled by XLA, of a megabyte and more, are entries that no event refers to. If
+        # one did, its name would be missing.
+        if of_event and end - begin > LARGEST_FIELD_BYTES:
+            return
         entry = self._wire.parse(
             "EventMetadataEntry" if of_event else "StatMetadataEntry", self._wire.data[begin:end]
         )
