@@ -164,13 +164,6 @@ def not_judged(verdict: Verdict) -> str | None:
     return f"{looked_at}Not judged: {'; '.join(listed)}."
 
 
-def count_not_judged(verdict: Verdict) -> str:
-    """Returns how many of the rules could not judge: "3 of 40 rules could not judge"."""
-    count = len(verdict.not_applicable)
-    rules = count + len(verdict.passed) + len(verdict.findings)
-    return f"{count} of {rules} rules could not judge"
-
-
 def evidence(finding: Finding) -> str:
     """Returns a finding's figures and the saving from fixing it, on one line."""
     figures = [f"{figure.name} {units.measured(figure)}".strip() for figure in finding.evidence]

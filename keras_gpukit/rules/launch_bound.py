@@ -37,8 +37,8 @@ class LaunchBound(Rule):
     busy (0.5 to 1.5, without the threads that make batches), since one thread launches a GPU's
     kernels. These are our choices. Steps under 2 ms are left to `tiny-steps`.
 
-    On an H100 both named a model of 500 tiny operations, whose GPU idled 93 % of the time. Whether the
-    saving holds was not measured there.
+    On an H100 both named a model of 500 tiny operations, whose GPU idled 93 % of the time. Whether
+    the saving holds was not measured there.
     """
 
     code = "launch-bound"

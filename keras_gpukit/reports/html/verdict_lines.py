@@ -14,7 +14,7 @@ def verdict_line(run: RunReport) -> str:
     """Returns the worst finding, or a sentence that nothing was found.
 
     For a run that did not complete, the line also says how it ended. If more than half of the rules
-    could not judge, a line without a critical finding or warning says how many.
+    could not judge, a line without a critical finding or warning says what was not judged, and why.
     """
     told, end = verdict(run), _end(run)
     if told.severity in ("critical", "warning"):
@@ -52,4 +52,4 @@ def _where(run: RunReport) -> str:
 def _mostly_not_judged(told: Verdict) -> str | None:
     rules = len(told.findings) + len(told.passed) + len(told.not_applicable)
     is_most = len(told.not_applicable) > _MOST * rules
-    return f"{phrases.count_not_judged(told)}." if is_most else None
+    return phrases.not_judged(told) if is_most else None
