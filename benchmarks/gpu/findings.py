@@ -21,6 +21,11 @@ def findings_of(summary: Any) -> list[dict[str, Any]]:
     ]
 
 
+def in_percent(share: float | None) -> str:
+    """Returns a share, 0 to 1, in words."""
+    return "unknown" if share is None else f"{100 * share:.1f} %"
+
+
 def promised(findings: list[dict[str, Any]], code: str) -> dict[str, Any] | None:
     """Returns the finding of a code if it promises a saving."""
     named = (each for each in findings if each["code"] == code and each["low_s"] is not None)

@@ -62,8 +62,8 @@ def judge_one(row: dict[str, Any]) -> Outcome:
     delays = ", ".join(f"{each['held_up_ms']:.1f} ms" for each in taken) or "nothing"
     return Outcome(
         len(taken) == 1 and taken[0]["held_up_ms"] <= MOST_DELAY_MS,
-        f"In {row['wall_s']:.0f} s, {len(taken)} profiles were captured; they delayed training by "
-        f"{delays}. {row['none_because'] or ''}".strip(),
+        f"Profiles captured in {row['wall_s']:.0f} s: {len(taken)}. "
+        f"Training was delayed by {delays}. {row['none_because'] or ''}".strip(),
     )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.findings import findings_of, is_kept, promised, range_of
+from benchmarks.gpu.findings import findings_of, in_percent, is_kept, promised, range_of
 from benchmarks.gpu.judging import judge_each
 from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice
 
@@ -77,13 +77,15 @@ def idle(steps: int) -> dict[str, Any]:
 
 def judge_named(plain: dict[str, Any], idle: dict[str, Any]) -> Outcome:
     if idle["idle"] is None or idle["idle"] < IDLE_ENOUGH:
-        return Outcome(None, f"The GPU did not wait for launches: idle for {idle['idle']}.")
+        return Outcome(
+            None, f"The GPU did not wait for launches: it idled {in_percent(idle['idle'])}."
+        )
     codes = [finding["code"] for finding in plain["findings"]]
     no_stall = "input-bound" not in codes and (plain["reported"] or 0) <= 0.01
     return Outcome(
         CODE in codes and no_stall,
         f"The GPU idled {100 * idle['idle']:.0f} % of the time; findings: "
-        f"{', '.join(codes) or 'none'}; reported stall: {plain['reported']}.",
+        f"{', '.join(codes) or 'none'}; reported stall: {in_percent(plain['reported'])}.",
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.gpu.findings import findings_of, is_kept, promised, range_of
+from benchmarks.gpu.findings import findings_of, in_percent, is_kept, promised, range_of
 from benchmarks.gpu.judging import judge_each
 from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice
 from benchmarks.gpu.results import ROOT
@@ -57,7 +57,7 @@ def judge_first(row: dict[str, Any]) -> Outcome:
     codes = [finding["code"] for finding in row["findings"]]
     return Outcome(
         codes[:1] == [CODE],
-        f"Findings: {', '.join(codes) or 'none'}; input stall {row['reported']}.",
+        f"Findings: {', '.join(codes) or 'none'}; input stall {in_percent(row['reported'])}.",
     )
 
 

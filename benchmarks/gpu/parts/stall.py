@@ -156,7 +156,10 @@ def stall_outcome(cases: list[Case], way: str) -> Outcome:
     outcome, expected = largest("off by", known, POINTS[way]), len(WAYS[way][0])
     widths = [case.most - case.reported for case in those if None not in (case.most, case.reported)]
     if widths:
-        ranges = f"{outcome.evidence} {len(widths)} are ranges, up to {max(widths):.0f} wide."
+        ranges = (
+            f"{outcome.evidence} {len(widths)} are ranges, up to {max(widths):.0f} "
+            "percentage points wide."
+        )
         outcome = replace(outcome, evidence=ranges)
     if outcome.holds is not False and len(known) < expected and those:
         missing = f"{len(known)} of {expected} cases have a figure. {outcome.evidence}"
@@ -166,7 +169,7 @@ def stall_outcome(cases: list[Case], way: str) -> Outcome:
     headline = (
         f"the reported input stall was off by at most {max(known.values()):.2f} percentage points "
         f"from the time in which the GPU idled while a batch was fetched ({len(known)} input "
-        "pipelines, one step per execution)"
+        "pipelines, one step per execution, Keras waiting for each loss)"
     )
     return replace(outcome, headline=headline)
 
