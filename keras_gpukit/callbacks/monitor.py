@@ -32,8 +32,8 @@ class Monitor(WatchingCallback[RunSummary]):
     do. After the run it writes a verdict to TensorBoard as the text `findings`, and prints it
     unless the run was interrupted; it also writes its own overhead per step and the text `setup`.
     It captures a profile if `<log_dir>/gpukit/capture` appears and no `Profiler` is there. On a GPU
-    it also captures ten steps by itself, once a `fit` has run for 20 s and steps are steady, and
-    again when they become slower. If such a profile refutes the measured input stall, the summary
+    it also captures ten executions by itself, once a `fit` has run for 20 s and steps are steady,
+    and again if they become slower. If such a profile refutes the measured input stall, the summary
     and the verdict are corrected by it, and say so.
 
     In a cluster it also measures the time in collectives and round trips to other workers, and the

@@ -96,8 +96,8 @@ class RunSummary(Displayed):
         out_of_memory: Why memory ran out, if that ended the run; None otherwise.
         host_buffers: Memory that caches and shuffle buffers of the input hold now, and when full.
         host_at_end: Last reading of the host, if the run ended without a summary; None otherwise.
-        first_step_s: Seconds that the first step had taken, if it had not ended when the record was
-            written; None otherwise.
+        first_step_s: Time since the first step began, in seconds, if it had not ended when the
+            record was written; None otherwise.
         verdict: Conclusions of the rules.
     """
 

@@ -29,7 +29,7 @@ class StepWindow:
         buffered_batches: Number of batches in the pipeline's last buffer when the window ended.
         between_s: Part of `duration_s` between the calls of the step function: callbacks, and
             Keras' own loop.
-        most_wait_s: Upper end of the range of `input_wait_s`, if that is only its lower end.
+        most_wait_s: Upper end of the range of `input_wait_s`; None if that is no range.
     """
 
     phase: Phase
@@ -194,9 +194,10 @@ class InputRecord:
         mechanism: How the wait was measured.
         confidence: "exact"; "sampled" if several steps make one execution and the part of the wait
             that is hidden behind compute was taken from those steps that show it, or if batches are
-            buffered on a GPU and their arrival is known from when the host handed them out; "upper
-            bound" if part of the wait may be hidden behind compute. A sampled wait of several steps
-            per execution is the lower end of a range, and the figures below are those of that end.
+            buffered on a GPU and their arrival is known from when the host handed them out, or if a
+            profile corrected the figures; "upper bound" if part of the wait may be hidden behind
+            compute. A sampled wait of several steps per execution is the lower end of a range, and
+            the figures below are those of that end.
         measured_steps: Number of steps that the figures below are computed from.
         wait_s: Mean wait of a step, in seconds.
         stall_fraction: Wait as a share of the step time, 0 to 1.
@@ -214,7 +215,7 @@ class InputRecord:
         python: Python code that makes the batches, if it is the user's own; None otherwise.
         contention: How much the threads of the run slowed each other down; None for a validation.
         most_stall_fraction: Upper end of the range of `stall_fraction`; None unless the wait is
-            sampled.
+            sampled from several steps per execution.
         open_shapes: Shapes of the batch's tensors that vary in more than the number of examples, as
             far as the dataset says so, such as "(None, None, 8)". Empty outside `fit`.
     """

@@ -17,11 +17,11 @@ IDLE_PERCENT = 5.0
 """Highest mean utilization of GPUs that count as idle. Our choice."""
 TRIAL = "For a trial, model.compile(jit_compile=False): the step is then only traced"
 FEWER_SHAPES = (
-    "Batches of few shapes: drop_remainder=True, padding to few lengths. XLA compiles the step for "
-    "each shape"
+    "Use few shapes of batches: drop_remainder=True, padding to few lengths. XLA compiles the step "
+    "for each shape"
 )
 CACHE = (
-    "Keep what XLA compiled for the next process, in a folder for this GPU and this TensorFlow: "
+    "Keep what XLA compiled for the next process, in a folder for this GPU and TensorFlow version: "
     "export TF_XLA_FLAGS=--tf_xla_persistent_cache_directory=FOLDER"
 )
 TRACING = "A smaller model traces faster: compare with fewer layers or blocks"

@@ -37,15 +37,16 @@ class LaunchBound(Rule):
     busy (0.5 to 1.5, without the threads that make batches), since one thread launches a GPU's
     kernels. These are our choices. Steps under 2 ms are left to `tiny-steps`.
 
-    On an H100 both named a model of 500 tiny operations, whose GPU idled 93 % of the time. Whether
-    the saving holds was not measured there.
+    On an H100 both named a model of 500 tiny operations, whose GPU idled 93 % of the time: with a
+    profile in `benchmarks/results/gpu`, without one in a run outside of it. Whether the saving
+    holds was not measured there.
     """
 
     code = "launch-bound"
     subject = "kernel launches"
     title = "The GPU waits for the host to launch its kernels"
     requires = (
-        "a profile; or readings of the GPUs, the input wait, where the time went, and busy cores"
+        "a profile; or readings of the GPUs, the input wait, the parts of the time, and busy cores"
     )
 
     def judge(self, summary: RunSummary) -> Outcome:
@@ -126,4 +127,4 @@ def _advice(summary: RunSummary) -> tuple[str, ...]:
     used = fullest_fraction(summary)
     if used is None or used <= ROOM_FRACTION:
         advice.append("A larger batch: the same launches compute more examples")
-    return (*advice, "In code of your own, fewer and larger operations")
+    return (*advice, "In your own code, use fewer and larger operations")

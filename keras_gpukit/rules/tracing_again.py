@@ -24,7 +24,7 @@ SHAPES = (
     "model.compile(jit_compile=False): without XLA, a new shape needs no compilation",
 )
 STEP_FUNCTION = (
-    "no model.compile or make_train_function between epochs: a value that changes belongs into a "
+    "no model.compile or make_train_function between epochs: keep a value that changes in a "
     "keras.Variable, which is read at each step"
 )
 
