@@ -241,17 +241,26 @@ def input_fractions(summary: RunSummary) -> tuple[float, float] | None:
     return parts.input_s / parts.wall_s, waited_s / parts.wall_s
 
 
-def inexact(record: InputRecord, fraction: float) -> str:
-    """Formats a share of the input wait, such as "34 %", "about 34 %", "34 % to 41 %".
+def stall(record: InputRecord) -> str:
+    """Formats the stall of steps, such as "34 %", "about 34 %" or "34 % to 41 %"."""
+    return _inexact(record, record.stall_fraction or 0.0, record.most_stall_fraction)
 
-    Args:
-        record: How exactly the wait is known.
-        fraction: The wait as a share of any time, 0 to 1.
-    """
-    least, most = record.stall_fraction, record.most_stall_fraction
-    if least is not None and most is not None and most - least >= WIDE_RANGE:
-        high = fraction * most / least if least else most
-        return units.span(units.percentage(fraction), units.percentage(min(high, 1.0)))
+
+def input_of_run(summary: RunSummary) -> str | None:
+    """Formats the share of the run spent on input as `stall` does; None if it is unknown."""
+    record, parts, fractions = summary.input, summary.breakdown, input_fractions(summary)
+    if record is None or parts is None or fractions is None:
+        return None
+    most = record.most_stall_fraction
+    if most is not None:
+        of_steps = ((parts.input_s or 0.0) + (parts.compute_s or 0.0)) / parts.wall_s
+        most = most * of_steps + fractions[1]
+    return _inexact(record, sum(fractions), most)
+
+
+def _inexact(record: InputRecord, fraction: float, most: float | None) -> str:
+    if most is not None and most - fraction >= WIDE_RANGE:
+        return units.span(units.percentage(fraction), units.percentage(min(most, 1.0)))
     hedges = {"sampled": "about ", "upper bound": "at most "}
     return hedges.get(record.confidence or "", "") + units.percentage(fraction)
 
@@ -267,9 +276,9 @@ def input_share(summary: RunSummary) -> str | None:
         return None
     fractions = input_fractions(summary)
     if fractions is None:
-        return f"input stall {inexact(record, record.stall_fraction)}"
+        return f"input stall {stall(record)}"
     within, starts = fractions
-    whole = f"input {inexact(record, within + starts)} of the run"
+    whole = f"input {input_of_run(summary)} of the run"
     if starts <= LEAST_SHARE:
         return whole
     return (

@@ -38,7 +38,7 @@ from keras_gpukit.records.steps import (
 )
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_summary
-from keras_gpukit.reports.phrases import not_judged, saved
+from keras_gpukit.reports.phrases import headline, not_judged, saved
 from keras_gpukit.reports.placement import placement_markdown
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
@@ -349,6 +349,35 @@ def test_a_sampled_stall_is_told_as_about():
         "input about 66 % of the run: 60 % within steps, 6.0 % until each epoch's first batch"
         in text
     )
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "told"),
+    [
+        (0.6, 0.7, "input stall 60 % to 70 %"),
+        (0.6, 0.61, "input stall about 60 %"),
+        (0.0, 0.2, "input stall 0.0 % to 20 %"),
+    ],
+)
+def test_a_range_of_a_stall_is_told_if_it_is_wide(least, most, told):
+    record = InputRecord(
+        "fit", confidence="sampled", stall_fraction=least, most_stall_fraction=most
+    )
+    assert told in headline(replace(HEALTHY, input=record))
+
+
+def test_a_range_is_a_share_of_the_run_where_that_is_known():
+    # Steps are half of the run; a tenth of it goes to first batches.
+    parts = TimeBreakdown(10.0, 1.0, 4.0, 0.0, 1.0, 4.0, 0.0, 0.0)
+    record = InputRecord(
+        "fit",
+        confidence="sampled",
+        stall_fraction=0.2,
+        most_stall_fraction=0.6,
+        breakdown=parts,
+        pipeline_start=PipelineStartRecord(1, 1.0),
+    )
+    assert "input 20 % to 40 % of the run" in " ".join(headline(replace(HEALTHY, input=record)))
 
 
 def test_where_the_time_went_comes_largest_first_without_what_is_nothing():

@@ -86,9 +86,9 @@ def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
     if record is not None and record.stall_fraction is not None:
         fractions = phrases.input_fractions(summary)
         if fractions is None:
-            figures.append(("input stall", phrases.inexact(record, record.stall_fraction)))
+            figures.append(("input stall", phrases.stall(record)))
         else:
-            figures.append(("input, of the run", phrases.inexact(record, sum(fractions))))
+            figures.append(("input, of the run", phrases.input_of_run(summary) or ""))
             if fractions[1] > phrases.LEAST_SHARE:
                 starts = units.percentage(fractions[1])
                 figures.append(("of the run, until each epoch's first batch", starts))
