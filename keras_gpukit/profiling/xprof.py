@@ -6,12 +6,12 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import ProfileError
+from keras_gpukit.profiling.own_process import output_of
 from keras_gpukit.records.xprof import XprofKernel, XprofRecord
 
 _TOOLS = ("input_pipeline_analyzer", "overview_page", "kernel_stats", "memory_profile")
@@ -39,19 +39,11 @@ def ask_xprof(path: str | os.PathLike[str], *, timeout_s: float = 120.0) -> Xpro
         link = run / path.name
         link.symlink_to(path.resolve())
         try:
-            finished = subprocess.run(
-                [sys.executable, "-m", _MODULE, str(link), *_TOOLS],
-                capture_output=True,
-                timeout=timeout_s,
-                check=True,
-            )
-            return _record(json.loads(finished.stdout))
+            return _record(json.loads(output_of(_MODULE, str(link), *_TOOLS, timeout_s=timeout_s)))
         except subprocess.TimeoutExpired:
             raise ProfileError(f"xprof did not read it in {timeout_s:g} s. {received}") from None
-        except subprocess.CalledProcessError as error:
-            last = error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-            why = last[0] if last else f"its process ended with {error.returncode}"
-            raise ProfileError(f"xprof cannot read it: {why}. {received}") from None
+        except ProfileError as error:
+            raise ProfileError(f"xprof cannot read it: {error}. {received}") from None
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise ProfileError(
                 f"xprof cannot read it, or is not as version 2.24 was ({error!r}). {received}"

@@ -12,6 +12,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.rules.captured_stall import compared_capture
 from keras_gpukit.rules.lateness import common_steps
 from keras_gpukit.rules.rule import NOT_CONCERNED, TOO_SHORT
+from keras_gpukit.rules.savings import time_of_steps_s
 from keras_gpukit.rules.verdict import RULES
 
 WIDE_RANGE = 0.03
@@ -253,8 +254,7 @@ def input_of_run(summary: RunSummary) -> str | None:
         return None
     most = record.most_stall_fraction
     if most is not None:
-        of_steps = ((parts.input_s or 0.0) + (parts.compute_s or 0.0)) / parts.wall_s
-        most = most * of_steps + fractions[1]
+        most = most * time_of_steps_s(summary) / parts.wall_s + fractions[1]
     return _inexact(record, sum(fractions), most)
 
 
