@@ -41,8 +41,9 @@ class Monitor(WatchingCallback[RunSummary]):
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
-        verbose: 1 prints the verdict, 0 does not; "auto" prints it only after `fit`, unless that
-            was called with `verbose=0`, and in a cluster only on the chief.
+        verbose: 1 prints the verdict, 2 prints it with all figures, findings and advice, 0 prints
+            nothing; "auto" prints it only after `fit`, unless that was called with `verbose=0`, and
+            in a cluster only on the chief.
         predict_memory: Whether to predict the memory of a step; see `predict` of `GPUMemory`.
         capture: "auto" lets it capture by itself on a GPU, if there is a log directory; not in a
             cluster, where that may crash a worker, nor next to another profiler. False does not.
@@ -59,12 +60,13 @@ class Monitor(WatchingCallback[RunSummary]):
         self,
         log_dir: str | os.PathLike[str] | None = "logs",
         *,
-        verbose: Literal["auto", 0, 1] = "auto",
+        verbose: Literal["auto", 0, 1, 2] = "auto",
         predict_memory: Literal["auto"] | bool = "auto",
         capture: Literal["auto", False] = "auto",
     ) -> None:
         super().__init__(log_dir)
-        check_auto_or_flag("verbose", verbose)
+        if not isinstance(verbose, (int, str)) or verbose not in ("auto", 0, 1, 2):
+            refuse("verbose", '"auto", 0, 1 or 2', verbose, ValueError)
         check_auto_or_flag("predict_memory", predict_memory)
         if capture != "auto" and capture is not False:
             refuse("capture", '"auto" or False', capture, ValueError)
@@ -108,7 +110,7 @@ class Monitor(WatchingCallback[RunSummary]):
         session.output.values(session.step, {FINDINGS: markdown(summary)})
         session.output.record("summary", summary, session.step)
         if summary.ending == "completed" and self._prints(session, phase):
-            print_summary(summary, log_dir=self._log_dir)
+            print_summary(summary, log_dir=self._log_dir, details=self.verbose == 2)
 
     def _sum_up(self, session: Session) -> RunSummary:
         steps, part = session.own_steps.steps, session.wall.part

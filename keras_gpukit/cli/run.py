@@ -37,6 +37,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--profile", action="store_true", help="also profile a few steps, with a Profiler"
     )
+    parser.add_argument(
+        "--details", action="store_true", help="print every finding with its figures and advice"
+    )
     parser.add_argument("--open", action="store_true", help="open the report in a browser")
     add_gpu_flags(parser)
 
@@ -69,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     # Registered first, so that they are called last: the script's exit handlers may still train.
     atexit.register(keep_interrupted)
     if shared is None:  # otherwise the launcher reports once all processes have ended
-        atexit.register(Conclusion(fits, run_folder, opens=args.open).tell)
+        atexit.register(Conclusion(fits, run_folder, opens=args.open, details=args.details).tell)
     OnImports(fits, gpu_settings).install()
     try:
         run_main(args.script, args.module, args.script_arguments)

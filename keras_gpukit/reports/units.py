@@ -14,6 +14,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def count(number_of: int, what: str) -> str:
+    """Formats a number of things: "1 step", "1,200 steps"."""
+    return f"{number_of:,} {what}{'' if number_of == 1 else 's'}"
+
+
 def size(count_bytes: float) -> str:
     """Formats bytes in binary units: "3.1 GiB"."""
     value = float(count_bytes)

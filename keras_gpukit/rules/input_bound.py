@@ -9,7 +9,13 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input_advice import GENERAL, advice_for, bottleneck
 from keras_gpukit.rules.rule import TOO_SHORT, NotApplicable, Outcome, Rule, percent
-from keras_gpukit.rules.savings import SAMPLED_MARGIN, WARNING_FRACTION, of_input, severity
+from keras_gpukit.rules.savings import (
+    SAMPLED_MARGIN,
+    WARNING_FRACTION,
+    lasting_time_s,
+    of_input,
+    severity,
+)
 
 MINIMUM_STEPS = 10
 STARVED_BATCHES = 0.5
@@ -49,7 +55,7 @@ class InputBound(Rule):
 
     code = "input-bound"
     subject = "input wait"
-    title = "Steps wait for input"
+    title = "Steps wait for data"
     requires = f"the input wait of at least {MINIMUM_STEPS} steps"
 
     def judge(self, summary: RunSummary) -> Outcome:
@@ -72,23 +78,24 @@ class InputBound(Rule):
             return self._at_most(summary, record, stall)
         later = record.later_stall_fraction
         advice = advice_for(record, summary.environment.cpu_count)
-        what, figures = "Steps wait", []
+        what, figures = None, []
         if later is not None and later < WARNING_FRACTION:
             # If a cache helps, the run already has one: its later epochs show that.
             advice = tuple(line for line in advice if "cache" not in line)
-            what, advice = "Steps of the first epoch wait", (_first_epoch(record), *advice)
+            what = "Steps of the first epoch wait for data"
+            advice = (_first_epoch(record), *advice)
             figures.append(percent("after the first epoch", later))
         saving = of_input(summary)
         return self.find(
             "warning" if figures else severity(saving, summary),
+            *_stage(record),
+            *_wait(record),
             percent("input stall", stall),
             *_range(record),
             *figures,
-            *_wait(record),
-            *_stage(record),
             advice=advice,
             saving=saving,
-            title=_title(record, what),
+            title=_title(record, what or _share_waited(summary, stall)),
         )
 
     def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Outcome:
@@ -103,7 +110,7 @@ class InputBound(Rule):
             Figure("batches in the buffer", filled),
             advice=("compile(steps_per_execution=1) for a run: its wait is exact", *GENERAL),
             saving=of_input(summary),
-            title="Steps may wait for input",
+            title="Steps may wait for data",
         )
 
 
@@ -146,8 +153,20 @@ def _stage(record: InputRecord) -> Iterator[Figure]:
             yield Figure("in parallel", stage.parallelism)
 
 
+def _share_waited(summary: RunSummary, stall: float) -> str:
+    """Says what share of the time is spent waiting: of the run without its first step, if known."""
+    parts = summary.breakdown
+    if parts is None or parts.input_s is None:
+        return f"{100 * stall:.0f} % of the steps' time is spent waiting for data"
+    share = parts.input_s / lasting_time_s(parts)
+    return f"{100 * share:.0f} % of the time is spent waiting for data"
+
+
 def _title(record: InputRecord, what: str) -> str:
-    stage = bottleneck(record)
-    if stage is None:
-        return f"{what} for input"
-    return f"{what} for input; the bottleneck is {stage.name}{stage.where}"
+    stage, source = bottleneck(record), record.python
+    if stage is not None:
+        return f"{what}: the bottleneck is {stage.name}{stage.where}"
+    if source is None:
+        return what
+    where = f" ({source.location})" if source.location else ""
+    return f"{what}: the bottleneck is {source.name}{where}"

@@ -9,7 +9,14 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.epoch_start_advice import SLOW_ONES, starts_advice
 from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule, percent
-from keras_gpukit.rules.savings import of_callbacks, of_run, severity, validation_wait_s
+from keras_gpukit.rules.savings import (
+    WARNING_FRACTION,
+    lasting_time_s,
+    of_callbacks,
+    of_run,
+    severity,
+    validation_wait_s,
+)
 
 MINIMUM_WALL_S = 5.0
 NOTABLE_FRACTION = 0.10
@@ -180,9 +187,8 @@ class LongValidation(TimeRule):
     """The share of the time that goes to validation within `fit`.
 
     The threshold of three tenths is our choice. The finding is a remark if compute takes at least
-    half of the time, since how often to validate is the user's decision. The input wait of its
-    steps can be saved without validating less. So the finding is critical if that wait is a large
-    part of the run.
+    half of the time, since how often to validate is the user's decision. What validation waits for
+    data can be saved without validating less: that has the thresholds of the wait in training.
     """
 
     code = "long-validation"
@@ -191,27 +197,33 @@ class LongValidation(TimeRule):
     requires = REQUIRES
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        """Compares the share with the threshold."""
-        share = parts.validation_s / parts.wall_s
-        if share < LONG_VALIDATION_FRACTION:
+        """Compares the share, and that of its wait for data, with the thresholds."""
+        lasting_s, wait_s = lasting_time_s(parts), validation_wait_s(summary)
+        share = parts.validation_s / lasting_s
+        if share < LONG_VALIDATION_FRACTION and wait_s / lasting_s < WARNING_FRACTION:
             return None
-        wait_s = validation_wait_s(summary)
         saving = of_run(summary, wait_s, parts.validation_s, basis="validation", upper_bound=True)
         figures = [percent("of the time", share)]
+        if summary.validation is not None:
+            figures.append(Figure("steps of validation", summary.validation.steps))
+        title = f"Validation takes {100 * share:.0f} % of the time"
         advice: tuple[str, ...] = (
             "fit(validation_freq=...), validation_steps, or a larger validation_batch_size",
         )
         if wait_s >= MOSTLY * parts.validation_s:
             figures.append(Figure("of it waiting for input", wait_s, "s"))
+            title += f", {100 * wait_s / parts.validation_s:.0f} % of it waiting for data"
             advice = (
                 "make batches of validation_data faster: ds.cache(), parallel maps, ds.prefetch(); "
                 "workers=4 of a PyDataset",
                 *advice,
             )
         least: Severity = "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning"
+        waiting = severity(saving, summary)
         return self.find(
-            "critical" if severity(saving, summary) == "critical" else least,
+            least if waiting == "info" else waiting,
             *figures,
             saving=saving,
             advice=advice,
+            title=title,
         )

@@ -30,15 +30,23 @@ class Conclusion:
         folder: Folder that the report is written to.
         opens: Whether to open the report in a browser.
         command: Name of the command in messages, "run" or "launch".
+        details: Whether the verdict lists every finding with its figures and all advice.
     """
 
     def __init__(
-        self, fits: WatchedFits, folder: RunFolder, *, opens: bool, command: str = "run"
+        self,
+        fits: WatchedFits,
+        folder: RunFolder,
+        *,
+        opens: bool,
+        command: str = "run",
+        details: bool = False,
     ) -> None:
         self._fits = fits
         self._folder = folder
         self._opens = opens
         self._command = command
+        self._details = details
         self._began_s = time.time()
         self._process = os.getpid()
         self._started_in = os.getcwd()
@@ -108,7 +116,7 @@ class Conclusion:
             self._print(f"{count} fits were monitored; the longest{of_those} is {longest.name}:")
         captures = tuple(each.capture for each in longest.captures if each.capture is not None)
         summary = replace(longest.summary, captures=ProfilerRecord(captures))
-        print_summary(summary, Console(file=self._error_output))
+        print_summary(summary, Console(file=self._error_output), details=self._details)
         names = defaultdict(list)
         for run in runs:
             if run is not longest:

@@ -123,15 +123,27 @@ class AutomaticCapture:
             return replace(capture, unread_because=self._unread_because)
         is_whole = capture.incomplete_because is None and not profile.problems
         sees_device = bool(profile.devices) or not self._session.environment.gpus
-        live = self._live_stall(profile.steps) if is_whole and sees_device else None
-        return replace(capture, stall_fraction=profile.stall_fraction, live_stall_fraction=live)
+        known = is_whole and sees_device
+        least, most = self._live_stall(profile.steps) if known else (None, None)
+        return replace(
+            capture,
+            stall_fraction=profile.stall_fraction,
+            live_stall_fraction=least,
+            live_most_stall_fraction=most,
+        )
 
-    def _live_stall(self, steps: int) -> float | None:
-        """Returns the stall of the first steps after the first cut; None if it is unknown."""
-        counted, wait_s, duration_s = 0, 0.0, 0.0
+    def _live_stall(self, steps: int) -> tuple[float | None, float | None]:
+        """Returns the range of the stall of the first steps after the first cut.
+
+        The second figure is None if there is no range, and both are None if the stall is unknown.
+        """
+        counted, wait_s, most_s, duration_s = 0, 0.0, 0.0, 0.0
         for window in self._after_cut:
             if window.input_wait_s is None or counted >= steps:
                 break
             counted += window.steps
             wait_s, duration_s = wait_s + window.input_wait_s, duration_s + window.duration_s
-        return wait_s / duration_s if counted == steps else None
+            most_s += window.input_wait_s if window.most_wait_s is None else window.most_wait_s
+        if counted != steps:
+            return None, None
+        return wait_s / duration_s, most_s / duration_s if most_s > wait_s else None

@@ -712,7 +712,9 @@ def test_nothing_known_gives_no_finding_but_the_missing_gpu():
 def test_advice_is_for_the_stage_that_holds_the_run_up():
     serial = finding("input-bound", run(input=held_up_by()))
     assert serial is not None
-    assert serial.title == "Steps wait for input; the bottleneck is augment (train.py:12)"
+    assert serial.title == (
+        "50 % of the steps' time is spent waiting for data: the bottleneck is augment (train.py:12)"
+    )
     assert "give augment num_parallel_calls" in serial.advice[0]
     parallel = finding("input-bound", run(input=held_up_by(parallelism=4)))
     assert parallel is not None
@@ -944,6 +946,21 @@ def test_a_validation_that_waits_for_input_is_advised_to_wait_less():
     assert [found(wait_s).severity for wait_s in (0.075, 0.01)] == ["critical", "warning"]
 
 
+def test_a_short_validation_that_waits_is_found_with_the_wait_for_its_first_batches():
+    def found(wait_s, start=None):
+        waited = InputRecord("validation", wait_s=wait_s, pipeline_start=start)
+        seen = replace(
+            spent(validation_s=21.0), validation=throughput(0.02), validation_input=waited
+        )
+        return finding("long-validation", seen)
+
+    assert found(0.001) is None
+    waits = found(0.016, PipelineStartRecord(4, mean_s=1.0))
+    assert waits.title == "Validation takes 21 % of the time, 95 % of it waiting for data"
+    assert (waits.severity, waits.saving.low_s, waits.saving.high_s) == ("critical", 20.0, 21.0)
+    assert Figure("steps of validation", 1000) in waits.evidence
+
+
 def test_processes_that_use_little_of_what_others_use_are_not_named():
     others = (ProcessUse("blender", 12, 40.0), ProcessUse("sshd", 7, 2.0))
     summary = replace(spent(), utilization=host(98.0, own=45.0, others=others))
@@ -1171,7 +1188,7 @@ def test_a_stall_of_the_first_epoch_alone_is_named_so():
         verdict_finding(run(input=stall(0.5, later_stall_fraction=later))) for later in (0.01, 0.5)
     )
     assert (first.severity, all_along.severity) == ("warning", "critical")
-    assert first.title.startswith("Steps of the first epoch wait for input")
+    assert first.title.startswith("Steps of the first epoch wait for data")
     assert not any("cache()" in line for line in first.advice)
     slow = StageRecord("blur", "map", "mapping", cost_per_batch_s=0.02)
     stages = (StageRecord("cache", "cache", "caching"), slow)
@@ -1180,7 +1197,7 @@ def test_a_stall_of_the_first_epoch_alone_is_named_so():
     assert advice[0].startswith("the first epoch fills the cache")
     assert not any("cache()" in line for line in advice)
     assert ("after the first epoch", 1.0) in [(each.name, each.value) for each in first.evidence]
-    assert all_along.title.startswith("Steps wait for input")
+    assert "of the steps' time is spent waiting" in all_along.title
 
 
 def verdict_finding(summary):

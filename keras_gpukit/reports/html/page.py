@@ -11,12 +11,12 @@ from typing import Any
 
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
+from keras_gpukit.reports.evidence import evidence_sentences
 from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.capture_charts import captures_chart, each_step_chart
 from keras_gpukit.reports.html.capture_memory_chart import capture_memory_chart
 from keras_gpukit.reports.html.chart import Chart, Flat, Unknown
 from keras_gpukit.reports.html.code_words import code_in
-from keras_gpukit.reports.html.evidence import evidence_sentences
 from keras_gpukit.reports.html.input_chart import input_chart
 from keras_gpukit.reports.html.links import Link, captures_of, chart_links, stage_names
 from keras_gpukit.reports.html.machine_charts import disk_chart, utilization_chart
@@ -75,14 +75,15 @@ class Section:
     brief: bool = False
 
     @property
-    def timeline(self) -> tuple[Shown, ...]:
-        """The timeline, which follows the verdict directly; empty without one."""
-        return tuple(each for each in self.shown if each.id == f"{self.id}-timeline")
+    def first(self) -> tuple[Shown, ...]:
+        """The charts that follow the verdict directly: where the time went, and the timeline."""
+        leading = (f"{self.id}-wall-time", f"{self.id}-timeline")
+        return tuple(each for each in self.shown if each.id in leading)
 
     @property
     def others(self) -> tuple[Shown, ...]:
-        """All charts but the timeline."""
-        return tuple(each for each in self.shown if each not in self.timeline)
+        """All other charts."""
+        return tuple(each for each in self.shown if each not in self.first)
 
     @property
     def links(self) -> dict[str, Link]:
@@ -172,10 +173,10 @@ def _run_charts(run: RunReport) -> Iterator[Keyed]:
     began_s = run.began_s or 0.0
     epochs = tuple(event for event in run.events if event.kind == "epoch")
     time = TimeAxis(began_s, max((run.ended_s or began_s) - began_s, 0.0), epochs)
+    yield "wall-time", wall_time_chart(run)
     yield "timeline", timeline_chart(run, time)
     if (workers := workers_chart(run)) is not None:
         yield "workers", workers
-    yield "wall-time", wall_time_chart(run)
     yield "step-times", step_distribution_chart(run, time)
     yield "input", input_chart(run, time)
     yield "stages", stages_chart(run)

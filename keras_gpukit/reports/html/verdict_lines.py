@@ -52,4 +52,4 @@ def _where(run: RunReport) -> str:
 def _mostly_not_judged(told: Verdict) -> str | None:
     rules = len(told.findings) + len(told.passed) + len(told.not_applicable)
     is_most = len(told.not_applicable) > _MOST * rules
-    return phrases.not_judged(told) if is_most else None
+    return phrases.checks(told) if is_most else None

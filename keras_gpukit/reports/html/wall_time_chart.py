@@ -77,7 +77,7 @@ def _segment(
         x=[round(spent_s / size_s, 4)],
         y=[0],
         orientation="h",
-        text=[f"{name} {units.percentage(share)}" if is_labelled else ""],
+        text=[f"{name} {units.duration(spent_s)}" if is_labelled else ""],
         textposition="inside",
         insidetextanchor="middle",
         textangle=0,
