@@ -55,7 +55,7 @@ class Stage:
         function: Function that the stage calls; None if it calls none.
         inputs: Stages that it reads from.
         nested: Stages of the datasets that the function returns for each element.
-        files: Number of files that it reads, if it is a reader of files; None if unknown.
+        files: Number of files that it reads or opens; None if unknown.
         repeats: Whether it gives the same elements in each epoch, in whatever order, as far as its
             graph shows; None if unknown.
     """
@@ -96,12 +96,15 @@ def read_stages(dataset: Any) -> Stage:
             made_by = Function(*name_and_location(generator), "python")
             nested = (Stage(kind_of(PYTHON_GENERATOR), None, made_by),)
         nested = tuple(_of_files(each, dataset, name) for each in nested)
+        if any(each.kind in READERS for each in nested):
+            function = replace(function, work="reading")
     return Stage(
         kind=kind,
         given_name=given_name(dataset),
         function=function,
         inputs=before,
         nested=nested,
+        files=nested[0].files if nested else None,
         repeats=_repeats(dataset, before),
     )
 

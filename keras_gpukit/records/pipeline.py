@@ -40,7 +40,7 @@ class StageRecord:
             such buffer.
         share: Share of the slowest segment's time that this stage takes, 0 to 1. Stages outside
             that segment run alongside it and have 0.
-        files: Number of files that a reader of files reads; None if unknown.
+        files: Number of files that it reads or opens; None if unknown.
         repeats: Whether it makes the same elements in each epoch, in whatever order, as far as its
             graph shows; None if unknown.
         pass_bytes: Size of the elements that it makes in an epoch, up to the last reading; None if

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.epoch_start_advice import ARRAYS
 
 MEMORY_SHARE = 0.5
 """Share of the free memory that an advised cache may take; our choice. The rest is for training."""
@@ -38,21 +39,26 @@ def cache_advice(
         summary: The run, for the memory that is free.
     """
     at = stages.index(stage) if stage in stages else 0
-    nearer, shuffled = stages[:at], any(each.kind == "shuffle" for each in stages[at + 1 :])
+    nearer, further = stages[:at], [each.kind for each in stages[at + 1 :]]
+    shuffled = "shuffle" in further
     if any(each.work == "caching" for each in nearer) or stage.work in ("shuffling", "caching"):
         return ()
     if stage.name in _OF_HELPER and (shuffled or stage.repeats is False):
         why = "read and parse the files once, not in each epoch"
         return (_OF_HELPER[stage.name].format(name=stage.name, why=why),)
     if all(each.repeats is None for each in stages):
-        return (IF_REPEATS.format(name=stage.name),)
+        return () if stage.work == "python" else (IF_REPEATS.format(name=stage.name),)
     # After a shuffle, a cache of batches would hold the same batches for all epochs.
+    before = further[: further.index("shuffle")] if shuffled else []
+    if shuffled and any(kind in _BATCHES[:2] for kind in (stage.kind, *before)):
+        return ()
     closed = ("shuffle", *_BATCHES) if shuffled else ("shuffle",)
     ends = [n for n, each in enumerate(nearer) if each.kind in closed]
     joins = [n for n, each in enumerate(nearer) if each.kind in _JOINS]
     line = (*nearer[max(ends, default=-1) + 1 : min(joins, default=None)], stage)
-    place = next((each for each in line if each.repeats and each.kind in _HOLDS_ELEMENTS), None)
-    if place is None or stage.repeats is False or (shuffled and stage.kind in _BATCHES[:2]):
+    places = [each for each in line if each.repeats and each.kind in _HOLDS_ELEMENTS]
+    place = next((each for each in places if not each.name.startswith(ARRAYS)), None)
+    if place is None or stage.repeats is False:
         return ()
     name = place.name if place.name != place.kind else f"the {place.kind}"
     after = ", and ds.shuffle() after the cache" if shuffled else ""

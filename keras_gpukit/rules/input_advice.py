@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from keras_gpukit.records.pipeline import ContentionRecord, StageRecord, Work
+from keras_gpukit.records.pipeline import StageRecord, Work
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.cache_advice import cache_advice
-from keras_gpukit.rules.contention import ADVICE, causes
+from keras_gpukit.rules.contention import ADVICE, gil_is_contended
 from keras_gpukit.rules.input_waiting import WAITING_CALLS, mostly_waits
 from keras_gpukit.rules.python_advice import (
     IN_PROCESSES,
@@ -33,12 +31,8 @@ _BATCHES = ("batch", "padded_batch", "map and batch")
 _OPENERS = ("interleave", "flat_map")
 
 
-def _has(*kinds: str) -> Callable[[Stages], bool]:
-    return lambda stages: any(stage.kind in kinds for stage in stages)
-
-
-def _has_serial(*kinds: str) -> Callable[[Stages], bool]:
-    return lambda stages: any(s.kind in kinds and s.parallelism == 1 for s in stages)
+def _has(stages: Stages, *kinds: str) -> bool:
+    return any(stage.kind in kinds for stage in stages)
 
 
 def _reads_files_in_turn(stages: Stages) -> bool:
@@ -48,37 +42,29 @@ def _reads_files_in_turn(stages: Stages) -> bool:
     return any(each.files != 1 and each.parallelism == 1 for each in readers) and not in_parallel
 
 
-def _maps_single_elements(stages: Stages) -> bool:
-    """Whether a map comes before the batching."""
-    kinds = [each.kind for each in stages]
-    batching = [at for at, kind in enumerate(kinds) if kind in _BATCHES]
-    return bool(batching) and any(kind in _MAPS for kind in kinds[batching[0] :])
-
-
-GENERAL: tuple[tuple[str, Callable[[Stages], bool]], ...] = (
-    (f"ds.map(f, {AUTOTUNE}): use every core", _has_serial("map")),
-    (PREFETCH, lambda stages: not _has("prefetch")(stages)),
-    (
-        "ds.cache() after costly steps without randomness, before shuffle",
-        lambda stages: not _has("cache")(stages),
-    ),
-    (f"ds.interleave(f, {AUTOTUNE}) to read files", _reads_files_in_turn),
-    ("ds.batch(n) before a map whose function takes whole batches", _maps_single_elements),
+GENERAL = (
+    f"ds.map(f, {AUTOTUNE}): use every core",
+    PREFETCH,
+    "ds.cache() after costly steps without randomness, before shuffle",
+    f"ds.interleave(f, {AUTOTUNE}) to read files",
+    "ds.batch(n) before a map whose function takes whole batches",
+    "with a PyDataset: use_multiprocessing=True, no more workers than cores",
 )
-"""Advice for a pipeline whose slowest stage is unknown, and whether a pipeline still needs it."""
-FOR_PY_DATASET = "with a PyDataset: use_multiprocessing=True, no more workers than cores"
+"""Advice for a pipeline of which nothing is known."""
 
 BY_HAND: frozenset[Work] = frozenset({"shuffling", "python"})
 """Work with advice that only the pipeline's author can follow: `tune_input` changes neither the
 code of functions nor the order of elements."""
 
 
-def general_advice(record: InputRecord) -> tuple[str, ...]:
-    """Returns advice for a pipeline whose bottleneck is unknown, without what it already does."""
+def general_advice(record: InputRecord, summary: RunSummary) -> tuple[str, ...]:
+    """Returns advice for a pipeline whose bottleneck is unknown, by its costliest stage."""
     stages = record.pipeline.stages if record.pipeline else ()
     if not stages:
-        return *(line for line, _ in GENERAL), FOR_PY_DATASET
-    return tuple(line for line, is_needed in GENERAL if is_needed(stages))
+        return GENERAL
+    costliest = max(stages, key=lambda stage: stage.cost_per_batch_s or 0.0)
+    ahead = () if _has(stages, "prefetch") else (PREFETCH,)
+    return *ahead, *_cheapest_first(stages, costliest, summary)
 
 
 def advice_for(record: InputRecord, summary: RunSummary) -> tuple[str, ...]:
@@ -90,7 +76,7 @@ def advice_for(record: InputRecord, summary: RunSummary) -> tuple[str, ...]:
     """
     stage, source, cores = bottleneck(record), record.python, summary.environment.cpu_count
     in_processes = source is not None and source.in_processes
-    holds_gil = not in_processes and _waits_for_gil(record.contention)
+    holds_gil = not in_processes and gil_is_contended(record.contention, cores)
     waits = mostly_waits(record, summary)
     if source is not None and source.name.endswith(PY_DATASET):
         if holds_gil:
@@ -100,17 +86,21 @@ def advice_for(record: InputRecord, summary: RunSummary) -> tuple[str, ...]:
         return for_gil(stage.name, 1, cores)
     about_gil = (ADVICE["interpreter lock"],) if holds_gil else ()
     if stage is None or record.pipeline is None:
-        return *about_gil, *general_advice(record), MEASURE
+        return *about_gil, *general_advice(record, summary), MEASURE
     first = _for_waiting(stage) if waits else ()
-    cache = cache_advice(record.pipeline.stages, stage, summary)
-    lines = _for_stage(record.pipeline.stages, stage, cores)
+    lines = _cheapest_first(record.pipeline.stages, stage, summary)
     if first:
         lines = tuple(line for line in lines if line != PARALLEL.format(name=stage.name))
-    # Work in parallel costs a word, a cache memory, and a rewrite time.
-    cheap = tuple(line for line in lines if AUTOTUNE in line)
-    rest = tuple(line for line in lines if AUTOTUNE not in line)
     measure = () if stage.work in BY_HAND else (MEASURE,)
-    return *about_gil, *first, *cheap, *cache, *rest, *measure
+    return *about_gil, *first, *lines, *measure
+
+
+def _cheapest_first(stages: Stages, stage: StageRecord, summary: RunSummary) -> tuple[str, ...]:
+    lines = _for_stage(stages, stage, summary.environment.cpu_count)
+    # Work in parallel costs a word, a cache memory, and a rewrite time.
+    cheap = [line for line in lines if AUTOTUNE in line]
+    rest = [line for line in lines if AUTOTUNE not in line]
+    return *cheap, *cache_advice(stages, stage, summary), *rest
 
 
 def _for_waiting(stage: StageRecord) -> tuple[str, ...]:
@@ -140,10 +130,10 @@ def _for_stage(stages: Stages, stage: StageRecord, cores: int | None) -> tuple[s
     at = stages.index(stage) if stage in stages else 0
     nearer, further = stages[:at], stages[at + 1 :]
     serial = stage.parallelism == 1
-    single = _has(*_BATCHES)(nearer) or stage.kind == "map and batch" or len(stages) == 1
+    single = _has(nearer, *_BATCHES) or stage.kind == "map and batch" or len(stages) == 1
     parallel = PARALLEL if serial and stage.kind in _MAPS else ""
     batch_first = BATCH_FIRST if single else ""
-    in_memory = _has("memory_cache_impl")(stages)
+    in_memory = _has(stages, "memory_cache_impl")
     workers = workers_within(WORKERS, cores)
     by_work: dict[Work, tuple[str, ...]] = {
         "reading": (
@@ -161,18 +151,18 @@ def _for_stage(stages: Stages, stage: StageRecord, cores: int | None) -> tuple[s
         "filtering": (
             "filter once, and write what is left to files of its own",
             "filter early, before discarded elements are read and decoded"
-            if _has(*_MAPS)(further)
+            if _has(further, *_MAPS)
             else "",
         ),
         "batching": (
             f"ds.batch(n, {AUTOTUNE})" if serial else "",
             "ds.batch earlier in the pipeline, so that fewer elements pass through its stages"
-            if _has("map", "filter", "shuffle")(further)
+            if _has(further, "map", "filter", "shuffle")
             else "",
         ),
         "shuffling": (
             "shuffle what is small: file names or indices, before they are read and decoded"
-            if _has(*_MAPS, *_OPENERS)(further)
+            if _has(further, *_MAPS, *_OPENERS)
             else "",
             "a smaller shuffle buffer",
         ),
@@ -188,16 +178,8 @@ def _for_stage(stages: Stages, stage: StageRecord, cores: int | None) -> tuple[s
             "have {name} make whole batches with NumPy, not single examples" if single else "",
         ),
     }
-    lines = by_work.get(stage.work, tuple(line for line, needed in GENERAL if needed(stages)))
+    lines = by_work.get(stage.work, ())
     return tuple(line.format(name=stage.name, workers=workers) for line in lines if line)
-
-
-def _waits_for_gil(contention: ContentionRecord | None) -> bool:
-    """Whether threads wait for the GIL. Busy cores have a rule that also sees other processes."""
-    if contention is None:
-        return False
-    found = causes(contention.gil_wait_s, contention.cores_busy_fraction) or ()
-    return "interpreter lock" in found
 
 
 def bottleneck(record: InputRecord) -> StageRecord | None:

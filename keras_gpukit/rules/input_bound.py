@@ -103,7 +103,7 @@ class InputBound(Rule):
             Figure("batches in the buffer", filled),
             advice=(
                 "compile(steps_per_execution=1) for a run: its wait is exact",
-                *general_advice(record),
+                *general_advice(record, summary),
             ),
             saving=of_input(summary),
             title="Steps may wait for input",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.contention import CORES_BUSY_FRACTION, causes
+from keras_gpukit.rules.contention import CORES_BUSY_FRACTION, gil_is_contended
 
 WAITING_RATIO = 2.0
 """Smallest ratio of a stage's time to the processor time of the whole process, both per step, from
@@ -31,7 +31,7 @@ def mostly_waits(record: InputRecord, summary: RunSummary) -> bool:
         return False
     machine_percent = (summary.host.cpu_percent if summary.host else None) or 0.0
     busy = max(machine_percent / 100, contention.cores_busy_fraction)
-    if causes(contention.gil_wait_s, None) or busy >= CORES_BUSY_FRACTION:
+    if gil_is_contended(contention, cores) or busy >= CORES_BUSY_FRACTION:
         return False
     spent_s = _time_per_step_s(record)
     if spent_s is None or not record.wait_s or not record.stall_fraction:

@@ -135,7 +135,7 @@ def more_threads(dataset: Dataset, allowed: Allowed) -> Change | None:
         return None
     if not any(kind(stage).startswith("Parallel") for stage in _unique(dataset)):
         return None
-    size = 4 * (os.cpu_count() or 1)
+    size = max(16, 4 * (os.cpu_count() or 1))
     changed, lines = _with_option(dataset, "threading.private_threadpool_size", size)
     return Change("more-threads", f"{size} threads of its own", changed, lines)
 
