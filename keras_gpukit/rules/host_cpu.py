@@ -16,7 +16,7 @@ OTHERS_PERCENT = JOB_PERCENT = 25.0
 # A process is named if it uses at least this share of what all other processes use; our choice.
 NAMED_FRACTION = 0.10
 LESS_WORK = (
-    "Do less work per example: smaller images, ds.cache(), prepare once",
+    "Do less work per example: smaller images, or prepare them once, before training",
     "Augment with layers inside the model, which run on the GPU",
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.input_advice import GENERAL, advice_for, bottleneck
+from keras_gpukit.rules.input_advice import advice_for, bottleneck, general_advice
 from keras_gpukit.rules.rule import TOO_SHORT, NotApplicable, Outcome, Rule, percent
 from keras_gpukit.rules.savings import (
     SAMPLED_MARGIN,
@@ -77,7 +77,7 @@ class InputBound(Rule):
         if record.confidence == "upper bound":
             return self._at_most(summary, record, stall)
         later = record.later_stall_fraction
-        advice = advice_for(record, summary.environment.cpu_count)
+        advice = advice_for(record, summary)
         what, figures = None, []
         if later is not None and later < WARNING_FRACTION:
             # If a cache helps, the run already has one: its later epochs show that.
@@ -108,7 +108,10 @@ class InputBound(Rule):
             "warning",
             percent("input stall, at most", stall),
             Figure("batches in the buffer", filled),
-            advice=("compile(steps_per_execution=1) for a run: its wait is exact", *GENERAL),
+            advice=(
+                "compile(steps_per_execution=1) for a run: its wait is exact",
+                *general_advice(record, summary),
+            ),
             saving=of_input(summary),
             title="Steps may wait for data",
         )
@@ -151,6 +154,8 @@ def _stage(record: InputRecord) -> Iterator[Figure]:
         yield Figure(f"{stage.name} per batch", 1000 * stage.cost_per_batch_s, "ms")
         if stage.parallelism > 1:
             yield Figure("in parallel", stage.parallelism)
+        if stage.asked_parallelism is not None:
+            yield Figure("parallel calls asked for", stage.asked_parallelism)
 
 
 def _share_waited(summary: RunSummary, stall: float) -> str:

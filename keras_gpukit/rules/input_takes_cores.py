@@ -5,8 +5,8 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.cache_advice import cache_advice
 from keras_gpukit.rules.contention import CORES_BUSY_FRACTION
-from keras_gpukit.rules.input_advice import CACHE
 from keras_gpukit.rules.input_bound import MINIMUM_STEPS, is_input_bound
 from keras_gpukit.rules.input_holds_gil import InputHoldsGIL
 from keras_gpukit.rules.rule import Outcome, Rule, percent
@@ -57,7 +57,8 @@ class InputTakesCores(Rule):
         if stage is not None:
             title = f"{title}, most of all {stage.name}{stage.where}"
             figures.append(Figure(f"{stage.name} per batch", _cost_ms(stage), "ms"))
-            advice.insert(0, CACHE.format(name=stage.name))
+            stages = summary.pipeline.stages if summary.pipeline else ()
+            advice = [*cache_advice(stages, stage, summary), *advice]
         return self.find(
             "warning",
             *figures,

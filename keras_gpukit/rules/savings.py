@@ -10,7 +10,7 @@ from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.finding import Saving, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, TimeBreakdown
-from keras_gpukit.rules.contention import GIL_WAIT_S
+from keras_gpukit.rules.contention import gil_is_contended
 
 # Shares of the run's wall time. The rules of xprof begin to suggest something at the first one; its
 # input-pipeline analyzer calls the second one "highly input-bound".
@@ -231,8 +231,8 @@ def _slower_after_pauses_s(summary: RunSummary, paused_s: float) -> float:
 
 def _waits_for_gil(summary: RunSummary) -> bool:
     """Whether threads wait long for the GIL, and the time of the steps is known."""
-    gil_wait_s = summary.contention.gil_wait_s if summary.contention else None
-    return gil_wait_s is not None and gil_wait_s >= GIL_WAIT_S and time_of_steps_s(summary) > 0
+    contended = gil_is_contended(summary.contention, summary.environment.cpu_count)
+    return contended and time_of_steps_s(summary) > 0
 
 
 def _freed_cores_s(summary: RunSummary) -> float | None:
