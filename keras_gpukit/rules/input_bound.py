@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.finding import Figure, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input_advice import GENERAL, advice_for, bottleneck
 from keras_gpukit.rules.rule import TOO_SHORT, NotApplicable, Outcome, Rule, percent
 from keras_gpukit.rules.savings import SAMPLED_MARGIN, WARNING_FRACTION, of_input, severity
+from keras_gpukit.rules.settings import in_effect, undone, written
 
 MINIMUM_STEPS = 10
 STARVED_BATCHES = 0.5
@@ -79,8 +81,21 @@ class InputBound(Rule):
             what, advice = "Steps of the first epoch wait", (_first_epoch(record), *advice)
             figures.append(percent("after the first epoch", later))
         saving = of_input(summary)
+        level: Severity = "warning" if figures else severity(saving, summary)
+        causes = {
+            key: each
+            for key, each in in_effect(summary.environment).items()
+            if each.slows == "input"
+        }
+        title = _title(record, what)
+        if causes:
+            key, cause = next(iter(causes.items()))
+            title = f"{what} for input: {written(summary.environment, key)} {cause.does}"
+            advice = undone(causes)
+            # What batches take without the setting is unknown.
+            saving = saving and replace(saving, low_s=0.0)
         return self.find(
-            "warning" if figures else severity(saving, summary),
+            level,
             percent("input stall", stall),
             *_range(record),
             *figures,
@@ -88,7 +103,7 @@ class InputBound(Rule):
             *_stage(record),
             advice=advice,
             saving=saving,
-            title=_title(record, what),
+            title=title,
         )
 
     def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Outcome:
