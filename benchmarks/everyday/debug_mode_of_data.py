@@ -1,6 +1,6 @@
 """The debug mode of tf.data is still on from a session with the debugger.
 
-Finding: input-bound
+Finding: slow-settings, input-bound
 """
 
 import sys

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import TimeBreakdown
 
 TENSORBOARD = "TensorBoard"
 TENSORBOARD_DEFAULTS = {
@@ -13,17 +12,9 @@ TENSORBOARD_DEFAULTS = {
     "update_freq": "epoch",
     "profile_batch": 0,
 }
-"""Arguments of Keras' callback that take time, and their defaults; at epochs' ends, then between
-steps."""
+"""Arguments of Keras' callback that take time, at epochs' ends or between steps, and defaults."""
 _BETWEEN_STEPS = ("update_freq", "profile_batch")
-_LESS = {
-    "histogram_freq": "TensorBoard(histogram_freq=0), or 10: each histogram is of all weights",
-    "write_images": "TensorBoard(write_images=False): images of weights take long to draw",
-    "embeddings_freq": "TensorBoard(embeddings_freq=0): a checkpoint of the whole model each time",
-    "update_freq": 'TensorBoard(update_freq="epoch"), or 1000: it writes every metric each time',
-    "profile_batch": "TensorBoard(profile_batch=0): a profile takes long to write",
-}
-_MOSTLY = 0.5
+_NOTABLE = 0.1
 _CHECKPOINT = "keras.callbacks.ModelCheckpoint: save less often, or only the weights"
 _DEFAULT = "keras.callbacks.TensorBoard: a log_dir on a local disk, and write_graph=False"
 _OWN = "in your own callbacks, do work every hundredth batch, not in each"
@@ -37,7 +28,7 @@ def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
         name: Class of the callback that takes most of the time; None if none does.
     """
     known = {
-        TENSORBOARD: tuple(_LESS[each] for each in tensorboard_arguments(summary)) or (_DEFAULT,),
+        TENSORBOARD: (_tensorboard_advice(summary),),
         "ModelCheckpoint": (_CHECKPOINT,),
     }
     if name is None:
@@ -47,14 +38,39 @@ def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
     return known.get(name, (f"{name}: work less often, as every hundredth batch or tenth epoch",))
 
 
-def tensorboard_arguments(summary: RunSummary) -> list[str]:
-    """Returns the arguments of `TensorBoard` that take time, those of the costlier moment first."""
+def as_written(summary: RunSummary, name: str) -> str:
+    """Returns a callback's name; that of `TensorBoard` with the arguments that take its time."""
+    if name != TENSORBOARD or not (costs_s := _tensorboard_costs_s(summary)):
+        return name
+    written = (summary.environment.settings[f"{name}.{each}"] for each in costs_s)
+    return f"{name}({', '.join(written)})"
+
+
+def _tensorboard_costs_s(summary: RunSummary) -> dict[str, float]:
+    """Returns the arguments that take a tenth of its time or more, the costliest moment first.
+
+    Arguments that work at the same moment share its seconds.
+    """
     parts = summary.breakdown
-    given = [each for each in _LESS if f"{TENSORBOARD}.{each}" in summary.environment.settings]
-    at_epochs = parts is not None and _mostly_at_epochs(parts)
-    return sorted(given, key=lambda each: (each in _BETWEEN_STEPS) == at_epochs)
+    spent_s = parts.by_callback.get(TENSORBOARD, 0.0) if parts else 0.0
+    at_epochs_s = parts.callbacks_at_epochs.get(TENSORBOARD, 0.0) if parts else 0.0
+    costs_s = {
+        each: spent_s - at_epochs_s if each in _BETWEEN_STEPS else at_epochs_s
+        for each in TENSORBOARD_DEFAULTS
+        if f"{TENSORBOARD}.{each}" in summary.environment.settings
+    }
+    costly = (each for each in costs_s.items() if each[1] >= _NOTABLE * spent_s)
+    return dict(sorted(costly, key=lambda each: -each[1]))
 
 
-def _mostly_at_epochs(parts: TimeBreakdown) -> bool:
-    spent_s = parts.by_callback.get(TENSORBOARD, 0.0)
-    return parts.callbacks_at_epochs.get(TENSORBOARD, 0.0) >= _MOSTLY * spent_s
+def _tensorboard_advice(summary: RunSummary) -> str:
+    costs_s = _tensorboard_costs_s(summary)
+    if not costs_s:
+        return _DEFAULT
+    less = ", ".join(f"{each}={TENSORBOARD_DEFAULTS[each]!r}" for each in costs_s)
+    moments = {
+        "between steps" if each in _BETWEEN_STEPS else "at epochs' ends": seconds
+        for each, seconds in costs_s.items()
+    }
+    took = ", ".join(f"{seconds:.3g} s {moment}" for moment, seconds in moments.items())
+    return f"{TENSORBOARD}({less}), or less of it: it took {took}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.products import PRODUCT_KINDS
 from keras_gpukit.rules.savings import WARNING_FRACTION
 
 
@@ -57,6 +58,8 @@ def eager_s(summary: RunSummary) -> tuple[float, float] | None:
     steps = summary.steps or 0
     python_s = profile.parts_s.get("idle", 0.0) - max(profile.step_time_s - step_s, 0.0)
     computed_s = profile.parts_s.get("device compute", 0.0)
+    if not profile.devices:
+        computed_s = sum(profile.kinds_s.get(kind, 0.0) for kind in PRODUCT_KINDS)
     most_s = max((parts.compute_s or 0.0) - steps * computed_s, 0.0)
     return min(max(steps * python_s, 0.0), most_s), most_s
 

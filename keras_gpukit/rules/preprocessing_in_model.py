@@ -10,17 +10,21 @@ from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.contention import CORES_BUSY_FRACTION
+from keras_gpukit.rules.epoch_start_advice import ARRAYS
 from keras_gpukit.rules.input_bound import is_input_bound
-from keras_gpukit.rules.rule import Outcome, percent
+from keras_gpukit.rules.rule import Outcome, host_readings, percent
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.time_parts import NOTABLE_FRACTION, TimeRule
 
 MOST_NAMED = 3
+BUSY_PERCENT = 100 * CORES_BUSY_FRACTION
+FROM_ARRAYS = "ds = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(n), then "
 TO_INPUT = (
-    "take them out of the model, and ds = ds.map(lambda x, y: (augment(x, training=True), y), "
-    "num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE): the CPU then augments the "
-    "next batches while a step computes; augment = keras.Sequential([...]) of these layers"
+    "ds = ds.map(lambda x, y: (augment(x, training=True), y), num_parallel_calls=tf.data.AUTOTUNE)"
+    ".prefetch(tf.data.AUTOTUNE), where augment = keras.Sequential([...]) of these layers, and the "
+    "model without them: the CPU prepares the next batches while a step computes"
 )
+ON_BUSY_CORES = "; it saves only as much as cores are idle"
 FEWER = "fewer or cheaper layers: {name} takes {share:.0f} % of each step"
 
 
@@ -93,7 +97,11 @@ def _unsure_s(profile: ProfileRecord) -> tuple[float, float]:
 def _advice(summary: RunSummary, fewer: str) -> tuple[str, ...]:
     if is_input_bound(summary):
         return (fewer,)
-    busy = summary.contention.cores_busy_fraction if summary.contention else None
-    if not summary.environment.gpus and busy is not None and busy >= CORES_BUSY_FRACTION:
-        return fewer, f"{TO_INPUT}; it saves only as much as cores are idle"
-    return TO_INPUT, fewer
+    stages = summary.pipeline.stages if summary.pipeline else ()
+    moved = TO_INPUT
+    if any(each.name.startswith(ARRAYS) for each in stages):
+        moved = FROM_ARRAYS + moved
+    host = host_readings(summary)
+    if summary.environment.gpus or host is None or (host.cpu_percent or 0.0) < BUSY_PERCENT:
+        return moved, fewer
+    return fewer, moved + ON_BUSY_CORES

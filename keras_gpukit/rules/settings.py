@@ -48,7 +48,6 @@ PLACEMENT_LOG = "tf.debugging.set_log_device_placement(True)"
 DETERMINISM = "tf.config.experimental.enable_op_determinism()"
 ACTIVE_PROFILER = "tf.profiler.experimental.start()"
 ONE_INTRA_THREAD = "tf.config.threading.set_intra_op_parallelism_threads(1)"
-ONE_INTER_THREAD = "tf.config.threading.set_inter_op_parallelism_threads(1)"
 TRACE, PROFILE, TRACEMALLOC = "sys.settrace()", "sys.setprofile()", "tracemalloc.start()"
 DEV_MODE, DEBUG_BUILD = "python -X dev", "A debug build of Python"
 
@@ -56,7 +55,6 @@ _EAGER = "starts each operation of a step from Python"
 _LOGS = "logs what TensorFlow does within steps"
 _DETERMINISTIC = "takes kernels that are slower, for equal results"
 _ONE_CORE = "computes each operation on one core"
-_ONE_THREAD = "leaves it one thread"
 _FOLLOWED = "slows Python code: a debugger, coverage or profiler"
 _CHECKED = "slows Python code by its checks"
 _ALONE = "run without it"
@@ -64,7 +62,7 @@ _ALONE = "run without it"
 SETTINGS: dict[str, Setting] = {
     RUN_EAGERLY: Setting("steps", _EAGER, "compile(run_eagerly=False)"),
     RUN_FUNCTIONS_EAGERLY: Setting("steps", _EAGER, "tf.config.run_functions_eagerly(False)"),
-    DEBUG_MODE: Setting("input", "runs it serially in Python", f"remove {DEBUG_MODE}"),
+    DEBUG_MODE: Setting("input", "runs tf.data serially in Python", f"remove {DEBUG_MODE}"),
     DUMP: Setting("steps", "writes each operation's results", f"remove {DUMP}"),
     CHECK_NUMERICS: Setting("steps", "checks each tensor for NaN", f"remove {CHECK_NUMERICS}"),
     ACTIVE_PROFILER: Setting(
@@ -89,8 +87,6 @@ SETTINGS: dict[str, Setting] = {
     ),
     ONE_INTRA_THREAD: Setting("CPU steps on one core", _ONE_CORE, f"remove {ONE_INTRA_THREAD}"),
     "TF_NUM_INTRAOP_THREADS": Setting("CPU steps on one core", _ONE_CORE),
-    ONE_INTER_THREAD: Setting("input", _ONE_THREAD, f"remove {ONE_INTER_THREAD}"),
-    "TF_NUM_INTEROP_THREADS": Setting("input", _ONE_THREAD),
     TRACE: Setting("Python code", _FOLLOWED, _ALONE),
     PROFILE: Setting("Python code", _FOLLOWED, _ALONE),
     TRACEMALLOC: Setting("Python code", "notes each of Python's allocations", _ALONE),

@@ -21,7 +21,7 @@ class SlowSettings(TimeRule):
 
     The tenth is our choice. `keras_gpukit.rules.settings` lists the settings, and what each slows.
     The title names the first one in that list; the advice is on all of them. `InputBound` names
-    those that slow the input.
+    those that slow the input, unless the wait for input is unknown, as in tf.data's debug mode.
 
     What it costs to start operations from Python is measured if there is a profile of the steps;
     see `eager_s`. What slows the first step costs at most its time, and computing on one core at
@@ -74,6 +74,7 @@ def _slowed_s(summary: RunSummary, parts: TimeBreakdown) -> dict[Slows, float]:
         "CPU steps": on_cpu_s,
         "CPU steps on one core": on_cpu_s if busy is not None and busy < IDLE_CORES else 0.0,
         "eager steps": eagerly_s,
+        "input": parts.unknown_s if parts.input_s is None else 0.0,
         "Python code": eagerly_s + callbacks_s + (makes_batches_s or 0.0),
         "start": parts.first_step_s + parts.tracing_s,
     }

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from keras_gpukit.records.finding import Figure, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
-from keras_gpukit.rules.callback_advice import TENSORBOARD, callback_advice, tensorboard_arguments
+from keras_gpukit.rules.callback_advice import as_written, callback_advice
 from keras_gpukit.rules.epoch_start_advice import SLOW_ONES, starts_advice
 from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule, percent
 from keras_gpukit.rules.savings import of_callbacks, of_run, severity, validation_wait_s
@@ -147,7 +147,7 @@ class SlowCallbacks(TimeRule):
             longest_s = min(longest_s, spent_s)
             figures.append(Figure(f"in {name}", longest_s, "s"))
             saving = of_callbacks(summary, longest_s, parts.callbacks_s)
-            title = f"{_as_written(summary, name)} takes {longest_s:.3g} of {parts.wall_s:.3g} s"
+            title = f"{as_written(summary, name)} takes {longest_s:.3g} of {parts.wall_s:.3g} s"
         return self.find(
             severity(all_of_them, summary),
             *figures,
@@ -155,11 +155,6 @@ class SlowCallbacks(TimeRule):
             saving=saving,
             title=title,
         )
-
-
-def _as_written(summary: RunSummary, name: str) -> str:
-    arguments = tensorboard_arguments(summary) if name == TENSORBOARD else ()
-    return next((summary.environment.settings[f"{name}.{each}"] for each in arguments), name)
 
 
 def _executions(summary: RunSummary) -> float | None:

@@ -44,7 +44,7 @@ def _of_tensorboard() -> dict[str, str]:
             values = {**vars(callback), "profile_batch": tuple(profiled)}
             for name, default in TENSORBOARD_DEFAULTS.items():
                 if (value := values.get(name, default)) not in (default, (0, 0)):
-                    given[f"{TENSORBOARD}.{name}"] = f"{TENSORBOARD}({name}={value!r})"
+                    given[f"{TENSORBOARD}.{name}"] = f"{name}={value!r}"
     return given
 
 
@@ -67,7 +67,6 @@ def _calls() -> dict[str, Callable[[], Any]]:
         settings.PLACEMENT_LOG: tf.debugging.get_log_device_placement,
         settings.DETERMINISM: is_deterministic,
         settings.ONE_INTRA_THREAD: lambda: threads.get_intra_op_parallelism_threads() == 1,
-        settings.ONE_INTER_THREAD: lambda: threads.get_inter_op_parallelism_threads() == 1,
         settings.TRACE: sys.gettrace,
         settings.PROFILE: sys.getprofile,
         settings.TRACEMALLOC: tracemalloc.is_tracing,
