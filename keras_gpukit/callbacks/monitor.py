@@ -34,7 +34,8 @@ class Monitor(WatchingCallback[RunSummary]):
     It captures a profile if `<log_dir>/gpukit/capture` appears and no `Profiler` is there. On a GPU
     it also captures ten executions by itself, once a `fit` has run for 20 s and steps are steady,
     and again if they become slower. If such a profile refutes the measured input stall, the summary
-    and the verdict are corrected by it, and say so.
+    and the verdict are corrected by it, and say so. On a CPU it captures after 4 s, if steps run
+    eagerly or the model has preprocessing layers.
 
     In a cluster it also measures the time in collectives and round trips to other workers, and the
     chief names the worker that the others wait for, if all use the same log directory.
@@ -45,7 +46,7 @@ class Monitor(WatchingCallback[RunSummary]):
             nothing; "auto" prints it only after `fit`, unless that was called with `verbose=0`, and
             in a cluster only on the chief.
         predict_memory: Whether to predict the memory of a step; see `predict` of `GPUMemory`.
-        capture: "auto" lets it capture by itself on a GPU, if there is a log directory; not in a
+        capture: "auto" lets it capture by itself, if there is a log directory; not in a
             cluster, where that may crash a worker, nor next to another profiler. False does not.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from keras_gpukit.records.steps import Part, TimeBreakdown
@@ -49,6 +49,8 @@ class WallTime:
         self.by_callback: Callable[[float, float], dict[str, float]] = lambda wall_s, between_s: {}
         """Function that returns the seconds of each class of callbacks, from the seconds of the
         whole call and those between steps."""
+        self.callbacks_at_epochs: Mapping[str, float] = {}
+        """Seconds of each class of callbacks at the start and the end of epochs."""
         self.batch_ended_s = 0.0
         """When the callbacks returned from their hook for the last batch, on the clock; must be set
         before `end_steps`. 0 if unknown."""
@@ -168,6 +170,7 @@ class WallTime:
             tracing_s=tracing_s,
             tracings=tracings,
             by_callback=self.by_callback(total_s, between_s),
+            callbacks_at_epochs=dict(self.callbacks_at_epochs),
             **parts,
         )
 

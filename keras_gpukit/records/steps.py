@@ -150,6 +150,7 @@ class TimeBreakdown:
             compiled again, including their batch.
         tracings: Number of those steps.
         by_callback: Seconds of `callbacks_s` by class of the callback, as far as they were seen.
+        callbacks_at_epochs: Those of them at the start and the end of epochs.
     """
 
     wall_s: float
@@ -163,6 +164,7 @@ class TimeBreakdown:
     tracing_s: float = 0.0
     tracings: int = 0
     by_callback: dict[str, float] = field(default_factory=dict)
+    callbacks_at_epochs: dict[str, float] = field(default_factory=dict)
 
     @property
     def unknown_s(self) -> float:

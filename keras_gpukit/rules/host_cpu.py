@@ -58,10 +58,11 @@ class HostCPUSaturated(Rule):
             return self._job(host, matters=bool(waits))
         if not waits and not summary.environment.gpus:
             return self.abstain("this run trains on the CPU, which keeps the cores busy itself")
+        less_work = LESS_WORK if summary.environment.gpus else LESS_WORK[:1]
         return self.find(
             "warning" if waits else "info",
             *_evidence(host),
-            advice=(*LESS_WORK, "Give the run more cores"),
+            advice=(*less_work, "Give the run more cores"),
         )
 
     def _job(self, host: HostUtilization, *, matters: bool) -> Finding:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.finding import Figure, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input_advice import advice_for, bottleneck, general_advice
@@ -16,6 +17,7 @@ from keras_gpukit.rules.savings import (
     of_input,
     severity,
 )
+from keras_gpukit.rules.settings import in_effect, undone, written
 
 MINIMUM_STEPS = 10
 STARVED_BATCHES = 0.5
@@ -86,8 +88,22 @@ class InputBound(Rule):
             advice = (_first_epoch(record), *advice)
             figures.append(percent("after the first epoch", later))
         saving = of_input(summary)
+        level: Severity = "warning" if figures else severity(saving, summary)
+        causes = {
+            key: each
+            for key, each in in_effect(summary.environment).items()
+            if each.slows == "input"
+        }
+        what = what or _share_waited(summary, stall)
+        title = _title(record, what)
+        if causes:
+            key, cause = next(iter(causes.items()))
+            title = f"{what}: {written(summary.environment, key)} {cause.does}"
+            advice = undone(causes)
+            # What batches take without the setting is unknown.
+            saving = saving and replace(saving, low_s=0.0)
         return self.find(
-            "warning" if figures else severity(saving, summary),
+            level,
             *_stage(record),
             *_wait(record),
             percent("input stall", stall),
@@ -95,7 +111,7 @@ class InputBound(Rule):
             *figures,
             advice=advice,
             saving=saving,
-            title=_title(record, what or _share_waited(summary, stall)),
+            title=title,
         )
 
     def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Outcome:

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from keras_gpukit.records.finding import Figure, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
+from keras_gpukit.rules.callback_advice import as_written, callback_advice
 from keras_gpukit.rules.epoch_start_advice import SLOW_ONES, starts_advice
 from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule, percent
 from keras_gpukit.rules.savings import (
@@ -147,17 +148,19 @@ class SlowCallbacks(TimeRule):
         name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))
         is_named = longest_s >= MOSTLY * spent_s
         figures = [percent("of the time", share), Figure("in callbacks", spent_s, "s")]
+        title = None
         if is_named:
             # Its time comes from samples, and may exceed the time left without Keras' loop.
             longest_s = min(longest_s, spent_s)
             figures.append(Figure(f"in {name}", longest_s, "s"))
             saving = of_callbacks(summary, longest_s, parts.callbacks_s)
+            title = f"{as_written(summary, name)} takes {longest_s:.3g} of {parts.wall_s:.3g} s"
         return self.find(
             severity(all_of_them, summary),
             *figures,
-            advice=_callback_advice(name if is_named else None),
+            advice=callback_advice(summary, name if is_named else None),
             saving=saving,
-            title=f"{self.title}, most of all {name}" if is_named else None,
+            title=title,
         )
 
 
@@ -168,19 +171,6 @@ def _executions(summary: RunSummary) -> float | None:
     if summary.steps is None:
         return None
     return summary.steps / (summary.environment.steps_per_execution or 1)
-
-
-def _callback_advice(name: str | None) -> tuple[str, ...]:
-    known = {
-        "TensorBoard": 'keras.callbacks.TensorBoard(update_freq="epoch")',
-        "ModelCheckpoint": "keras.callbacks.ModelCheckpoint: save less often, or only the weights",
-    }
-    if name is None:
-        return (
-            *known.values(),
-            "in your own callbacks, do work every hundredth batch, not in each",
-        )
-    return (known.get(name, f"{name}: work less often, as every hundredth batch or tenth epoch"),)
 
 
 class LongValidation(TimeRule):

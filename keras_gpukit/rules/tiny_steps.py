@@ -54,6 +54,8 @@ class TinySteps(Rule):
             return self.abstain(LESS_TIME)
         if steps_per_execution > 1 or throughput.step_time_s >= TINY_STEP_S:
             return None
+        if summary.environment.runs_eagerly:
+            return self.abstain("Python starts each operation, however many steps it starts")
         launches = launches_of(summary)
         if launches is not None and launches.limit:
             return self.abstain("the GPU waits for launches within the steps")

@@ -22,9 +22,11 @@ from keras_gpukit.rules.no_gpu import NoGPU
 from keras_gpukit.rules.not_compute import MostlyNotCompute
 from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.precision import Float32OnTensorCores
+from keras_gpukit.rules.preprocessing_in_model import PreprocessingInModel
 from keras_gpukit.rules.rule import NotApplicable, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 from keras_gpukit.rules.shards import UnevenShards
+from keras_gpukit.rules.slow_settings import SlowSettings
 from keras_gpukit.rules.slower_over_time import SlowerOverTime
 from keras_gpukit.rules.straggler import Straggler
 from keras_gpukit.rules.throttling import Throttled
@@ -44,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     HostOutOfMemory(),
     EndedByError(),
     FirstStepNotOver(),
+    SlowSettings(),
     InputBound(),
     InputHoldsGIL(),
     InputTakesCores(),
@@ -57,6 +60,7 @@ RULES: tuple[Rule, ...] = (
     CommunicationBound(),
     UnevenShards(),
     BatchNotScaled(),
+    PreprocessingInModel(),
     LaunchBound(),
     LowUtilization(),
     HostCPUSaturated(),

@@ -31,6 +31,12 @@ def runs_on_gpu(session: Session) -> bool:
     return bool(session.environment.gpus)
 
 
+def is_suspected(session: Session) -> bool:
+    """Whether a verdict depends on what only a profile of the steps shows."""
+    environment = session.environment
+    return bool(environment.preprocessing) or environment.runs_eagerly
+
+
 def not_automatic_because(session: Session, other_profilers: Iterable[Any]) -> str | None:
     """Returns why a run must not be profiled unless it is asked for; None if it may be.
 
@@ -40,7 +46,7 @@ def not_automatic_because(session: Session, other_profilers: Iterable[Any]) -> s
     """
     steps = session.model.steps_per_execution
     others = [type(each).__name__ for each in other_profilers]
-    if not runs_on_gpu(session):
+    if not runs_on_gpu(session) and not is_suspected(session):
         return "there is no GPU"
     if trains_with_others(session.environment.worker):
         return "TensorFlow's profiler may crash a worker of a cluster"
@@ -67,7 +73,7 @@ class AutomaticCapture:
     def __init__(self, session: Session, log_dir: Path) -> None:
         self._session = session
         self._log_dir = log_dir
-        self.when = AutomaticCaptures(time.time())
+        self.when = AutomaticCaptures(time.time(), suspected=not runs_on_gpu(session))
         self._cut_at_step: int | None = None
         self._after_cut: list[StepWindow] = []
         self._reader: threading.Thread | None = None
@@ -123,8 +129,9 @@ class AutomaticCapture:
             return replace(capture, unread_because=self._unread_because)
         is_whole = capture.incomplete_because is None and not profile.problems
         sees_device = bool(profile.devices) or not self._session.environment.gpus
-        known = is_whole and sees_device
-        least, most = self._live_stall(profile.steps) if known else (None, None)
+        # On a CPU the live wait is the stall, and a profile of a few noisy steps refutes nothing.
+        compares = is_whole and sees_device and runs_on_gpu(self._session)
+        least, most = self._live_stall(profile.steps) if compares else (None, None)
         return replace(
             capture,
             stall_fraction=profile.stall_fraction,

@@ -72,6 +72,7 @@ class Session:
             self._epoch_ended,
         )
         self.wall.by_callback = self._callback_list.times.by_class
+        self.wall.callbacks_at_epochs = self._callback_list.times.at_epochs_s
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self._events.stood_still)
         self._first_step_hooks = FirstStepHooks()
