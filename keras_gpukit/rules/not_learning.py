@@ -116,8 +116,8 @@ class NotLearning(Rule):
 
 
 _ZERO_GRADIENTS = (
-    'Check the last layer and the loss: Dense(1, activation="softmax") is always 1, use "sigmoid"; '
-    "a loss with from_logits=True needs a layer without activation",
+    'Check the last layer: Dense(1, activation="softmax") is always 1, use "sigmoid"; a "relu" '
+    "whose input is negative is always 0",
     "Look for what stops gradients between weights and loss: stop_gradient, argmax, round, casts, "
     ".numpy()",
 )

@@ -113,7 +113,8 @@ class LearningWatch:
             small.sort(key=lambda each: math.prod(each.shape))
             self._variables = small[:MOST_VARIABLES]
             self._values, _ = _read(self._variables)
-            self._began_at = self._session.step
+            # The step that has just ended is counted once this has returned.
+            self._began_at = self._session.step + model.steps_per_execution
             self._updates_before, scale = _updates(model.optimizer), _loss_scale(model.optimizer)
             self._record = replace(
                 self._record,

@@ -14,9 +14,9 @@ X = np.linspace(-1, 1, 96, dtype="float32").reshape(24, 4)
 Y = X.sum(-1, keepdims=True)
 
 
-def watched(model, x=X, y=Y, optimizer="adam", epochs=1, spe=1, loss="mse", **fit):
+def watched(model, x=X, y=Y, optimizer="adam", epochs=1, spe=1, **fit):
     if not model.compiled:
-        model.compile(optimizer, loss, steps_per_execution=spe)
+        model.compile(optimizer, "mse", steps_per_execution=spe)
     monitor = gpukit.Monitor(None, verbose=0)
     fit = {"batch_size": 2, "shuffle": False, **fit}
     model.fit(x, y, epochs=epochs, verbose=0, callbacks=[monitor], **fit)
@@ -29,25 +29,11 @@ def dense(**last):
 
 @pytest.mark.parametrize(("spe", "first", "last"), [(1, 17, 17), (4, 17, 20)])
 def test_the_step_at_which_a_loss_became_nan_is_named(spe, first, last):
-    bad = X.copy()
-    bad[9] = np.nan  # the fifth batch of an epoch of twelve
-
-    class Swaps(keras.utils.PyDataset):
-        epoch = 0
-
-        def __len__(self):
-            return 12
-
-        def __getitem__(self, at):
-            rows = slice(2 * at, 2 * at + 2)
-            return (bad if self.epoch else X)[rows], Y[rows]
-
-        def on_epoch_end(self):
-            self.epoch += 1
-
-    model = dense()
-    model.compile("adam", "mse", steps_per_execution=spe)
-    summary = watched(model, Swaps(), None, epochs=3, batch_size=None)
+    x, y = np.tile(X, (3, 1)), np.tile(Y, (3, 1))
+    x[33] = np.nan  # the fifth batch of the second epoch
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
+    fit = {"epochs": 3, "steps_per_epoch": 12, "batch_size": None}
+    summary = watched(dense(), data, None, spe=spe, **fit)
     assert summary.learning.non_finite == NonFinite("loss", "NaN", 2, first, last)
     assert summary.learning.finite is False
     assert summary.findings[0].code == "loss-not-finite"
@@ -89,18 +75,18 @@ class NeverApplies(keras.Model):
         return {"loss": self.compute_loss(data[0], data[1], self(data[0]))}
 
 
+@pytest.mark.filterwarnings("ignore")  # Keras warns of some of these causes, too
 @pytest.mark.parametrize(
-    ("make", "optimizer", "loss", "why"),
+    ("make", "rate", "why"),
     [
-        (dense, keras.optimizers.SGD, "mse", "the learning rate is 0"),
-        (lambda: dense(trainable=False), None, "mse", "none is trainable"),
-        (NeverApplies, None, "mse", "the optimizer applied no update"),
-        (lambda: dense(activation="softmax"), None, "binary_crossentropy", "every gradient is 0"),
+        (dense, 0.0, "the learning rate is 0"),
+        (lambda: dense(trainable=False), 0.1, "none is trainable"),
+        (NeverApplies, 0.1, "the optimizer applied no update"),
+        (lambda: dense(activation="softmax"), 0.1, "every gradient is 0"),
     ],
 )
-def test_weights_that_never_change_are_named_with_the_cause(make, optimizer, loss, why):
-    given = optimizer(0.0) if optimizer else "adam"
-    (first, *_) = watched(make(), optimizer=given, loss=loss).findings
+def test_weights_that_never_change_are_named_with_the_cause(make, rate, why):
+    (first, *_) = watched(make(), optimizer=keras.optimizers.SGD(rate)).findings
     assert first.title == f"No weight has changed in 11 steps: {why}"
 
 
