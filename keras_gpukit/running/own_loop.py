@@ -87,7 +87,9 @@ class OwnLoops:
             iterator_ops.OwnedIterator.__next__ = self._timed(iterator_ops.OwnedIterator.__next__)
 
     def summary(self) -> RunSummary | None:
-        """Returns the judged record of the longest loop; None without one of ten batches."""
+        """Ends the readings; returns the judged record of the longest loop, None without one."""
+        if self._readings is not None:
+            self._readings[1].stop()
         loops = [each for each in self._loops.values() if each.steps >= LEAST_STEPS]
         if not loops or self._guard.failed_because is not None:
             return None
@@ -198,7 +200,6 @@ def _summarize(loop: _Loop, readings: Any, session: Any) -> RunSummary:
     from keras_gpukit.rules import judge
     from keras_gpukit.rules.bottleneck import name_bottleneck
 
-    session.stop()
     readings.end(session, "fit")
     wait_s, fraction = loop.waited_s / loop.steps, loop.waited_s / loop.lasted_s
     # GPUs compute while the loop waits for its next batch. Unproven on a GPU.

@@ -36,7 +36,8 @@ def test_a_loop_names_its_slow_stage_and_its_line(loops):
     assert first.title.endswith("lambda at test_own_loop.py:29 (test_own_loop.py:29)")
     assert loops.place == "test_own_loop.py:31"
     assert summary.steps == 2 * 59
-    assert summary.input_stall_fraction == pytest.approx(0.75, abs=0.2)
+    assert summary.input_wait_s >= 0.002
+    assert 0.2 < summary.input_stall_fraction < 1
     assert summary.utilization.host is not None
 
 
