@@ -29,6 +29,6 @@ model = keras.Sequential(
 )
 model.compile("adam", poisson)
 began = time.time()
-history = model.fit(x, counts, batch_size=64, epochs=12, verbose=0)
+history = model.fit(x, counts, batch_size=64, epochs=8, verbose=0)
 print("FIT_S", round(time.time() - began, 2), file=sys.stderr)
 print("LOSSES", history.history["loss"][0], history.history["loss"][-1])

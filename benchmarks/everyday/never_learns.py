@@ -20,6 +20,6 @@ for layer in model.layers[:1] if "--fix" in sys.argv else model.layers:
     layer.trainable = False
 model.compile("adam", "binary_crossentropy", metrics=["accuracy"])
 began = time.time()
-history = model.fit(x, y, batch_size=64, epochs=12, verbose=0)
+history = model.fit(x, y, batch_size=64, epochs=8, verbose=0)
 print("FIT_S", round(time.time() - began, 2), file=sys.stderr)
 print("LOSSES", history.history["loss"][0], history.history["loss"][-1])

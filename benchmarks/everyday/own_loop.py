@@ -54,7 +54,7 @@ def train_step(batch, labels):
 
 began = time.time()
 losses = []
-for _ in range(40):
+for _ in range(25):
     for batch, wanted in data:
         batch = tf.ensure_shape(batch, (None, 32, 32, 3))
         loss = train_step(batch, wanted)

@@ -97,8 +97,9 @@ def judge(summary: RunSummary) -> Verdict:
     if any(isinstance(each, Finding) and each.severity != "info" for each in outcomes.values()):
         # A larger batch is no remedy for what another rule found, or part of that rule's advice.
         outcomes[MemoryMostlyUnused.code] = NotApplicable("something else limits the run")
-    is_over = summary.ending is not None or summary.killed_in is not None
-    if is_over and (summary.first_step_s is not None or summary.steps == 0):
+    was_killed = summary.killed_in is not None and not summary.steps
+    ended_in_first = summary.ending is not None and summary.first_step_s is not None
+    if was_killed or ended_in_first or summary.steps == 0:
         for code in outcomes.keys() - {*ENDED_BY, FirstStepNotOver.code}:
             outcomes[code] = NotApplicable("no step ended")
     findings = [outcome for outcome in outcomes.values() if isinstance(outcome, Finding)]

@@ -141,8 +141,8 @@ def _leaving_no_frames(run: Callable[..., None], *arguments: Any) -> None:
 
 
 def _in_words(error: Exception) -> str:
-    from keras_gpukit.watching.error_place import message, user_line
+    from keras_gpukit.watching.error_place import kind_and_message, user_line
 
-    line = user_line(error)
+    (kind, message), line = kind_and_message(error), user_line(error)
     at = f" ({line})" if line else ""
-    return f"{type(error).__name__}{at} ended the script: {message(error)}"
+    return f"{kind}{at} ended the script: {message}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.watching.error_place import message, user_line
+from keras_gpukit.watching.error_place import kind_and_message, user_line
 
 
 class CallErrors:
@@ -57,7 +57,8 @@ class CallErrors:
         self._error = error
         self.last = f"{type(error).__name__} in {where}"
         with Guard("Reading an error", "Its message is not reported."):
-            self.message, self.line = message(error), user_line(error)
+            kind, self.message = kind_and_message(error)
+            self.last, self.line = f"{kind} in {where}", user_line(error)
         for action in tuple(self._actions):
             with Guard("Reading an error", "It is not reported."):
                 action(error)

@@ -13,18 +13,19 @@ from keras_gpukit.watching.script_globals import is_own_file
 
 # Exceptions of functions that TensorFlow calls or traces have the Python traceback in their text.
 _LINES = re.compile(r'File "([^"]+)", line (\d+)')
-_CAUSES = re.compile(r"^\s*(\w+(?:Error|Exception|Interrupt|Warning): .+)$", re.MULTILINE)
+_CAUSES = re.compile(r"^\s*(\w+(?:Error|Exception|Interrupt|Warning)): (.+)$", re.MULTILINE)
 # Keras prints the message of an exception within a layer's call in bold.
 _BOLD = re.compile("\x1b\\[1m(.+?)\x1b\\[0m", re.DOTALL)
 _NODE = re.compile(r"^\{\{[^}]*\}\} ?")
 
 
-def message(error: BaseException) -> str:
-    """Returns the message of an exception in one line; that of its cause, if it quotes one."""
+def kind_and_message(error: BaseException) -> tuple[str, str]:
+    """Returns the type and the message, in one line, of an exception or of the cause it quotes."""
     text = str(error)
-    bold = _BOLD.search(text)
-    causes = _CAUSES.findall(text)
-    return one_line(causes[-1] if causes else bold[1] if bold else _NODE.sub("", text))
+    causes, bold = _CAUSES.findall(text), _BOLD.search(text)
+    if causes:
+        return causes[-1][0], one_line(causes[-1][1])
+    return type(error).__name__, one_line(bold[1] if bold else _NODE.sub("", text))
 
 
 def user_line(error: BaseException) -> str | None:

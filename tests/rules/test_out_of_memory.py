@@ -16,7 +16,7 @@ from keras_gpukit.records.memory import (
     OutOfMemory,
 )
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, Progress
+from keras_gpukit.records.steps import InputRecord, Progress, ThroughputRecord
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.memory_options import memory_options
 
@@ -76,7 +76,8 @@ def test_an_exception_that_ended_the_run_is_named_once():
 
 def test_a_killed_run_says_so_first_and_what_it_was_doing():
     validating = Progress("fit", "validation", 300, 2, 5)
-    killed = replace(RUN, input=STALLED, killed_in=validating)
+    steps = ThroughputRecord("fit", 300, 300, 0.01, None)
+    killed = replace(RUN, input=STALLED, throughput=steps, killed_in=validating)
     assert findings(killed)[:2] == ["killed", "input-bound"]
     (first, *_) = judge(killed).findings
     assert first.title == "The process was killed while validating after step 300, in epoch 2 of 5"
