@@ -22,6 +22,7 @@ from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.captured_stall import corrected
 from keras_gpukit.watching import worker_watch
+from keras_gpukit.watching.learning import LearningWatch
 from keras_gpukit.watching.session import Session
 
 
@@ -80,6 +81,7 @@ class Monitor(WatchingCallback[RunSummary]):
         self._placement = DevicePlacement(None)
         self._parts: list[WatchingCallback[Any]] = [self._throughput, self._input_stall]
         self._parts += [self._memory, self._utilization, self._placement]
+        self._learning: LearningWatch | None = None
         self._comparing: worker_watch.Comparing | None = None
         self._profiler: Profiler | None = None
         if self._log_dir is not None:
@@ -93,9 +95,22 @@ class Monitor(WatchingCallback[RunSummary]):
             part.lifecycle.guard(part.begin, session, phase)
         if phase == session.phase:
             self._summary = None
+            self._learning = LearningWatch(session) if phase == "fit" else None
             self._comparing = worker_watch.watch_what_trains_in_step(session)
             session.write_environment()
             session.on_window(phase, session.output.overhead_writer(lambda: session.overhead_s))
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Notes that the results of a step are available, and looks at its losses."""
+        super().on_train_batch_end(batch, logs)
+        if self._learning is not None:
+            self._learning.batch_ended(batch, logs)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Notes that an epoch ends, and looks at its losses and at a few weights."""
+        super().on_epoch_end(epoch, logs)
+        if self._learning is not None:
+            self.lifecycle.guard(self._learning.epoch_ended, logs, once=False)
 
     def end(self, session: Session, phase: Phase) -> None:
         """Ends all measurements; at the end of the run, also makes the summary and the verdict."""
@@ -106,7 +121,7 @@ class Monitor(WatchingCallback[RunSummary]):
         comparing, self._comparing = self._comparing, None  # so that this callback can be copied
         captures = self._profiler and self._profiler.captures_so_far()
         measured = worker_watch.with_comparison(self._sum_up(session), comparing, captures)
-        measured = corrected(measured)
+        measured, self._learning = corrected(measured), None
         self._summary = summary = replace(measured, verdict=judge(measured))
         session.output.values(session.step, {FINDINGS: markdown(summary)})
         session.output.record("summary", summary, session.step)
@@ -115,6 +130,7 @@ class Monitor(WatchingCallback[RunSummary]):
 
     def _sum_up(self, session: Session) -> RunSummary:
         steps, part = session.own_steps.steps, session.wall.part
+        errors = session.errors if session.ending == "interrupted" else None
         return RunSummary(
             environment=session.environment,
             throughput=self._throughput.summary,
@@ -129,9 +145,12 @@ class Monitor(WatchingCallback[RunSummary]):
             overhead_s=session.overhead_s / steps if steps else None,
             startup_s=session.startup_s,
             ending=session.ending,
-            ended_by=session.errors.last if session.ending == "interrupted" else None,
+            ended_by=errors.last if errors else None,
+            error_message=errors.message if errors else None,
+            error_line=errors.line if errors else None,
             series=session.output.series.record(),
             out_of_memory=self._memory.out_of_memory,
+            learning=self._learning.record() if self._learning else None,
             host_buffers=self._input_stall.host_buffers,
             first_step_s=session.wall.spent_s(part) if part == "first step" else None,
         )

@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.running.conclusion import Conclusion
     from keras_gpukit.running.main_module import CannotOpenError, keep_interrupted, run_main
     from keras_gpukit.running.on_imports import OnImports
+    from keras_gpukit.running.own_loop import OwnLoops
     from keras_gpukit.running.run_folder import SHARED, RunFolder
     from keras_gpukit.running.watched_fits import WatchedFits
 
@@ -68,12 +69,15 @@ def run(args: argparse.Namespace) -> int:
     run_folder = RunFolder(
         log_dir, args.module or Path(args.script).stem, shared=Path(shared) if shared else None
     )
+    loops = OwnLoops()
     fits = WatchedFits(run_folder, profile=args.profile)
     # Registered first, so that they are called last: the script's exit handlers may still train.
     atexit.register(keep_interrupted)
     if shared is None:  # otherwise the launcher reports once all processes have ended
-        atexit.register(Conclusion(fits, run_folder, opens=args.open, details=args.details).tell)
-    OnImports(fits, gpu_settings).install()
+        atexit.register(
+            Conclusion(fits, run_folder, opens=args.open, details=args.details, loops=loops).tell
+        )
+    OnImports(fits, loops, gpu_settings).install()
     try:
         run_main(args.script, args.module, args.script_arguments)
     except CannotOpenError as error:

@@ -38,6 +38,7 @@ RecordKind = Literal[
     "progress",
     "input",
     "host_buffers",
+    "learning",
     "out_of_memory",
     "summary",
 ]

@@ -10,6 +10,7 @@ from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.host_buffers import HostBuffers
+from keras_gpukit.records.learning import Learning
 from keras_gpukit.records.machine import (
     DeviceMemory,
     GPUUtilization,
@@ -23,7 +24,7 @@ from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.shift import Series
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
+from keras_gpukit.records.steps import InputRecord, Progress, ThroughputRecord, TimeBreakdown
 from keras_gpukit.records.worker_comparison import WorkerComparison
 
 Ending = Literal["completed", "interrupted"]
@@ -89,11 +90,16 @@ class RunSummary(Displayed):
             because the run still goes on or its process was killed.
         ended_by: Type of the exception that ended the run, and where it was raised, such as
             "ValueError in step 1"; None if none was seen.
+        error_message: Message of that exception, in one line.
+        error_line: Line of user code that it came from, such as "train.py:31"; None if unknown.
+        killed_in: Latest progress of a run whose process ended without recording the end; None
+            otherwise.
         series: Time series of the figures, with a few points each.
         workers: Comparison of the workers of a cluster, or of the GPUs of one process. For a
             cluster, it is in the summary of the first worker, as far as that one can read the
             others' records.
         out_of_memory: Why memory ran out, if that ended the run; None otherwise.
+        learning: Losses of `fit`, and whether its weights change.
         host_buffers: Memory that caches and shuffle buffers of the input hold now, and when full.
         host_at_end: Last reading of the host, if the run ended without a summary; None otherwise.
         first_step_s: Time since the first step began, in seconds, if it had not ended when the
@@ -115,9 +121,13 @@ class RunSummary(Displayed):
     startup_s: float | None = None
     ending: Ending | None = None
     ended_by: str | None = None
+    error_message: str | None = None
+    error_line: str | None = None
+    killed_in: Progress | None = None
     series: tuple[Series, ...] = ()
     workers: WorkerComparison | None = None
     out_of_memory: OutOfMemory | None = None
+    learning: Learning | None = None
     host_buffers: HostBuffers | None = None
     host_at_end: HostSample | None = None
     first_step_s: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.run import RunSummary
@@ -135,10 +136,12 @@ class EndedByError(Rule):
             return None if summary.ending == "completed" else self.abstain()
         if summary.out_of_memory is not None or error.startswith(ON_PURPOSE):
             return None
+        where = f" ({summary.error_line})" if summary.error_line else ""
+        says = f": {summary.error_message}" if summary.error_message else ""
         return self.find(
             "critical",
             advice=(
                 "The script's traceback shows the cause; all other figures cover what ran before",
             ),
-            title=f"{error} ended the run",
+            title=one_line(f"{error}{where} ended the run{says}"),
         )

@@ -14,12 +14,14 @@ from keras_gpukit.rules.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.input_bound import InputBound
 from keras_gpukit.rules.input_holds_gil import InputHoldsGIL
 from keras_gpukit.rules.input_takes_cores import InputTakesCores
+from keras_gpukit.rules.killed import Killed
 from keras_gpukit.rules.launch_bound import LaunchBound
 from keras_gpukit.rules.machine_causes import MOSTLY, SINCE_CALLBACKS, SINCE_INPUT
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.memory_grows import MemoryGrows
 from keras_gpukit.rules.no_gpu import NoGPU
 from keras_gpukit.rules.not_compute import MostlyNotCompute
+from keras_gpukit.rules.not_learning import LossNotFinite, NotLearning
 from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.precision import Float32OnTensorCores
 from keras_gpukit.rules.preprocessing_in_model import PreprocessingInModel
@@ -45,6 +47,9 @@ RULES: tuple[Rule, ...] = (
     DeviceOutOfMemory(),
     HostOutOfMemory(),
     EndedByError(),
+    Killed(),
+    LossNotFinite(),
+    NotLearning(),
     FirstStepNotOver(),
     SlowSettings(),
     InputBound(),
@@ -80,7 +85,9 @@ RULES: tuple[Rule, ...] = (
 """All rules, in the order in which findings of equal severity and saving are shown."""
 
 _SAME_CAUSE = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code}
-_ENDED_BY = (DeviceOutOfMemory.code, HostOutOfMemory.code, EndedByError.code)
+ENDED_BY = (DeviceOutOfMemory.code, HostOutOfMemory.code, EndedByError.code, Killed.code)
+"""Codes of the findings on what ended a run."""
+_DEAD = (LossNotFinite.code, NotLearning.code)
 _RANKS = {"critical": 0, "warning": 1, "info": 2}
 _LEAST_SHARES = {"critical": CRITICAL_FRACTION, "warning": WARNING_FRACTION, "info": 0.0}
 
@@ -94,6 +101,11 @@ def judge(summary: RunSummary) -> Verdict:
     if any(isinstance(each, Finding) and each.severity != "info" for each in outcomes.values()):
         # A larger batch is no remedy for what another rule found, or part of that rule's advice.
         outcomes[MemoryMostlyUnused.code] = NotApplicable("something else limits the run")
+    was_killed = summary.killed_in is not None and not summary.steps
+    ended_in_first = summary.ending is not None and summary.first_step_s is not None
+    if was_killed or ended_in_first or summary.steps == 0:
+        for code in outcomes.keys() - {*ENDED_BY, FirstStepNotOver.code}:
+            outcomes[code] = NotApplicable("no step ended")
     findings = [outcome for outcome in outcomes.values() if isinstance(outcome, Finding)]
     return Verdict(
         findings=_beginning_first(sorted(findings, key=_weight)),
@@ -110,14 +122,16 @@ def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
     """Puts a slowdown before the finding on input or callbacks that has the same cause.
 
     Both must be equally severe, and the slowdown must account for most of the other saving. It
-    comes first because it also says when it began. A finding on what ended the run precedes all.
+    comes first because it also says when it began. A finding on what ended the run precedes all,
+    then one on training that is dead.
     """
-    ended_by = [each for each in findings if each.code in _ENDED_BY]
-    others = [each for each in findings if each.code not in _ENDED_BY]
+    ended_by = [each for each in findings if each.code in ENDED_BY]
+    dead = [each for each in findings if each.code in _DEAD and each.severity == "critical"]
+    others = [each for each in findings if each not in (*ended_by, *dead)]
     slower = next((each for each in others if each.code == SlowerOverTime.code), None)
     if slower is not None and _is_same_cause(slower, others[0]):
         others.sort(key=lambda finding: finding is not slower)
-    return (*ended_by, *others)
+    return (*ended_by, *dead, *others)
 
 
 def _is_same_cause(slower: Finding, whole: Finding) -> bool:

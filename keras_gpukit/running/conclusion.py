@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from keras_gpukit.running.main_module import failures
+from keras_gpukit.running.own_loop import TO_SEE_MORE, OwnLoops
 from keras_gpukit.running.run_folder import RunFolder
 from keras_gpukit.running.watched_fits import WatchedFits
 
@@ -31,6 +33,7 @@ class Conclusion:
         opens: Whether to open the report in a browser.
         command: Name of the command in messages, "run" or "launch".
         details: Whether the verdict lists every finding with its figures and all advice.
+        loops: The script's own loops over datasets, reported if it calls no `fit`.
     """
 
     def __init__(
@@ -41,12 +44,14 @@ class Conclusion:
         opens: bool,
         command: str = "run",
         details: bool = False,
+        loops: OwnLoops | None = None,
     ) -> None:
         self._fits = fits
         self._folder = folder
         self._opens = opens
         self._command = command
         self._details = details
+        self._loops = loops
         self._began_s = time.time()
         self._process = os.getpid()
         self._started_in = os.getcwd()
@@ -66,6 +71,7 @@ class Conclusion:
                 self._say(f"the report could not be made ({type(error).__name__}: {error}).")
 
     def _tell(self) -> None:
+        own_loop = None if self._fits.count or self._fits.has_own else self._record_loop()
         log_dirs = sorted(self._fits.own_log_dirs)
         if self._folder.is_made:
             log_dirs.insert(0, self._folder.path())
@@ -81,11 +87,27 @@ class Conclusion:
             _write(report, path)  # first, since printing may fail
         finally:
             self._print_verdicts(report.runs)
+        if own_loop is not None:
+            self._print(TO_SEE_MORE.format(place=own_loop))
         self._print(f"Report: {self._shown(path)}")
         for log_dir in log_dirs:
             self._print(f"TensorBoard: tensorboard --logdir {self._shown(log_dir)}")
         if self._opens:
             _open_in_browser(path)
+
+    def _record_loop(self) -> str | None:
+        """Records the longest loop of the script's own; returns its place, None without one."""
+        summary = self._loops and self._loops.summary()
+        if not self._loops or not summary:
+            return None
+        from keras_gpukit.watching.run_output import RunOutput
+
+        output = RunOutput(self._folder.path() / "own-loop")
+        output.start(None)
+        output.record("environment", summary.environment, 0)
+        output.record("summary", summary, summary.steps)
+        output.close()
+        return self._loops.place
 
     def _tell_that_there_is_nothing(self) -> None:
         keras = sys.modules.get("keras")
@@ -95,7 +117,8 @@ class Conclusion:
         elif keras is None and "tf_keras" in sys.modules:
             self._say("this script uses tf_keras (Keras 2); only Keras 3 can be monitored.")
         elif keras is not None and not self._fits.has_own:
-            self._say("the script called no fit(), so nothing was monitored.")
+            no_fit = "the script called no fit(), so nothing was monitored."
+            self._say(failures[0] if failures else no_fit)
 
     def _print_verdicts(self, runs: tuple[RunReport, ...]) -> None:
         """Prints the whole verdict on the longest run, and one line for each other verdict."""
@@ -110,10 +133,14 @@ class Conclusion:
         # A process that was killed and restarted has left an unfinished run.
         ended = [run for run in fits if run.state != "unfinished"] or fits
         longest = max(ended, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
+        which = "longest" if len(ended) == len(fits) else "longest that ended"
+        if _has_failed(fits[0]):  # the newest one
+            longest, which = fits[0], "last"
+        elif failures:
+            self._say(failures[0])
         if len(fits) > 1:
             count = max(self._fits.count, len(fits))
-            of_those = "" if len(ended) == len(fits) else " that ended"
-            self._print(f"{count} fits were monitored; the longest{of_those} is {longest.name}:")
+            self._print(f"{count} fits were monitored; the {which} is {longest.name}:")
         captures = tuple(each.capture for each in longest.captures if each.capture is not None)
         summary = replace(longest.summary, captures=ProfilerRecord(captures))
         print_summary(summary, Console(file=self._error_output), details=self._details)
@@ -142,6 +169,12 @@ class Conclusion:
         """
         relative = os.path.relpath(path, self._started_in)
         return str(path) if relative.startswith(os.pardir) else relative
+
+
+def _has_failed(run: RunReport) -> bool:
+    from keras_gpukit.rules.verdict import ENDED_BY
+
+    return any(each.code in ENDED_BY for each in run.summary.findings)
 
 
 def _read(log_dirs: list[Path], since_s: float) -> Report | None:

@@ -23,6 +23,8 @@ from keras_gpukit.running.tracebacks import hide_own_frames
 
 _ended_by: list[type[BaseException]] = []
 """Type of the exception that ended the script, other than `SystemExit`; empty without one."""
+failures: list[str] = []
+"""How that exception ended the script, in words; empty without one, and for an interrupt."""
 
 
 class CannotOpenError(Exception):
@@ -131,5 +133,16 @@ def _leaving_no_frames(run: Callable[..., None], *arguments: Any) -> None:
         raise
     except BaseException as error:
         _ended_by.append(type(error))
+        if isinstance(error, Exception):
+            with contextlib.suppress(Exception):
+                failures.append(_in_words(error))
         sys.excepthook = hide_own_frames(sys.excepthook)
         raise
+
+
+def _in_words(error: Exception) -> str:
+    from keras_gpukit.watching.error_place import kind_and_message, user_line
+
+    (kind, message), line = kind_and_message(error), user_line(error)
+    at = f" ({line})" if line else ""
+    return f"{kind}{at} ended the script: {message}"

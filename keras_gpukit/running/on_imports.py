@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_gpukit.running.import_hook import ImportHook
+from keras_gpukit.running.own_loop import OwnLoops
 from keras_gpukit.running.watched_fits import WatchedFits
 
 
@@ -20,11 +21,13 @@ class OnImports:
 
     Args:
         fits: Monitoring of fits, which is installed once Keras is imported.
+        loops: Monitoring of the script's own loops, installed once TensorFlow is imported.
         gpu_settings: Arguments for `configure_gpus`. If empty, the function is not called.
     """
 
-    def __init__(self, fits: WatchedFits, gpu_settings: Mapping[str, Any]) -> None:
+    def __init__(self, fits: WatchedFits, loops: OwnLoops, gpu_settings: Mapping[str, Any]) -> None:
         self._fits = fits
+        self._loops = loops
         self._gpu_settings = dict(gpu_settings)
         self._hook = ImportHook({"tensorflow": self._tensorflow, "keras": self._keras})
 
@@ -33,6 +36,7 @@ class OnImports:
         self._hook.install()
 
     def _tensorflow(self) -> None:
+        self._loops.install()
         if not self._hook.is_under_way("keras"):  # otherwise Keras is not ready for settings yet
             self._set_gpus_up()
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.host_buffers import HostBuffers
+from keras_gpukit.records.learning import Learning
 from keras_gpukit.records.machine import (
     DeviceMemory,
     GPUUtilization,
@@ -20,7 +21,7 @@ from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import Band, RunReport, TimeSeries
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, Phase, ThroughputRecord
+from keras_gpukit.records.steps import InputRecord, Phase, Progress, ThroughputRecord
 from keras_gpukit.rules import judge
 from keras_gpukit.saved_runs.partial_series import partial_series
 
@@ -35,8 +36,10 @@ def partial_summary(
     memory_by_cause: MemoryRecord | None = None,
     input_so_far: InputRecord | None,
     out_of_memory: OutOfMemory | None = None,
+    learning: Learning | None = None,
     host_buffers: HostBuffers | None = None,
     host_at_end: HostSample | None = None,
+    killed_in: Progress | None = None,
     first_step_s: float | None = None,
 ) -> RunSummary:
     """Summarizes a run from its lines, and judges it.
@@ -52,14 +55,16 @@ def partial_summary(
         input_so_far: Latest record of the input: its stages and the parts of its time; None if not
             recorded.
         out_of_memory: Why memory ran out; None if it did not.
+        learning: Latest record of the losses and weights; None without.
         host_buffers: Latest record of the contents of caches and shuffle buffers; None without.
         host_at_end: Last reading of the host, for a run whose process ended without a summary.
+        killed_in: Latest progress of a run whose process was killed; None otherwise.
         first_step_s: Seconds that the first step has taken, if it has not ended; None otherwise.
     """
     phase, steps = run.phase, run.steps
     wall_s = None if run.began_s is None else (run.ended_s or 0.0) - run.began_s
     # A run may have ended before its first window of steps, or be in its first step for long.
-    others = (out_of_memory, host_at_end, first_step_s)
+    others = (out_of_memory, host_at_end, killed_in, first_step_s)
     watched = any(each is not None for each in (*others, phase and steps))
     known = environment or Environment({})
     summary = RunSummary(
@@ -73,8 +78,10 @@ def partial_summary(
         utilization=_utilization(run.host, run.gpus) if run.host or run.gpus else None,
         series=partial_series(run),
         out_of_memory=out_of_memory,
+        learning=learning,
         host_buffers=host_buffers,
         host_at_end=host_at_end,
+        killed_in=killed_in,
         first_step_s=first_step_s,
     )
     # Without the environment, rules would take the machine for one without GPUs.

@@ -15,6 +15,7 @@ from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.host_buffers import HostBuffers
+from keras_gpukit.records.learning import Learning
 from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample, MemoryRecord
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.names import RecordKind
@@ -51,6 +52,7 @@ _KEPT: dict[RecordKind, type[Any]] = {
     "placement": PlacementRecord,
     "input": InputRecord,
     "out_of_memory": OutOfMemory,
+    "learning": Learning,
     "host_buffers": HostBuffers,
     "memory_by_cause": MemoryRecord,
     "summary": RunSummary,
@@ -184,6 +186,7 @@ class RunLines:
             folder=self._folder,
             notes=self._notes(),
         )
+        was_killed = run.state == "unfinished" and self.process_has_ended is not False
         summary = self._latest["summary"] or partial_summary(
             run,
             environment=self._latest["environment"],
@@ -193,8 +196,10 @@ class RunLines:
             memory_by_cause=self._latest["memory_by_cause"],
             input_so_far=self._latest["input"],
             out_of_memory=self._latest["out_of_memory"],
+            learning=self._latest["learning"],
             host_buffers=self._latest["host_buffers"],
             host_at_end=self._host_at_end() if run.state == "unfinished" else None,
+            killed_in=run.progress if was_killed else None,
             first_step_s=self._first_step_s(),
         )
         return replace(run, summary=summary)
@@ -215,10 +220,10 @@ class RunLines:
         return "running" if fresh and not self.process_has_ended else "unfinished"
 
     @property
-    def process_has_ended(self) -> bool:
-        """Whether the process that wrote the lines is known to have ended."""
+    def process_has_ended(self) -> bool | None:
+        """Whether the process that wrote the lines has ended; None if unknown."""
         header: RunHeader | None = self._latest["run"]
-        return header is not None and has_ended(header.process)
+        return None if header is None else has_ended(header.process)
 
     def _notes(self) -> tuple[str, ...]:
         notes = [self._note] if self._note else []

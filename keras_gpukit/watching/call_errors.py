@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.watching.error_place import kind_and_message, user_line
 
 
 class CallErrors:
@@ -16,10 +17,14 @@ class CallErrors:
     Attributes:
         last: Type and place of the last exception, such as "ValueError in step 1"; None if there
             was none.
+        message: Message of that exception, in one line.
+        line: Line of user code that it came from, such as "train.py:31"; None if unknown.
     """
 
     def __init__(self, step: Callable[[], int]) -> None:
         self.last: str | None = None
+        self.message: str | None = None
+        self.line: str | None = None
         self._step = step
         self._actions: list[Callable[[BaseException], None]] = []
         self._error: BaseException | None = None
@@ -51,6 +56,9 @@ class CallErrors:
             return  # a step's exception passes through the callback that ran the step
         self._error = error
         self.last = f"{type(error).__name__} in {where}"
+        with Guard("Reading an error", "Its message is not reported."):
+            kind, self.message = kind_and_message(error)
+            self.last, self.line = f"{kind} in {where}", user_line(error)
         for action in tuple(self._actions):
             with Guard("Reading an error", "It is not reported."):
                 action(error)

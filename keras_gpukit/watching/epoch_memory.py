@@ -26,7 +26,7 @@ PAUSE_TO_COST = 1000
 reading, so some short epochs are skipped. The same holds for looking for growing collections."""
 
 
-class _Pace:
+class Pace:
     """Decides when to repeat an action that takes a while."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class EpochMemoryWatch:
         # Memory left and collections kept, as of the latest reading at which memory had grown.
         self._at_growth: tuple[int | None, tuple[Kept, ...]] = (None, ())
         self._epochs = 0
-        self._reads, self._looks = _Pace(), _Pace()
+        self._reads, self._looks = Pace(), Pace()
         self._guard = Guard("Reading memory between epochs", "Its growth per epoch is unknown.")
         session.on_epoch_ended(self._epoch_ended)
         step_function = inspect.unwrap(session.model.train_function)

@@ -19,6 +19,7 @@ from typing import Any
 COLLECTIONS = (list, tuple, dict, set, frozenset, deque)
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _OWN = __name__.partition(".")[0]
+_PACKAGE = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}{os.sep}"
 
 
 def is_collection(value: Any) -> bool:
@@ -79,8 +80,13 @@ def _names_of_own(loaded: int) -> tuple[str, ...]:
 def _is_own(name: str, file: Any) -> bool:
     if name == "__main__":
         return True
-    is_installed = not isinstance(file, str) or any(each in file for each in _PACKAGES)
-    return not (is_installed or file.startswith(_library()) or name.partition(".")[0] == _OWN)
+    return isinstance(file, str) and name.partition(".")[0] != _OWN and is_own_file(file)
+
+
+def is_own_file(file: str) -> bool:
+    """Whether a file is neither part of Python or an installed package nor of this package."""
+    outside = (*_library(), _PACKAGE)
+    return not (file.startswith(outside) or any(each in file for each in _PACKAGES))
 
 
 @functools.cache

@@ -20,18 +20,18 @@ def own_identity() -> ProcessIdentity | None:
     return ProcessIdentity(os.getpid(), state[1], place)
 
 
-def has_ended(process: ProcessIdentity | None) -> bool:
-    """Returns whether a process is known to have ended.
+def has_ended(process: ProcessIdentity | None) -> bool | None:
+    """Returns whether a process has ended.
 
     Args:
         process: Process that wrote a record; None if unknown.
 
     Returns:
-        False also for a process on another host, from before this host was rebooted, or in another
-        container: its process id means nothing here.
+        None if unknown, as for a process on another host, from before this host was rebooted, or in
+        another container: its process id means nothing here.
     """
     if process is None or process.pid <= 0 or process.place != _place():
-        return False
+        return None
     try:
         os.kill(process.pid, 0)
     except ProcessLookupError:
@@ -39,9 +39,9 @@ def has_ended(process: ProcessIdentity | None) -> bool:
     except PermissionError:  # the process belongs to another user
         pass
     except (OSError, OverflowError):
-        return False
+        return None
     state = _state_and_start(process.pid)
-    return state is not None and (state[0] in ("Z", "X") or state[1] != process.started)
+    return None if state is None else state[0] in ("Z", "X") or state[1] != process.started
 
 
 def _place() -> str | None:

@@ -70,7 +70,7 @@ def test_a_finding_comes_first_and_the_end_after_it():
 
 def test_a_finding_that_names_the_end_is_not_told_it_twice():
     (worst, *_) = SUMMARY.verdict.findings
-    worst = replace(worst, title="ValueError in step 1 ended the run")
+    worst = replace(worst, code="ended-by-error", title="ValueError in step 1 ended the run")
     summary = replace(
         SUMMARY, verdict=Verdict((worst,)), ending="interrupted", ended_by="ValueError in step 1"
     )

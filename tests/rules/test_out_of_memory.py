@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.machine import HostSample
+from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.machine import DeviceMemory, HostSample, MemoryRecord
 from keras_gpukit.records.memory import (
     AllocatorState,
     GPUHolder,
@@ -16,7 +16,7 @@ from keras_gpukit.records.memory import (
     OutOfMemory,
 )
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.records.steps import InputRecord, Progress, ThroughputRecord
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.memory_options import memory_options
 
@@ -34,15 +34,17 @@ RAN_OUT = OutOfMemory(
 )
 
 
+STALLED = InputRecord(
+    "fit", confidence="exact", measured_steps=1000, wait_s=0.01, stall_fraction=0.9
+)
+
+
 def findings(summary):
     return [each.code for each in judge(summary).findings]
 
 
 def test_running_out_of_memory_comes_before_a_costlier_finding():
-    stalled = InputRecord(
-        "fit", confidence="exact", measured_steps=1000, wait_s=0.01, stall_fraction=0.9
-    )
-    summary = replace(RUN, input=stalled, out_of_memory=RAN_OUT, ending="interrupted")
+    summary = replace(RUN, input=STALLED, out_of_memory=RAN_OUT, ending="interrupted")
     assert findings(summary)[:2] == ["out-of-memory", "input-bound"]
     finding = judge(summary).findings[0]
     assert finding.title == "Layer 'conv' on GPU:0 ran out of memory"
@@ -61,11 +63,47 @@ def test_an_exception_that_ended_the_run_is_named_once():
     finding = judge(crashed).findings[0]
     assert (finding.code, finding.severity) == ("ended-by-error", "critical")
     assert finding.title == "ValueError in step 1 ended the run"
+    told = replace(crashed, error_message="3 classes, not 4", error_line="train.py:31")
+    assert judge(told).findings[0].title == (
+        "ValueError in step 1 (train.py:31) ended the run: 3 classes, not 4"
+    )
     assert "ended-by-error" not in findings(replace(crashed, out_of_memory=RAN_OUT))
     stopped = replace(crashed, ended_by="KeyboardInterrupt in step 9")
     assert "ended-by-error" not in findings(stopped)
     assert "ended-by-error" in judge(replace(RUN, ending="interrupted")).not_applicable
     assert "ended-by-error" in judge(replace(RUN, ending="completed")).passed
+
+
+def test_a_killed_run_says_so_first_and_what_it_was_doing():
+    validating = Progress("fit", "validation", 300, 2, 5)
+    steps = ThroughputRecord("fit", 300, 300, 0.01, None)
+    killed = replace(RUN, input=STALLED, throughput=steps, killed_in=validating)
+    assert findings(killed)[:2] == ["killed", "input-bound"]
+    (first, *_) = judge(killed).findings
+    assert first.title == "The process was killed while validating after step 300, in epoch 2 of 5"
+    full = HostSample(memory_available_bytes=1, memory_total_bytes=100)
+    assert findings(replace(killed, host_at_end=full))[:2] == ["host-out-of-memory", "input-bound"]
+    assert "killed" in judge(replace(RUN, ending="completed")).passed
+    assert "killed" in judge(RUN).not_applicable
+
+
+@pytest.mark.parametrize(
+    ("ended", "found"),
+    [
+        ({"ended_by": "ValueError in step 1", "ending": "interrupted"}, ["ended-by-error"]),
+        ({"killed_in": Progress("fit", "first step", 0)}, ["killed", "first-step-not-over"]),
+        (
+            {"ended_by": "KeyboardInterrupt in step 1", "ending": "interrupted"},
+            ["first-step-not-over"],
+        ),
+        ({}, ["first-step-not-over", "memory-nearly-full"]),  # it goes on
+    ],
+)
+def test_a_run_that_never_stepped_gets_no_advice_on_speed_or_memory(ended, found):
+    gpu = GPUInfo(0, "a GPU")
+    memory = MemoryRecord((DeviceMemory("GPU:0", GIB, 19 * GIB, 20 * GIB),))
+    tracing = replace(RUN, environment=Environment({}, gpus=(gpu,)), memory=memory, first_step_s=60)
+    assert findings(replace(tracing, **ended)) == found
 
 
 def test_what_other_processes_hold_is_evidence_and_advice():

@@ -8,8 +8,9 @@ import sys
 import time
 
 import pytest
-from helpers.recorded_runs import run_lines, write_lines
+from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
 
+from keras_gpukit.records.steps import Progress
 from keras_gpukit.running.conclusion import REPORT, Conclusion
 from keras_gpukit.running.run_folder import RunFolder
 from keras_gpukit.running.watched_fits import WatchedFits
@@ -55,6 +56,27 @@ def test_the_verdict_is_that_of_a_run_that_ended(monkeypatch, folder):
     told.tell()
     assert "2 fits were monitored; the longest that ended is" in sys.stderr.getvalue()
     assert "again:" in sys.stderr.getvalue()
+
+
+def test_what_ended_the_script_comes_first(monkeypatch, folder):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    told = conclusion(folder, monkeypatch)
+    write_lines(folder.path() / "earlier", run_lines())
+    monkeypatch.setattr("keras_gpukit.running.conclusion.failures", ["KeyError (a.py:3) ended it"])
+    told.tell()
+    assert sys.stderr.getvalue().startswith("keras-gpukit run: KeyError (a.py:3) ended it\n")
+
+
+def test_a_last_fit_that_failed_is_shown_and_not_the_longest(monkeypatch, folder):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    told = conclusion(folder, monkeypatch)
+    write_lines(folder.path() / "longest", run_lines(90))
+    at = Progress("fit", "steps", 1000, 1, 3)
+    lines = run_lines(60, summary=None, began_s=BEGAN_S + 100)
+    write_lines(folder.path() / "failed", [*lines, (BEGAN_S + 160, 1000, "progress", at)])
+    told.tell()
+    assert "the last is" in sys.stderr.getvalue()
+    assert "critical: The process was killed while training" in sys.stderr.getvalue()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")

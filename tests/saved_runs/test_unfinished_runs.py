@@ -16,8 +16,9 @@ from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from keras_gpukit.records.run import RunHeader
 from keras_gpukit.records.steps import Progress, TimeBreakdown
 from keras_gpukit.reports.html import render
-from keras_gpukit.reports.html.state_notes import doing, state_note
+from keras_gpukit.reports.html.state_notes import state_note
 from keras_gpukit.reports.html.verdict_lines import verdict_line
+from keras_gpukit.rules.killed import doing
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.log_folder import LogFolder
 from keras_gpukit.writers import process_identity
@@ -109,13 +110,15 @@ def test_a_run_killed_while_xla_compiled_its_first_step_says_so(tmp_path):
     (tmp_path / "gpukit").mkdir()
     (tmp_path / "gpukit" / "run.jsonl").write_bytes(gzip.decompress(recorded))
     run = only_run(tmp_path)
+    killed = "critical: The process was killed while in its first step, which fetches a batch"
+    assert verdict_line(run).startswith(killed)
     told = (
-        "warning: No step has ended after 54 s: the first one is likely traced and compiled by XLA "
+        "No step has ended after 54 s: the first one is likely traced and compiled by XLA "
         "(jit_compile is on), as 1.6 cores are busy and the GPUs idle"
     )
-    assert verdict_line(run).startswith(told)
-    assert told.removeprefix("warning: ") in render(load_report(tmp_path), plotly_src="plotly.js")
-    (found,) = (each for each in run.summary.findings if each.code == "first-step-not-over")
+    assert told in render(load_report(tmp_path), plotly_src="plotly.js")
+    _, found = run.summary.findings
+    assert found.title == told
     assert [each.partition("=")[0].split()[-1] for each in found.advice] == [
         "model.compile(jit_compile",
         "drop_remainder",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from keras_gpukit.records.report import RunReport
-from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.words import moment
+from keras_gpukit.rules.killed import doing
 
 
 def state_note(run: RunReport) -> str | None:
@@ -27,26 +27,6 @@ def state_note(run: RunReport) -> str | None:
         "The run wrote no summary: its process was killed, or it had no Monitor. "
         f"{seen}. The page shows what was recorded until then."
     )
-
-
-def doing(progress: Progress) -> str:
-    """Describes a run's latest activity: "training, at step 1,240 in epoch 2 of 3"."""
-    epoch = "" if progress.epoch is None else f"epoch {progress.epoch:,}"
-    if epoch and progress.epochs is not None:
-        epoch += f" of {progress.epochs:,}"
-    step = f"step {progress.step:,}"
-    if progress.part == "first step":
-        return "in its first step, which fetches a batch, traces and compiles"
-    if progress.part == "epoch start":
-        return f"starting the input pipeline of {epoch or 'its data'}, after {step}"
-    if progress.part == "validation":
-        return f"validating after {step}" + (f", in {epoch}" if epoch else "")
-    if progress.part == "steps":
-        name = {"fit": "training", "evaluate": "evaluating", "predict": "predicting"}
-        return f"{name[progress.phase]}, at {step}" + (f" in {epoch}" if epoch else "")
-    if progress.part == "callbacks":
-        return f"in callbacks, after {step}" + (f", in {epoch}" if epoch else "")
-    return f"at the end of {epoch or 'an epoch'}, after {step}"
 
 
 def _where(run: RunReport) -> str | None:

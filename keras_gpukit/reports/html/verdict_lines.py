@@ -6,6 +6,7 @@ from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import phrases
 from keras_gpukit.reports.html.words import verdict
+from keras_gpukit.rules.verdict import ENDED_BY
 
 _MOST = 0.5
 
@@ -18,8 +19,8 @@ def verdict_line(run: RunReport) -> str:
     """
     told, end = verdict(run), _end(run)
     if told.severity in ("critical", "warning"):
-        headline, by = f"{told.severity}: {told.headline}", run.summary.ended_by
-        is_said = end is None or (by is not None and by in told.headline)
+        headline = f"{told.severity}: {told.headline}"
+        is_said = end is None or (told.finding is not None and told.finding.code in ENDED_BY)
         return headline if is_said else f"{headline}; {end}"
     sentences = [
         None if end is None else f"{end[:1].upper()}{end[1:]}.",

@@ -1,0 +1,81 @@
+"""Whether training changes the model: its losses, weights and updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """A loss that is NaN or infinite, and has been so at the end of every epoch since.
+
+    Attributes:
+        name: Name of the loss in Keras' logs, such as "loss" or "val_loss".
+        value: "NaN" or "infinite".
+        epoch: Epoch in which it began, from 1.
+        first_step: First global step that it may have started at; None if only the epoch is known.
+        last_step: Last such step: another one only with several steps per execution.
+    """
+
+    name: str
+    value: str
+    epoch: int
+    first_step: int | None = None
+    last_step: int | None = None
+
+
+@dataclass(frozen=True)
+class Learning:
+    """Losses and weights of a `fit`, as of its latest epoch.
+
+    Weights and the optimizer are read after the first step and after epochs. All counts are of what
+    happened between the first and the latest of these readings.
+
+    Attributes:
+        epochs: Number of epochs that ended.
+        non_finite: Loss that is NaN or infinite; None without one.
+        lowest_loss: Lowest training loss at the end of an epoch; None if unknown.
+        highest_loss: Highest training loss at the end of an epoch; None if unknown.
+        trainable: Number of trainable variables; None if unknown.
+        read: Number of variables that were read: the smallest ones.
+        changed: Whether one of them has changed; None if unknown.
+        finite: Whether all of them were finite at the latest reading; None if unknown.
+        steps: Number of steps.
+        updates: Number of updates that the model's optimizer applied; None if unknown.
+        accumulation: Steps per update, as `gradient_accumulation_steps` says.
+        learning_rate: Learning rate at the latest reading; None if unknown.
+        loss_scale: Factor of dynamic loss scaling at the latest reading; None without it.
+        first_loss_scale: Factor at the first reading.
+    """
+
+    epochs: int = 0
+    non_finite: NonFinite | None = None
+    lowest_loss: float | None = None
+    highest_loss: float | None = None
+    trainable: int | None = None
+    read: int = 0
+    changed: bool | None = None
+    finite: bool | None = None
+    steps: int = 0
+    updates: int | None = None
+    accumulation: int = 1
+    learning_rate: float | None = None
+    loss_scale: float | None = None
+    first_loss_scale: float | None = None
+
+    @property
+    def updates_due(self) -> int:
+        """Number of updates that the steps call for."""
+        return self.steps // self.accumulation
+
+    @property
+    def skipped(self) -> int | None:
+        """Number of updates that loss scaling skipped; None without loss scaling.
+
+        An optimizer whose loss scale has not fallen either skipped nothing or was not used.
+        """
+        if self.loss_scale is None or self.first_loss_scale is None or self.updates is None:
+            return None
+        if self.loss_scale >= self.first_loss_scale:
+            return 0
+        return max(self.updates_due - self.updates, 0)
