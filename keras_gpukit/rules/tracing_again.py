@@ -18,8 +18,7 @@ LAST_BATCH = (
 RESIZE = ("Bring images to one size: ds.map(lambda image, label: (tf.image.resize(image, (h, w)), "
           "label)) before ds.batch")  # fmt: skip
 PAD = (
-    "Pad axis {axes} of {shape} to one length: ds.padded_batch(n, padded_shapes=...) with a number "
-    "for it instead of None",
+    "Pad axis {axes} of {shape} to one length: ds.padded_batch(n, padded_shapes=({padded}, ...))",
     "Where lengths differ much, pad to a few: ds.bucket_by_sequence_length(length_of, [64, 128], "
     "[n, n, n], pad_to_bucket_boundary=True)",
 )
@@ -121,11 +120,13 @@ def _shapes(summary: RunSummary, compilations: int) -> tuple[str, tuple[str, ...
     shape = shapes[0]
     lengths = shape.strip("()").split(", ")
     axes = [place for place, length in enumerate(lengths) if length == "None" and place]
-    title = f"{again}, for new shapes {shape}"
+    title = f"XLA compiled the step again for {compilations} new batch shapes {shape}"
     if len(lengths) == 4 and len(axes) > 1:
         return title, (RESIZE, WITHOUT_XLA)
     named = " and ".join(map(str, axes))
-    return title, (*(each.format(axes=named, shape=shape) for each in PAD), WITHOUT_XLA)
+    padded = ", ".join(each.replace("None", "longest") for each in lengths[1:])
+    words = {"axes": named, "shape": shape, "padded": f"({padded})"}
+    return title, (*(each.format(**words) for each in PAD), WITHOUT_XLA)
 
 
 def _function(function: RetracedFunction) -> tuple[str, tuple[str, ...]]:

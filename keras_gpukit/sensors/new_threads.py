@@ -5,8 +5,8 @@ threads that it started before. So the work of new threads is mostly making batc
 time says more than the stages' elapsed time, which also counts a stage that sleeps.
 
 XLA starts threads too. In TensorFlow 2.21, those that run compiled steps are recognized by their
-name, "tf_XLAEigen". Those that compile have no name of their own, so time in which XLA compiled does
-not count.
+name, "tf_XLAEigen". Those that compile have no name of their own, so time in which XLA compiled
+does not count.
 """
 
 from __future__ import annotations

@@ -1124,10 +1124,10 @@ def test_a_first_step_says_what_it_does_only_as_far_as_it_shows(first_step, doin
         (
             ("(None, None, 8)", "(None, None)"),
             20,
-            "20 times, for new shapes (None, None, 8)",
-            "axis 1",
+            "for 20 new batch shapes (None, None, 8)",
+            "padded_shapes=((longest, 8), ...)",
         ),
-        (("(None, None, None, 3)",), 2, "2 times, for new shapes (None, None, None, 3)", "resize"),
+        (("(None, None, None, 3)",), 2, "for 2 new batch shapes (None, None, None, 3)", "resize"),
         ((), 1, "once for batches of another size", "drop_remainder=True"),
         (None, 3, "3 times", "the same shape"),
     ],
