@@ -177,6 +177,25 @@ def of_compute(summary: RunSummary, fraction: float, *, basis: str) -> Saving | 
     return of_run(summary, 0.0, fraction * compute_s, basis=basis, upper_bound=True)
 
 
+def input_cores_fraction(summary: RunSummary) -> float | None:
+    """Returns the share of all cores that making batches takes at most; None if unknown.
+
+    New threads may do other work, too: all stages of the pipeline together took no less time than
+    they used of the cores.
+    """
+    record, contention, throughput = summary.input, summary.contention, summary.throughput
+    if record is None or contention is None or contention.input_cores_fraction is None:
+        return None
+    fraction, stages = contention.input_cores_fraction, record.pipeline and record.pipeline.stages
+    available_s = (summary.environment.cpu_count or 0) * time_of_steps_s(summary)
+    costs_s = [each.cost_per_batch_s for each in stages or () if each.cost_per_batch_s is not None]
+    if record.python is not None or not stages or len(costs_s) < len(stages):
+        return fraction
+    if throughput is None or not available_s:
+        return fraction
+    return min(fraction, sum(costs_s) * throughput.steps / available_s)
+
+
 def validation_wait_s(summary: RunSummary) -> float:
     """Returns the total wait for data of all validations, first batches included; 0 if unknown."""
     record, throughput, parts = summary.validation_input, summary.validation, summary.breakdown
@@ -255,12 +274,12 @@ def _taken_cores_s(summary: RunSummary) -> float | None:
     each other, so one that gets no core delays all. None if that time is unknown, or if other
     processes make the batches, whose time is unknown.
     """
-    record, contention = summary.input, summary.contention
-    if record is None or contention is None or contention.input_cores_fraction is None:
+    record, fraction = summary.input, input_cores_fraction(summary)
+    if record is None or fraction is None:
         return None
     if record.python is not None and record.python.in_processes:
         return None
     steps_s, cores = time_of_steps_s(summary), summary.environment.cpu_count
     if not steps_s or not cores:
         return None
-    return min(contention.input_cores_fraction * cores * steps_s, _most_gain_s(summary))
+    return min(fraction * cores * steps_s, _most_gain_s(summary))

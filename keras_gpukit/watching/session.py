@@ -24,10 +24,10 @@ from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import environment_markdown, read_environment
-from keras_gpukit.watching.finished_iterators import FinishedIterators
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
 from keras_gpukit.watching.progress import ProgressNotes
+from keras_gpukit.watching.retraced_functions import RetracedFunctions
 from keras_gpukit.watching.run_events import RunEventNotes
 from keras_gpukit.watching.run_output import RunOutput
 from keras_gpukit.watching.step_count import steps_so_far
@@ -73,10 +73,11 @@ class Session:
         )
         self.wall.by_callback = self._callback_list.times.by_class
         self.wall.callbacks_at_epochs = self._callback_list.times.at_epochs_s
+        self._retraced = RetracedFunctions()
+        self.wall.retraced = self._retraced.record
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self._events.stood_still)
         self._first_step_hooks = FirstStepHooks()
-        self._finished_iterators = FinishedIterators()
         self._on_epoch_ended: list[Callable[[], None]] = []
         self._recurring_s = 0.0
         self._once_s = 0.0
@@ -91,6 +92,7 @@ class Session:
         """Starts watching and the threads. The session can already be closed before this."""
         self._callback_list.start()
         self._events.start()
+        self._retraced.start()
         self.output.start(this_worker(self.model))
         self._sampler.start()
 
@@ -256,6 +258,7 @@ class Session:
             steps.restore()
         self._callback_list.close()
         self._events.close()
+        self._retraced.close()
         self._first_step_hooks.close()
         self._sampler.stop()
         self.output.close()
@@ -263,7 +266,6 @@ class Session:
         # References to the session, and cycles within it, must not keep the run's data alive.
         for steps in self._phases.values():
             steps.release()
-        self._finished_iterators.release()
         self._sampler.release()
         self.errors.clear()
         self._on_epoch_ended.clear()
@@ -279,7 +281,6 @@ class Session:
             stood_still_since=self._heartbeat.stopped_since,
             frame=self._frame,
             wall=self.wall if own else None,
-            finished=self._finished_iterators,
             first_call=self._first_step_hooks if own else None,
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -32,10 +31,10 @@ from keras_gpukit.records.pipeline import (
 from keras_gpukit.records.placement import DeviceCopies, Fallback, PlacementRecord
 from keras_gpukit.records.profile import DeviceProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.step_times import BIN_GROWTH, SlowStep, StepTimes
 from keras_gpukit.records.steps import (
     InputRecord,
     PipelineStartRecord,
+    RetracedFunction,
     ThroughputRecord,
     TimeBreakdown,
     WaitDistribution,
@@ -134,21 +133,17 @@ def in_first_step(lasted_s, cores=1.0, gpu_percent=0.0, jit_compile=True, **more
     return run((A100,), settings, first_step_s=lasted_s, utilization=utilization, **more)
 
 
-def varying_shapes(
-    jit_compile=True, open_shapes=("(None, None, 8)",), wait_s=0.01, slow_s=2.0, compute_s=60.0
-):
-    """A run of 100 s with 20 slow steps among 1,000 of 10 ms."""
-    place = round(math.log(slow_s / 0.01) / math.log(BIN_GROWTH))
-    slow = SlowStep(30, 1.0, slow_s, wait_s)
-    times = StepTimes(1020, 0.01, (1000, *([0] * (place - 1)), 20), (slow,) * 10)
-    spends = spent()
-    parts = replace(spends.breakdown, compute_s=compute_s)
-    return replace(
-        spends,
-        environment=Environment({}, jit_compile=jit_compile),
-        input=replace(spends.input, breakdown=parts, open_shapes=open_shapes),
-        throughput=replace(throughput(0.05), step_times=times),
-    )
+def compiled_again(compiling_s=40.0, open_shapes=("(None, None, 8)",), times=20):
+    """A run of 100 s in which XLA compiled steps again, and 5 s of compute."""
+    spends = spent(tracing_s=compiling_s, other_s=95.0 - compiling_s)
+    parts = replace(spends.breakdown, compilations=times, compiling_s=compiling_s)
+    return replace(spends, input=replace(spends.input, breakdown=parts, open_shapes=open_shapes))
+
+
+def retraced(cause, argument=None, spent_s=30.0):
+    """A run of 100 s in which a function was traced 10 times."""
+    function = RetracedFunction("mix", "train.py:12", 10, spent_s, cause, argument)
+    return spent(retraced=(function,))
 
 
 def memory(peak_bytes, device="GPU:0", limit_bytes=100 * GIB):
@@ -297,8 +292,8 @@ FIRES = [
     (
         "tracing-again",
         "critical",
-        varying_shapes(),
-        Figure("likely compiled again", 20, "times"),
+        compiled_again(),
+        Figure("compiled again by XLA", 20, "times"),
     ),
     ("slow-callbacks", "warning", spent(callbacks_s=10.26), Figure("in callbacks", 10.01, "s")),
     ("long-validation", "warning", spent(validation_s=50.1), Figure("of the time", 50.1, "%")),
@@ -522,11 +517,8 @@ QUIET = [
     ("slower-over-time", changing_run({"step/time_ms": [40.0] * 18 + [49.0] * 5})),
     ("slow-epoch-start", spent(epoch_start_s=12.4, start=QUICKER)),
     ("tracing-again", spent(tracing_s=9.9, tracings=4)),
-    ("tracing-again", varying_shapes(jit_compile=False)),
-    ("tracing-again", varying_shapes(open_shapes=())),
-    ("tracing-again", varying_shapes(wait_s=1.5)),
-    ("tracing-again", varying_shapes(compute_s=10.0)),  # the rest is in callbacks between steps
-    ("tracing-again", varying_shapes(slow_s=0.04)),
+    ("tracing-again", compiled_again(9.9)),
+    ("tracing-again", retraced("shape", "x", spent_s=11.0)),  # one tracing is needed
     ("first-step-not-over", in_first_step(9.9)),
     ("first-step-not-over", run(throughput=throughput(0.01))),
     ("slow-callbacks", spent(callbacks_s=10.24)),
@@ -1136,14 +1128,52 @@ def test_a_first_step_says_what_it_does_only_as_far_as_it_shows(first_step, doin
     assert len(found.advice) == advice
 
 
-def test_steps_compiled_for_new_shapes_name_the_shapes():
-    found = finding("tracing-again", varying_shapes())
-    assert "XLA likely compiles the step again for new shapes" in found.title
-    assert "(None, None, 8)" in found.title
-    assert "padded_batch" in found.advice[0]
-    figures = {figure.name: figure.value for figure in found.evidence}
-    assert figures["mean of these steps"] == pytest.approx(2.0, rel=0.05)
-    assert found.saving.expected_s == pytest.approx(40.0, rel=0.05)
+@pytest.mark.parametrize(
+    ("open_shapes", "times", "title", "advice"),
+    [
+        (
+            ("(None, None, 8)", "(None, None)"),
+            20,
+            "for 20 new batch shapes (None, None, 8)",
+            "padded_shapes=((longest, 8), ...)",
+        ),
+        (("(None, None, None, 3)",), 2, "for 2 new batch shapes (None, None, None, 3)", "resize"),
+        ((), 1, "once for batches of another size", "drop_remainder=True"),
+        (None, 3, "3 times", "the same shape"),
+    ],
+)
+def test_steps_compiled_for_new_shapes_say_which_and_what_to_do(open_shapes, times, title, advice):
+    found = finding("tracing-again", compiled_again(open_shapes=open_shapes, times=times))
+    assert found.title == f"XLA compiled the step again {title}: 40 s of 100 s"
+    assert len(found.title) <= 100
+    assert advice in found.advice[0]
+    assert "jit_compile=False" in found.advice[-1]
+    # Padded batches may take up to twice the 5 s that the steps computed.
+    assert (found.saving.low_s, found.saving.high_s) == (35.0, 40.0)
+
+
+@pytest.mark.parametrize(
+    ("cause", "argument", "why", "advice"),
+    [
+        ("Python value", "step", "for new values of step", "tf.constant(step)"),
+        ("shape", "x", "for new shapes of x", "reduce_retracing=True"),
+        ("made again", None, "as it is made again", "outside the loop"),
+        (None, None, "again", "the same shape"),
+    ],
+)
+def test_a_function_traced_again_is_named_with_its_cause(cause, argument, why, advice):
+    found = finding("tracing-again", retraced(cause, argument))
+    assert found.title == f"mix (train.py:12) was traced 10 times {why}: 27 s of 100 s"
+    assert advice in found.advice[0]
+    assert (found.saving.low_s, found.saving.high_s) == (27.0, None)
+
+
+def test_threads_that_take_more_than_all_stages_of_the_pipeline_do_other_work():
+    summary = takes_cores()
+    assert finding("input-takes-cores", summary)
+    cheap = PipelineRecord((StageRecord("gen", "generator", "python", cost_per_batch_s=0.0005),))
+    summary = replace(summary, input=replace(summary.input, pipeline=cheap))
+    assert finding("input-takes-cores", summary) is None
 
 
 def test_a_verdict_survives_being_saved():

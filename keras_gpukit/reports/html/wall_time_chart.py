@@ -32,7 +32,7 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
             "tracing again",
             parts.tracing_s or None,
             COLORS["first step"],
-            "step functions made again",
+            "steps traced or compiled again",
         ),
         ("other", parts.other_s, COLORS["other"], "Keras at the end of epochs"),
         ("unknown", parts.unknown_s or None, COLORS["other"], "steps whose wait is unknown"),
