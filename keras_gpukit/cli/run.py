@@ -68,9 +68,13 @@ def run(args: argparse.Namespace) -> int:
     fits = WatchedFits(run_folder, profile=args.profile)
     # Registered first, so that they are called last: the script's exit handlers may still train.
     atexit.register(keep_interrupted)
+    on_imports = OnImports(fits, gpu_settings)
     if shared is None:  # otherwise the launcher reports once all processes have ended
-        atexit.register(Conclusion(fits, run_folder, opens=args.open).tell)
-    OnImports(fits, gpu_settings).install()
+        conclusion = Conclusion(
+            fits, run_folder, opens=args.open, imports_s=lambda: on_imports.spent_s
+        )
+        atexit.register(conclusion.tell)
+    on_imports.install()
     try:
         run_main(args.script, args.module, args.script_arguments)
     except CannotOpenError as error:

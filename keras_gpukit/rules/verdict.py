@@ -16,6 +16,7 @@ from keras_gpukit.rules.input_holds_gil import InputHoldsGIL
 from keras_gpukit.rules.input_takes_cores import InputTakesCores
 from keras_gpukit.rules.launch_bound import LaunchBound
 from keras_gpukit.rules.machine_causes import MOSTLY, SINCE_CALLBACKS, SINCE_INPUT
+from keras_gpukit.rules.many_calls import ManyShortCalls
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.memory_grows import MemoryGrows
 from keras_gpukit.rules.no_gpu import NoGPU
@@ -44,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     HostOutOfMemory(),
     EndedByError(),
     FirstStepNotOver(),
+    ManyShortCalls(),
     InputBound(),
     InputHoldsGIL(),
     InputTakesCores(),

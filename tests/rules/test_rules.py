@@ -1159,8 +1159,9 @@ def test_every_rule_is_exercised_by_the_tables():
         "workers-train-alone",
     }  # test_worker_rules.py
     of_ends = {"out-of-memory", "host-out-of-memory", "ended-by-error"}  # test_out_of_memory.py
-    of_memory = {"host-memory-runs-out", "first-step-memory"}  # and tests of their own these
-    codes = {rule.code for rule in RULES} - of_workers - of_ends - of_memory
+    # and tests of their own these
+    of_others = {"host-memory-runs-out", "first-step-memory", "many-short-calls"}
+    codes = {rule.code for rule in RULES} - of_workers - of_ends - of_others
     assert {row[0] for row in FIRES} == codes - {"no-gpu"}
     assert {row[0] for row in QUIET} == codes
     assert {row[0] for row in ABSTAINS} == codes - {"no-gpu"}
