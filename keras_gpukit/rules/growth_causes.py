@@ -140,10 +140,10 @@ def _traced(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
     tracings = last.tracings - middle.tracings
     if growth.where != THIS_PROCESS or not last.epoch - middle.epoch <= tracings:
         return None
-    return Cause(
-        (
-            f"The step is traced again in each {growth.turn}, and TensorFlow keeps each trace: "
-            "call compile() and make_train_function() once, not in a callback",
-        ),
-        (Figure("traced again", last.tracings, "times"),),
+    advice = f"The step is traced again in each {growth.turn}, and TensorFlow keeps each trace: "
+    advice += (
+        "call compile() and make_train_function() once, not in a callback"
+        if growth.turn == "epoch"
+        else "compile one model once and reset its weights, or train each in a process of its own"
     )
+    return Cause((advice,), (Figure("traced again", last.tracings, "times"),))

@@ -78,7 +78,7 @@ RULES: tuple[Rule, ...] = (
 """All rules, in the order in which findings of equal severity and saving are shown."""
 
 _SAME_CAUSE = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code}
-_ENDED_BY = (DeviceOutOfMemory.code, HostOutOfMemory.code, EndedByError.code)
+_FIRST = (DeviceOutOfMemory.code, HostOutOfMemory.code, EndedByError.code, ManyShortCalls.code)
 _RANKS = {"critical": 0, "warning": 1, "info": 2}
 _LEAST_SHARES = {"critical": CRITICAL_FRACTION, "warning": WARNING_FRACTION, "info": 0.0}
 
@@ -108,14 +108,17 @@ def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
     """Puts a slowdown before the finding on input or callbacks that has the same cause.
 
     Both must be equally severe, and the slowdown must account for most of the other saving. It
-    comes first because it also says when it began. A finding on what ended the run precedes all.
+    comes first because it also says when it began. A finding on what ended the run, then one on the
+    whole script, precede all.
     """
-    ended_by = [each for each in findings if each.code in _ENDED_BY]
-    others = [each for each in findings if each.code not in _ENDED_BY]
+    first = sorted(
+        (each for each in findings if each.code in _FIRST), key=lambda each: _FIRST.index(each.code)
+    )
+    others = [each for each in findings if each.code not in _FIRST]
     slower = next((each for each in others if each.code == SlowerOverTime.code), None)
     if slower is not None and _is_same_cause(slower, others[0]):
         others.sort(key=lambda finding: finding is not slower)
-    return (*ended_by, *others)
+    return (*first, *others)
 
 
 def _is_same_cause(slower: Finding, whole: Finding) -> bool:

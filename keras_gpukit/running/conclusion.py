@@ -17,6 +17,7 @@ from keras_gpukit.running.run_folder import RunFolder
 from keras_gpukit.running.watched_fits import WatchedFits
 
 if TYPE_CHECKING:
+    from keras_gpukit.records.machine import MemoryRecord
     from keras_gpukit.records.report import Report, RunReport
     from keras_gpukit.records.run import RunSummary
     from keras_gpukit.records.script import ScriptRecord
@@ -158,8 +159,8 @@ class Conclusion:
         if script is not None:
             self._print(f"{account(script)}.")
             is_script = ManyShortCalls().judge_script(script) is not None
-        if is_script:
-            summary = replace(summary, script=script)
+            # The newest fit has the readings of memory after all fits of this process.
+            summary = replace(summary, script=script, memory=_with_fits(summary, fits[0].summary))
             summary = replace(summary, verdict=judge(summary))
         self._print_panel(replace(summary, captures=ProfilerRecord(captures)))
         names = defaultdict(list)
@@ -189,6 +190,12 @@ class Conclusion:
         """
         relative = os.path.relpath(path, self._started_in)
         return str(path) if relative.startswith(os.pardir) else relative
+
+
+def _with_fits(summary: RunSummary, newest: RunSummary) -> MemoryRecord | None:
+    if summary.memory is None or newest.memory is None:
+        return summary.memory
+    return replace(summary.memory, fits=newest.memory.fits)
 
 
 def _read(log_dirs: list[Path], since_s: float) -> Report | None:
