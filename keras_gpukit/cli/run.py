@@ -73,11 +73,18 @@ def run(args: argparse.Namespace) -> int:
     fits = WatchedFits(run_folder, profile=args.profile)
     # Registered first, so that they are called last: the script's exit handlers may still train.
     atexit.register(keep_interrupted)
+    on_imports = OnImports(fits, loops, gpu_settings)
     if shared is None:  # otherwise the launcher reports once all processes have ended
-        atexit.register(
-            Conclusion(fits, run_folder, opens=args.open, details=args.details, loops=loops).tell
+        conclusion = Conclusion(
+            fits,
+            run_folder,
+            opens=args.open,
+            details=args.details,
+            loops=loops,
+            imports_s=lambda: on_imports.spent_s,
         )
-    OnImports(fits, loops, gpu_settings).install()
+        atexit.register(conclusion.tell)
+    on_imports.install()
     try:
         run_main(args.script, args.module, args.script_arguments)
     except CannotOpenError as error:

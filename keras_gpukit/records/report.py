@@ -10,6 +10,7 @@ from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.steps import Phase, Progress
 
 State = Literal["completed", "interrupted", "running", "unfinished"]
@@ -160,6 +161,7 @@ class Report:
         captures: Profiles that belong to none of the runs.
         notes: Parts that were left out or could not be read, in words.
         schema: Version of this layout.
+        script: Where the time of the script went whose runs these are; None if unknown.
     """
 
     log_dir: str
@@ -169,3 +171,4 @@ class Report:
     captures: tuple[CaptureReport, ...] = ()
     notes: tuple[str, ...] = ()
     schema: int = 1
+    script: ScriptRecord | None = None

@@ -23,6 +23,7 @@ from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import InputRecord, Progress, ThroughputRecord, TimeBreakdown
 from keras_gpukit.records.worker_comparison import WorkerComparison
@@ -104,6 +105,8 @@ class RunSummary(Displayed):
         host_at_end: Last reading of the host, if the run ended without a summary; None otherwise.
         first_step_s: Time since the first step began, in seconds, if it had not ended when the
             record was written; None otherwise.
+        script: Where the time of the whole script went; None but for the verdict that
+            `keras-gpukit run` gives on it when it has ended.
         verdict: Conclusions of the rules.
     """
 
@@ -131,6 +134,7 @@ class RunSummary(Displayed):
     host_buffers: HostBuffers | None = None
     host_at_end: HostSample | None = None
     first_step_s: float | None = None
+    script: ScriptRecord | None = None
     verdict: Verdict = field(default_factory=Verdict)
 
     @property

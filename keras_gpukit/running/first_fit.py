@@ -54,14 +54,14 @@ class _FirstFit:
         import keras
 
         if keras.backend.backend() == "tensorflow":
-            keras_private.on_each_fit(self._ask)
+            keras_private.on_each_list(self._ask)
         else:
             name = keras.backend.backend()
             self.failed_because = f"Keras runs on {name}; only TensorFlow's memory is known"
 
-    def _ask(self, callback_list: Any, given: int) -> None:
-        if self.has_asked:
-            return  # a fit that the question itself runs
+    def _ask(self, method: str, callback_list: Any, given: int) -> None:
+        if method != "fit" or self.has_asked:
+            return  # the question itself may run a fit
         self.has_asked = True
         try:
             self._question(callback_list)

@@ -35,6 +35,11 @@ class OnImports:
         """Starts to watch imports."""
         self._hook.install()
 
+    @property
+    def spent_s(self) -> float:
+        """Seconds in which TensorFlow and Keras were imported so far."""
+        return self._hook.spent_s
+
     def _tensorflow(self) -> None:
         self._loops.install()
         if not self._hook.is_under_way("keras"):  # otherwise Keras is not ready for settings yet

@@ -26,6 +26,7 @@ from keras_gpukit.reports.html.placement_chart import placement_chart
 from keras_gpukit.reports.html.run_comparison import stalls_chart, step_times_chart
 from keras_gpukit.reports.html.run_names import run_ids
 from keras_gpukit.reports.html.runs_table import runs_table
+from keras_gpukit.reports.html.script_chart import script_chart
 from keras_gpukit.reports.html.stages_chart import stages_chart
 from keras_gpukit.reports.html.state_notes import state_note
 from keras_gpukit.reports.html.step_distribution_chart import step_distribution_chart
@@ -34,6 +35,7 @@ from keras_gpukit.reports.html.timeline_chart import timeline_chart
 from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
 from keras_gpukit.reports.html.workers_chart import workers_chart
 from keras_gpukit.reports.phrases import correction, saved_parts
+from keras_gpukit.rules.many_calls import ManyShortCalls
 
 _FOLDER = "keras_gpukit.reports.html"
 _STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")
@@ -138,9 +140,12 @@ def render(
     if report.captures or not report.runs:
         sections.append(_section("captures", None, _capture_charts(report.captures)))
     beside = _section("runs", None, _beside(report.runs)) if len(report.runs) > 1 else None
+    script = None
+    if report.script is not None:
+        script = _section("script", None, iter([("time", script_chart(report.script))]))
     figures = {
         shown.id: shown.chart.figure
-        for section in (*sections, *([beside] if beside else []))
+        for section in (*sections, *filter(None, (beside, script)))
         for shown in section.shown
         if shown.chart.figure is not None
     }
@@ -149,6 +154,8 @@ def render(
         report=report,
         sections=sections,
         beside=beside,
+        script=script,
+        script_finding=report.script and ManyShortCalls().judge_script(report.script),
         runs=runs,
         runs_data=_in_script(runs.data) if runs else None,
         words=words,
