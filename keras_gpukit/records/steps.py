@@ -140,9 +140,9 @@ class RetracedFunction:
         location: "file.py:12" of the function.
         times: Number of tracings.
         spent_s: Seconds in which Python built their graphs.
-        cause: Most frequent difference between one tracing and the next: a Python value of an argument,
-            the shape or dtype of one, or the `tf.function` itself, which was made again. None if
-            unknown.
+        cause: Most frequent difference between one tracing and the next: a Python value of an
+            argument, the shape or dtype of one, or the `tf.function` itself, which was made again.
+            None if unknown.
         argument: Name of that argument; None if it is none.
     """
 

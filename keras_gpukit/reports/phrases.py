@@ -142,7 +142,7 @@ def compared(summary: RunSummary) -> str | None:
         known = f"{len(workers.members)} of {workers.expected} {workers.kind}s"
         return f"{known} compared: {workers.unknown_because or 'the others are unknown'}"
     steps = len(common_steps(workers))
-    over = f"over {steps} steps" if steps else "by their means over the run"
+    over = f"over {units.count(steps, 'step')}" if steps else "by their means over the run"
     return f"{workers.expected} {workers.kind}s compared {over}"
 
 
@@ -305,9 +305,12 @@ def input_of_run(summary: RunSummary) -> str | None:
 
 def _inexact(record: InputRecord, fraction: float, most: float | None) -> str:
     if most is not None and most - fraction >= WIDE_RANGE:
-        return units.span(units.percentage(fraction), units.percentage(min(most, 1.0)))
+        low = fraction if 100 * fraction >= units.LEAST_PERCENT else 0.0
+        return units.span(units.percentage(low), units.percentage(min(most, 1.0)))
     hedges = {"sampled": "about ", "upper bound": "at most "}
-    return hedges.get(record.confidence or "", "") + units.percentage(fraction)
+    hedge = hedges.get(record.confidence or "", "")
+    # "about" and "at most" say nothing of a share that is only said to be under 0.1 %.
+    return (hedge if 100 * fraction >= units.LEAST_PERCENT else "") + units.percentage(fraction)
 
 
 def input_share(summary: RunSummary) -> str | None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from keras_gpukit.records.finding import Figure
 
+LEAST_PERCENT = 0.1
+"""Smaller percentages are only said to be under it: "0.0 %" would read as nothing."""
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -45,6 +47,8 @@ def duration(seconds: float) -> str:
 def percentage(fraction: float) -> str:
     """Formats a fraction as a percentage, no finer than the measurement: "78 %", "0.9 %"."""
     percent = 100 * fraction
+    if percent < LEAST_PERCENT:
+        return f"under {LEAST_PERCENT} %" if percent else "0 %"
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
 
 

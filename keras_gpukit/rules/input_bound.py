@@ -67,8 +67,8 @@ class InputBound(Rule):
             return self.abstain(record.unknown_because if record else None)
         if record.measured_steps < MINIMUM_STEPS:
             return self.abstain(
-                f"{TOO_SHORT}: the wait of {record.measured_steps} steps was measured; "
-                f"{MINIMUM_STEPS} are needed"
+                f"{TOO_SHORT}: the wait of {record.measured_steps} of the {MINIMUM_STEPS} steps "
+                "needed was measured"
             )
         stall = record.stall_fraction
         certain = stall - SAMPLED_MARGIN if record.confidence == "sampled" else stall

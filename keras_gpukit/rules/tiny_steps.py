@@ -47,7 +47,8 @@ class TinySteps(Rule):
             return self.abstain()
         if throughput.measured_steps < MANY_STEPS:
             return self.abstain(
-                f"{TOO_SHORT}: {throughput.measured_steps} steps were measured, {MANY_STEPS} needed"
+                f"{TOO_SHORT}: {throughput.measured_steps} of the {MANY_STEPS} steps needed were "
+                "measured"
             )
         parts = summary.breakdown
         if parts is not None and parts.wall_s < MINIMUM_WALL_S:

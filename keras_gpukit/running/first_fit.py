@@ -82,9 +82,9 @@ def predict(batch_size: int | None) -> Question:
         from keras_gpukit.experiments.predict_memory import predict_of_spec
         from keras_gpukit.reports.console import print_anywhere
         from keras_gpukit.reports.memory import render
-        from keras_gpukit.watching.call_frame import batch_of_fit, first_batch_of_fit
+        from keras_gpukit.watching.call_frame import batch_of, first_batch_of_fit
 
-        spec, own_size = batch_of_fit()
+        spec, own_size = batch_of("fit")
         size = batch_size or own_size or first_batch_of_fit()
         if spec is None or size is None:
             raise ValueError("the size of its batches is not known; give --batch-size")

@@ -28,7 +28,7 @@ from keras_gpukit.records.steps import (
     TimeBreakdown,
 )
 from keras_gpukit.rules.bottleneck import name_bottleneck
-from keras_gpukit.watching.call_frame import CallFrame, epoch_iterator, has_one_epoch
+from keras_gpukit.watching.call_frame import CallFrame, batch_of, epoch_iterator, has_one_epoch
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 from keras_gpukit.watching.step_count import FitCount
@@ -95,7 +95,11 @@ class PhaseSteps:
             first_step=first_step,
             on_window=self._take,
             on_error=on_error,
-            examples=None if phase == "predict" else ExampleCounter(model, phase),
+            examples=(
+                None
+                if phase == "predict"
+                else ExampleCounter(model, phase, batch_size=batch_of(phase)[1])
+            ),
             around_first_call=first_call,
             choose=self._make_choice(),
             wall=wall,

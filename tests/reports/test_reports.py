@@ -185,7 +185,7 @@ def test_why_checks_do_not_apply_is_said_once():
     reasons = {
         "no-gpu": "there is no GPU",
         "slow-callbacks": f"{TOO_SHORT}: it took less than 5 s",
-        "tiny-steps": f"{TOO_SHORT}: 9 steps were measured, 100 needed",
+        "tiny-steps": f"{TOO_SHORT}: 9 of the 100 steps needed were measured",
         "straggler": ONE_WORKER,
         "input-bound": "tf.data's model cannot be read\n" * 30,
     }
@@ -374,7 +374,7 @@ def test_a_sampled_stall_is_told_as_about():
     [
         (0.6, 0.7, "input stall 60 % to 70 %"),
         (0.6, 0.61, "input stall about 60 %"),
-        (0.0, 0.2, "input stall 0.0 % to 20 %"),
+        (0.0, 0.2, "input stall 0 % to 20 %"),
     ],
 )
 def test_a_range_of_a_stall_is_told_if_it_is_wide(least, most, told):
