@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.running.main_module import CannotOpenError, keep_interrupted, run_main
     from keras_gpukit.running.on_imports import OnImports
     from keras_gpukit.running.run_folder import SHARED, RunFolder
+    from keras_gpukit.running.termination import Termination
     from keras_gpukit.running.watched_fits import WatchedFits
 
     check_script(args)
@@ -65,11 +66,21 @@ def run(args: argparse.Namespace) -> int:
     run_folder = RunFolder(
         log_dir, args.module or Path(args.script).stem, shared=Path(shared) if shared else None
     )
-    fits = WatchedFits(run_folder, profile=args.profile)
+
+    def finish() -> None:
+        from keras_gpukit.watching.open_session import end_all
+
+        end_all("SIGTERM")
+        if shared is None:
+            conclusion.tell()
+
+    before_fit = Termination(finish).install
+    fits = WatchedFits(run_folder, profile=args.profile, before_fit=before_fit)
+    conclusion = Conclusion(fits, run_folder, opens=args.open)
     # Registered first, so that they are called last: the script's exit handlers may still train.
     atexit.register(keep_interrupted)
     if shared is None:  # otherwise the launcher reports once all processes have ended
-        atexit.register(Conclusion(fits, run_folder, opens=args.open).tell)
+        atexit.register(conclusion.tell)
     OnImports(fits, gpu_settings).install()
     try:
         run_main(args.script, args.module, args.script_arguments)

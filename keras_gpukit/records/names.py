@@ -35,6 +35,7 @@ RecordKind = Literal[
     "epoch",
     "capture",
     "event",
+    "hang",
     "progress",
     "input",
     "host_buffers",

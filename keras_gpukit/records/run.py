@@ -88,7 +88,7 @@ class RunSummary(Displayed):
         ending: "completed", or "interrupted" by an exception or an interrupt; None if unknown,
             because the run still goes on or its process was killed.
         ended_by: Type of the exception that ended the run, and where it was raised, such as
-            "ValueError in step 1"; None if none was seen.
+            "ValueError in step 1", or "SIGTERM after step 120"; None if none was seen.
         series: Time series of the figures, with a few points each.
         workers: Comparison of the workers of a cluster, or of the GPUs of one process. For a
             cluster, it is in the summary of the first worker, as far as that one can read the

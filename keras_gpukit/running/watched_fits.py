@@ -23,6 +23,11 @@ class WatchedFits:
     fits of a model get callbacks: a script that calls `fit` for every few steps would otherwise
     write thousands of records.
 
+    Args:
+        folder: Folder that the fits are written to.
+        profile: Whether to add a `Profiler` too.
+        before_fit: Called at the start of each `fit`.
+
     Attributes:
         count: Number of fits that got a `Monitor`.
         own_log_dirs: Log folders of callbacks of this package that the script itself uses.
@@ -30,12 +35,19 @@ class WatchedFits:
             write nothing.
     """
 
-    def __init__(self, folder: RunFolder, *, profile: bool = False) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        profile: bool = False,
+        before_fit: Callable[[], None] = lambda: None,
+    ) -> None:
         self.count = 0
         self.own_log_dirs: set[Path] = set()
         self.has_own = False
         self._folder = folder
         self._profile = profile
+        self._before_fit = before_fit
         self._guard = Guard("Adding a Monitor", "Later fits are not monitored.")
         self._fits_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()  # an interrupt may leave it locked
@@ -49,6 +61,7 @@ class WatchedFits:
     def _add(self, callback_list: Any, given: int) -> None:
         if self._guard.failed_because is None:
             with self._guard:
+                self._before_fit()
                 for callback in self._wanted(callback_list):
                     callback.set_params(callback_list.params)
                     callback.set_model(callback_list.model)
