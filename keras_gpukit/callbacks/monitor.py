@@ -22,6 +22,7 @@ from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.captured_stall import corrected
 from keras_gpukit.watching import worker_watch
+from keras_gpukit.watching.hangs import HangWatch
 from keras_gpukit.watching.learning import LearningWatch
 from keras_gpukit.watching.session import Session
 
@@ -37,6 +38,9 @@ class Monitor(WatchingCallback[RunSummary]):
     and again if they become slower. If such a profile refutes the measured input stall, the summary
     and the verdict are corrected by it, and say so. On a CPU it captures after 4 s, if steps run
     eagerly or the model has preprocessing layers.
+
+    If no step ends for a minute, or 20 times as long as usual, it says on standard error what the
+    process does.
 
     In a cluster it also measures the time in collectives and round trips to other workers, and the
     chief names the worker that the others wait for, if all use the same log directory.
@@ -98,6 +102,9 @@ class Monitor(WatchingCallback[RunSummary]):
             self._learning = LearningWatch(session) if phase == "fit" else None
             self._comparing = worker_watch.watch_what_trains_in_step(session)
             session.write_environment()
+            in_cluster = isinstance(self._comparing, worker_watch.WorkerWatch)
+            hangs = HangWatch(session, in_cluster=in_cluster)
+            session.every_second("whether steps go on", hangs.look)
             session.on_window(phase, session.output.overhead_writer(lambda: session.overhead_s))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

@@ -37,6 +37,7 @@ RecordKind = Literal[
     "epoch",
     "capture",
     "event",
+    "hang",
     "progress",
     "input",
     "host_buffers",

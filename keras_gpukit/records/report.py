@@ -8,6 +8,7 @@ from typing import Literal
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import ScriptRecord
@@ -117,6 +118,7 @@ class RunReport:
         events: Epochs, validations, saves and the like, each kind in order.
         worker: Place of the process that wrote the run in its cluster; None outside one.
         progress: Last known activity of the run; None if none was recorded.
+        hang: Last time without a step that was much longer than usual; None if there was none.
         folder: Log folder of the run, relative to the report's folder, such as "sweep/lr-0.1"; ""
             if both are the same.
         has_time_series: Whether the run has its time series; False if only the summary was kept,
@@ -139,6 +141,7 @@ class RunReport:
     events: tuple[RunEvent, ...] = ()
     worker: Worker | None = None
     progress: Progress | None = None
+    hang: Hang | None = None
     folder: str = ""
     has_time_series: bool = True
     notes: tuple[str, ...] = ()

@@ -90,7 +90,7 @@ class RunSummary(Displayed):
         ending: "completed", or "interrupted" by an exception or an interrupt; None if unknown,
             because the run still goes on or its process was killed.
         ended_by: Type of the exception that ended the run, and where it was raised, such as
-            "ValueError in step 1"; None if none was seen.
+            "ValueError in step 1", or "SIGTERM after step 120"; None if none was seen.
         error_message: Message of that exception, in one line.
         error_line: Line of user code that it came from, such as "train.py:31"; None if unknown.
         killed_in: Latest progress of a run whose process ended without recording the end; None

@@ -29,6 +29,11 @@ class WatchedFits:
     only some get callbacks: monitoring each would take a good part of their time, and write
     thousands of records.
 
+    Args:
+        folder: Folder that the fits are written to.
+        profile: Whether to add a `Profiler` too.
+        before_fit: Called at the start of each `fit`.
+
     Attributes:
         calls: Counts and times all calls.
         count: Number of fits that got a `Monitor`.
@@ -37,13 +42,20 @@ class WatchedFits:
             write nothing.
     """
 
-    def __init__(self, folder: RunFolder, *, profile: bool = False) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        profile: bool = False,
+        before_fit: Callable[[], None] = lambda: None,
+    ) -> None:
         self.calls = ScriptCalls(self._cost_s)
         self.count = 0
         self.own_log_dirs: set[Path] = set()
         self.has_own = False
         self._folder = folder
         self._profile = profile
+        self._before_fit = before_fit
         self._guard = Guard("Adding a Monitor", "Later fits are not monitored.")
         self._lock = threading.RLock()  # an interrupt may leave it locked
         self._memory: Any = None
@@ -66,6 +78,7 @@ class WatchedFits:
         self.calls.follow(method, callback_list)
         if method == "fit" and self._guard.failed_because is None:
             with self._guard:
+                self._before_fit()
                 for callback in self._wanted(callback_list):
                     callback.set_params(callback_list.params)
                     callback.set_model(callback_list.model)

@@ -34,16 +34,28 @@ class CallFrame:
 
     Args:
         function: Name of the function, such as "fit".
+
+    Attributes:
+        thread: Identifier of the thread that runs the call.
     """
 
     def __init__(self, function: str) -> None:
         # None if a loop in user code drives the callbacks: its end cannot be seen.
         self._frame = _find_frame(function)
-        self._thread = threading.get_ident()
+        self.thread = threading.get_ident()
 
     def forget(self) -> None:
         """Releases the frame, which keeps everything in the call alive, such as its data."""
         self._frame = None
+
+    def stack(self) -> list[FrameType]:
+        """Returns the frames within the call, innermost first; the whole stack if unknown."""
+        frames = []
+        frame = sys._current_frames().get(self.thread)
+        while frame is not None and frame is not self._frame:
+            frames.append(frame)
+            frame = frame.f_back
+        return frames
 
     @property
     def over(self) -> bool:
@@ -51,8 +63,8 @@ class CallFrame:
         if self._frame is None:
             return False
         # Reading the frames of all threads takes ten times longer.
-        on_this_thread = threading.get_ident() == self._thread
-        frame = sys._getframe(1) if on_this_thread else sys._current_frames().get(self._thread)
+        on_this_thread = threading.get_ident() == self.thread
+        frame = sys._getframe(1) if on_this_thread else sys._current_frames().get(self.thread)
         while frame is not None and frame is not self._frame:
             frame = frame.f_back
         return frame is None

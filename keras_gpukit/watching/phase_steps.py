@@ -218,6 +218,11 @@ class PhaseSteps:
         """Mean step time."""
         return self._clock.totals.step_time_s
 
+    @property
+    def executions(self) -> int:
+        """Number of times that the step function has returned."""
+        return self._clock.calls
+
     def throughput(self) -> ThroughputRecord:
         """Returns step times and rates."""
         clock, steps = self._clock, self.steps
