@@ -134,7 +134,9 @@ class SlowCallbacks(TimeRule):
             return self.abstain()
         spent_s = parts.callbacks_s - LOOP_S * executions
         share = spent_s / parts.wall_s
-        if share < NOTABLE_FRACTION:
+        # `TracingAgain` names functions that are traced again and again in callbacks.
+        traced_s = sum(each.again_s for each in parts.retraced)
+        if spent_s - traced_s < NOTABLE_FRACTION * parts.wall_s:
             return None
         saving = all_of_them = of_callbacks(summary, spent_s, parts.callbacks_s)
         name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))

@@ -66,18 +66,17 @@ class TracingAgain(TimeRule):
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the share with the threshold."""
         compiling_s = parts.compiling_s or 0.0
-        made_s, retraced_s = parts.tracing_s - compiling_s, sum(_again_s(f) for f in parts.retraced)
+        made_s, retraced_s = (
+            parts.tracing_s - compiling_s,
+            sum(each.again_s for each in parts.retraced),
+        )
         again_s = parts.tracing_s + retraced_s
         if again_s < NOTABLE_FRACTION * parts.wall_s:
             return None
         padded_s = min(parts.compute_s or 0.0, compiling_s)
         work_s = parts.tracings * (summary.step_time_s or 0.0) if made_s > 0 else 0.0
-        saving = of_run(
-            summary,
-            again_s - padded_s - work_s,
-            None if retraced_s else again_s,  # starting new graphs also takes unmeasured time
-            basis="tracing and compiling again",
-        )
+        basis = "tracing and compiling again"
+        saving = of_run(summary, again_s - padded_s - work_s, again_s, basis=basis)
         took = f"{_seconds(again_s)} of {_seconds(parts.wall_s)}"
         figures = [percent("of the time", again_s / parts.wall_s)]
         if parts.tracings:
@@ -98,11 +97,6 @@ class TracingAgain(TimeRule):
             saving=saving,
             title=f"{what}: {took}",
         )
-
-
-def _again_s(function: RetracedFunction) -> float:
-    """Returns the time of all tracings of a function but one."""
-    return function.spent_s * (1 - 1 / function.times)
 
 
 def _seconds(seconds: float) -> str:

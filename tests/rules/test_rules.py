@@ -1155,7 +1155,7 @@ def test_a_function_traced_again_is_named_with_its_cause(cause, argument, why, a
     found = finding("tracing-again", retraced(cause, argument))
     assert found.title == f"mix (train.py:12) was traced 10 times {why}: 27 s of 100 s"
     assert advice in found.advice[0]
-    assert (found.saving.low_s, found.saving.high_s) == (27.0, None)
+    assert (found.saving.low_s, found.saving.high_s) == (27.0, 27.0)
 
 
 def test_threads_that_take_more_than_all_stages_of_the_pipeline_do_other_work():
