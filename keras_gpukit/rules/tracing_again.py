@@ -75,8 +75,13 @@ class TracingAgain(TimeRule):
             return None
         padded_s = min(parts.compute_s or 0.0, compiling_s)
         work_s = parts.tracings * (summary.step_time_s or 0.0) if made_s > 0 else 0.0
-        basis = "tracing and compiling again"
-        saving = of_run(summary, again_s - padded_s - work_s, again_s, basis=basis)
+        saving = of_run(
+            summary,
+            again_s - padded_s - work_s,
+            # The more graphs a function has, the longer TensorFlow looks for the one to call.
+            None if retraced_s else again_s,
+            basis="tracing and compiling again",
+        )
         took = f"{_seconds(again_s)} of {_seconds(parts.wall_s)}"
         figures = [percent("of the time", again_s / parts.wall_s)]
         if parts.tracings:
