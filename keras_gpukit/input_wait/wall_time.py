@@ -190,7 +190,7 @@ class WallTime:
             ),
             tracing_s=tracing_s + in_validation.spent_s,
             tracings=tracings,
-            compilations=compiled.count + in_validation.count if compiled else None,
+            compilations=compiled.programs + in_validation.programs if compiled else None,
             compiling_s=compiled.spent_s + in_validation.spent_s if compiled else None,
             by_callback=self.by_callback(total_s, between_s),
             callbacks_at_epochs=dict(self.callbacks_at_epochs),
@@ -204,16 +204,16 @@ class WallTime:
         if self.part in _WITH_STEPS and before is not None and now is not None:
             so_far = self._compiled_in.get(self.part, _NOTHING)
             self._compiled_in[self.part] = Compilations(
-                so_far.count + now.count - before.count,
+                so_far.programs + now.programs - before.programs,
                 so_far.spent_s + now.spent_s - before.spent_s,
             )
         self._compiled_before = now
 
     def _compiled_again(self) -> tuple[Compilations | None, Compilations]:
         """Returns what XLA compiled in steps and, apart from one for all, in validations."""
-        count, spent_s = self._compiled_in.get("validation", _NOTHING)
-        share = (count - 1) / count if count else 0.0
-        again = Compilations(max(count - 1, 0), spent_s * share)
+        programs, spent_s = self._compiled_in.get("validation", _NOTHING)
+        share = (programs - 1) / programs if programs else 0.0
+        again = Compilations(max(programs - 1, 0), spent_s * share)
         return self._compiled_in.get("steps"), again
 
     def _turn(self, next_in: _Now) -> None:

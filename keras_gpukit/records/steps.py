@@ -139,7 +139,7 @@ class RetracedFunction:
         name: The function's name.
         location: "file.py:12" of the function.
         times: Number of tracings.
-        spent_s: Seconds in which Python built their graphs.
+        spent_s: Seconds of the calls that traced it, from the start of the tracing on.
         cause: Most frequent difference between one tracing and the next: a Python value of an
             argument, the shape or dtype of one, or the `tf.function` itself, which was made again.
             None if unknown.
@@ -152,6 +152,11 @@ class RetracedFunction:
     spent_s: float
     cause: RetraceCause | None = None
     argument: str | None = None
+
+    @property
+    def again_s(self) -> float:
+        """Seconds of all tracings but one."""
+        return self.spent_s * (1 - 1 / self.times)
 
 
 @dataclass(frozen=True)

@@ -45,5 +45,5 @@ def starts_advice(record: InputRecord | None, *, waits_first: bool) -> tuple[str
         )
     stages = record.pipeline.stages if record and record.pipeline else ()
     if any(stage.name.startswith(ARRAYS) for stage in stages):
-        return _LONGER_EPOCHS, _FROM_ARRAYS
+        return (_LONGER_EPOCHS, _FROM_ARRAYS) if waits_first else (_FROM_ARRAYS,)
     return (_ONCE, _AHEAD) if waits_first else (_ONE_PIPELINE,)

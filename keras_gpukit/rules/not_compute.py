@@ -26,7 +26,7 @@ COVERED_BY: dict[str, tuple[Rule, ...]] = {
     "input": (InputBound(),),
     "epoch starts": (SlowEpochStart(),),
     "tracing again": (TracingAgain(),),
-    "callbacks": (SlowCallbacks(), TinySteps()),
+    "callbacks": (SlowCallbacks(), TinySteps(), TracingAgain()),
     "validation": (LongValidation(),),
 }
 ONCE = "the first step"

@@ -127,7 +127,7 @@ class SlowCallbacks(TimeRule):
     The time between steps includes Keras' own loop. So 0.25 ms per execution is left out, more than
     the loop was measured to take. The threshold of a tenth is our choice. A callback is named if it
     took half of the time in callbacks, also our choice. The lower end of the saving is then its
-    own time.
+    own time. If half of that time traces functions again, `TracingAgain` says so instead.
     """
 
     code = "slow-callbacks"
@@ -142,7 +142,9 @@ class SlowCallbacks(TimeRule):
             return self.abstain()
         spent_s = parts.callbacks_s - LOOP_S * executions
         share = spent_s / parts.wall_s
-        if share < NOTABLE_FRACTION:
+        # `TracingAgain` names functions that are traced again and again in callbacks.
+        traced_s = sum(each.again_s for each in parts.retraced)
+        if share < NOTABLE_FRACTION or traced_s >= MOSTLY * spent_s:
             return None
         saving = all_of_them = of_callbacks(summary, spent_s, parts.callbacks_s)
         name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))

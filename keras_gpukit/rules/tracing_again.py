@@ -66,7 +66,10 @@ class TracingAgain(TimeRule):
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the share with the threshold."""
         compiling_s = parts.compiling_s or 0.0
-        made_s, retraced_s = parts.tracing_s - compiling_s, sum(_again_s(f) for f in parts.retraced)
+        made_s, retraced_s = (
+            parts.tracing_s - compiling_s,
+            sum(each.again_s for each in parts.retraced),
+        )
         again_s = parts.tracing_s + retraced_s
         if again_s < NOTABLE_FRACTION * parts.wall_s:
             return None
@@ -75,7 +78,8 @@ class TracingAgain(TimeRule):
         saving = of_run(
             summary,
             again_s - padded_s - work_s,
-            None if retraced_s else again_s,  # starting new graphs also takes unmeasured time
+            # The more graphs a function has, the longer TensorFlow looks for the one to call.
+            None if retraced_s else again_s,
             basis="tracing and compiling again",
         )
         took = f"{_seconds(again_s)} of {_seconds(parts.wall_s)}"
@@ -98,11 +102,6 @@ class TracingAgain(TimeRule):
             saving=saving,
             title=f"{what}: {took}",
         )
-
-
-def _again_s(function: RetracedFunction) -> float:
-    """Returns the time of all tracings of a function but one."""
-    return function.spent_s * (1 - 1 / function.times)
 
 
 def _seconds(seconds: float) -> str:

@@ -35,11 +35,11 @@ class Compilations(NamedTuple):
     """Programs that XLA compiled in this process so far.
 
     Attributes:
-        count: Number of compilations.
+        programs: Number of compilations.
         spent_s: Their total time, in seconds.
     """
 
-    count: int
+    programs: int
     spent_s: float
 
 

@@ -5,13 +5,15 @@ graph steps Keras calls none from Python, but eager steps and callbacks do.
 
 Private names, seen on TensorFlow 2.21: `_frequent_tracing_detector_manager` in the module of
 `tf.function`, which hears of each tracing and lends its place to a wrapper; `Function` in the frame
-that calls it, and its `_function_cache` with types of class `Literal`;
-`_graph_building_time_counter`. If one is gone, retraced functions are unknown.
+that calls it, and its `_function_cache` with types of class `Literal`; and
+`_graph_building_time_counter`, which each tracing asks for first. If one is gone, the functions are
+unknown.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +26,7 @@ from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 _LITERAL = "Literal"  # TensorFlow's type of a Python value
 _MANAGER = "_frequent_tracing_detector_manager"
+_COUNTER = "_graph_building_time_counter"
 Change = tuple[RetraceCause, str | None]
 
 
@@ -42,10 +45,9 @@ class RetracedFunctions:
 
     def __init__(self) -> None:
         self._guard = Guard("Counting tracings", "Functions that are traced again are unknown.")
-        self._manager: ReplacedAttribute | None = None
+        self._replaced: list[ReplacedAttribute] = []
         self._seen: dict[Any, _Seen] = {}
-        self._building_s: Callable[[], float] = lambda: 0.0
-        self._built_s = 0.0
+        self._began_s = 0.0
 
     def start(self) -> None:
         """Starts to note tracings."""
@@ -55,17 +57,16 @@ class RetracedFunctions:
                 tracing_compilation,
             )
 
-            counter = tracing_compilation._graph_building_time_counter.get_cell()
-            self._building_s = lambda: float(counter.value()) / 1e6
-            self._built_s = self._building_s()
-            self._manager = ReplacedAttribute(polymorphic_function, _MANAGER)
-            self._manager.replace(_Manager(self._manager.current, self._note))
+            manager = ReplacedAttribute(polymorphic_function, _MANAGER)
+            counter = ReplacedAttribute(tracing_compilation, _COUNTER)
+            self._replaced = [manager, counter]
+            manager.replace(_Manager(manager.current, self._note))
+            counter.replace(_Counter(counter.current, self._begin))
 
     def close(self) -> None:
         """Notes no more tracings; may be called repeatedly."""
-        if self._manager is not None:
-            self._manager.restore()
-            self._manager = None
+        for each in self._replaced:
+            each.restore()
 
     def record(self) -> tuple[RetracedFunction, ...]:
         """Returns the functions that were traced more than once, the longest time first."""
@@ -81,16 +82,17 @@ class RetracedFunctions:
             for each in sorted(again, key=lambda each: -each.spent_s)
         )
 
+    def _begin(self) -> None:
+        self._began_s = time.perf_counter()
+
     def _note(self, key: Any, python_function: Any, function: Any) -> None:
         with self._guard:
-            built_s = self._building_s()
-            spent_s, self._built_s = built_s - self._built_s, built_s
             name, location = name_and_location(python_function)
             if name is None or location is None:
                 return  # a function of a library, such as Keras' own step
             seen = self._seen.setdefault(key, _Seen(name, location, id(function)))
             seen.times += 1
-            seen.spent_s += spent_s
+            seen.spent_s += time.perf_counter() - self._began_s
             if seen.function != id(function):
                 seen.function = id(function)
                 seen.changes["made again", None] += 1
@@ -109,6 +111,18 @@ class _Manager:
     def called_with_tracing(self, key: Any, python_function: Any, omit_warning: bool) -> None:
         self.__wrapped__.called_with_tracing(key, python_function, omit_warning)
         self._note(key, python_function, sys._getframe(1).f_locals.get("self"))
+
+
+class _Counter:
+    """Takes the place of TensorFlow's counter of the time for building graphs."""
+
+    def __init__(self, counter: Any, begin: Callable[[], None]) -> None:
+        self.__wrapped__ = counter
+        self._begin = begin
+
+    def get_cell(self) -> Any:
+        self._begin()
+        return self.__wrapped__.get_cell()
 
 
 def _changes(function: Any) -> list[Change]:

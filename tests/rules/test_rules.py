@@ -140,10 +140,10 @@ def compiled_again(compiling_s=40.0, open_shapes=("(None, None, 8)",), times=20)
     return replace(spends, input=replace(spends.input, breakdown=parts, open_shapes=open_shapes))
 
 
-def retraced(cause, argument=None, spent_s=30.0):
+def retraced(cause, argument=None, spent_s=30.0, **parts):
     """A run of 100 s in which a function was traced 10 times."""
     function = RetracedFunction("mix", "train.py:12", 10, spent_s, cause, argument)
-    return spent(retraced=(function,))
+    return spent(retraced=(function,), **parts)
 
 
 def memory(peak_bytes, device="GPU:0", limit_bytes=100 * GIB):
@@ -519,6 +519,8 @@ QUIET = [
     ("tracing-again", spent(tracing_s=9.9, tracings=4)),
     ("tracing-again", compiled_again(9.9)),
     ("tracing-again", retraced("shape", "x", spent_s=11.0)),  # one tracing is needed
+    # `TracingAgain` tells of it.
+    ("slow-callbacks", retraced("shape", "x", spent_s=20.0, callbacks_s=36.0)),
     ("first-step-not-over", in_first_step(9.9)),
     ("first-step-not-over", run(throughput=throughput(0.01))),
     ("slow-callbacks", spent(callbacks_s=10.24)),
