@@ -36,8 +36,8 @@ class InputHoldsGIL(Rule):
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the wait for the GIL, and the Python code's time, with the thresholds."""
         record, throughput = summary.input, summary.throughput
-        gil_wait_s = summary.contention.gil_wait_s if summary.contention else None
-        if record is None or gil_wait_s is None:
+        contention = summary.contention
+        if record is None or contention is None or contention.gil_wait_s is None:
             return self.abstain()
         if throughput is None or throughput.step_time_s is None:
             return self.abstain()
@@ -46,9 +46,9 @@ class InputHoldsGIL(Rule):
         input_bound = InputBound().judge(summary)
         if isinstance(input_bound, Finding) and input_bound.severity != "info":
             return None
-        if gil_wait_s < GIL_WAIT_S:
+        if contention.gil_wait_s < GIL_WAIT_S:
             return None
-        cores, fraction = summary.environment.cpu_count, summary.contention.input_cores_fraction
+        cores, fraction = summary.environment.cpu_count, contention.input_cores_fraction
         used_s = None
         if cores is not None and fraction is not None:
             used_s = fraction * cores * throughput.step_time_s
@@ -62,7 +62,7 @@ class InputHoldsGIL(Rule):
         threads = f"its {workers} threads share" if workers > 1 else "it holds"
         return self.find(
             "warning",
-            Figure("wait for the GIL", 1000 * gil_wait_s, "ms"),
+            Figure("wait for the GIL", 1000 * contention.gil_wait_s, "ms"),
             Figure(f"{name} per batch", 1000 * time_s, "ms"),
             Figure("step time", 1000 * throughput.step_time_s, "ms"),
             advice=for_gil(name, workers, cores),
