@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
@@ -20,6 +21,9 @@ from keras_gpukit.watching.call_frame import batch_of, epoch_iterator
 from keras_gpukit.watching.host_buffers import HostBufferWatch
 from keras_gpukit.watching.progress import InputSoFar
 from keras_gpukit.watching.session import Session
+
+# Looks at the code that makes batches, each second: a short run must have enough of them.
+_LOOKS, _BETWEEN_LOOKS_S = 5, 0.01
 
 
 class InputStall(StepWatchingCallback[InputRecord]):
@@ -94,8 +98,10 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self._python = source, sensor
 
         def look() -> None:
-            if sensor is not None and session.in_steps:
-                sensor.read()
+            for _ in range(_LOOKS):
+                if sensor is not None and session.in_steps:
+                    sensor.read()
+                time.sleep(_BETWEEN_LOOKS_S)
 
         session.every_second("the code that makes batches", look)
 

@@ -13,7 +13,7 @@ from keras_gpukit.experiments.checks import (
     check_one_device,
 )
 from keras_gpukit.measuring.untouched import untouched
-from keras_gpukit.memory.model_state import held_by_others
+from keras_gpukit.memory.model_state import held_by_others, optimizers_of
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.memory.tracing import build_by_tracing
 from keras_gpukit.pipelines.structure import batch_size as batch_size_of
@@ -36,11 +36,11 @@ def predict_memory(
 
     It traces the training step, as `fit` does before its first step, and finds from the graph which
     tensors are held when. Every optimizer that the step updates counts. Nothing is trained and no
-    batch is computed. The model is restored bit for bit, except that layers that were not built yet
+    batch is computed. The model is restored bit for bit, except that parts that were not built yet
     stay built.
 
     Args:
-        model: A compiled model. Layers that are not built yet are built, as by `fit`.
+        model: A compiled model. Parts that are not built yet are built, as by `fit`.
         batch: Data as for `fit`: a `tf.data.Dataset` of batches; a `PyDataset`, whose first batch
             is made; or one batch of arrays or data frames, as `x` or as a tuple `(x, y)`.
         batch_size: Examples per batch, if different from `batch`. The arrays may then be a whole
@@ -94,13 +94,19 @@ def predict_of_spec(
         limit_bytes: Memory that the device has for training. By default the maximum that TensorFlow
             may take; memory already in use on the device then reduces the largest batch size.
     """
+    import keras
+
     sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
     own_device = limit_bytes is None and bool(sensor.devices)
     if own_device:
         limit_bytes = sensor.limit_bytes(sensor.devices[0])
-    # Built layers are not unbuilt: TensorFlow would keep the memory, and `fit` would rebuild them.
-    if not all(each.built for each in (model, *model.layers)):
+    # Built parts are not unbuilt: TensorFlow would keep the memory, and `fit` would rebuild them.
+    own_step = type(model).train_step is not keras.Model.train_step
+    optimizers = optimizers_of(model) if own_step else ()
+    if not all(each.built for each in (model, *model.layers, *optimizers)):
         build_by_tracing(model, spec)
+    elif not own_step and not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
     # Read this before `untouched` makes its copies, since they may be in the same memory.
     other_bytes = held_by_others(model, sensor) if own_device else 0
     with untouched(model):

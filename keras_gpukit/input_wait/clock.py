@@ -14,6 +14,7 @@ from keras_gpukit.input_wait.calls import NOTHING, Calls, is_end_of_data
 from keras_gpukit.input_wait.device_work import DeviceWork
 from keras_gpukit.input_wait.examples import ExampleCounter
 from keras_gpukit.input_wait.meters import Meter
+from keras_gpukit.input_wait.prompt_gil import prompt_gil
 from keras_gpukit.input_wait.request_meter import RequestMeter
 from keras_gpukit.input_wait.self_cost import StepFunction, cost_of_a_call_s
 from keras_gpukit.input_wait.step_windows import StepWindows
@@ -67,7 +68,7 @@ class StepClock:
         self.pipelines = 0
         """Number of times that steps started, over another pipeline or after a pause."""
         self.overhead_s = 0.0
-        """Seconds that meters and windows have taken on the training thread so far."""
+        """Seconds of processor time of meters and windows on the training thread so far."""
         self.startup_s = 0.0
         """Part of `overhead_s` up to the second call, which occurs once per run."""
         self.steps_per_execution = steps_per_execution
@@ -271,16 +272,17 @@ class StepClock:
             self._guarded(self._on_error, error)
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
-        began = self._now()
+        began = time.thread_time()  # waiting for the GIL meanwhile is not our work
         try:
-            action(*args)
+            with prompt_gil():
+                action(*args)
         except Exception as error:
             self.stop(failure("timing steps", error))
             give_up("Timing steps", error, "Step times are unknown from here on.")
         except BaseException:  # an interrupt may leave the window inconsistent
             self.windows.drop()
             raise
-        spent_s = self._now() - began
+        spent_s = time.thread_time() - began
         self.overhead_s += spent_s
         if self.calls <= 2:
             self.startup_s += spent_s

@@ -40,10 +40,7 @@ def sizes_of_variables(model: Any, used: Sequence[Any] = ()) -> tuple[list[int],
         used: `tf.Variable`s that a training step uses. Those that `model` does not refer to belong
             to another model if they are trainable, otherwise to an optimizer.
     """
-    import keras
-
-    held = [each for each in vars(model).values() if isinstance(each, keras.optimizers.Optimizer)]
-    slots = {id(each): each for optimizer in held for each in optimizer.variables}
+    slots = {id(each): each for optimizer in optimizers_of(model) for each in optimizer.variables}
     of_model = (*model.variables, *(each for metric in model.metrics for each in metric.variables))
     weights = {id(each): each for each in of_model if id(each) not in slots}
     known = {id(each.value) for each in (*weights.values(), *slots.values())} if used else set()
@@ -51,6 +48,13 @@ def sizes_of_variables(model: Any, used: Sequence[Any] = ()) -> tuple[list[int],
         if id(each) not in known:
             (weights if each.trainable else slots)[id(each)] = each
     return [size_of(each) for each in weights.values()], [size_of(each) for each in slots.values()]
+
+
+def optimizers_of(model: Any) -> list[Any]:
+    """Returns the optimizers that are attributes of a model, with that of `compile`."""
+    import keras
+
+    return [each for each in vars(model).values() if isinstance(each, keras.optimizers.Optimizer)]
 
 
 def size_of(variable: Any) -> int:

@@ -59,7 +59,7 @@ class StepMemory:
     """Predicts the memory use of one model's training steps.
 
     Args:
-        model: A compiled Keras model. Its layers must be built; its optimizers are, by tracing.
+        model: A compiled Keras model. The model and its optimizers must be built.
         spec: Specification of a batch, as a dataset's `element_spec`.
         other_bytes: Bytes in use on the device in addition to models and optimizers.
 

@@ -20,10 +20,8 @@ def trace_step(
 ) -> tuple[StepGraph, tuple[Any, ...]]:
     """Returns the training step as a graph, and the `tf.Variable`s that it uses.
 
-    Optimizers that are not built yet are built by tracing the step.
-
     Args:
-        model: A compiled Keras model. Its layers must be built.
+        model: A compiled Keras model. The model and its optimizers must be built.
         spec: Specification of a batch: `tf.TensorSpec`s, as in a dataset's `element_spec`.
         optimized: Whether to apply TensorFlow's graph optimizer. It does not apply to eager steps.
 

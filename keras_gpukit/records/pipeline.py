@@ -124,7 +124,7 @@ class PythonSourceRecord:
         location: "file.py:12" of the function; None if unknown.
         workers: Number of threads or processes that Keras uses for it.
         in_processes: Whether it runs in processes of its own.
-        busy_workers: Mean number of threads inside the code, from a look at their stacks each
+        busy_workers: Mean number of threads inside the code, from five looks at their stacks each
             second. None if it runs in other processes, the run was too short, or no look found a
             thread inside.
         time_per_batch_s: Seconds inside the code per batch: busy workers divided by batches per

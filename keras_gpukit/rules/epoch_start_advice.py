@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.python_advice import PY_DATASET
+from keras_gpukit.rules.contention import GIL_WAIT_S
+from keras_gpukit.rules.python_advice import PY_DATASET, WHOLE_BATCH
 
 ARRAYS = "Keras' own "
 """Prefix of the names of stages that Keras creates for arrays."""
@@ -38,7 +39,10 @@ def starts_advice(record: InputRecord | None, *, waits_first: bool) -> tuple[str
     python = record.python if record else None
     if python is not None and python.name.endswith(PY_DATASET):
         dataset = python.name.removesuffix(PY_DATASET)
+        contention = record.contention if record else None
+        holds_gil = contention is not None and (contention.gil_wait_s or 0.0) >= GIL_WAIT_S
         return (
+            *((f"have {python.name} {WHOLE_BATCH}",) if waits_first and holds_gil else ()),
             f"do once, in {dataset}.__init__, what comes before its first batch: list files, open "
             "them, build an index",
             _LONGER_EPOCHS,

@@ -22,9 +22,7 @@ from keras_gpukit.rules.settings import in_effect, undone, written
 MINIMUM_STEPS = 10
 STARVED_BATCHES = 0.5
 SHORTEST_WAIT_S = 0.25e-3
-FIRST_EPOCH = (
-    "later epochs hardly wait, as where a cache is filled: over more epochs this matters less"
-)
+FIRST_EPOCH = "later epochs hardly wait: over more epochs this matters less"
 
 
 FILLS_CACHE = (

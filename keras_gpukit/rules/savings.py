@@ -128,7 +128,9 @@ def of_callbacks(summary: RunSummary, low_s: float, high_s: float) -> Saving | N
 
 
 def of_gil(summary: RunSummary, time_per_step_s: float) -> Saving | None:
-    """Returns the most that a run would save if Python code that makes batches released the GIL.
+    """Returns what a run would save if Python code that makes batches released the GIL.
+
+    That is at least the steps' wait for these batches.
 
     Args:
         summary: The run.
@@ -138,7 +140,8 @@ def of_gil(summary: RunSummary, time_per_step_s: float) -> Saving | None:
     if most_s <= 0 or throughput is None:
         return None
     held_s = min(time_per_step_s * throughput.steps, most_s)
-    return of_run(summary, 0.0, held_s, basis="GIL", upper_bound=True)
+    waited_s = _waited_s(summary) or 0.0
+    return of_run(summary, waited_s, waited_s + held_s, basis="GIL", upper_bound=True)
 
 
 def of_input_cores(summary: RunSummary) -> Saving | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from types import CodeType, FrameType
 
-# Minimum number of looks for a result. There is one look per second.
+# Minimum number of looks for a result. There are five looks per second.
 MINIMUM_LOOKS = 10
 # Number of frames in which a stack is searched for the function. Keras calls it directly.
 DEEPEST = 50

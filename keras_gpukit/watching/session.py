@@ -122,7 +122,7 @@ class Session:
 
     @property
     def overhead_s(self) -> float:
-        """Recurring overhead so far: time on the training thread, and processor time elsewhere."""
+        """Recurring overhead so far: processor time, and time at the ends of validations."""
         timing_s = sum(steps.recurring_s for steps in self._phases.values())
         return self._recurring_s + self._sampler.cpu_s + self.output.writing_s + timing_s
 

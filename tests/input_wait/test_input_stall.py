@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 import time
 
 import keras
@@ -510,6 +511,31 @@ def test_errors_are_reported_after_timing_was_given_up():
     with pytest.raises(RuntimeError):
         clock.wrap(fails)(Pipeline())
     assert [str(error) for error in errors] == ["out of memory"]
+
+
+def test_readings_switch_threads_promptly_and_their_waits_are_no_overhead():
+    usual_s, seen_s = sys.getswitchinterval(), []
+
+    def waits(window):
+        seen_s.append(sys.getswitchinterval())
+        time.sleep(0.3)  # as for the GIL
+        raise RuntimeError("a listener fails")
+
+    clock = StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=0,
+        on_window=waits,
+        choose=lambda source: FakeMeter(),
+    )
+    step, pipeline = clock.wrap(lambda source: None), Pipeline()
+    for _ in range(12):
+        step(pipeline)
+    clock.pause()
+    clock.work_out()
+    assert seen_s
+    assert max(seen_s) < usual_s == sys.getswitchinterval()
+    assert clock.overhead_s < 0.3
 
 
 def test_a_window_ends_when_its_last_call_returned_and_not_when_callbacks_let_go():

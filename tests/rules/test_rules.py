@@ -80,6 +80,21 @@ def holds_gil(gil_wait_s=0.002, code_s=0.008, steps=1000, work="python"):
     return run(input=record, throughput=throughput(0.01, steps))
 
 
+def rows_in_threads(input_cores, time_per_batch_s=None):
+    """A run on two cores whose steps of 10 ms hardly wait for a `PyDataset` with four threads."""
+    source = PythonSourceRecord(
+        "Rows.__getitem__", "train.py:12", workers=4, time_per_batch_s=time_per_batch_s
+    )
+    record = stall(0.12, python=source, contention=ContentionRecord(0.002, 0.7, input_cores / 2))
+    parts = spent(10.0, 600, input_s=0.6, other_s=4.4)
+    return replace(
+        parts,
+        input=replace(record, breakdown=parts.breakdown, wait_s=0.0012),
+        throughput=throughput(0.01, 600),
+        environment=Environment({}, cpu_count=2),
+    )
+
+
 def takes_cores(busy=0.9, by_input=0.3, stall_fraction=0.02, steps=1000, gpus=()):
     """A run on a CPU whose steps of 10 ms do not wait, and whose batches cores are busy with."""
     stages = (
@@ -593,7 +608,7 @@ ABSTAINS = [
     ("input-holds-gil", holds_gil(steps=9), "the time of 10 steps"),
     ("input-holds-gil", holds_gil(work="mapping"), "no Python code"),
     ("input-bound", run(input=InputRecord("fit", unknown_because="no iterator")), "no iterator"),
-    ("input-bound", run(input=stall(0.9, steps=9)), "the wait of 9 steps"),
+    ("input-bound", run(input=stall(0.9, steps=9)), "the wait of 9 of the 10 steps"),
     ("input-bound", run(input=stall(0.9, "upper bound")), "upper bound"),
     ("input-bound", run(input=stall(0.9, "upper bound", buffered_batches=1.5)), "upper bound"),
     ("slower-over-time", changing_run({"step/time_ms": [40.0] * 5 + [60.0] * 4}), "10 points"),
@@ -770,6 +785,21 @@ def test_code_that_holds_the_gil_without_a_wait_has_the_same_advice():
     first, second = finding("input-holds-gil", holds_gil()).advice
     assert "have rows make the whole batch" in first
     assert "use_multiprocessing=True" in second
+
+
+def test_threads_that_share_the_gil_are_named_though_steps_hardly_wait():
+    found = finding("input-holds-gil", rows_in_threads(input_cores=0.9))
+    assert found.title == (
+        "Rows.__getitem__ (train.py:12) slows training down: its 4 threads share the GIL"
+    )
+    assert Figure("Rows.__getitem__ per batch", pytest.approx(9.0), "ms") in found.evidence
+    assert found.saving.low_s == pytest.approx(0.6)
+    assert finding("input-bound", rows_in_threads(input_cores=0.9)).severity == "info"
+
+
+def test_threads_that_only_wait_for_the_gil_do_not_hold_it():
+    assert finding("input-holds-gil", rows_in_threads(0.9, time_per_batch_s=0.04)) is not None
+    assert finding("input-holds-gil", rows_in_threads(0.1, time_per_batch_s=0.04)) is None
 
 
 @pytest.mark.parametrize("is_cached", [True, False])

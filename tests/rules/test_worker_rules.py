@@ -195,7 +195,7 @@ def test_a_batch_left_at_one_gpus_is_found_on_idle_gpus_with_room():
                 WorkerFigures(0, compared=steps(0.02, numbers=range(1, 9))),
                 WorkerFigures(1, compared=steps(0.02, numbers=range(5, 13))),
             ),
-            "4 steps",
+            "4 of the 5 steps",
         ),
     ],
 )
