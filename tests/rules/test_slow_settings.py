@@ -280,7 +280,7 @@ def test_tensorboard_is_advised_on_what_it_was_asked_for():
     given = {"histogram_freq": 1, "profile_batch": (5, 50)}
     histograms = told(27.0, **given)
     assert histograms.title == "TensorBoard(histogram_freq=1) takes 28 of 100 s"
-    assert histograms.advice[0].startswith("TensorBoard(histogram_freq=0), or less of it")
+    assert histograms.advice[0].startswith("TensorBoard(histogram_freq=0), or less often")
     both = told(10.0, **given)
     assert both.title == "TensorBoard(profile_batch=(5, 50), histogram_freq=1) takes 28 of 100 s"
     assert "18 s between steps, 10 s at epochs' ends" in both.advice[0]
