@@ -33,6 +33,6 @@ model = keras.Sequential(
 model.compile("adam", "sparse_categorical_crossentropy")
 
 began_s = time.perf_counter()
-history = model.fit(data, epochs=3, verbose=2)
+history = model.fit(data, epochs=2, verbose=2)
 print("FIT_S", round(time.perf_counter() - began_s, 2), file=sys.stderr)
 print("LOSSES", history.history["loss"])

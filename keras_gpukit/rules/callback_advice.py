@@ -73,4 +73,4 @@ def _tensorboard_advice(summary: RunSummary) -> str:
         for each, seconds in costs_s.items()
     }
     took = ", ".join(f"{seconds:.3g} s {moment}" for moment, seconds in moments.items())
-    return f"{TENSORBOARD}({less}), or less of it: it took {took}"
+    return f"{TENSORBOARD}({less}), or less often: it took {took}"

@@ -107,6 +107,19 @@ def test_without_a_gpu_nothing_is_captured(tmp_path, monkeypatch):
     assert monitor.summary.captures.none_automatic_because == "there is no GPU"
 
 
+def test_without_a_gpu_eager_steps_are_captured_early_and_nothing_is_corrected(
+    tmp_path, monkeypatch
+):
+    monkeypatch.undo()
+    monkeypatch.setattr("keras_gpukit.rules.automatic_captures.SUSPECTED_AFTER_S", 0.3)
+    monkeypatch.setattr("keras_gpukit.input_wait.step_windows.WINDOW_S", 0.02)
+    monitor = fitted(tmp_path, batches=60, model=small_model(run_eagerly=True))
+    [record] = captured(monitor)
+    assert record.unread_because is None
+    assert record.live_stall_fraction is None
+    assert monitor.summary.profile.parts_s["idle"] > 0
+
+
 def test_who_does_not_want_it_gets_none(tmp_path):
     monitor = fitted(tmp_path, capture=False)
     assert captured(monitor) == []
