@@ -18,6 +18,7 @@ from typing import Any
 
 COLLECTIONS = (list, tuple, dict, set, frozenset, deque)
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_GENERATED = ("<frozen ", "__autograph_generated_file")
 _OWN = __name__.partition(".")[0]
 _PACKAGE = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}{os.sep}"
 
@@ -86,7 +87,7 @@ def _is_own(name: str, file: Any) -> bool:
 def is_own_file(file: str) -> bool:
     """Whether a file is neither part of Python or an installed package nor of this package."""
     outside = (*_library(), _PACKAGE)
-    return not (file.startswith(outside) or any(each in file for each in _PACKAGES))
+    return not (file.startswith(outside) or any(each in file for each in _PACKAGES + _GENERATED))
 
 
 @functools.cache
