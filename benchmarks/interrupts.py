@@ -33,8 +33,6 @@ from keras_gpukit.watching import open_session
 PACKAGE = str(Path(gpukit.__file__).parent)
 BATCHES = 6
 FITS_BEFORE = 6
-# TensorFlow may take up to a minute to free an iterator.
-FREEING_S = 90.0
 Stack = tuple[tuple[str, str, int], ...]
 
 
@@ -139,9 +137,6 @@ class Trials:
         except KeyboardInterrupt:
             pass
         self.fit()
-        for thread in threading.enumerate():
-            if thread.name.startswith("gpukit-free-iterators"):
-                thread.join(FREEING_S)  # it ends by itself, soon after the call
         left = [each.name for each in threading.enumerate() if each.name.startswith("gpukit")]
         if left:
             yield f"{tracer.place}: threads {left}"

@@ -127,5 +127,5 @@ def two_replicas() -> Any:
 def panel(summary: Any) -> str:
     """Returns what the panel says at the end of a run, on one line."""
     written = io.StringIO()
-    print_summary(summary, Console(file=written, width=2000))
+    print_summary(summary, Console(file=written, width=2000), details=True)
     return re.sub(r"[╭╮╰╯─│\s]+", " ", written.getvalue()).strip()

@@ -81,7 +81,7 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         sensor = AllocatorSensor(session.environment.gpus, reset_peak=self._reset_peak)
         errors = OutOfMemoryWatch(session, sensor)
         epochs = EpochMemoryWatch(session, sensor, self._fits) if phase == "fit" else None
-        prediction = PredictionWatch(session, self._predict, errors.held_before)
+        prediction = PredictionWatch(session, self._predict, errors.other_bytes)
         self._watching = _Watching(sensor, errors, epochs, prediction)
 
         def sample() -> None:

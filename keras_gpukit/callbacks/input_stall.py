@@ -16,7 +16,7 @@ from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
 from keras_gpukit.sensors.python_time import PythonTimeSensor
-from keras_gpukit.watching.call_frame import batch_of_fit, epoch_iterator
+from keras_gpukit.watching.call_frame import batch_of, epoch_iterator
 from keras_gpukit.watching.host_buffers import HostBufferWatch
 from keras_gpukit.watching.progress import InputSoFar
 from keras_gpukit.watching.session import Session
@@ -53,7 +53,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self._contention = ContentionSensor()
         self._new_threads: NewThreadsSensor | None = None
         self._python: tuple[PythonSource, PythonTimeSensor | None] | None = None
-        self._open_shapes: tuple[str, ...] = ()
+        self._open_shapes: tuple[str, ...] | None = None
 
     def begin(self, session: Session, phase: Phase) -> None:
         """Starts or continues to measure the steps of a phase."""
@@ -63,7 +63,8 @@ class InputStall(StepWatchingCallback[InputRecord]):
             session.every_second("threads that wait", self._contention.read)
             self._begin_threads(session)
             self._begin_python(session, phase)
-            self._open_shapes = open_shapes(batch_of_fit()[0])
+            spec, _ = batch_of("fit")
+            self._open_shapes = None if spec is None else open_shapes(spec)
             self._begin_buffers(session)
             if session.output.log_dir is not None:
                 so_far = InputSoFar(session, lambda record: self._completed(session, record))

@@ -22,6 +22,7 @@ from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.captured_stall import corrected
 from keras_gpukit.watching import worker_watch
+from keras_gpukit.watching.hangs import HangWatch
 from keras_gpukit.watching.learning import LearningWatch
 from keras_gpukit.watching.session import Session
 
@@ -35,17 +36,22 @@ class Monitor(WatchingCallback[RunSummary]):
     It captures a profile if `<log_dir>/gpukit/capture` appears and no `Profiler` is there. On a GPU
     it also captures ten executions by itself, once a `fit` has run for 20 s and steps are steady,
     and again if they become slower. If such a profile refutes the measured input stall, the summary
-    and the verdict are corrected by it, and say so.
+    and the verdict are corrected by it, and say so. On a CPU it captures after 4 s, if steps run
+    eagerly or the model has preprocessing layers.
+
+    If no step ends for a minute, or 20 times as long as usual, it says on standard error what the
+    process does.
 
     In a cluster it also measures the time in collectives and round trips to other workers, and the
     chief names the worker that the others wait for, if all use the same log directory.
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
-        verbose: 1 prints the verdict, 0 does not; "auto" prints it only after `fit`, unless that
-            was called with `verbose=0`, and in a cluster only on the chief.
+        verbose: 1 prints the verdict, 2 prints it with all figures, findings and advice, 0 prints
+            nothing; "auto" prints it only after `fit`, unless that was called with `verbose=0`, and
+            in a cluster only on the chief.
         predict_memory: Whether to predict the memory of a step; see `predict` of `GPUMemory`.
-        capture: "auto" lets it capture by itself on a GPU, if there is a log directory; not in a
+        capture: "auto" lets it capture by itself, if there is a log directory; not in a
             cluster, where that may crash a worker, nor next to another profiler. False does not.
 
     Attributes:
@@ -60,12 +66,13 @@ class Monitor(WatchingCallback[RunSummary]):
         self,
         log_dir: str | os.PathLike[str] | None = "logs",
         *,
-        verbose: Literal["auto", 0, 1] = "auto",
+        verbose: Literal["auto", 0, 1, 2] = "auto",
         predict_memory: Literal["auto"] | bool = "auto",
         capture: Literal["auto", False] = "auto",
     ) -> None:
         super().__init__(log_dir)
-        check_auto_or_flag("verbose", verbose)
+        if not isinstance(verbose, (int, str)) or verbose not in ("auto", 0, 1, 2):
+            refuse("verbose", '"auto", 0, 1 or 2', verbose, ValueError)
         check_auto_or_flag("predict_memory", predict_memory)
         if capture != "auto" and capture is not False:
             refuse("capture", '"auto" or False', capture, ValueError)
@@ -95,6 +102,9 @@ class Monitor(WatchingCallback[RunSummary]):
             self._learning = LearningWatch(session) if phase == "fit" else None
             self._comparing = worker_watch.watch_what_trains_in_step(session)
             session.write_environment()
+            in_cluster = isinstance(self._comparing, worker_watch.WorkerWatch)
+            hangs = HangWatch(session, in_cluster=in_cluster)
+            session.every_second("whether steps go on", hangs.look)
             session.on_window(phase, session.output.overhead_writer(lambda: session.overhead_s))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -123,7 +133,7 @@ class Monitor(WatchingCallback[RunSummary]):
         session.output.values(session.step, {FINDINGS: markdown(summary)})
         session.output.record("summary", summary, session.step)
         if summary.ending == "completed" and self._prints(session, phase):
-            print_summary(summary, log_dir=self._log_dir)
+            print_summary(summary, log_dir=self._log_dir, details=self.verbose == 2)
 
     def _sum_up(self, session: Session) -> RunSummary:
         steps, part = session.own_steps.steps, session.wall.part

@@ -8,7 +8,7 @@ SIDE = 64
 
 
 def as_written(files: Any, batch_size: int) -> Any:
-    """One image at a time, everything repeated in each epoch."""
+    """As many people write it: everything is repeated in each epoch."""
     return files.shuffle(len(files)).map(load).map(augment).batch(batch_size)
 
 

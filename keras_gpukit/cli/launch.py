@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.cli import launch_elsewhere
 from keras_gpukit.cli.command_line import add_command, fail, folder
+from keras_gpukit.records.names import FOLDER
 
 if TYPE_CHECKING:
     from keras_gpukit.launching.job import Job
@@ -132,10 +134,11 @@ def _launch_here(job: Job, args: argparse.Namespace) -> int:
     if sys.platform == "win32":
         raise ValueError("Processes of one job can be started on Linux and macOS only.")
     from keras_gpukit.launching.local import launch
+    from keras_gpukit.running.launched_script import RUNNER
 
     timeout_s, grace_s = args.timeout or 600.0, args.grace or 5.0
     if not args.monitor:
-        return launch(job, timeout_s=timeout_s, grace_s=grace_s)
+        return launch(job, timeout_s=timeout_s, grace_s=grace_s, runner=RUNNER)
     from keras_gpukit.running.conclusion import Conclusion
     from keras_gpukit.running.run_folder import SHARED, RunFolder
     from keras_gpukit.running.watched_fits import WatchedFits
@@ -151,6 +154,8 @@ def _launch_here(job: Job, args: argparse.Namespace) -> int:
     )
     if code == 0:
         conclusion.tell()
-    else:  # without the verdict, so that the failure stays visible
-        print(f"To see what was recorded: keras-gpukit report {run_folder.path()}", file=sys.stderr)
+    elif any(run_folder.path().glob(f"*/{FOLDER}/*.jsonl")):
+        # Without the verdict, so that the failure stays visible.
+        path = shlex.quote(str(run_folder.path()))
+        print(f"To see what was recorded: keras-gpukit report {path}", file=sys.stderr)
     return code

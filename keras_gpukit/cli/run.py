@@ -37,6 +37,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--profile", action="store_true", help="also profile a few steps, with a Profiler"
     )
+    parser.add_argument(
+        "--details", action="store_true", help="print every finding with its figures and advice"
+    )
     parser.add_argument("--open", action="store_true", help="open the report in a browser")
     add_gpu_flags(parser)
 
@@ -53,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.running.on_imports import OnImports
     from keras_gpukit.running.own_loop import OwnLoops
     from keras_gpukit.running.run_folder import SHARED, RunFolder
+    from keras_gpukit.running.termination import Termination
     from keras_gpukit.running.watched_fits import WatchedFits
 
     check_script(args)
@@ -66,13 +70,31 @@ def run(args: argparse.Namespace) -> int:
     run_folder = RunFolder(
         log_dir, args.module or Path(args.script).stem, shared=Path(shared) if shared else None
     )
+
+    def finish() -> None:
+        from keras_gpukit.watching.open_session import end_all
+
+        end_all("SIGTERM")
+        if shared is None:
+            conclusion.tell()
+
+    before_fit = Termination(finish).install
     loops = OwnLoops()
-    fits = WatchedFits(run_folder, profile=args.profile)
+    fits = WatchedFits(run_folder, profile=args.profile, before_fit=before_fit)
+    on_imports = OnImports(fits, loops, gpu_settings)
+    conclusion = Conclusion(
+        fits,
+        run_folder,
+        opens=args.open,
+        details=args.details,
+        loops=loops,
+        imports_s=lambda: on_imports.spent_s,
+    )
     # Registered first, so that they are called last: the script's exit handlers may still train.
     atexit.register(keep_interrupted)
     if shared is None:  # otherwise the launcher reports once all processes have ended
-        atexit.register(Conclusion(fits, run_folder, opens=args.open, loops=loops).tell)
-    OnImports(fits, loops, gpu_settings).install()
+        atexit.register(conclusion.tell)
+    on_imports.install()
     try:
         run_main(args.script, args.module, args.script_arguments)
     except CannotOpenError as error:

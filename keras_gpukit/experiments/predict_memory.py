@@ -16,6 +16,7 @@ from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.memory.model_state import held_by_others
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.memory.tracing import build_by_tracing
+from keras_gpukit.pipelines.structure import batch_size as batch_size_of
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.memory import render
@@ -34,13 +35,14 @@ def predict_memory(
     """Predicts the memory of training steps by cause: exact where possible, otherwise a range.
 
     It traces the training step, as `fit` does before its first step, and finds from the graph which
-    tensors are held when. Nothing is trained and no batch is computed. The model is restored bit
-    for bit, except that parts that were not built yet stay built.
+    tensors are held when. Every optimizer that the step updates counts. Nothing is trained and no
+    batch is computed. The model is restored bit for bit, except that layers that were not built yet
+    stay built.
 
     Args:
-        model: A compiled model. Parts that are not built yet are built, as by `fit`.
-        batch: One batch, as a tuple of arrays `(x, y)`; or the dataset for `fit`: a
-            `tf.data.Dataset` of batches, or a `PyDataset`, whose first batch is made.
+        model: A compiled model. Layers that are not built yet are built, as by `fit`.
+        batch: Data as for `fit`: a `tf.data.Dataset` of batches; a `PyDataset`, whose first batch
+            is made; or one batch of arrays or data frames, as `x` or as a tuple `(x, y)`.
         batch_size: Examples per batch, if different from `batch`. The arrays may then be a whole
             data set.
         limit_bytes: Memory that the device has for training. By default the maximum that TensorFlow
@@ -71,7 +73,7 @@ def predict_memory(
     size = batch_size or examples
     if size is None:
         raise ValueError(
-            "`batch_size` must be given for a dataset without a fixed batch size. "
+            "`batch_size` must be given for a dataset without a known batch size. "
             f"Received: batch_size={batch_size!r}"
         )
     prediction = predict_of_spec(model, spec, size, limit_bytes)
@@ -96,11 +98,9 @@ def predict_of_spec(
     own_device = limit_bytes is None and bool(sensor.devices)
     if own_device:
         limit_bytes = sensor.limit_bytes(sensor.devices[0])
-    # Built parts are not unbuilt: TensorFlow would keep the memory, and `fit` would rebuild them.
+    # Built layers are not unbuilt: TensorFlow would keep the memory, and `fit` would rebuild them.
     if not all(each.built for each in (model, *model.layers)):
         build_by_tracing(model, spec)
-    elif model.optimizer is not None and not model.optimizer.built:
-        model.optimizer.build(model.trainable_variables)
     # Read this before `untouched` makes its copies, since they may be in the same memory.
     other_bytes = held_by_others(model, sensor) if own_device else 0
     with untouched(model):
@@ -126,9 +126,13 @@ def _spec(batch: Any) -> tuple[Any, int | None]:
     if isinstance(batch, tf.data.Dataset):
         spec = batch.element_spec
         sizes = {each.shape[0] for each in tf.nest.flatten(spec) if each.shape.rank}
-        return spec, sizes.pop() if len(sizes) == 1 else None
+        # The last batch may be smaller; then only the stage that makes batches has their size.
+        return spec, sizes.pop() if len(sizes) == 1 and None not in sizes else batch_size_of(batch)
     if isinstance(batch, (tuple, list, dict)) or hasattr(batch, "shape"):
-        whole = tuple(batch) if isinstance(batch, list) else batch
+        whole = tf.nest.map_structure(
+            lambda each: each.to_numpy() if hasattr(each, "to_numpy") else each,  # a data frame
+            tuple(batch) if isinstance(batch, list) else batch,
+        )
         rows = check_arrays(tf.nest.flatten(whole), "batch")
         return _as_specs(whole), rows
     raise TypeError(

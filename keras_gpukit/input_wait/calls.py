@@ -108,7 +108,7 @@ class FirstCalls:
         if self._counter is None:
             return None
         counts = [self._counts, *(call.counts for call in self._calls)]
-        return self._counter.between(counts[first], counts[-1], self.count - first)
+        return self._counter.between(counts[first], counts[-1], self.count - first, full=False)
 
     def _count(self) -> Counts:
         return () if self._counter is None else self._counter.take()

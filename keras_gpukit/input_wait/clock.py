@@ -95,11 +95,6 @@ class StepClock:
         """Whether the step function is a new one, which its next call traces."""
 
     @property
-    def source(self) -> Any:
-        """Source of the steps' batches, such as an iterator; `NOTHING` between epochs."""
-        return self._calls.source
-
-    @property
     def calls(self) -> int:
         """Number of calls of the step function."""
         return self._calls.count

@@ -1,9 +1,9 @@
 """Counts the examples that a model has seen, with Keras' counter for the mean loss.
 
 Private name, seen on Keras 3.12 to 3.15: `Model._loss_tracker`, a `keras.metrics.Mean` whose
-`count` grows by the batch size. If it is gone, the number of examples is unknown. It is also
-unknown if a custom `train_step` or `test_step` does not update it, or passes it the loss without a
-weight, so that it grows by one per batch.
+`count` grows by the batch size. Where it does not, the examples are those of full batches: if the
+name is gone, and if a custom `train_step` or `test_step` does not update the counter, or passes it
+the loss without a weight, so that it grows by one per batch.
 """
 
 from __future__ import annotations
@@ -42,31 +42,42 @@ class ExampleCounter:
     Args:
         model: A compiled model.
         phase: "fit" or "evaluate".
+        batch_size: Examples per step; None if unknown. The last batch of an epoch may be smaller.
 
     Attributes:
         take: Function that reads the counter, for `between`; call it while no step runs.
     """
 
-    def __init__(self, model: Any, phase: str = "fit") -> None:
+    def __init__(self, model: Any, phase: str = "fit", batch_size: int | None = None) -> None:
         step = getattr(model, _STEPS[phase])
         # If a batch is trained on in parts, each part updates the counter once.
         self._updates_per_call = model.steps_per_execution * getattr(step, "micro_batches", 1)
         self._is_custom = not step.__module__.startswith("keras.")
         count = getattr(getattr(model, "_loss_tracker", None), "count", None)
+        strategy = getattr(model, "distribute_strategy", None)
+        alone = getattr(strategy, "num_replicas_in_sync", 1) == 1
+        self._per_call = batch_size * model.steps_per_execution if batch_size and alone else None
         self.take = (lambda: ()) if count is None else reader(count)
 
-    def between(self, before: Counts, after: Counts, calls: int) -> int | None:
+    def between(
+        self, before: Counts, after: Counts, calls: int, *, full: bool = True
+    ) -> int | None:
         """Returns the number of examples between two readings; None if unknown.
 
         Args:
             before: First reading, as `take` returned it.
             after: Second reading.
             calls: Number of calls of the step function between the readings.
+            full: Whether all batches were full: none was the last of an epoch.
         """
         # Under a mirrored strategy, each replica counts its own examples.
         first, last = (sum(float(each) for each in counts) for counts in (before, after))
-        if self._is_custom and last - first <= calls * self._updates_per_call * len(after):
-            return None  # the counter grows by one per batch
+        counted = last - first
         # A counter that stays at 0 is not updated by the step. One that stays at another value was
         # updated before: this worker has run out of data before the others.
-        return int(last - first) if 0 < last < COUNTER_END and last >= first else None
+        is_known = 0 < last < COUNTER_END and counted >= 0
+        if self._is_custom and counted <= calls * self._updates_per_call * len(after):
+            is_known = False  # the counter grows by one per batch
+        if is_known:
+            return int(counted)
+        return calls * self._per_call if self._per_call is not None and full else None

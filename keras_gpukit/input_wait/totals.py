@@ -19,7 +19,8 @@ from keras_gpukit.records.steps import (
 )
 
 NOT_COUNTED = (
-    "train_step or test_step does not update the loss tracker with sample_weight=<batch size>"
+    "the batch size is unknown, and train_step or test_step does not update the loss tracker with "
+    "sample_weight=<batch size>"
 )
 MOST_LONGEST = 5
 """Maximum number of waits for first batches that are kept individually: the longest ones."""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from keras_gpukit.records.steps import Part, TimeBreakdown
+from keras_gpukit.records.steps import Part, RetracedFunction, TimeBreakdown
+from keras_gpukit.sensors.compilations import Compilations, compilations
+
+# Parts in which steps run that may be compiled again.
+_WITH_STEPS: frozenset[Part] = frozenset({"steps", "validation"})
+_NOTHING = Compilations(0, 0.0)
 
 
 class _Now(NamedTuple):
@@ -31,6 +36,7 @@ class WallTime:
         part: Part with which the call begins.
         now: The clock, in seconds.
         on_part: Called with each part that has ended, its start and its end on the clock.
+        compiled: Returns what XLA compiled in this process so far; None if unknown.
     """
 
     def __init__(
@@ -38,9 +44,14 @@ class WallTime:
         part: Part,
         now: Callable[[], float] = time.perf_counter,
         on_part: Callable[[Part, float, float], None] = lambda part, began_s, ended_s: None,
+        compiled: Callable[[], Compilations | None] = compilations,
     ) -> None:
         self._now = now
         self._on_part = on_part
+        self._compiled = compiled
+        # What was compiled when it was last counted, and so far within parts that run steps.
+        self._compiled_before = compiled()
+        self._compiled_in: dict[Part, Compilations] = {}
         self._began_s = now()
         self._now_in = _Now(part, self._began_s, {})
         self._inside_s = 0.0
@@ -49,6 +60,10 @@ class WallTime:
         self.by_callback: Callable[[float, float], dict[str, float]] = lambda wall_s, between_s: {}
         """Function that returns the seconds of each class of callbacks, from the seconds of the
         whole call and those between steps."""
+        self.callbacks_at_epochs: Mapping[str, float] = {}
+        """Seconds of each class of callbacks at the start and the end of epochs."""
+        self.retraced: Callable[[], tuple[RetracedFunction, ...]] = lambda: ()
+        """Function that returns the functions of user code that were traced more than once."""
         self.batch_ended_s = 0.0
         """When the callbacks returned from their hook for the last batch, on the clock; must be set
         before `end_steps`. 0 if unknown."""
@@ -110,9 +125,10 @@ class WallTime:
     def add_tracing(self, seconds: float) -> None:
         """Counts the seconds of an epoch's first step, inside the step function, as tracing.
 
-        They include the wait for its batch, whose length is unknown.
+        They include the wait for its batch, whose length is unknown, and XLA's compilations.
         """
         self._traced = self._traced[0] + seconds, self._traced[1] + 1
+        self._compiled_before = self._compiled()
 
     def add_epoch_wait(self, seconds: float, began_s: float) -> None:
         """Moves the wait for an epoch's first batch from the part "steps" to "epoch start".
@@ -133,6 +149,7 @@ class WallTime:
     def end(self) -> None:
         """Ends the call; may be called repeatedly."""
         if not self.is_over:
+            self._count_compilations()
             at_s, part = self._now(), self._now_in.part
             self._turn(_Now(part, at_s, self._spent(part, at_s), ended_s=at_s))
 
@@ -150,6 +167,10 @@ class WallTime:
             total_s = until_s - self._began_s
             spent = self._spent("steps", until_s)
         tracing_s, tracings = self._traced
+        if not self.is_over:
+            self._count_compilations()
+        compiled, in_validation = self._compiled_again()
+        tracing_s += compiled.spent_s if compiled else 0.0
         between_s = max(spent.get("steps", 0.0) - self._inside_s, 0.0)
         tracing_s = min(max(tracing_s, 0.0), self._inside_s)
         steps_s = self._inside_s - tracing_s
@@ -158,20 +179,46 @@ class WallTime:
             "callbacks_s": spent.get("callbacks", 0.0) + between_s,
             "epoch_start_s": spent.get("epoch start", 0.0),
             "first_step_s": spent.get("first step", 0.0),
-            "validation_s": spent.get("validation", 0.0),
+            "validation_s": spent.get("validation", 0.0) - in_validation.spent_s,
         }
         return TimeBreakdown(
             wall_s=total_s,
             input_s=wait_s,
             compute_s=None if wait_s is None else steps_s - wait_s,
-            other_s=max(total_s - self._inside_s - sum(parts.values()), 0.0),
-            tracing_s=tracing_s,
+            other_s=max(
+                total_s - self._inside_s - sum(parts.values()) - in_validation.spent_s, 0.0
+            ),
+            tracing_s=tracing_s + in_validation.spent_s,
             tracings=tracings,
+            compilations=compiled.count + in_validation.count if compiled else None,
+            compiling_s=compiled.spent_s + in_validation.spent_s if compiled else None,
             by_callback=self.by_callback(total_s, between_s),
+            callbacks_at_epochs=dict(self.callbacks_at_epochs),
+            retraced=self.retraced(),
             **parts,
         )
 
+    def _count_compilations(self) -> None:
+        """Counts what XLA compiled since the last time, if steps ran meanwhile."""
+        before, now = self._compiled_before, self._compiled()
+        if self.part in _WITH_STEPS and before is not None and now is not None:
+            so_far = self._compiled_in.get(self.part, _NOTHING)
+            self._compiled_in[self.part] = Compilations(
+                so_far.count + now.count - before.count,
+                so_far.spent_s + now.spent_s - before.spent_s,
+            )
+        self._compiled_before = now
+
+    def _compiled_again(self) -> tuple[Compilations | None, Compilations]:
+        """Returns what XLA compiled in steps and, apart from one for all, in validations."""
+        count, spent_s = self._compiled_in.get("validation", _NOTHING)
+        share = (count - 1) / count if count else 0.0
+        again = Compilations(max(count - 1, 0), spent_s * share)
+        return self._compiled_in.get("steps"), again
+
     def _turn(self, next_in: _Now) -> None:
+        if self.part != next_in.part and {self.part, next_in.part} & _WITH_STEPS:
+            self._count_compilations()
         ended, self._now_in = self._now_in, next_in
         self._on_part(ended.part, ended.since_s, next_in.since_s)
 

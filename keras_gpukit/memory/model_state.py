@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from keras_gpukit.memory import tf_private
 from keras_gpukit.records.memory import Execution
 from keras_gpukit.sensors.allocator import AllocatorSensor
 
@@ -18,21 +20,41 @@ def execution_of(model: Any) -> Execution:
 
 
 def held_between_steps(model: Any) -> tuple[int, int]:
-    """Returns the total bytes of a model's variables, and of its optimizer's variables."""
-    weights, slots = sizes_of_variables(model)
+    """Returns the total bytes of the variables of models, and of those of optimizers.
+
+    Variables that only the model's `train_step` refers to count once `fit` has traced it.
+    """
+    # On several replicas, a traced step uses the variables of each.
+    strategy = getattr(model, "distribute_strategy", None)
+    alone = getattr(strategy, "num_replicas_in_sync", 1) == 1
+    used = tf_private.used_variables(getattr(model, "train_function", None)) if alone else ()
+    weights, slots = sizes_of_variables(model, used)
     return sum(weights), sum(slots)
 
 
-def sizes_of_variables(model: Any) -> tuple[list[int], list[int]]:
-    """Returns the bytes of each variable of a model, and of each variable of its optimizer."""
-    slots = getattr(getattr(model, "optimizer", None), "variables", ())
-    of_optimizer = {id(each) for each in slots}
-    weights = [size_of(each) for each in model.variables if id(each) not in of_optimizer]
-    return weights, [size_of(each) for each in slots]
+def sizes_of_variables(model: Any, used: Sequence[Any] = ()) -> tuple[list[int], list[int]]:
+    """Returns the bytes of each variable of models, and of each variable of optimizers.
+
+    Args:
+        model: A Keras model. It may have several optimizers as attributes.
+        used: `tf.Variable`s that a training step uses. Those that `model` does not refer to belong
+            to another model if they are trainable, otherwise to an optimizer.
+    """
+    import keras
+
+    held = [each for each in vars(model).values() if isinstance(each, keras.optimizers.Optimizer)]
+    slots = {id(each): each for optimizer in held for each in optimizer.variables}
+    of_model = (*model.variables, *(each for metric in model.metrics for each in metric.variables))
+    weights = {id(each): each for each in of_model if id(each) not in slots}
+    known = {id(each.value) for each in (*weights.values(), *slots.values())} if used else set()
+    for each in used:
+        if id(each) not in known:
+            (weights if each.trainable else slots)[id(each)] = each
+    return [size_of(each) for each in weights.values()], [size_of(each) for each in slots.values()]
 
 
 def size_of(variable: Any) -> int:
-    """Returns the size of a Keras variable in bytes."""
+    """Returns the size of a variable of Keras or TensorFlow in bytes."""
     return int(prod(variable.shape)) * _item_bytes(variable.dtype)
 
 

@@ -9,7 +9,7 @@ from keras_gpukit.layer_names import is_backward, layer_names, layer_of
 from keras_gpukit.memory import allocator_log
 from keras_gpukit.memory.failed_layer import failed_layer
 from keras_gpukit.memory.fitting import what_would_fit
-from keras_gpukit.memory.model_state import execution_of, held_between_steps
+from keras_gpukit.memory.model_state import execution_of
 from keras_gpukit.memory.oom_message import OOMMessage, read_message
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.records.environment import GPUInfo
@@ -27,7 +27,8 @@ class Call:
         batch_size: Examples per batch; None if unknown.
         step: Global step; None if unknown.
         gpus: The GPUs that TensorFlow uses.
-        held_bytes: Bytes in use when the call started, per device. A missing device counts as 0.
+        other_bytes: Bytes in use when the call started in addition to models and optimizers, per
+            device. A missing device counts as 0.
         peak_bytes: Peak of the bytes in use during the call, per device; once the first step has
             ended, that of later steps.
         limit_bytes: Maximum that TensorFlow may take, per device; None if unknown.
@@ -38,7 +39,7 @@ class Call:
     batch_size: int | None
     step: int | None
     gpus: tuple[GPUInfo, ...]
-    held_bytes: dict[str, int]
+    other_bytes: dict[str, int]
     peak_bytes: dict[str, int]
     limit_bytes: dict[str, int | None]
 
@@ -118,11 +119,9 @@ def _with_options(record: OutOfMemory, message: OOMMessage, call: Call) -> OutOf
         )
     if call.spec is None:
         return replace(record, options_unknown_because="the structure of a batch is unknown")
-    model, device = call.model, record.device
+    model = call.model
     try:
-        own_bytes = sum(held_between_steps(model))
-        other_bytes = max(call.held_bytes.get(device, 0) - own_bytes, 0)
-        memory = StepMemory(model, call.spec, other_bytes)
+        memory = StepMemory(model, call.spec, call.other_bytes.get(record.device, 0))
     except Exception as error:
         because = f"the step could not be traced ({type(error).__name__})"
         return replace(record, options_unknown_because=because)

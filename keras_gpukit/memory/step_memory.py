@@ -59,9 +59,9 @@ class StepMemory:
     """Predicts the memory use of one model's training steps.
 
     Args:
-        model: A compiled Keras model. The model and its optimizer must be built.
+        model: A compiled Keras model. Its layers must be built; its optimizers are, by tracing.
         spec: Specification of a batch, as a dataset's `element_spec`.
-        other_bytes: Bytes in use on the device in addition to the model and the optimizer.
+        other_bytes: Bytes in use on the device in addition to models and optimizers.
 
     Attributes:
         execution: How training steps run: "graph", "eager" or "xla".
@@ -77,10 +77,10 @@ class StepMemory:
         import tensorflow as tf
 
         self.execution = execution_of(model)
-        self.graph = trace_step(model, spec, optimized=self.execution == "graph")
+        self.graph, used = trace_step(model, spec, optimized=self.execution == "graph")
         self._model = model.name
         self._layers = layer_names(model) | {model.name}
-        self._weights, self._slots = sizes_of_variables(model)
+        self._weights, self._slots = sizes_of_variables(model, used)
         self.trainable_bytes = sum(size_of(each) for each in model.trainable_variables)
         self.other_bytes = other_bytes
         self._block_factor = 1.0

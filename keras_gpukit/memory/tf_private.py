@@ -1,12 +1,15 @@
 """Private TensorFlow functions for reading the graph of a step.
 
-Both exist in TensorFlow 2.21. Without `tensorflow.python.grappler.tf_optimizer.OptimizeGraph`, the
-graph is read as it was traced, so fused operations count twice. Without
-`tensorflow.python.framework.op_def_registry.get`, no prediction is possible.
+All exist in TensorFlow 2.21 with Keras 3.15. Without
+`tensorflow.python.grappler.tf_optimizer.OptimizeGraph`, the graph is read as it was traced, so
+fused operations count twice. Without `tensorflow.python.framework.op_def_registry.get`, no
+prediction is possible. Without `_list_all_concrete_functions` of a `tf.function`, or without one in
+the closure of Keras' step function, a run shows only the variables that its model refers to.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,3 +49,20 @@ def op_def(operation_type: str) -> Any | None:
     from tensorflow.python.framework import op_def_registry
 
     return op_def_registry.get(operation_type)
+
+
+def used_variables(step_function: Any) -> tuple[Any, ...]:
+    """Returns the `tf.Variable`s that the traces of a model's step function use; () if unknown.
+
+    Args:
+        step_function: Function that Keras makes, perhaps in wrappers made with `functools.wraps`.
+    """
+    function = inspect.unwrap(step_function, stop=_is_traced)
+    inner = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
+    traced = [each for each in (function, *inner.values()) if _is_traced(each)]
+    traces = [trace for each in traced for trace in each._list_all_concrete_functions()]
+    return tuple({id(each): each for trace in traces for each in trace.graph.variables}.values())
+
+
+def _is_traced(function: Any) -> bool:
+    return hasattr(function, "_list_all_concrete_functions")

@@ -15,11 +15,15 @@ _LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "Par
 _LOWERED = {"LoopCond": "While"}
 
 
-def trace_step(model: Any, spec: Any, *, optimized: bool = True) -> StepGraph:
-    """Returns the training step as a graph.
+def trace_step(
+    model: Any, spec: Any, *, optimized: bool = True
+) -> tuple[StepGraph, tuple[Any, ...]]:
+    """Returns the training step as a graph, and the `tf.Variable`s that it uses.
+
+    Optimizers that are not built yet are built by tracing the step.
 
     Args:
-        model: A compiled Keras model. The model and its optimizer must be built.
+        model: A compiled Keras model. Its layers must be built.
         spec: Specification of a batch: `tf.TensorSpec`s, as in a dataset's `element_spec`.
         optimized: Whether to apply TensorFlow's graph optimizer. It does not apply to eager steps.
 
@@ -42,12 +46,9 @@ def trace_step(model: Any, spec: Any, *, optimized: bool = True) -> StepGraph:
     final = tf_private.optimize(traced, fetches) if optimized else traced
     shapes = {node.name: _shapes(node) for node in traced.node}
     nodes = tuple(_node(node, shapes) for node in final.node)
-    return StepGraph(
-        nodes,
-        frozenset(map(_source, results)),
-        scales=scales,
-        loops=frozenset(_LOWERED.get(node.operation, node.operation) for node in nodes) & _LOOPS,
-    )
+    loops = frozenset(_LOWERED.get(node.operation, node.operation) for node in nodes) & _LOOPS
+    step_graph = StepGraph(nodes, frozenset(map(_source, results)), scales=scales, loops=loops)
+    return step_graph, tuple(graph.variables)
 
 
 def build_by_tracing(model: Any, spec: Any) -> None:

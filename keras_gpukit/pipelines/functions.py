@@ -10,7 +10,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from keras_gpukit.pipelines.kinds import kind
-from keras_gpukit.pipelines.structure import Dataset, functions, is_readable
+from keras_gpukit.pipelines.places import HELPERS, name_and_location
+from keras_gpukit.pipelines.structure import (
+    Dataset,
+    functions,
+    functions_of,
+    is_readable,
+    once_per_dataset,
+)
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.pipeline import Work
 
@@ -27,7 +34,9 @@ def work_of(operations: Iterable[str]) -> Work:
     kinds = set(operations)
     if kinds & PYTHON_OPERATIONS:
         return "python"
-    if any(kind.startswith(("Decode", "Parse")) for kind in kinds):
+    if any(kind.startswith("Parse") or kind == "DecodeCSV" for kind in kinds):
+        return "parsing"
+    if any(kind.startswith("Decode") for kind in kinds):
         return "decoding"
     if kinds & {"ReadFile"}:
         return "reading"
@@ -56,6 +65,13 @@ def makes_a_generator(stage: Dataset) -> bool:
     """Whether a stage was made by `from_generator`."""
     is_flat_map = kind(stage) == "FlatMap" and is_readable(stage)
     return is_flat_map and _module(stage).endswith(".from_generator_op")
+
+
+@once_per_dataset
+def helper_of(stage: Dataset) -> str | None:
+    """Returns the helper that made a stage, such as "make_csv_dataset"; None if none did."""
+    names = [name_and_location(function)[0] for function, _ in functions_of(stage)]
+    return next((name for name in names if name in HELPERS.values()), None)
 
 
 def _module(stage: Dataset) -> str:

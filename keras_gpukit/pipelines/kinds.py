@@ -10,6 +10,7 @@ from keras_gpukit.records.pipeline import Work
 
 # Names in tf.data's model that differ from those of the Python classes and operations.
 SAME_AS = {
+    "Csv": "CSV",
     "FromTensor": "Tensor",
     "FromSparseTensorSlice": "TensorSlice",
     "ForeverRepeat": "Repeat",
@@ -33,6 +34,7 @@ SPOKEN = {
     "TFRecord": "TFRecordDataset",
     "TextLine": "TextLineDataset",
     "FixedLengthRecord": "FixedLengthRecordDataset",
+    "CSV": "CsvDataset",
 }
 BATCHES = {"Batch", "ParallelBatch", "PaddedBatch"}
 READERS = {"TFRecord", "TextLine", "FixedLengthRecord", "CSV", "SqlDatabase", "LMDB", "Snapshot"}

@@ -33,6 +33,15 @@ KERAS_OWN = {
     "grab_batch": "Keras' own batching of arrays",
 }
 
+# Functions of libraries that make a whole pipeline, by the file or function that defines its parts.
+HELPERS = {
+    "image_dataset_utils.py": "image_dataset_from_directory",
+    "text_dataset_utils.py": "text_dataset_from_directory",
+    "audio_dataset_utils.py": "audio_dataset_from_directory",
+    "timeseries_dataset_utils.py": "timeseries_dataset_from_array",
+    "make_csv_dataset_v2": "make_csv_dataset",
+}
+
 
 def name_and_location(function: Any) -> tuple[str | None, str | None]:
     """Returns the name of a function, generator or other object, and its place in user code.
@@ -56,6 +65,9 @@ def name_and_location(function: Any) -> tuple[str | None, str | None]:
             return function.__name__, None
         return type(function).__name__, None
     name = getattr(function, "__qualname__", code.co_name)
+    helper = HELPERS.get(os.path.basename(code.co_filename)) or HELPERS.get(name.split(".")[0])
+    if helper is not None and any(library in code.co_filename for library in LIBRARIES):
+        return helper, None
     return _in_code(name.rpartition("<locals>.")[2], code.co_filename, code.co_firstlineno)
 
 

@@ -35,11 +35,12 @@ _PURE = {
     "GeneratorDataset",  # its functions are checked on their own
     *("TFRecordDataset", "TFRecordDatasetV2", "TextLineDataset"),
     *("FixedLengthRecordDataset", "FixedLengthRecordDatasetV2"),
+    *("CSVDataset", "CSVDatasetV2"),
 }
 _VARIABLE = {"ReadVariableOp", "VarHandleOp", "VarIsInitializedOp", "ResourceGather"}
 
 _STEADY_KINDS = {
-    *("TensorSlice", "Tensor", "Range", "TFRecord", "TextLine", "FixedLengthRecord"),
+    *("TensorSlice", "Tensor", "Range", "TFRecord", "TextLine", "FixedLengthRecord", "Csv"),
     *("Map", "ParallelMap", "FlatMap", "Interleave", "ParallelInterleave", "Filter"),
     *("Batch", "ParallelBatch", "PaddedBatch", "Unbatch", "Restructured", "Prefetch"),
     *("Take", "Skip", "Shard", "Repeat", "Zip", "Concatenate", "Options", "Cache"),
@@ -112,14 +113,17 @@ def varies(dataset: Dataset, *, trust_python: bool) -> str | None:
         dataset: Pipeline from its sources up to and including the stage in question.
         trust_python: Whether to assume that Python functions return the same each time.
     """
-    for stage in stages(dataset):
-        if kind(stage) == "Shuffle":
-            return "its order is shuffled"
-        if kind(stage) not in _STEADY_KINDS or not is_readable(stage):
-            return f"nothing is known about its stage {kind(stage)}"
-        if getattr(stage, "_deterministic", None) == "false":
-            return "its order is not fixed"
-        found = impurities(stage) - ({"python"} if trust_python else set())
-        if found:
-            return f"{function_name(stage)} {in_words(found)}"
-    return None
+    reasons = (stage_varies(stage, trust_python=trust_python) for stage in stages(dataset))
+    return next(filter(None, reasons), None)
+
+
+def stage_varies(stage: Dataset, *, trust_python: bool) -> str | None:
+    """Returns why a stage may give different elements from the same inputs; None if it cannot."""
+    if kind(stage) == "Shuffle":
+        return "its order is shuffled"
+    if kind(stage) not in _STEADY_KINDS or not is_readable(stage):
+        return f"nothing is known about its stage {kind(stage)}"
+    if getattr(stage, "_deterministic", None) == "false":
+        return "its order is not fixed"
+    found = impurities(stage) - ({"python"} if trust_python else set())
+    return f"{function_name(stage)} {in_words(found)}" if found else None

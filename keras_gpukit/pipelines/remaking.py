@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from keras_gpukit.pipelines.functions import helper_of
 from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.operations import OPERATIONS, Arguments
 from keras_gpukit.pipelines.structure import Dataset, is_readable
@@ -41,11 +42,14 @@ def over(stage: Dataset, below: list[Dataset]) -> Dataset:
 
 
 def is_known(stage: Dataset) -> bool:
-    """Whether a stage can be rebuilt with other inputs."""
+    """Whether a stage can be rebuilt with other inputs.
+
+    The inside of `make_csv_dataset` counts as unknown: user code could not make it otherwise.
+    """
     import tensorflow as tf
 
     name = kind(stage)
-    if not is_readable(stage):
+    if not is_readable(stage) or helper_of(stage) == "make_csv_dataset":
         return False
     if name in {"Zip", "Concatenate"}:
         return name == "Concatenate" or hasattr(stage, "_datasets")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from keras_gpukit.pipelines.functions import (
@@ -14,12 +14,14 @@ from keras_gpukit.pipelines.functions import (
     work_of,
 )
 from keras_gpukit.pipelines.generators import generator_behind, generator_in_graphs
-from keras_gpukit.pipelines.kinds import kind_of
-from keras_gpukit.pipelines.places import name_and_location, name_and_location_in_graph
+from keras_gpukit.pipelines.kinds import READERS, kind_of
+from keras_gpukit.pipelines.places import HELPERS, name_and_location, name_and_location_in_graph
+from keras_gpukit.pipelines.randomness import stage_varies
 from keras_gpukit.pipelines.structure import (
     functions_of,
     given_name,
     inputs,
+    number,
     once_per_dataset,
     unwrapped,
 )
@@ -53,6 +55,9 @@ class Stage:
         function: Function that the stage calls; None if it calls none.
         inputs: Stages that it reads from.
         nested: Stages of the datasets that the function returns for each element.
+        files: Number of files that it reads or opens; None if unknown.
+        repeats: Whether it gives the same elements in each epoch, in whatever order, as far as its
+            graph shows; None if unknown.
     """
 
     kind: str
@@ -60,6 +65,8 @@ class Stage:
     function: Function | None = None
     inputs: tuple[Stage, ...] = ()
     nested: tuple[Stage, ...] = ()
+    files: int | None = None
+    repeats: bool | None = None
 
     @functools.cached_property
     def size(self) -> int:
@@ -88,13 +95,44 @@ def read_stages(dataset: Any) -> Stage:
         if generator is not None:
             made_by = Function(*name_and_location(generator), "python")
             nested = (Stage(kind_of(PYTHON_GENERATOR), None, made_by),)
+        nested = tuple(_of_files(each, dataset, name) for each in nested)
+        if any(each.kind in READERS for each in nested):
+            function = replace(function, work="reading")
     return Stage(
         kind=kind,
         given_name=given_name(dataset),
         function=function,
         inputs=before,
         nested=nested,
+        files=nested[0].files if nested else None,
+        repeats=_repeats(dataset, before),
     )
+
+
+def _of_files(stage: Stage, opener: Any, opener_name: str | None) -> Stage:
+    """Returns a nested stage; if it reads files, with their number and the name of their helper.
+
+    Args:
+        stage: Last stage of the datasets that a function returns.
+        opener: Stage that calls this function, with a file name each time.
+        opener_name: Name of the function.
+    """
+    if stage.kind not in READERS:
+        return replace(
+            stage, inputs=tuple(_of_files(each, opener, opener_name) for each in stage.inputs)
+        )
+    count = int(inputs(opener)[0].cardinality()) if inputs(opener) else -1
+    function = Function(opener_name, None, "reading") if opener_name in HELPERS.values() else None
+    return replace(stage, function=function, files=count if count >= 0 else None)
+
+
+def _repeats(dataset: Any, before: tuple[Stage, ...]) -> bool:
+    if not all(each.repeats for each in before):
+        return False
+    if kind_of(type(dataset).__name__) == "Repeat" and number(dataset, "count") != 1:
+        return False  # what comes after it has no end of an epoch
+    shuffles = kind_of(type(dataset).__name__) == "Shuffle"
+    return shuffles or stage_varies(dataset, trust_python=False) is None
 
 
 def _nested_stages(graph: Any, called: dict[str, Any], depth: int = 1) -> Iterator[Stage]:

@@ -47,7 +47,7 @@ def open_shapes(spec: Any) -> tuple[str, ...]:
     """Returns the shapes of a batch's tensors that vary in more than the number of examples.
 
     Args:
-        spec: The `element_spec` of the dataset of batches; None if unknown.
+        spec: The `element_spec` of the dataset of batches.
     """
     import tensorflow as tf
 

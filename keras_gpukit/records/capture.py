@@ -37,7 +37,10 @@ class CaptureRecord:
         stall_fraction: For a capture that `Monitor` took by itself: share of its steps' time in
             which the run waited for input and computed nothing, 0 to 1, from the profile.
         live_stall_fraction: Share of the same steps' time that `InputStall` measured as wait for
-            input during the run; None if the two cannot be compared.
+            input during the run, or the lower end of its range; None if the two cannot be
+            compared.
+        live_most_stall_fraction: Upper end of the range of `live_stall_fraction`; None if that is
+            no range.
         unread_because: Why the run did not read a profile that it took by itself; None otherwise.
     """
 
@@ -56,6 +59,7 @@ class CaptureRecord:
     failed_because: str | None = None
     stall_fraction: float | None = None
     live_stall_fraction: float | None = None
+    live_most_stall_fraction: float | None = None
     unread_because: str | None = None
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+RUN_FUNCTIONS_EAGERLY = "tf.config.run_functions_eagerly(True)"
 _OF_ONE_PROCESS = ("MirroredStrategy", "OneDeviceStrategy", "CentralStorageStrategy")
 
 
@@ -78,6 +79,9 @@ class Environment:
         worker: Place of this process in its cluster; None outside one.
         trainable_bytes: Size of the trainable weights. The gradients that replicas exchange in each
             step have the same size.
+        settings: Settings in effect that can slow a run, by their key in
+            `keras_gpukit.rules.settings`, each as the user writes it.
+        preprocessing: Names of the model's own preprocessing layers, such as "random_flip".
     """
 
     versions: dict[str, str]
@@ -93,6 +97,13 @@ class Environment:
     tf32: bool | None = None
     worker: Worker | None = None
     trainable_bytes: int | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    preprocessing: tuple[str, ...] = ()
+
+    @property
+    def runs_eagerly(self) -> bool:
+        """Whether Python starts each operation of a step."""
+        return bool(self.run_eagerly) or RUN_FUNCTIONS_EAGERLY in self.settings
 
     @property
     def workers(self) -> int:

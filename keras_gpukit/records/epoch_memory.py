@@ -50,6 +50,8 @@ class EpochMemory:
         kept: Collections of tensors that callbacks, the model and the script's modules keep, those
             that grew most first. Empty if they were not read, as when memory had not grown.
         tracings: Number of times that the step has been traced again since its first time.
+        models: After a fit: number of models that fits trained so far and that still exist.
+        models_bytes: Bytes of the variables of these models and of their optimizers.
     """
 
     epoch: int
@@ -60,3 +62,5 @@ class EpochMemory:
     peak_bytes: dict[str, int] = field(default_factory=dict)
     kept: tuple[Kept, ...] = ()
     tracings: int = 0
+    models: int = 0
+    models_bytes: int = 0

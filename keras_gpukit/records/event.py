@@ -13,10 +13,12 @@ EventKind = Literal[
     "callbacks",
     "checkpoint",
     "stood still",
+    "hang",
 ]
 """Kinds of events: an epoch; the run's first step, which traces and compiles; the start of an
 epoch's pipeline; a validation within `fit`; callbacks at the start or the end of an epoch; saving
-the model or its weights; and the process being stopped by a signal or frozen with its container."""
+the model or its weights; the process being stopped by a signal or frozen with its container; and a
+hang, in which no step ended for long."""
 
 
 @dataclass(frozen=True)

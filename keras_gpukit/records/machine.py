@@ -48,8 +48,10 @@ class MemoryRecord:
     Attributes:
         devices: One entry per device.
         unknown_because: Why `devices` is empty; None if it is not.
-        weights_bytes: Size of the model's variables; under a strategy, those of one replica.
-        slots_bytes: Size of the optimizer's variables; under a strategy, those of one replica.
+        weights_bytes: Size of the variables of the model, and of other models that its step uses;
+            under a strategy, those of one replica.
+        slots_bytes: Size of the variables of every optimizer that the step updates; under a
+            strategy, those of one replica, and only of optimizers that are the model's attributes.
         prediction: Predicted memory of training steps on one device.
         not_predicted_because: Why `prediction` is None; None if it is not.
         epochs: Memory in use after epochs, including that of this process; at most 129 readings.

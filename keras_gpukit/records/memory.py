@@ -37,8 +37,9 @@ class MemoryByCause:
     """Memory in use at the peak of a step, by cause.
 
     Attributes:
-        weights_bytes: Variables of the model: weights, moving statistics, metrics, seeds. Exact.
-        slots_bytes: Variables of the optimizer. Exact.
+        weights_bytes: Variables of the model, and of other models that its step uses: weights,
+            moving statistics, metrics, seeds. Exact.
+        slots_bytes: Variables of every optimizer that the step updates. Exact.
         batch_bytes: Batches in memory, and what the device held in addition to the model and the
             optimizer. Exact for one batch; upper estimates have two, as the next one may be ready.
         activations_bytes: Activations that the forward pass keeps for the backward pass.

@@ -16,6 +16,8 @@ FOLDER = "gpukit"
 RUN_FILE = "run.jsonl"
 """Name of the file with one process's record of a run. See `record_name` for those of others."""
 RUN_FILE_OF_ANY = re.compile(r"run(?:-(?P<worker>\d+|evaluator))?(?:\.(?P<process>\d+))?\.jsonl")
+SCRIPT_FILE = "script.json"
+"""Name of the file in `FOLDER` that says where the time of a whole script went."""
 REQUEST_FILE = "capture"
 """Name of the file in `FOLDER` that requests a capture by being there."""
 PROFILES = Path(FOLDER, "plugins", "profile")
@@ -35,6 +37,7 @@ RecordKind = Literal[
     "epoch",
     "capture",
     "event",
+    "hang",
     "progress",
     "input",
     "host_buffers",

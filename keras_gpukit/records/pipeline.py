@@ -8,6 +8,7 @@ from typing import Literal
 Work = Literal[
     "reading",
     "decoding",
+    "parsing",
     "mapping",
     "filtering",
     "batching",
@@ -25,8 +26,8 @@ class StageRecord:
     Attributes:
         name: The stage's `name=` if it was given one, else its function's name, else its kind.
         kind: Kind of the stage: "map", "batch", "shuffle", "interleave", "generator" and the like.
-        work: Kind of work that takes its time; "decoding" only if its function decodes or parses,
-            "python" if it runs Python code.
+        work: Kind of work that takes its time; "decoding" or "parsing" only if its function does
+            so, "python" if it runs Python code.
         location: "file.py:12" of its function; None if it has none or the location is unknown.
         cost_s: Seconds per element that it produces, without the time of its inputs; None if
             unknown.
@@ -39,6 +40,13 @@ class StageRecord:
             such buffer.
         share: Share of the slowest segment's time that this stage takes, 0 to 1. Stages outside
             that segment run alongside it and have 0.
+        files: Number of files that it reads or opens; None if unknown.
+        repeats: Whether it makes the same elements in each epoch, in whatever order, as far as its
+            graph shows; None if unknown.
+        pass_bytes: Size of the elements that it makes in an epoch, up to the last reading; None if
+            unknown.
+        asked_parallelism: Number of parallel calls that it is set to, if tf.data's thread pool
+            allows less; None otherwise.
     """
 
     name: str
@@ -51,6 +59,10 @@ class StageRecord:
     buffered_before: float | None = None
     buffered_after: float | None = None
     share: float = 0.0
+    files: int | None = None
+    repeats: bool | None = None
+    pass_bytes: int | None = None
+    asked_parallelism: int | None = None
 
     @property
     def where(self) -> str:

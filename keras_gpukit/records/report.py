@@ -8,8 +8,10 @@ from typing import Literal
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.steps import Phase, Progress
 
 State = Literal["completed", "interrupted", "running", "unfinished"]
@@ -116,6 +118,7 @@ class RunReport:
         events: Epochs, validations, saves and the like, each kind in order.
         worker: Place of the process that wrote the run in its cluster; None outside one.
         progress: Last known activity of the run; None if none was recorded.
+        hang: Last time without a step that was much longer than usual; None if there was none.
         folder: Log folder of the run, relative to the report's folder, such as "sweep/lr-0.1"; ""
             if both are the same.
         has_time_series: Whether the run has its time series; False if only the summary was kept,
@@ -138,6 +141,7 @@ class RunReport:
     events: tuple[RunEvent, ...] = ()
     worker: Worker | None = None
     progress: Progress | None = None
+    hang: Hang | None = None
     folder: str = ""
     has_time_series: bool = True
     notes: tuple[str, ...] = ()
@@ -160,6 +164,7 @@ class Report:
         captures: Profiles that belong to none of the runs.
         notes: Parts that were left out or could not be read, in words.
         schema: Version of this layout.
+        script: Where the time of the script went whose runs these are; None if unknown.
     """
 
     log_dir: str
@@ -169,3 +174,4 @@ class Report:
     captures: tuple[CaptureReport, ...] = ()
     notes: tuple[str, ...] = ()
     schema: int = 1
+    script: ScriptRecord | None = None

@@ -23,6 +23,7 @@ from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import InputRecord, Progress, ThroughputRecord, TimeBreakdown
 from keras_gpukit.records.worker_comparison import WorkerComparison
@@ -89,7 +90,7 @@ class RunSummary(Displayed):
         ending: "completed", or "interrupted" by an exception or an interrupt; None if unknown,
             because the run still goes on or its process was killed.
         ended_by: Type of the exception that ended the run, and where it was raised, such as
-            "ValueError in step 1"; None if none was seen.
+            "ValueError in step 1", or "SIGTERM after step 120"; None if none was seen.
         error_message: Message of that exception, in one line.
         error_line: Line of user code that it came from, such as "train.py:31"; None if unknown.
         killed_in: Latest progress of a run whose process ended without recording the end; None
@@ -104,6 +105,8 @@ class RunSummary(Displayed):
         host_at_end: Last reading of the host, if the run ended without a summary; None otherwise.
         first_step_s: Time since the first step began, in seconds, if it had not ended when the
             record was written; None otherwise.
+        script: Where the time of the whole script went; None but for the verdict that
+            `keras-gpukit run` gives on it when it has ended.
         verdict: Conclusions of the rules.
     """
 
@@ -131,6 +134,7 @@ class RunSummary(Displayed):
     host_buffers: HostBuffers | None = None
     host_at_end: HostSample | None = None
     first_step_s: float | None = None
+    script: ScriptRecord | None = None
     verdict: Verdict = field(default_factory=Verdict)
 
     @property

@@ -128,6 +128,32 @@ _ROUNDING = 1e-9
 """Smaller shares of the wall time are rounding errors in the sums of the parts."""
 
 
+RetraceCause = Literal["Python value", "shape", "dtype", "made again"]
+
+
+@dataclass(frozen=True)
+class RetracedFunction:
+    """A `tf.function` of user code that was traced more than once during a call.
+
+    Attributes:
+        name: The function's name.
+        location: "file.py:12" of the function.
+        times: Number of tracings.
+        spent_s: Seconds in which Python built their graphs.
+        cause: Most frequent difference between one tracing and the next: a Python value of an
+            argument, the shape or dtype of one, or the `tf.function` itself, which was made again.
+            None if unknown.
+        argument: Name of that argument; None if it is none.
+    """
+
+    name: str
+    location: str
+    times: int
+    spent_s: float
+    cause: RetraceCause | None = None
+    argument: str | None = None
+
+
 @dataclass(frozen=True)
 class TimeBreakdown:
     """Wall time of a phase by part. Together with `unknown_s`, the parts add up to the whole.
@@ -146,10 +172,18 @@ class TimeBreakdown:
             epoch, such as freeing their pipeline.
         other_s: Seconds of Keras' own work at the end of an epoch, and of callbacks there that are
             listed before the one that shows this.
-        tracing_s: Seconds of first steps of later epochs whose step function was traced and
-            compiled again, including their batch.
-        tracings: Number of those steps.
+        tracing_s: Seconds for which later steps were traced or compiled again: those of epochs'
+            first steps whose step function was made again, including their batch, and those for
+            which XLA compiled within other steps.
+        tracings: Number of epochs' first steps whose step function was made again.
+        compilations: Number of programs that XLA compiled in steps after the first, such as for a
+            new shape of the batch, without those of `tracings`. Those of validations count except
+            for one. All of this process count. None if unknown.
+        compiling_s: Seconds that they took; None if unknown.
         by_callback: Seconds of `callbacks_s` by class of the callback, as far as they were seen.
+        callbacks_at_epochs: Those of them at the start and the end of epochs.
+        retraced: Functions of user code that were traced more than once, such as in eager steps or
+            callbacks. The parts above contain their time.
     """
 
     wall_s: float
@@ -162,7 +196,11 @@ class TimeBreakdown:
     other_s: float
     tracing_s: float = 0.0
     tracings: int = 0
+    compilations: int | None = None
+    compiling_s: float | None = None
     by_callback: dict[str, float] = field(default_factory=dict)
+    callbacks_at_epochs: dict[str, float] = field(default_factory=dict)
+    retraced: tuple[RetracedFunction, ...] = ()
 
     @property
     def unknown_s(self) -> float:
@@ -217,7 +255,8 @@ class InputRecord:
         most_stall_fraction: Upper end of the range of `stall_fraction`; None unless the wait is
             sampled from several steps per execution.
         open_shapes: Shapes of the batch's tensors that vary in more than the number of examples, as
-            far as the dataset says so, such as "(None, None, 8)". Empty outside `fit`.
+            the dataset describes them, such as "(None, None, 8)". None if unknown, and outside
+            `fit`.
     """
 
     phase: Phase
@@ -237,7 +276,7 @@ class InputRecord:
     python: PythonSourceRecord | None = None
     contention: ContentionRecord | None = None
     most_stall_fraction: float | None = None
-    open_shapes: tuple[str, ...] = ()
+    open_shapes: tuple[str, ...] | None = None
 
 
 Part = Literal["callbacks", "epoch start", "first step", "steps", "validation", "other"]

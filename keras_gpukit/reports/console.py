@@ -8,11 +8,14 @@ from pathlib import Path
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
+from rich.table import Table
 
+from keras_gpukit.errors import one_line
 from keras_gpukit.records.displayed import show_by
-from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.finding import Finding, Saving
 from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports import phrases
+from keras_gpukit.reports.evidence import evidence_sentences
 from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.printable import plain
 
@@ -23,11 +26,17 @@ _TITLES: dict[Ending | None, str] = {
     None: "keras_gpukit, how the run ended is unknown",
 }
 _INDENT = 2
+_REASONS = 2
+_OTHERS = 2
 _ASCII = str.maketrans({"µ": "u", "×": "x"})
 
 
 def print_summary(
-    summary: RunSummary, console: Console | None = None, log_dir: Path | None = None
+    summary: RunSummary,
+    console: Console | None = None,
+    log_dir: Path | None = None,
+    *,
+    details: bool = False,
 ) -> None:
     """Prints the verdict on a run as a panel.
 
@@ -36,43 +45,98 @@ def print_summary(
         console: Console to print to; standard output by default, without colours if that is not
             a terminal.
         log_dir: Log directory of the run; None if it was not written to disk.
+        details: Whether to list every finding with its figures and all of its advice.
     """
-    print_anywhere(render(summary, log_dir), console)
+    print_anywhere(render(summary, log_dir, details=details), console)
 
 
-def render(summary: RunSummary, log_dir: Path | None = None) -> RenderableType:
-    """Returns the panel: the run's figures, the findings (worst first), and where to read more.
+def render(
+    summary: RunSummary, log_dir: Path | None = None, *, details: bool = False
+) -> RenderableType:
+    """Returns the panel: the verdict, why, what to do next, and below them the run's figures.
 
-    The worst finding is shown with all of its advice, the others with the first line only. "info"
-    findings have no figures. Users change one thing at a time; the next run has its own verdict.
+    In short, the other findings are one line. Users change one thing at a time; the next run has
+    its own verdict.
     """
-    lines: list[RenderableType] = [
-        plain(", ".join(phrases.headline(summary)) or "Nothing was measured.")
-    ]
-    spent, correction = phrases.time_spent(summary), phrases.correction(summary)
-    lines += [plain(each, style="dim") for each in (spent, correction) if each]
-    verdict = phrases.conclusion(summary)
-    if verdict:
-        lines += ["", plain(verdict, style="green")]
-    for position, finding in enumerate(summary.findings):
-        advice = finding.advice if position == 0 else finding.advice[:1]
-        lines += ["", *_tell(finding, advice)]
+    lines: list[RenderableType] = [_verdict(summary)]
+    if details:
+        lines += ["", *_figures(summary), *_findings(summary), *_not_judged(summary)]
+    else:
+        figures = phrases.in_short(summary) or "Nothing was measured."
+        told = (_others(summary), figures, phrases.correction(summary))
+        lines += [plain(each, style="dim") for each in told if each]
     report = f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
-    more = [
-        *filter(None, [phrases.compared(summary), phrases.captured(summary)]),
-        *([report] if log_dir is not None else []),
-    ]
-    lines += ["", *(plain(each, style="dim") for each in more)] if more else []
+    more = (
+        phrases.compared(summary),
+        phrases.captured(summary),
+        report if log_dir is not None else None,
+    )
+    lines += [plain(each, style="dim") for each in more if each]
     return Panel(Group(*lines), title=_TITLES[summary.ending], title_align="left", expand=False)
 
 
-def _tell(finding: Finding, advice: tuple[str, ...]) -> list[RenderableType]:
-    # Plain text throughout: names from a model must not be parsed as markup.
+def _verdict(summary: RunSummary) -> RenderableType:
+    """Returns the three lines that a person reads first."""
+    worst = phrases.worst(summary)
+    if worst is None:
+        rows = [("Verdict", phrases.all_well(summary)), ("Why", phrases.checks(summary.verdict))]
+        rows.append(("Next", phrases.train_longer(summary)))
+        style = "green" if phrases.is_judged(summary) else ""
+    else:
+        why = " ".join(evidence_sentences(worst)[:_REASONS])
+        rows = [("Verdict", worst.title), ("Why", why)]
+        rows.append(("Next", worst.advice[0] if worst.advice else None))
+        rows.append(("", _gain(worst.saving) if worst.saving else None))
+        style = _STYLES[worst.severity]
+    table = Table.grid(padding=(0, 1))
+    for name, told in rows:
+        if told:
+            # Plain text throughout: names from a model must not be parsed as markup.
+            text = plain(told, style=style)
+            if name == "Verdict" and worst is not None:
+                text.append(f" ({worst.code})", style="dim")
+            table.add_row(plain(name, style="bold"), text)
+        style = ""
+    return table
+
+
+def _gain(saving: Saving) -> str:
+    time, faster, _ = phrases.saved_parts(saving)
+    return f"Fixing it saves {', '.join(filter(None, (time, faster)))}."
+
+
+def _others(summary: RunSummary) -> str | None:
+    worst = phrases.worst(summary)
+    titles = [each.title for each in summary.findings if each is not worst]
+    left_out = len(titles) - _OTHERS
+    told = [*titles[:_OTHERS], *([f"{left_out} more"] if left_out > 0 else [])]
+    return f"Also: {'; '.join(told)}" if told else None
+
+
+def _figures(summary: RunSummary) -> list[RenderableType]:
+    told = (
+        ", ".join(phrases.headline(summary)) or "Nothing was measured.",
+        phrases.time_spent(summary),
+        phrases.correction(summary),
+    )
+    return [plain(each) for each in told if each]
+
+
+def _findings(summary: RunSummary) -> list[RenderableType]:
+    return [line for finding in summary.findings for line in ("", *_tell(finding))]
+
+
+def _tell(finding: Finding) -> list[RenderableType]:
     heading = plain(f"{finding.severity}: {finding.title}", style=_STYLES[finding.severity])
     heading.append(f" ({finding.code})", style="dim")
-    figures = phrases.evidence(finding) if finding.severity != "info" else ""
-    details = [figures, *(f"- {line}" for line in advice)]
+    details = [phrases.evidence(finding), *(f"- {line}" for line in finding.advice)]
     return [heading, *(Padding(plain(line), (0, 0, 0, _INDENT)) for line in details if line)]
+
+
+def _not_judged(summary: RunSummary) -> list[RenderableType]:
+    reasons = summary.verdict.not_applicable.items()
+    told = [f"not judged: {code}: {one_line(reason)}" for code, reason in reasons]
+    return ["", *(plain(each, style="dim") for each in told)] if told else []
 
 
 def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Finding, Saving, Verdict
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord, mean_busy_percent
@@ -12,19 +14,19 @@ from keras_gpukit.reports import units
 from keras_gpukit.rules.captured_stall import compared_capture
 from keras_gpukit.rules.lateness import common_steps
 from keras_gpukit.rules.rule import NOT_CONCERNED, TOO_SHORT
-from keras_gpukit.rules.savings import time_of_steps_s
+from keras_gpukit.rules.savings import lasting_time_s, time_of_steps_s
 from keras_gpukit.rules.verdict import RULES
 
 WIDE_RANGE = 0.03
 """Narrower ranges of a stall are shown as one figure, after "about". Our choice."""
 LEAST_SHARE = 0.005
+_LEAST_IN_SHORT = 0.02
+_PARTS_IN_SHORT = 4
 _REASONS = 3
 _SUBJECTS = {rule.code: rule.subject for rule in RULES}
-_LONGER = f"{TOO_SHORT}: train for 10 s and 100 steps or more"
+_LONGER = "run under 10 s or 100 steps"
 """Reason if a longer run has the evidence; the figures are the largest that a rule asks for."""
-NOTHING_FOUND = "Nothing found."
-_ONLY_REMARKS = "No warnings."
-_SPEED_UNKNOWN = "Neither the wait for input nor the parts of the time could be judged."
+NOTHING_FOUND = "Nothing was found that slows this run down."
 _INTERRUPTED = "The run was interrupted."
 ACCOUNT_OF_TIME = "mostly-not-compute"
 """Code of the rule that accounts for all of a run's time."""
@@ -47,10 +49,8 @@ UPPER_BOUND = (
 def headline(summary: RunSummary) -> tuple[str, ...]:
     """Returns the run's main figures in words; unknown figures are left out."""
     parts = [
-        *(_speed(summary.throughput, summary.environment.workers) if summary.throughput else ()),
         *([input_share(summary) or "input stall unknown"] if summary.input else ()),
-        *(_gpus(summary.utilization) if summary.utilization else ()),
-        *(_memory(summary.memory) if summary.memory else ()),
+        *_speed_and_use(summary),
     ]
     if summary.overhead_s is not None:
         once = "" if summary.startup_s is None else f" and {units.duration(summary.startup_s)} once"
@@ -58,16 +58,44 @@ def headline(summary: RunSummary) -> tuple[str, ...]:
     return tuple(parts)
 
 
+def in_short(summary: RunSummary) -> str | None:
+    """Returns the run's speed and where its time went, in a line or two; None if unknown."""
+    told = [", ".join(_speed_and_use(summary)), _time(summary, _PARTS_IN_SHORT, _LEAST_IN_SHORT)]
+    return ". ".join(filter(None, told)) or None
+
+
 def time_spent(summary: RunSummary) -> str | None:
     """Returns the parts of the wall time in words, the largest first; None if unknown."""
+    return _time(summary, None, LEAST_SHARE)
+
+
+def _speed_and_use(summary: RunSummary) -> list[str]:
+    return [
+        *(_speed(summary.throughput, summary.environment.workers) if summary.throughput else ()),
+        *(_gpus(summary.utilization) if summary.utilization else ()),
+        *(_memory(summary.memory) if summary.memory else ()),
+    ]
+
+
+def _time(summary: RunSummary, most: int | None, least: float) -> str | None:
+    """Returns the time of the first step, which comes once, and the shares of the rest.
+
+    Args:
+        summary: The run.
+        most: Number of parts to list, the largest first; None for all.
+        least: Smallest share to list.
+    """
     parts = summary.breakdown
     if parts is None or not parts.wall_s:
         return None
     named = {**parts.parts, "unknown": parts.unknown_s}
-    known = {name: spent_s / parts.wall_s for name, spent_s in named.items() if spent_s is not None}
-    largest = sorted(known.items(), key=lambda part: -part[1])
-    shares = [f"{name} {units.percentage(share)}" for name, share in largest if share > LEAST_SHARE]
-    return f"{units.duration(parts.wall_s)} in total: {', '.join(shares)}" if shares else None
+    first_s, lasting_s = named.pop("the first step") or 0.0, lasting_time_s(parts)
+    known = {name: spent_s / lasting_s for name, spent_s in named.items() if spent_s}
+    largest = sorted(known.items(), key=lambda part: -part[1])[:most]
+    shares = [f"{name} {units.percentage(share)}" for name, share in largest if share > least]
+    told = [f"first step {units.duration(first_s)}"] if first_s > least * parts.wall_s else []
+    told += [f"{'then ' if told else ''}{', '.join(shares)}"] if shares else []
+    return f"{units.duration(parts.wall_s)} in total: {', '.join(told)}" if told else None
 
 
 def captured(summary: RunSummary) -> str | None:
@@ -114,17 +142,25 @@ def compared(summary: RunSummary) -> str | None:
         known = f"{len(workers.members)} of {workers.expected} {workers.kind}s"
         return f"{known} compared: {workers.unknown_because or 'the others are unknown'}"
     steps = len(common_steps(workers))
-    over = f"over {steps} steps" if steps else "by their means over the run"
+    over = f"over {units.count(steps, 'step')}" if steps else "by their means over the run"
     return f"{workers.expected} {workers.kind}s compared {over}"
+
+
+def worst(summary: RunSummary) -> Finding | None:
+    """Returns the finding that is the run's verdict; None if there are only remarks.
+
+    A short run in which compute took less than half of the time is not called healthy either.
+    """
+    first = next(iter(summary.findings), None)
+    told = (each.severity != "info" or each.code == ACCOUNT_OF_TIME for each in summary.findings)
+    return first if any(told) else None
 
 
 def conclusion(summary: RunSummary) -> str | None:
     """Returns the conclusion and how much was judged; None if a rule found a problem."""
-    verdict = summary.verdict
-    # A short run in which compute took less than half of the time is not called healthy either.
-    if any(each.severity != "info" or each.code == ACCOUNT_OF_TIME for each in verdict.findings):
+    if worst(summary) is not None:
         return None
-    return " ".join(filter(None, (all_well(summary), not_judged(verdict))))
+    return " ".join(filter(None, (all_well(summary), checks(summary.verdict))))
 
 
 def all_well(summary: RunSummary) -> str:
@@ -134,35 +170,44 @@ def all_well(summary: RunSummary) -> str:
     """
     if summary.ending == "interrupted":
         return _INTERRUPTED
-    verdict = summary.verdict
-    if {"input-bound", ACCOUNT_OF_TIME} <= verdict.not_applicable.keys():
-        return _SPEED_UNKNOWN
-    return _ONLY_REMARKS if verdict.findings else NOTHING_FOUND
+    if is_judged(summary):
+        return NOTHING_FOUND
+    because = one_line(summary.verdict.not_applicable["input-bound"])
+    if because.startswith(TOO_SHORT):
+        return f"Too short to judge: {because.removeprefix(TOO_SHORT).lstrip(': ') or TOO_SHORT}."
+    return f"This run could not be judged: {because}."
 
 
-def not_judged(verdict: Verdict) -> str | None:
-    """Returns what was looked at, and what was not and why; None if everything was.
+def is_judged(summary: RunSummary) -> bool:
+    """Whether the wait for input or the parts of the time could be judged."""
+    return not {"input-bound", ACCOUNT_OF_TIME} <= summary.verdict.not_applicable.keys()
 
-    Subjects that lack the same evidence are listed together, the input wait first, then the longest
-    list. Rules that do not concern the run are left out.
-    """
-    missing: dict[str, dict[str, None]] = {}  # the keys of a dict are a set in order
-    for code, reason in verdict.not_applicable.items():
-        if reason not in NOT_CONCERNED:
-            lacks = _LONGER if reason.startswith(TOO_SHORT) else one_line(reason)
-            missing.setdefault(lacks, {})[_SUBJECTS.get(code, code)] = None
-    if not missing:
+
+def train_longer(summary: RunSummary) -> str | None:
+    """Returns the advice to a run that was too short to be judged; None to another."""
+    reason = summary.verdict.not_applicable.get("input-bound", "")
+    if is_judged(summary) or not reason.startswith(TOO_SHORT):
         return None
-    first = _SUBJECTS["input-bound"]
-    groups = sorted(missing.items(), key=lambda group: (first not in group[1], -len(group[1])))
-    listed = [f"{', '.join(subjects)} ({reason})" for reason, subjects in groups[:_REASONS]]
-    others = [subject for _, subjects in groups[_REASONS:] for subject in subjects]
-    if others:
-        listed.append(f"{', '.join(others)} (see the report)")
-    judged = {_SUBJECTS.get(code, code): None for code in verdict.passed}
-    seen = [each for each in judged if not any(each in subjects for _, subjects in groups)]
-    looked_at = f"Looked at: {', '.join(seen)}. " if seen else ""
-    return f"{looked_at}Not judged: {'; '.join(listed)}."
+    return "Train for 10 s and 100 steps or more."
+
+
+def checks(verdict: Verdict) -> str | None:
+    """Returns what was looked at, and how many checks don't apply and why; None if all did.
+
+    Checks that do not concern the run, such as those of clusters, are left out.
+    """
+    reasons = Counter(
+        _LONGER if reason.startswith(TOO_SHORT) else one_line(reason).removeprefix("there is ")
+        for reason in verdict.not_applicable.values()
+        if reason not in NOT_CONCERNED
+    )
+    if not reasons:
+        return None
+    count = units.count(reasons.total(), "check")
+    listed = "; ".join(reason for reason, _ in reasons.most_common(_REASONS))
+    looked_at = ", ".join(dict.fromkeys(_SUBJECTS.get(code, code) for code in verdict.passed))
+    seen = f"Looked at: {looked_at}. " if looked_at else ""
+    return f"{seen}{count} don't apply here ({listed})."
 
 
 def evidence(finding: Finding) -> str:
@@ -217,7 +262,7 @@ def _factor(speed_up: float | None) -> str | None:
 
 
 def _speed(throughput: ThroughputRecord, workers: int) -> list[str]:
-    steps = f"{units.number(throughput.steps)} steps"
+    steps = units.count(throughput.steps, "step")
     parts = [steps if throughput.phase == "fit" else f"{throughput.phase}: {steps}"]
     if throughput.step_time_s is not None:
         parts.append(f"{units.duration(throughput.step_time_s)} per step")
@@ -260,9 +305,12 @@ def input_of_run(summary: RunSummary) -> str | None:
 
 def _inexact(record: InputRecord, fraction: float, most: float | None) -> str:
     if most is not None and most - fraction >= WIDE_RANGE:
-        return units.span(units.percentage(fraction), units.percentage(min(most, 1.0)))
+        low = fraction if 100 * fraction >= units.LEAST_PERCENT else 0.0
+        return units.span(units.percentage(low), units.percentage(min(most, 1.0)))
     hedges = {"sampled": "about ", "upper bound": "at most "}
-    return hedges.get(record.confidence or "", "") + units.percentage(fraction)
+    hedge = hedges.get(record.confidence or "", "")
+    # "about" and "at most" say nothing of a share that is only said to be under 0.1 %.
+    return (hedge if 100 * fraction >= units.LEAST_PERCENT else "") + units.percentage(fraction)
 
 
 def input_share(summary: RunSummary) -> str | None:

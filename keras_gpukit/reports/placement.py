@@ -104,7 +104,7 @@ def compiled_note(record: PlacementRecord) -> str | None:
     if not record.compiled_parts:
         return None
     words = "; ".join(
-        f"{part.operations:,} operations into one part on {part.device}"
+        f"{units.count(part.operations, 'operation')} into one part on {part.device}"
         for part in record.compiled_parts[:_PARTS_SHOWN]
     )
     others = len(record.compiled_parts) - _PARTS_SHOWN

@@ -42,7 +42,7 @@ def _headline(record: TuningRecord) -> list[str]:
             f"{record.gain:.2f}× (95 %: {interval})."
         ]
         if cache is not None:
-            lines.append(f"In its trial, a cache made it another {factor} faster: pass cache=True.")
+            lines.append(f"A cache alone made it {factor} faster: pass cache=True.")
     elif cache is not None:
         lines = [
             f"Input: {_rate(record.rate)}; a cache would make it {factor} faster: pass cache=True. "
@@ -65,8 +65,14 @@ def _training(record: TuningRecord) -> str:
     rates = record.rate, record.tuned_rate, record.compute_rate
     gain = gains.training_gain(*rates, overlap_is_new="prefetch" in kept)
     if not gains.counts(gain, gain):
-        return " Training gains little: the model alone was hardly faster than the input before."
-    return f" Training: at most about {gain:.2f}× faster, estimated from these rates."
+        return (
+            " Steps gain little: the model alone was hardly faster than the input before. Epochs "
+            "may start faster."
+        )
+    return (
+        f" Steps: about {gain:.2f}× faster by these rates, and more if the input took cores from "
+        "the model. Epochs start faster too, which is not in it."
+    )
 
 
 def _rate(rate: Rate) -> str:

@@ -6,12 +6,19 @@ from collections.abc import Callable
 
 from keras_gpukit.records.finding import Figure
 
+LEAST_PERCENT = 0.1
+"""Smaller percentages are only said to be under it: "0.0 %" would read as nothing."""
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def number(value: float) -> str:
     """Formats a number: three significant digits below 100, else whole: "0.0123", "1,234"."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def count(number_of: int, what: str) -> str:
+    """Formats a number of things: "1 step", "1,200 steps"."""
+    return f"{number_of:,} {what}{'' if number_of == 1 else 's'}"
 
 
 def size(count_bytes: float) -> str:
@@ -40,6 +47,8 @@ def duration(seconds: float) -> str:
 def percentage(fraction: float) -> str:
     """Formats a fraction as a percentage, no finer than the measurement: "78 %", "0.9 %"."""
     percent = 100 * fraction
+    if percent < LEAST_PERCENT:
+        return f"under {LEAST_PERCENT} %" if percent else "0 %"
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
 
 

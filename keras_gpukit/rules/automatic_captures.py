@@ -10,6 +10,8 @@ from keras_gpukit.rules.anomalies import StepAnomalies
 AFTER_S = 20.0
 """Time from a run's start to its first automatic capture."""
 STRETCH_S = 5.0
+SUSPECTED_AFTER_S = 4.0
+"""The same if something about the run asks for a profile, whether or not steps are steady."""
 STEADY_WITHIN = 0.1
 """Largest relative difference of the mean step times of two stretches in a row, if steady."""
 SLOWER = 1.5
@@ -21,15 +23,18 @@ class AutomaticCaptures:
 
     Args:
         began_s: When the run began, in seconds since the Unix epoch.
+        suspected: Whether something about the run asks for a profile. It then gets one early.
 
     Attributes:
         none_because: Why there was no capture of steady steps; None if one was asked for.
     """
 
-    def __init__(self, began_s: float) -> None:
-        self.none_because: str | None = f"the run had no steps after its first {AFTER_S:g} s"
-        self._due_s = began_s + AFTER_S
-        self._slowdown: StepAnomalies | None = StepAnomalies(SLOWER, None)
+    def __init__(self, began_s: float, *, suspected: bool = False) -> None:
+        after_s = SUSPECTED_AFTER_S if suspected else AFTER_S
+        self.none_because: str | None = f"the run had no steps after its first {after_s:g} s"
+        self._due_s = began_s + after_s
+        self._suspected = suspected
+        self._slowdown = None if suspected else StepAnomalies(SLOWER, None)
         self._steps, self._duration_s = 0, 0.0
         self._step_time_s: float | None = None
         self._is_steady = False
@@ -60,10 +65,10 @@ class AutomaticCaptures:
     def _note(self, window: StepWindow) -> None:
         self._steps += window.steps
         self._duration_s += window.duration_s
-        if self._duration_s < STRETCH_S:
+        if self._duration_s < STRETCH_S and not self._suspected:
             return
         before_s, self._step_time_s = self._step_time_s, self._duration_s / self._steps
         self._steps, self._duration_s = 0, 0.0
-        self._is_steady = (
+        self._is_steady = self._suspected or (
             before_s is not None and abs(self._step_time_s - before_s) <= STEADY_WITHIN * before_s
         )

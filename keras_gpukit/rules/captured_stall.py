@@ -12,8 +12,8 @@ from keras_gpukit.rules.bottleneck import name_bottleneck
 
 LARGEST_DIFFERENCE = 0.03
 """Largest difference of the two stalls, as a share of the steps' time. On an H100 they were within
-0.01 of each other with one step per execution; the line is our choice. Of a stall that is only
-known as a range, the lower end is compared."""
+0.01 of each other with one step per execution; the line is our choice. A stall that is only known
+as a range is refuted outside of it; its lower end is then corrected."""
 
 
 def compared_capture(summary: RunSummary) -> CaptureRecord | None:
@@ -39,7 +39,8 @@ def corrected(summary: RunSummary) -> RunSummary:
     if capture is None or record is None or record.stall_fraction is None or record.wait_s is None:
         return summary
     true, live = capture.stall_fraction or 0.0, capture.live_stall_fraction or 0.0
-    if abs(true - live) <= LARGEST_DIFFERENCE:
+    most = capture.live_most_stall_fraction or live
+    if live - LARGEST_DIFFERENCE <= true <= most + LARGEST_DIFFERENCE:
         return summary
     stall = _scaled(record.stall_fraction, true, live)
     later = record.later_stall_fraction

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.records.diagnosis import Cause, Contention, Rate
+from keras_gpukit.records.pipeline import ContentionRecord
 
 # In benchmarks/results/diagnose_ceiling.json a sleeping thread woke up 0.08 to 0.14 ms late, and
 # 0.6 ms late if a producer held the GIL; the line between is our choice.
@@ -11,6 +12,8 @@ GIL_WAIT_S = 0.25e-3
 # cores, pipelines that compute kept 72 to 97 % of them busy, and pipelines that wait up to 35 %;
 # the line between is our choice.
 CORES_BUSY_FRACTION = 0.70
+# Least processor time of a process that contends for the GIL, in cores; our choice.
+LEAST_GIL_CORES = 0.5
 # Smallest shortfall that counts, as a share of the lower of the two rates alone; our choice. A
 # batch replayed from memory is not quite the same as a fetched one.
 SMALLEST_SHORTFALL = 0.10
@@ -52,6 +55,19 @@ def causes(gil_wait_s: float | None, cores_busy_fraction: float | None) -> tuple
     if cores_busy_fraction is not None and cores_busy_fraction >= CORES_BUSY_FRACTION:
         found.append("all cores busy")
     return tuple(found)
+
+
+def gil_is_contended(record: ContentionRecord | None, cores: int | None) -> bool:
+    """Whether threads of a run were seen to wait for the GIL.
+
+    A thread also wakes late if other processes keep the cores busy. Python code that holds the GIL
+    computes meanwhile, so a process that uses less than half a core does not contend for it.
+    """
+    if record is None or record.gil_wait_s is None or record.gil_wait_s < GIL_WAIT_S:
+        return False
+    if record.cores_busy_fraction is None or not cores:
+        return True
+    return record.cores_busy_fraction * cores >= LEAST_GIL_CORES
 
 
 def contradicts(data_only: Rate, actual: Rate) -> bool:

@@ -15,6 +15,8 @@ _FRAGMENTED = (
 )
 # Exceptions with which users end a run on purpose.
 ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
+SIGNAL = "SIGTERM"
+"""Signal by which schedulers end a run, as when its time is up or it is preempted."""
 
 
 class DeviceOutOfMemory(Rule):
@@ -118,7 +120,7 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
 
 
 class EndedByError(Rule):
-    """A run that ended with an exception raised in a step or a callback.
+    """A run that ended with an exception raised in a step or a callback, or by SIGTERM.
 
     There is no threshold: the exception was seen. Out-of-memory errors have a rule of their own,
     `DeviceOutOfMemory`. Interrupts by the user are not faults and do not count.
@@ -130,18 +132,19 @@ class EndedByError(Rule):
     requires = "the exception that ended the run"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Names the exception."""
+        """Names the exception or the signal."""
         error = summary.ended_by
         if error is None:
             return None if summary.ending == "completed" else self.abstain()
         if summary.out_of_memory is not None or error.startswith(ON_PURPOSE):
             return None
+        advice = "The script's traceback shows the cause; all other figures cover what ran before"
+        if error.startswith(SIGNAL):
+            advice = (
+                "Start it again where it ended: "
+                'callbacks=[keras.callbacks.BackupAndRestore("backup", save_freq=100)]'
+            )
         where = f" ({summary.error_line})" if summary.error_line else ""
         says = f": {summary.error_message}" if summary.error_message else ""
-        return self.find(
-            "critical",
-            advice=(
-                "The script's traceback shows the cause; all other figures cover what ran before",
-            ),
-            title=one_line(f"{error}{where} ended the run{says}"),
-        )
+        title = one_line(f"{error}{where} ended the run{says}")
+        return self.find("critical", advice=(advice,), title=title)

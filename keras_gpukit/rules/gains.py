@@ -44,15 +44,12 @@ def rejected_because(gain: float, low: float, high: float) -> str:
     return "no faster" if high < SMALLEST else "no gain outside the noise"
 
 
-def possible(gain: float, low: float, high: float) -> float:
-    """Returns the gain that a rejected change may still have; 1.0 if it has none."""
-    return gain if low > 1 or high >= SMALLEST else 1.0
-
-
 def training_gain(before: Rate, tuned: Rate, compute: Rate, *, overlap_is_new: bool) -> float:
-    """Estimates the largest speed-up of steps that a tuned input can bring.
+    """Estimates how much faster steps get with a tuned input.
 
-    If batches are made while the model trains, the slower of the two sets the pace.
+    If batches are made while the model trains, the slower of the two sets the pace. It is no bound:
+    the start of each epoch, such as filling a shuffle buffer, and cores that input and model share
+    are not in these rates.
 
     Args:
         before: Rate of the original input alone.

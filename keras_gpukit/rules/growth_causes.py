@@ -12,6 +12,16 @@ from keras_gpukit.rules.memory_growth import THIS_PROCESS, Growth
 
 MOSTLY = 0.5
 """Least share of the growth that a cause must account for; our choice."""
+GROWN = 0.25
+"""Growth, as a share of the memory at first, from which models that are kept are worth a warning;
+our choice, as for growth over time."""
+MODELS_KEPT = (
+    "keep results instead of models in lists and dictionaries: numbers such as history.history, or "
+    "model.get_weights() of the best one",
+    "if nothing of yours refers to old models, free them: del model; "
+    "keras.backend.clear_session(); gc.collect()",
+    "train each model in a process of its own, which returns its memory when it ends",
+)
 
 
 @dataclass(frozen=True)
@@ -19,12 +29,16 @@ class Cause:
     """A cause of memory growth.
 
     Attributes:
-        advice: Recommended action.
+        advice: Recommended actions.
         figures: Figures that show the cause.
+        title: The finding in one line; None for the title that says how memory grows.
+        matters: Whether the growth is worth a warning even if much memory is left.
     """
 
-    advice: str
+    advice: tuple[str, ...]
     figures: tuple[Figure, ...] = ()
+    title: str | None = None
+    matters: bool = False
 
 
 def cause_of(summary: RunSummary, growth: Growth) -> Cause | None:
@@ -37,7 +51,7 @@ def cause_of(summary: RunSummary, growth: Growth) -> Cause | None:
     readings = readings_of(summary, growth.turn)
     if growth.per_turn_bytes is None or len(readings) < 2:
         return None
-    return _kept(readings, growth) or _traced(readings, growth)
+    return _kept(readings, growth) or _models(readings, growth) or _traced(readings, growth)
 
 
 def is_filling(summary: RunSummary, growth: Growth) -> bool:
@@ -73,11 +87,38 @@ def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
         if MOSTLY <= per_turn / (growth.per_turn_bytes or 1.0) <= 1 / MOSTLY:
             items = () if each.length is None else (Figure(f"items of {each.name}", each.length),)
             return Cause(
-                f"{each.label} keeps more tensors or arrays from {growth.turn} to "
-                f"{growth.turn}: keep numbers, such as float(loss), or only the latest",
+                (
+                    f"{each.label} keeps more tensors or arrays from {growth.turn} to "
+                    f"{growth.turn}: keep numbers, such as float(loss), or only the latest",
+                ),
                 (Figure(f"kept in {each.label}", each.size_bytes, "B"), *items),
             )
     return None
+
+
+def _models(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
+    """Returns models that still exist after their fits, more after each, as the cause.
+
+    Either their variables account for most of the growth, or each also keeps its traced step.
+    """
+    middle, last = readings[len(readings) // 2], readings[-1]
+    turns = last.epoch - middle.epoch
+    if not turns or last.models - middle.models < MOSTLY * turns:
+        return None
+    added_bytes = (last.models_bytes - middle.models_bytes) / turns
+    by_variables = added_bytes >= MOSTLY * (growth.per_turn_bytes or 0.0)
+    if not by_variables and last.tracings - middle.tracings < turns:
+        return None
+    held = f"{last.models_bytes / 2**20:.0f} MiB" if by_variables else "their traced steps"
+    return Cause(
+        MODELS_KEPT,
+        (
+            Figure("models alive", last.models),
+            Figure("variables of these models and optimizers", last.models_bytes, "B"),
+        ),
+        title=f"{last.models} models of this script are alive and hold {held}",
+        matters=by_variables and growth.grown_bytes >= GROWN * growth.before_bytes,
+    )
 
 
 def _per_turn_bytes(readings: list[EpochMemory], kept: Kept) -> float | None:
@@ -99,8 +140,10 @@ def _traced(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
     tracings = last.tracings - middle.tracings
     if growth.where != THIS_PROCESS or not last.epoch - middle.epoch <= tracings:
         return None
-    return Cause(
-        f"The step is traced again in each {growth.turn}, and TensorFlow keeps each trace: call "
-        "compile() and make_train_function() once, not in a callback",
-        (Figure("traced again", last.tracings, "times"),),
+    advice = f"The step is traced again in each {growth.turn}, and TensorFlow keeps each trace: "
+    advice += (
+        "call compile() and make_train_function() once, not in a callback"
+        if growth.turn == "epoch"
+        else "compile one model once and reset its weights, or train each in a process of its own"
     )
+    return Cause((advice,), (Figure("traced again", last.tracings, "times"),))

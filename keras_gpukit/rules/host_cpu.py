@@ -16,7 +16,7 @@ OTHERS_PERCENT = JOB_PERCENT = 25.0
 # A process is named if it uses at least this share of what all other processes use; our choice.
 NAMED_FRACTION = 0.10
 LESS_WORK = (
-    "Do less work per example: smaller images, ds.cache(), prepare once",
+    "Do less work per example: smaller images, or prepare them once, before training",
     "Augment with layers inside the model, which run on the GPU",
 )
 
@@ -56,10 +56,11 @@ class HostCPUSaturated(Rule):
             return self._job(host, matters=bool(waits))
         if not waits and not summary.environment.gpus:
             return self.abstain("this run trains on the CPU, which keeps the cores busy itself")
+        less_work = LESS_WORK if summary.environment.gpus else LESS_WORK[:1]
         return self.find(
             "warning" if waits else "info",
             *_evidence(host),
-            advice=(*LESS_WORK, "Give the run more cores"),
+            advice=(*less_work, "Give the run more cores"),
         )
 
     def _job(self, host: HostUtilization, *, matters: bool) -> Finding:

@@ -1,10 +1,13 @@
-"""Advice on a pipeline that limits training, by its slowest stage."""
+"""Advice on a pipeline that limits training: what it does not do yet, the cheapest change first."""
 
 from __future__ import annotations
 
-from keras_gpukit.records.pipeline import ContentionRecord, StageRecord, Work
+from keras_gpukit.records.pipeline import StageRecord, Work
+from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.contention import ADVICE, causes
+from keras_gpukit.rules.cache_advice import cache_advice
+from keras_gpukit.rules.contention import ADVICE, gil_is_contended
+from keras_gpukit.rules.input_waiting import WAITING_CALLS, mostly_waits
 from keras_gpukit.rules.python_advice import (
     IN_PROCESSES,
     PY_DATASET,
@@ -14,114 +17,169 @@ from keras_gpukit.rules.python_advice import (
     workers_within,
 )
 
+Stages = tuple[StageRecord, ...]
+"""Stages of a pipeline from the one nearest to training back to the sources; () if unknown."""
+
+AUTOTUNE = "num_parallel_calls=tf.data.AUTOTUNE"
+MEASURE = "keras_gpukit.tune_input(ds, model) tries such changes, and measures each"
+PARALLEL = f"give {{name}} {AUTOTUNE}: use every core"
+FILES = f"read several files in parallel: ds.interleave(f, {AUTOTUNE})"
+BATCH_FIRST = "ds.batch(n) before {name}, with a function that takes whole batches"
+PREFETCH = "ds.prefetch(tf.data.AUTOTUNE) last: prepare while the model trains"
+_MAPS = ("map", "map and batch")
+_BATCHES = ("batch", "padded_batch", "map and batch")
+_OPENERS = ("interleave", "flat_map")
+
+
+def _has(stages: Stages, *kinds: str) -> bool:
+    return any(stage.kind in kinds for stage in stages)
+
+
+def _reads_files_in_turn(stages: Stages) -> bool:
+    """Whether several files, or an unknown number of them, are read one after the other."""
+    readers = [each for each in stages if each.work == "reading" and each.kind not in _MAPS]
+    in_parallel = any(each.kind in _OPENERS and each.parallelism > 1 for each in stages)
+    return any(each.files != 1 and each.parallelism == 1 for each in readers) and not in_parallel
+
+
 GENERAL = (
-    "ds.map(f, num_parallel_calls=tf.data.AUTOTUNE): use every core",
+    f"ds.map(f, {AUTOTUNE}): use every core",
+    PREFETCH,
     "ds.cache() after costly steps without randomness, before shuffle",
-    "ds.interleave(f, num_parallel_calls=tf.data.AUTOTUNE) to read files",
+    f"ds.interleave(f, {AUTOTUNE}) to read files",
     "ds.batch(n) before a map whose function takes whole batches",
-    "ds.prefetch(tf.data.AUTOTUNE) last: prepare while the model trains",
     "with a PyDataset: use_multiprocessing=True, no more workers than cores",
 )
-"""Advice for a pipeline whose slowest stage is unknown."""
-
-MEASURE = "keras_gpukit.tune_input(ds, model) tries such changes, and measures each"
-PARALLEL = "give {name} num_parallel_calls=tf.data.AUTOTUNE: use every core"
-CACHE = "ds.cache() right after {name}, if it draws nothing at random: do it once, not each epoch"
+"""Advice for a pipeline of which nothing is known."""
 
 BY_HAND: frozenset[Work] = frozenset({"shuffling", "python"})
 """Work with advice that only the pipeline's author can follow: `tune_input` changes neither the
 code of functions nor the order of elements."""
 
-BY_WORK: dict[Work, tuple[str, ...]] = {
-    "reading": (
-        "read several files in parallel: ds.interleave(f, num_parallel_calls=tf.data.AUTOTUNE)",
-        "ds.cache() after the files are read, if they fit into memory",
-        "fewer and larger files, nearer to the machine",
-    ),
-    "decoding": (
-        PARALLEL,
-        CACHE,
-        "store the images smaller, or decode to the size that is trained on: "
-        "tf.io.decode_jpeg(image, ratio=2)",
-    ),
-    "mapping": (
-        PARALLEL,
-        CACHE,
-        "ds.batch(n) before {name}, with a function that takes whole batches",
-    ),
-    "filtering": (
-        "filter once and ds.cache() the rest, or write the rest to files of its own",
-        "filter early, before discarded elements are read and decoded",
-    ),
-    "batching": (
-        "ds.batch(n, num_parallel_calls=tf.data.AUTOTUNE)",
-        "ds.batch earlier in the pipeline, so that fewer elements pass through its stages",
-    ),
-    "shuffling": (
-        "shuffle what is small: file names or indices, before they are read and decoded",
-        "a smaller shuffle buffer",
-    ),
-    "caching": (
-        "a cache on disk is read again each epoch: cache in memory, if it fits",
-        "cache what is small: before decoding or before a map that makes it larger",
-    ),
-    "python": (
-        "write {name} in TensorFlow operations: Python runs on one core at a time",
-        f"or as a {IN_PROCESSES}",
-        "have {name} make whole batches with NumPy, not single examples",
-    ),
-}
+
+def general_advice(record: InputRecord, summary: RunSummary) -> tuple[str, ...]:
+    """Returns advice for a pipeline whose bottleneck is unknown, by its costliest stage."""
+    stages = record.pipeline.stages if record.pipeline else ()
+    if not stages:
+        return GENERAL
+    costliest = max(stages, key=lambda stage: stage.cost_per_batch_s or 0.0)
+    ahead = () if _has(stages, "prefetch") else (PREFETCH,)
+    return *ahead, *_cheapest_first(stages, costliest, summary)
 
 
-def advice_for(record: InputRecord, cores: int | None) -> tuple[str, ...]:
-    """Returns what to change, the most rewarding change first.
+def advice_for(record: InputRecord, summary: RunSummary) -> tuple[str, ...]:
+    """Returns what to change, the cheapest change first, without what the run already does.
 
     Args:
-        record: Record of the input.
-        cores: Number of CPU cores; None if unknown.
+        record: Record of the input, of training or of a validation.
+        summary: The run.
     """
-    stage, source = bottleneck(record), record.python
+    stage, source, cores = bottleneck(record), record.python, summary.environment.cpu_count
     in_processes = source is not None and source.in_processes
-    holds_gil = not in_processes and _waits_for_gil(record.contention)
+    holds_gil = not in_processes and gil_is_contended(record.contention, cores)
+    waits = mostly_waits(record, summary)
     if source is not None and source.name.endswith(PY_DATASET):
         if holds_gil:
             return *for_gil(source.name, source.workers, cores), MEASURE
-        return *for_py_dataset(source, cores), MEASURE
+        return *for_py_dataset(source, cores, waits=waits), MEASURE
     if holds_gil and stage is not None and stage.work == "python":
         return for_gil(stage.name, 1, cores)
     about_gil = (ADVICE["interpreter lock"],) if holds_gil else ()
-    if stage is None or stage.work not in BY_WORK:
-        return *about_gil, *GENERAL, MEASURE
-    measure = () if stage.work in BY_HAND else (MEASURE,)
-    return *about_gil, *_for_stage(record, stage, cores), *measure
-
-
-def _for_stage(record: InputRecord, stage: StageRecord, cores: int | None) -> tuple[str, ...]:
-    workers = workers_within(WORKERS, cores)
-    lines = tuple(line.format(name=stage.name, workers=workers) for line in BY_WORK[stage.work])
-    if workers == 1:
-        lines = tuple(line for line in lines if "use_multiprocessing" not in line)
-    if stage.parallelism > 1:
-        # The stage already runs in parallel.
+    if stage is None or record.pipeline is None:
+        return *about_gil, *general_advice(record, summary), MEASURE
+    first = _for_waiting(stage) if waits else ()
+    lines = _cheapest_first(record.pipeline.stages, stage, summary)
+    if first:
         lines = tuple(line for line in lines if line != PARALLEL.format(name=stage.name))
-    if _is_cached(record, stage):
-        lines = tuple(line for line in lines if "cache()" not in line)
-    return lines
+    measure = () if stage.work in BY_HAND else (MEASURE,)
+    return *about_gil, *first, *lines, *measure
 
 
-def _is_cached(record: InputRecord, stage: StageRecord) -> bool:
-    """Whether a cache nearer to training keeps the results of a stage."""
-    stages = record.pipeline.stages if record.pipeline else ()
-    nearer = stages[: stages.index(stage)] if stage in stages else ()
-    return any(each.work == "caching" for each in nearer)
+def _cheapest_first(stages: Stages, stage: StageRecord, summary: RunSummary) -> tuple[str, ...]:
+    lines = _for_stage(stages, stage, summary.environment.cpu_count)
+    # Work in parallel costs a word, a cache memory, and a rewrite time.
+    cheap = [line for line in lines if AUTOTUNE in line]
+    rest = [line for line in lines if AUTOTUNE not in line]
+    return *cheap, *cache_advice(stages, stage, summary), *rest
 
 
-def _waits_for_gil(contention: ContentionRecord | None) -> bool:
-    """Whether threads wait for the GIL. Busy cores have a rule that also sees other processes."""
-    if contention is None:
-        return False
-    found = causes(contention.gil_wait_s, contention.cores_busy_fraction) or ()
-    return "interpreter lock" in found
+def _for_waiting(stage: StageRecord) -> tuple[str, ...]:
+    """Returns how to let a stage wait for many elements at the same time."""
+    if stage.kind in _MAPS and stage.parallelism < WAITING_CALLS:
+        queued = f": {stage.asked_parallelism} calls are asked for, and {stage.parallelism} run"
+        return (
+            f"ds.map({_in_code(stage.name)}, num_parallel_calls={WAITING_CALLS}, "
+            f"use_unbounded_threadpool=True){queued if stage.asked_parallelism else ''}: it mostly "
+            "waits, and calls that wait need no core each",
+        )
+    if stage.kind == "generator":
+        return (
+            f"yield only names or indices from {stage.name}, and load them in ds.map(load, "
+            f"num_parallel_calls={WAITING_CALLS}, use_unbounded_threadpool=True): {stage.name} "
+            "mostly waits, one call after the other",
+        )
+    return ()
+
+
+def _in_code(name: str) -> str:
+    return name if name.isidentifier() else "..."
+
+
+def _for_stage(stages: Stages, stage: StageRecord, cores: int | None) -> tuple[str, ...]:
+    """Returns the advice on a kind of work, without what the pipeline already does."""
+    at = stages.index(stage) if stage in stages else 0
+    nearer, further = stages[:at], stages[at + 1 :]
+    serial = stage.parallelism == 1
+    single = _has(nearer, *_BATCHES) or stage.kind == "map and batch" or len(stages) == 1
+    parallel = PARALLEL if serial and stage.kind in _MAPS else ""
+    batch_first = BATCH_FIRST if single else ""
+    in_memory = _has(stages, "memory_cache_impl")
+    workers = workers_within(WORKERS, cores)
+    by_work: dict[Work, tuple[str, ...]] = {
+        "reading": (
+            parallel,
+            FILES if stage.kind not in _MAPS and _reads_files_in_turn(stages) else "",
+            "fewer and larger files, nearer to the machine" if stage.files != 1 else "",
+        ),
+        "decoding": (
+            parallel,
+            "store the images smaller, or decode to the size that is trained on: "
+            "tf.io.decode_jpeg(image, ratio=2)",
+        ),
+        "parsing": (parallel, batch_first and f"{batch_first}: tf.io.parse_example does"),
+        "mapping": (parallel, batch_first),
+        "filtering": (
+            "filter once, and write what is left to files of its own",
+            "filter early, before discarded elements are read and decoded"
+            if _has(further, *_MAPS)
+            else "",
+        ),
+        "batching": (
+            f"ds.batch(n, {AUTOTUNE})" if serial else "",
+            "ds.batch earlier in the pipeline, so that fewer elements pass through its stages"
+            if _has(further, "map", "filter", "shuffle")
+            else "",
+        ),
+        "shuffling": (
+            "shuffle what is small: file names or indices, before they are read and decoded"
+            if _has(further, *_MAPS, *_OPENERS)
+            else "",
+            "a smaller shuffle buffer",
+        ),
+        "caching": (
+            ""
+            if in_memory
+            else "a cache on disk is read again each epoch: cache in memory, if it fits",
+            "cache what is small: before decoding or before a map that makes it larger",
+        ),
+        "python": (
+            "write {name} in TensorFlow operations: Python runs on one core at a time",
+            f"or as a {IN_PROCESSES}" if workers > 1 else "",
+            "have {name} make whole batches with NumPy, not single examples" if single else "",
+        ),
+    }
+    lines = by_work.get(stage.work, ())
+    return tuple(line.format(name=stage.name, workers=workers) for line in lines if line)
 
 
 def bottleneck(record: InputRecord) -> StageRecord | None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.finding import Figure, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.input_advice import GENERAL, advice_for, bottleneck
+from keras_gpukit.rules.input_advice import advice_for, bottleneck, general_advice
 from keras_gpukit.rules.rule import TOO_SHORT, NotApplicable, Outcome, Rule, percent
-from keras_gpukit.rules.savings import SAMPLED_MARGIN, WARNING_FRACTION, of_input, severity
+from keras_gpukit.rules.savings import (
+    SAMPLED_MARGIN,
+    WARNING_FRACTION,
+    lasting_time_s,
+    of_input,
+    severity,
+)
+from keras_gpukit.rules.settings import in_effect, undone, written
 
 MINIMUM_STEPS = 10
 STARVED_BATCHES = 0.5
@@ -49,7 +57,7 @@ class InputBound(Rule):
 
     code = "input-bound"
     subject = "input wait"
-    title = "Steps wait for input"
+    title = "Steps wait for data"
     requires = f"the input wait of at least {MINIMUM_STEPS} steps"
 
     def judge(self, summary: RunSummary) -> Outcome:
@@ -59,8 +67,8 @@ class InputBound(Rule):
             return self.abstain(record.unknown_because if record else None)
         if record.measured_steps < MINIMUM_STEPS:
             return self.abstain(
-                f"{TOO_SHORT}: the wait of {record.measured_steps} steps was measured; "
-                f"{MINIMUM_STEPS} are needed"
+                f"{TOO_SHORT}: the wait of {record.measured_steps} of the {MINIMUM_STEPS} steps "
+                "needed was measured"
             )
         stall = record.stall_fraction
         certain = stall - SAMPLED_MARGIN if record.confidence == "sampled" else stall
@@ -71,24 +79,39 @@ class InputBound(Rule):
         if record.confidence == "upper bound":
             return self._at_most(summary, record, stall)
         later = record.later_stall_fraction
-        advice = advice_for(record, summary.environment.cpu_count)
-        what, figures = "Steps wait", []
+        advice = advice_for(record, summary)
+        what, figures = None, []
         if later is not None and later < WARNING_FRACTION:
             # If a cache helps, the run already has one: its later epochs show that.
             advice = tuple(line for line in advice if "cache" not in line)
-            what, advice = "Steps of the first epoch wait", (_first_epoch(record), *advice)
+            what = "Steps of the first epoch wait for data"
+            advice = (_first_epoch(record), *advice)
             figures.append(percent("after the first epoch", later))
         saving = of_input(summary)
+        level: Severity = "warning" if figures else severity(saving, summary)
+        causes = {
+            key: each
+            for key, each in in_effect(summary.environment).items()
+            if each.slows == "input"
+        }
+        what = what or _share_waited(summary, stall)
+        title = _title(record, what)
+        if causes:
+            key, cause = next(iter(causes.items()))
+            title = f"{what}: {written(summary.environment, key)} {cause.does}"
+            advice = undone(causes)
+            # What batches take without the setting is unknown.
+            saving = saving and replace(saving, low_s=0.0)
         return self.find(
-            "warning" if figures else severity(saving, summary),
+            level,
+            *_stage(record),
+            *_wait(record),
             percent("input stall", stall),
             *_range(record),
             *figures,
-            *_wait(record),
-            *_stage(record),
             advice=advice,
             saving=saving,
-            title=_title(record, what),
+            title=title,
         )
 
     def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Outcome:
@@ -101,9 +124,12 @@ class InputBound(Rule):
             "warning",
             percent("input stall, at most", stall),
             Figure("batches in the buffer", filled),
-            advice=("compile(steps_per_execution=1) for a run: its wait is exact", *GENERAL),
+            advice=(
+                "compile(steps_per_execution=1) for a run: its wait is exact",
+                *general_advice(record, summary),
+            ),
             saving=of_input(summary),
-            title="Steps may wait for input",
+            title="Steps may wait for data",
         )
 
 
@@ -144,10 +170,24 @@ def _stage(record: InputRecord) -> Iterator[Figure]:
         yield Figure(f"{stage.name} per batch", 1000 * stage.cost_per_batch_s, "ms")
         if stage.parallelism > 1:
             yield Figure("in parallel", stage.parallelism)
+        if stage.asked_parallelism is not None:
+            yield Figure("parallel calls asked for", stage.asked_parallelism)
+
+
+def _share_waited(summary: RunSummary, stall: float) -> str:
+    """Says what share of the time is spent waiting: of the run without its first step, if known."""
+    parts = summary.breakdown
+    if parts is None or parts.input_s is None:
+        return f"{100 * stall:.0f} % of the steps' time is spent waiting for data"
+    share = parts.input_s / lasting_time_s(parts)
+    return f"{100 * share:.0f} % of the time is spent waiting for data"
 
 
 def _title(record: InputRecord, what: str) -> str:
-    stage = bottleneck(record)
-    if stage is None:
-        return f"{what} for input"
-    return f"{what} for input; the bottleneck is {stage.name}{stage.where}"
+    stage, source = bottleneck(record), record.python
+    if stage is not None:
+        return f"{what}: the bottleneck is {stage.name}{stage.where}"
+    if source is None:
+        return what
+    where = f" ({source.location})" if source.location else ""
+    return f"{what}: the bottleneck is {source.name}{where}"

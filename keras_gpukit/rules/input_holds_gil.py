@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.contention import GIL_WAIT_S
+from keras_gpukit.rules.contention import gil_is_contended
 from keras_gpukit.rules.input_bound import MINIMUM_STEPS, is_input_bound
 from keras_gpukit.rules.python_advice import for_gil
 from keras_gpukit.rules.rule import Outcome, Rule
@@ -41,7 +41,8 @@ class InputHoldsGIL(Rule):
             return self.abstain()
         if throughput.measured_steps < MINIMUM_STEPS:
             return self.abstain()
-        if gil_wait_s < GIL_WAIT_S or is_input_bound(summary):
+        cores = summary.environment.cpu_count
+        if not gil_is_contended(summary.contention, cores) or is_input_bound(summary):
             return None
         source = _python_code(record)
         if source is None:
@@ -55,7 +56,7 @@ class InputHoldsGIL(Rule):
             Figure("wait for the GIL", 1000 * gil_wait_s, "ms"),
             Figure(f"{name} per batch", 1000 * time_s, "ms"),
             Figure("step time", 1000 * throughput.step_time_s, "ms"),
-            advice=for_gil(name, workers, summary.environment.cpu_count),
+            advice=for_gil(name, workers, cores),
             saving=of_gil(summary, time_s),
         )
 

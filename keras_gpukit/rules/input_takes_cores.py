@@ -5,12 +5,12 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.cache_advice import cache_advice
 from keras_gpukit.rules.contention import CORES_BUSY_FRACTION
-from keras_gpukit.rules.input_advice import CACHE
 from keras_gpukit.rules.input_bound import MINIMUM_STEPS, is_input_bound
 from keras_gpukit.rules.input_holds_gil import InputHoldsGIL
 from keras_gpukit.rules.rule import Outcome, Rule, percent
-from keras_gpukit.rules.savings import CRITICAL_FRACTION, of_input_cores
+from keras_gpukit.rules.savings import CRITICAL_FRACTION, input_cores_fraction, of_input_cores
 
 MEASURE = "keras_gpukit.diagnose(model, ds) measures how fast the steps are without their input"
 
@@ -21,7 +21,8 @@ class InputTakesCores(Rule):
     Such steps take longer without ever waiting. Two figures together show this. This process keeps
     at least 70 % of its cores busy, as measured where pipelines that compute slowed training down.
     And the threads that make batches take at least a fifth of all cores, our choice. A stage that
-    waits for a disk or a network uses no processor time and does not count.
+    waits for a disk or a network uses no processor time and does not count. The threads' share
+    is at most the time of all stages of the pipeline, if that is known.
 
     How much of the steps' time this costs is not measured. It is at most the time for which those
     threads computed.
@@ -35,7 +36,8 @@ class InputTakesCores(Rule):
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the share of busy cores, and the share that input takes, with the thresholds."""
         contention, throughput = summary.contention, summary.throughput
-        if contention is None or contention.input_cores_fraction is None:
+        by_input = input_cores_fraction(summary)
+        if contention is None or by_input is None:
             return self.abstain()
         if summary.environment.gpus or contention.cores_busy_fraction is None:
             return self.abstain()
@@ -43,21 +45,22 @@ class InputTakesCores(Rule):
             return self.abstain()
         if contention.cores_busy_fraction < CORES_BUSY_FRACTION:
             return None
-        if contention.input_cores_fraction < CRITICAL_FRACTION or is_input_bound(summary):
+        if by_input < CRITICAL_FRACTION or is_input_bound(summary):
             return None
         if isinstance(InputHoldsGIL().judge(summary), Finding):
             return None  # the same code also holds the GIL, which is scarcer than cores
         stage = _costliest(summary.pipeline)
         figures = [
             percent("cores that this process keeps busy", contention.cores_busy_fraction),
-            percent("of it making batches", contention.input_cores_fraction),
+            percent("of it making batches", by_input),
         ]
         advice = [MEASURE, "Do less work per example, or give the run more cores"]
         title = self.title
         if stage is not None:
             title = f"{title}, most of all {stage.name}{stage.where}"
             figures.append(Figure(f"{stage.name} per batch", _cost_ms(stage), "ms"))
-            advice.insert(0, CACHE.format(name=stage.name))
+            stages = summary.pipeline.stages if summary.pipeline else ()
+            advice = [*cache_advice(stages, stage, summary), *advice]
         return self.find(
             "warning",
             *figures,

@@ -99,7 +99,8 @@ def unknown_because(comparison: WorkerComparison | None) -> str | None:
         return None
     missing = next(filter(None, (each.compared_unknown_because for each in comparison.members)), "")
     return missing or (
-        f"{TOO_SHORT}: {steps} steps of each {comparison.kind} are known, {FEWEST_STEPS} are needed"
+        f"{TOO_SHORT}: {steps} of the {FEWEST_STEPS} steps needed are known of each "
+        f"{comparison.kind}"
     )
 
 

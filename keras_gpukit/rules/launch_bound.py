@@ -53,6 +53,8 @@ class LaunchBound(Rule):
         """Judges by the profile or, without one, by readings of the machine."""
         if not summary.environment.gpus:
             return self.abstain(NO_GPU)
+        if summary.environment.runs_eagerly:
+            return self.abstain("Python starts each operation, as `slow-settings` says")
         launches = launches_of(summary)
         if launches is None:
             return self._without_profile(summary)
@@ -116,8 +118,6 @@ def _cores(summary: RunSummary) -> float | None:
 
 def _advice(summary: RunSummary) -> tuple[str, ...]:
     environment, advice = summary.environment, []
-    if environment.run_eagerly:
-        advice.append("compile(run_eagerly=False): eager steps start each operation from Python")
     if not environment.jit_compile:
         advice.append("compile(jit_compile=True): XLA makes few kernels of many operations")
     if (environment.steps_per_execution or 1) == 1:

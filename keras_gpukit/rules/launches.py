@@ -6,13 +6,9 @@ from dataclasses import dataclass
 
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.profile import Part
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.products import PRODUCT_KINDS
 from keras_gpukit.rules.savings import WARNING_FRACTION
-
-# Without a graph, Python starts each operation, and TensorFlow calls no function that runs them.
-_PARTS: tuple[Part, ...] = ("kernel launch",)
-_EAGER_PARTS: tuple[Part, ...] = ("kernel launch", "host compute", "idle")
 
 
 @dataclass(frozen=True)
@@ -44,12 +40,28 @@ def launches_of(summary: RunSummary) -> Launches | None:
     profile, step_s = summary.profile, summary.step_time_s
     if profile is None or not profile.devices or not profile.step_time_s or not step_s:
         return None
-    eager = summary.environment.run_eagerly
-    waited_s = sum(profile.parts_s.get(part, 0.0) for part in (_EAGER_PARTS if eager else _PARTS))
-    waited_s -= max(profile.step_time_s - step_s, 0.0)
+    waited_s = profile.parts_s.get("kernel launch", 0.0) - max(profile.step_time_s - step_s, 0.0)
     kernels = max(device.kernels for device in profile.devices) / profile.steps
     computed_s = profile.parts_s.get("device compute", 0.0)
     return Launches(max(waited_s, 0.0) / step_s, kernels, computed_s / kernels if kernels else 0.0)
+
+
+def eager_s(summary: RunSummary) -> tuple[float, float] | None:
+    """Returns the seconds, at least and at most, that eager steps lose; None without a profile.
+
+    At least: the time in which a profile shows neither an operation nor a wait, which is Python,
+    without the time that the profiler adds. At most: all but the time in which a GPU computed.
+    """
+    profile, parts, step_s = summary.profile, summary.breakdown, summary.step_time_s
+    if profile is None or not profile.step_time_s or parts is None or not step_s:
+        return None
+    steps = summary.steps or 0
+    python_s = profile.parts_s.get("idle", 0.0) - max(profile.step_time_s - step_s, 0.0)
+    computed_s = profile.parts_s.get("device compute", 0.0)
+    if not profile.devices:
+        computed_s = sum(profile.kinds_s.get(kind, 0.0) for kind in PRODUCT_KINDS)
+    most_s = max((parts.compute_s or 0.0) - steps * computed_s, 0.0)
+    return min(max(steps * python_s, 0.0), most_s), most_s
 
 
 def calls_python(record: PlacementRecord | None) -> bool:

@@ -50,7 +50,7 @@ class MemoryNearlyFull(_OfFullestGPU):
             "warning",
             share,
             advice=(
-                "Leave a margin: a slightly smaller batch, or mixed precision",
+                "Leave a margin: a slightly smaller batch",
                 "Keep other programs off this GPU while training",
             ),
         )

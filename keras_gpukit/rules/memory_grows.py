@@ -29,7 +29,8 @@ class MemoryGrows(Rule):
     are enough of them. Without enough epochs it also uses one reading per second, which must grow
     by at least a quarter and 256 MiB (our choice). The finding is a remark as long as more memory
     is left than another run of the same length would add, since a cache that fills also grows.
-    Otherwise it is a warning.
+    Otherwise it is a warning; so it is if models that the script keeps made memory grow by a
+    quarter (our choice).
     """
 
     code = "memory-grows"
@@ -60,11 +61,11 @@ class MemoryGrows(Rule):
         cause = cause_of(summary, worst)
         unknown = [_LOOK_FOR, *([_CACHE] if worst.per_turn_bytes is None else []), _NEW_EACH_TIME]
         return self.find(
-            "warning" if worst.urgency >= 1 else "info",
+            "warning" if worst.urgency >= 1 or (cause and cause.matters) else "info",
             *_figures(worst),
             *(cause.figures if cause else ()),
-            advice=(cause.advice,) if cause else tuple(unknown),
-            title=_title(worst),
+            advice=cause.advice if cause else tuple(unknown),
+            title=(cause and cause.title) or _title(worst),
         )
 
 

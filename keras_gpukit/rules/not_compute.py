@@ -6,6 +6,7 @@ from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.input_bound import InputBound
+from keras_gpukit.rules.many_calls import ManyShortCalls
 from keras_gpukit.rules.rule import Outcome, Rule, percent
 from keras_gpukit.rules.savings import of_run
 from keras_gpukit.rules.time_parts import (
@@ -74,7 +75,8 @@ class MostlyNotCompute(TimeRule):
             return self.abstain("it is unknown how long steps computed")
         covering = COVERED_BY.get(name, ())
         if name == ONCE:
-            covering = tuple(rule for rules in COVERED_BY.values() for rule in rules)
+            lasting = (rule for rules in COVERED_BY.values() for rule in rules)
+            covering = (*lasting, ManyShortCalls())
         if any(isinstance(rule.judge(summary), Finding) for rule in covering):
             return None
         short = name == ONCE and parts.wall_s < SHORT_RUN_S

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from keras_gpukit.records.profile import Kind
 from keras_gpukit.records.run import RunSummary
 
-_KINDS: tuple[Kind, ...] = ("matmul", "convolution", "attention")
+PRODUCT_KINDS: tuple[Kind, ...] = ("matmul", "convolution", "attention")
 _TYPES = re.compile(r"matmul|conv[123]d|einsum|cudnnrnn", re.I)
 
 
@@ -31,7 +31,7 @@ def products_of(summary: RunSummary) -> Products | None:
     if profile is None or not profile.devices or not profile.step_time_s:
         return None
     own_s = profile.step_time_s - profile.parts_s.get("input wait", 0.0)
-    products_s = sum(profile.kinds_s.get(kind, 0.0) for kind in _KINDS)
+    products_s = sum(profile.kinds_s.get(kind, 0.0) for kind in PRODUCT_KINDS)
     others_s = sum(profile.kinds_s.values()) - products_s
     return Products(products_s / own_s, others_s / own_s) if own_s > 0 else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.records.pipeline import PythonSourceRecord
+from keras_gpukit.rules.input_waiting import WAITING_CALLS
 
 PY_DATASET = ".__getitem__"
 WORKERS = 4
@@ -18,10 +19,23 @@ def workers_within(workers: int, cores: int | None) -> int:
     return workers if cores is None else min(workers, cores)
 
 
-def for_py_dataset(source: PythonSourceRecord, cores: int | None) -> tuple[str, ...]:
-    """Returns what to change in a `PyDataset` while nothing shows that it holds the GIL."""
+def for_py_dataset(
+    source: PythonSourceRecord, cores: int | None, *, waits: bool = False
+) -> tuple[str, ...]:
+    """Returns what to change in a `PyDataset` while nothing shows that it holds the GIL.
+
+    Args:
+        source: The method that makes the batches.
+        cores: Number of CPU cores; None if unknown.
+        waits: Whether it was seen to wait for a disk, a network or the like most of the time.
+    """
     dataset, workers = source.name.removesuffix(PY_DATASET), source.workers
     whole = f"have {source.name} {WHOLE_BATCH}"
+    if waits and workers < WAITING_CALLS:
+        return (
+            f"{dataset}(workers={WAITING_CALLS}, max_queue_size={2 * WAITING_CALLS}): "
+            f"{source.name} mostly waits, and threads that wait need no core each",
+        )
     if source.in_processes:
         more = workers_within(2 * workers, cores)
         if more <= workers:

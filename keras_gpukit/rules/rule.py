@@ -17,7 +17,8 @@ from keras_gpukit.records.run import RunSummary
 TOO_SHORT = "the run was too short"
 NO_CLUSTER, ONE_REPLICA = "there is no cluster", "there is one replica"
 ONE_WORKER = "the run has one worker and one replica, or others were not compared here"
-NOT_CONCERNED = (NO_CLUSTER, ONE_REPLICA, ONE_WORKER)
+NO_SCRIPT = "only keras-gpukit run sees all calls of a script"
+NOT_CONCERNED = (NO_CLUSTER, ONE_REPLICA, ONE_WORKER, NO_SCRIPT)
 """Reasons for which a rule does not concern a run, and no evidence is missing."""
 MINIMUM_SAMPLES = 5
 """Least number of readings of the machine; means of fewer show start-up rather than training.

@@ -7,9 +7,17 @@ from abc import abstractmethod
 from keras_gpukit.records.finding import Figure, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
+from keras_gpukit.rules.callback_advice import as_written, callback_advice
 from keras_gpukit.rules.epoch_start_advice import SLOW_ONES, starts_advice
 from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule, percent
-from keras_gpukit.rules.savings import of_callbacks, of_run, severity, validation_wait_s
+from keras_gpukit.rules.savings import (
+    WARNING_FRACTION,
+    lasting_time_s,
+    of_callbacks,
+    of_run,
+    severity,
+    validation_wait_s,
+)
 
 MINIMUM_WALL_S = 5.0
 NOTABLE_FRACTION = 0.10
@@ -140,17 +148,19 @@ class SlowCallbacks(TimeRule):
         name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))
         is_named = longest_s >= MOSTLY * spent_s
         figures = [percent("of the time", share), Figure("in callbacks", spent_s, "s")]
+        title = None
         if is_named:
             # Its time comes from samples, and may exceed the time left without Keras' loop.
             longest_s = min(longest_s, spent_s)
             figures.append(Figure(f"in {name}", longest_s, "s"))
             saving = of_callbacks(summary, longest_s, parts.callbacks_s)
+            title = f"{as_written(summary, name)} takes {longest_s:.3g} of {parts.wall_s:.3g} s"
         return self.find(
             severity(all_of_them, summary),
             *figures,
-            advice=_callback_advice(name if is_named else None),
+            advice=callback_advice(summary, name if is_named else None),
             saving=saving,
-            title=f"{self.title}, most of all {name}" if is_named else None,
+            title=title,
         )
 
 
@@ -163,26 +173,12 @@ def _executions(summary: RunSummary) -> float | None:
     return summary.steps / (summary.environment.steps_per_execution or 1)
 
 
-def _callback_advice(name: str | None) -> tuple[str, ...]:
-    known = {
-        "TensorBoard": 'keras.callbacks.TensorBoard(update_freq="epoch")',
-        "ModelCheckpoint": "keras.callbacks.ModelCheckpoint: save less often, or only the weights",
-    }
-    if name is None:
-        return (
-            *known.values(),
-            "in your own callbacks, do work every hundredth batch, not in each",
-        )
-    return (known.get(name, f"{name}: work less often, as every hundredth batch or tenth epoch"),)
-
-
 class LongValidation(TimeRule):
     """The share of the time that goes to validation within `fit`.
 
     The threshold of three tenths is our choice. The finding is a remark if compute takes at least
-    half of the time, since how often to validate is the user's decision. The input wait of its
-    steps can be saved without validating less. So the finding is critical if that wait is a large
-    part of the run.
+    half of the time, since how often to validate is the user's decision. What validation waits for
+    data can be saved without validating less: that has the thresholds of the wait in training.
     """
 
     code = "long-validation"
@@ -191,27 +187,33 @@ class LongValidation(TimeRule):
     requires = REQUIRES
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        """Compares the share with the threshold."""
-        share = parts.validation_s / parts.wall_s
-        if share < LONG_VALIDATION_FRACTION:
+        """Compares the share, and that of its wait for data, with the thresholds."""
+        lasting_s, wait_s = lasting_time_s(parts), validation_wait_s(summary)
+        share = parts.validation_s / lasting_s
+        if share < LONG_VALIDATION_FRACTION and wait_s / lasting_s < WARNING_FRACTION:
             return None
-        wait_s = validation_wait_s(summary)
         saving = of_run(summary, wait_s, parts.validation_s, basis="validation", upper_bound=True)
         figures = [percent("of the time", share)]
+        if summary.validation is not None:
+            figures.append(Figure("steps of validation", summary.validation.steps))
+        title = f"Validation takes {100 * share:.0f} % of the time"
         advice: tuple[str, ...] = (
             "fit(validation_freq=...), validation_steps, or a larger validation_batch_size",
         )
         if wait_s >= MOSTLY * parts.validation_s:
             figures.append(Figure("of it waiting for input", wait_s, "s"))
+            title += f", {100 * wait_s / parts.validation_s:.0f} % of it waiting for data"
             advice = (
                 "make batches of validation_data faster: ds.cache(), parallel maps, ds.prefetch(); "
                 "workers=4 of a PyDataset",
                 *advice,
             )
         least: Severity = "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning"
+        waiting = severity(saving, summary)
         return self.find(
-            "critical" if severity(saving, summary) == "critical" else least,
+            least if waiting == "info" else waiting,
             *figures,
             saving=saving,
             advice=advice,
+            title=title,
         )

@@ -47,13 +47,16 @@ class TinySteps(Rule):
             return self.abstain()
         if throughput.measured_steps < MANY_STEPS:
             return self.abstain(
-                f"{TOO_SHORT}: {throughput.measured_steps} steps were measured, {MANY_STEPS} needed"
+                f"{TOO_SHORT}: {throughput.measured_steps} of the {MANY_STEPS} steps needed were "
+                "measured"
             )
         parts = summary.breakdown
         if parts is not None and parts.wall_s < MINIMUM_WALL_S:
             return self.abstain(LESS_TIME)
         if steps_per_execution > 1 or throughput.step_time_s >= TINY_STEP_S:
             return None
+        if summary.environment.runs_eagerly:
+            return self.abstain("Python starts each operation, however many steps it starts")
         launches = launches_of(summary)
         if launches is not None and launches.limit:
             return self.abstain("the GPU waits for launches within the steps")

@@ -1,103 +1,144 @@
-"""Whether a run's step function is traced, or compiled by XLA, again and again."""
+"""Whether steps are traced, or compiled by XLA, again and again."""
 
 from __future__ import annotations
 
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.step_times import BIN_GROWTH, StepTimes
-from keras_gpukit.records.steps import TimeBreakdown
+from keras_gpukit.records.steps import RetraceCause, RetracedFunction, TimeBreakdown
 from keras_gpukit.rules.rule import Outcome, percent
 from keras_gpukit.rules.savings import of_run, severity
-from keras_gpukit.rules.time_parts import MOSTLY, NOTABLE_FRACTION, REQUIRES, TimeRule
+from keras_gpukit.rules.time_parts import NOTABLE_FRACTION, REQUIRES, TimeRule
 
-QUICK_SHARE = 0.05
-"""Share of the steps that count as quick: those that XLA did not compile again. Our choice."""
-COMPILED_TIMES = 10
-"""A step that takes this many times as long as the quick ones may have been compiled. Our choice:
-for a small model on a CPU, compiling took 100 times as long as a step."""
-SHORTEST_S = 0.1
-"""Shortest step that counts as compiled. Our choice: XLA takes longer than this even for a model
-of a few layers."""
-SHAPES = (
-    "pad to few lengths: padded_batch(padded_shapes=...), or bucket_by_sequence_length with "
-    "pad_to_bucket_boundary=True",
-    "model.compile(jit_compile=False): without XLA, a new shape needs no compilation",
+WITHOUT_XLA = "Or train without XLA, which compiles for each new shape: compile(jit_compile=False)"
+LAST_BATCH = (
+    "Leave out an epoch's smaller last batch: ds.batch(n, drop_remainder=True), or pass to fit a "
+    "number of examples that is a multiple of batch_size",
+    WITHOUT_XLA,
+)
+RESIZE = ("Bring images to one size: ds.map(lambda image, label: (tf.image.resize(image, (h, w)), "
+          "label)) before ds.batch")  # fmt: skip
+PAD = (
+    "Pad axis {axes} of {shape} to one length: ds.padded_batch(n, padded_shapes=({padded}, ...))",
+    "Where lengths differ much, pad to a few: ds.bucket_by_sequence_length(length_of, [64, 128], "
+    "[n, n, n], pad_to_bucket_boundary=True)",
 )
 STEP_FUNCTION = (
-    "no model.compile or make_train_function between epochs: keep a value that changes in a "
+    "No model.compile or make_train_function between epochs: keep a value that changes in a "
     "keras.Variable, which is read at each step"
 )
+RETRACED: dict[RetraceCause | None, tuple[str, str]] = {
+    "Python value": (
+        "for new values of {argument}",
+        "Pass {argument} to {name} as a tensor: tf.constant({argument}). Each new Python value is "
+        "traced",
+    ),
+    "shape": (
+        "for new shapes of {argument}",
+        "Let one graph serve all shapes of {argument}: @tf.function(reduce_retracing=True)",
+    ),
+    "dtype": ("for another dtype of {argument}", "Cast {argument} to one dtype before {name}"),
+    "made again": (
+        "as it is made again",
+        "Decorate {name} with tf.function once, outside the loop or function that calls it",
+    ),
+    None: ("again", "Call {name} with tensors of the same shape and dtype each time"),
+}
+"""By cause: how the title goes on after "was traced 9 times", and the advice."""
 
 
 class TracingAgain(TimeRule):
-    """The share of the time that goes to tracing or compiling the step again during a run.
+    """The share of the time that goes to tracing or compiling steps again during a run.
 
-    TensorFlow traces a step function that is created again; this is checked at the start of epochs.
-    XLA compiles the step for each new shape of a batch, without tracing it again. TensorFlow 2.21
-    gives Python no count of these compilations, so they are inferred, and the finding says
-    "likely": the dataset says that shapes vary, XLA is on, and some steps take ten times as long as
-    the quickest twentieth, neither waiting for input nor in callbacks. The threshold of a tenth of
-    the time is our choice, as for other waits.
+    TensorFlow traces a step function that is made again; this is checked at the start of epochs. It
+    also traces functions that eager steps or callbacks call with new Python values or shapes. XLA
+    compiles the step for each new shape of a batch, without tracing it again. TensorFlow counts and
+    times both. The threshold of a tenth of the time is our choice, as for other waits.
+
+    If batches are padded, their steps take longer. The saving assumes that they take at most twice
+    as long as the steps do now, which is our choice.
     """
 
     code = "tracing-again"
     subject = "tracing"
-    title = "The step function is made and traced again"
+    title = "The step function was made and traced again"
     requires = REQUIRES
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the share with the threshold."""
-        times, (compiled, compiled_s) = _step_times(summary), _compiled_again(summary, parts)
-        share = (parts.tracing_s + compiled_s) / parts.wall_s
-        if share < NOTABLE_FRACTION:
+        compiling_s = parts.compiling_s or 0.0
+        made_s, retraced_s = parts.tracing_s - compiling_s, sum(_again_s(f) for f in parts.retraced)
+        again_s = parts.tracing_s + retraced_s
+        if again_s < NOTABLE_FRACTION * parts.wall_s:
             return None
-        # A step that is traced or compiled also does the normal work of a step.
-        usual_s = times.quantile_s(QUICK_SHARE) if times and compiled else 0.0
-        work_s = parts.tracings * (summary.step_time_s or 0.0) + compiled * usual_s
-        again_s = parts.tracing_s + compiled_s
-        most_s = parts.tracing_s + BIN_GROWTH * compiled_s
-        saving = of_run(summary, again_s - work_s, most_s, basis="traced or compiled steps")
-        figures = [percent("of the time", share)]
+        padded_s = min(parts.compute_s or 0.0, compiling_s)
+        work_s = parts.tracings * (summary.step_time_s or 0.0) if made_s > 0 else 0.0
+        saving = of_run(
+            summary,
+            again_s - padded_s - work_s,
+            None if retraced_s else again_s,  # starting new graphs also takes unmeasured time
+            basis="tracing and compiling again",
+        )
+        took = f"{_seconds(again_s)} of {_seconds(parts.wall_s)}"
+        figures = [percent("of the time", again_s / parts.wall_s)]
         if parts.tracings:
             figures.append(Figure("traced again", parts.tracings, "times"))
-        if compiled:
-            figures.append(Figure("likely compiled again", compiled, "times"))
-            figures.append(Figure("mean of these steps", compiled_s / compiled, "s"))
-            figures.append(Figure("quick steps", usual_s, "s"))
-        mainly_shapes = compiled_s > parts.tracing_s
+        if parts.compilations:
+            figures.append(Figure("compiled again by XLA", parts.compilations, "times"))
+            figures.append(Figure("per compilation", compiling_s / parts.compilations, "s"))
+        if compiling_s >= max(made_s, retraced_s):
+            what, advice = _shapes(summary, parts.compilations or 0)
+        elif made_s >= retraced_s:
+            what, advice = f"{self.title} {parts.tracings} times", (STEP_FUNCTION,)
+        else:
+            what, advice = _function(parts.retraced[0])
         return self.find(
             severity(saving, summary),
             *figures,
-            advice=SHAPES if mainly_shapes else (STEP_FUNCTION,),
+            advice=advice,
             saving=saving,
-            title=_title(summary) if mainly_shapes else None,
+            title=f"{what}: {took}",
         )
 
 
-def _title(summary: RunSummary) -> str:
-    shapes = ", ".join(summary.input.open_shapes) if summary.input else ""
-    return f"XLA likely compiles the step again for new shapes of batches: {shapes}"
+def _again_s(function: RetracedFunction) -> float:
+    """Returns the time of all tracings of a function but one."""
+    return function.spent_s * (1 - 1 / function.times)
 
 
-def _step_times(summary: RunSummary) -> StepTimes | None:
-    return None if summary.throughput is None else summary.throughput.step_times
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
-def _compiled_again(summary: RunSummary, parts: TimeBreakdown) -> tuple[int, float]:
-    """Returns the number of steps that XLA likely compiled again, and their time in seconds.
+def _shapes(summary: RunSummary, compilations: int) -> tuple[str, tuple[str, ...]]:
+    """Returns what XLA compiled again, and the advice, from the shapes that vary."""
+    shapes = summary.input.open_shapes if summary.input else None
+    again = f"XLA compiled the step again {_times(compilations)}"
+    if shapes is None:
+        return again, ("Give all batches the same shape", WITHOUT_XLA)
+    if not shapes:
+        return f"{again} for batches of another size", LAST_BATCH
+    shape = shapes[0]
+    lengths = shape.strip("()").split(", ")
+    axes = [place for place, length in enumerate(lengths) if length == "None" and place]
+    title = f"XLA compiled the step again for {compilations} new batch shapes {shape}"
+    if len(lengths) == 4 and len(axes) > 1:
+        return title, (RESIZE, WITHOUT_XLA)
+    named = " and ".join(map(str, axes))
+    padded = ", ".join(each.replace("None", "longest") for each in lengths[1:])
+    words = {"axes": named, "shape": shape, "padded": f"({padded})"}
+    return title, (*(each.format(**words) for each in PAD), WITHOUT_XLA)
 
-    Both are 0 if there is no evidence.
-    """
-    times, record = _step_times(summary), summary.input
-    varies = record is not None and bool(record.open_shapes)
-    if times is None or parts.compute_s is None or not (varies and summary.environment.jit_compile):
-        return 0, 0.0
-    shortest_s = max(COMPILED_TIMES * times.quantile_s(QUICK_SHARE), SHORTEST_S)
-    count, slow_s = times.since(shortest_s)
-    slowest = [each for each in times.slowest if each.duration_s >= shortest_s]
-    waited = [each.wait_s is None or each.wait_s > MOSTLY * each.duration_s for each in slowest]
-    # A step's time includes callbacks after it, which are no part of the time for compute.
-    _, all_s = times.since(0.0)
-    if any(waited) or parts.compute_s - (all_s - slow_s) < MOSTLY * slow_s:
-        return 0, 0.0
-    return count, slow_s
+
+def _function(function: RetracedFunction) -> tuple[str, tuple[str, ...]]:
+    """Returns which function was traced again and why, and the advice."""
+    why, advice = (
+        each.format(name=function.name, argument=function.argument)
+        for each in RETRACED[function.cause]
+    )
+    is_lambda = function.location in function.name
+    named = function.name if is_lambda else f"{function.name} ({function.location})"
+    return f"{named} was traced {function.times} times {why}", (advice,)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

@@ -11,6 +11,11 @@ SMALL_BATCH = 16
 
 Fetching a batch and starting a step cost the same for one example as for a hundred.
 """
+WITHIN = (
+    "Of a PyDataset, only workers, max_queue_size and use_multiprocessing can be tried; what "
+    "__getitem__ does is Python code of its author."
+)
+"""What tuning a `keras.utils.PyDataset` can do at all."""
 PROCESSES = (
     "Where __getitem__ computes in Python or NumPy, threads share one interpreter: "
     "processes (use_multiprocessing=True, tried with try_processes=True) do not."

@@ -42,6 +42,8 @@ class LowUtilization(Rule):
             return self.abstain("the wait for input explains it")
         if input_bound is None:
             return self.abstain("the GPUs idle, but whether they wait for input is not known")
+        if summary.environment.runs_eagerly:
+            return self.abstain("Python starts each operation, as `slow-settings` says")
         if isinstance(LaunchBound().judge(summary), Finding):
             return self.abstain("`launch-bound` names the cause")
         return self.find(
@@ -61,8 +63,6 @@ def _advise(summary: RunSummary) -> tuple[str, ...]:
             launches.append("compile(steps_per_execution=16): fewer returns to Python")
         launches.append("compile(jit_compile=True): XLA fuses small kernels")
         advice = launches + advice
-    if environment.run_eagerly:
-        advice.insert(0, "compile(run_eagerly=False): eager steps start each operation alone")
     if environment.replicas is not None and environment.replicas < len(environment.gpus):
         advice.insert(0, "configure_gpus(strategy='mirrored'): train on every GPU")
     return tuple(advice)

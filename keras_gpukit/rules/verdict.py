@@ -17,6 +17,7 @@ from keras_gpukit.rules.input_takes_cores import InputTakesCores
 from keras_gpukit.rules.killed import Killed
 from keras_gpukit.rules.launch_bound import LaunchBound
 from keras_gpukit.rules.machine_causes import MOSTLY, SINCE_CALLBACKS, SINCE_INPUT
+from keras_gpukit.rules.many_calls import ManyShortCalls
 from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.memory_grows import MemoryGrows
 from keras_gpukit.rules.no_gpu import NoGPU
@@ -24,9 +25,11 @@ from keras_gpukit.rules.not_compute import MostlyNotCompute
 from keras_gpukit.rules.not_learning import LossNotFinite, NotLearning
 from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.precision import Float32OnTensorCores
+from keras_gpukit.rules.preprocessing_in_model import PreprocessingInModel
 from keras_gpukit.rules.rule import NotApplicable, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 from keras_gpukit.rules.shards import UnevenShards
+from keras_gpukit.rules.slow_settings import SlowSettings
 from keras_gpukit.rules.slower_over_time import SlowerOverTime
 from keras_gpukit.rules.straggler import Straggler
 from keras_gpukit.rules.throttling import Throttled
@@ -49,6 +52,8 @@ RULES: tuple[Rule, ...] = (
     LossNotFinite(),
     NotLearning(),
     FirstStepNotOver(),
+    SlowSettings(),
+    ManyShortCalls(),
     InputBound(),
     InputHoldsGIL(),
     InputTakesCores(),
@@ -62,6 +67,7 @@ RULES: tuple[Rule, ...] = (
     CommunicationBound(),
     UnevenShards(),
     BatchNotScaled(),
+    PreprocessingInModel(),
     LaunchBound(),
     LowUtilization(),
     HostCPUSaturated(),
@@ -84,6 +90,7 @@ _SAME_CAUSE = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code
 ENDED_BY = (DeviceOutOfMemory.code, HostOutOfMemory.code, EndedByError.code, Killed.code)
 """Codes of the findings on what ended a run."""
 _DEAD = (LossNotFinite.code, NotLearning.code)
+_FIRST = (*ENDED_BY, *_DEAD, ManyShortCalls.code)
 _RANKS = {"critical": 0, "warning": 1, "info": 2}
 _LEAST_SHARES = {"critical": CRITICAL_FRACTION, "warning": WARNING_FRACTION, "info": 0.0}
 
@@ -118,16 +125,20 @@ def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
     """Puts a slowdown before the finding on input or callbacks that has the same cause.
 
     Both must be equally severe, and the slowdown must account for most of the other saving. It
-    comes first because it also says when it began. A finding on what ended the run precedes all,
-    then one on training that is dead.
+    comes first because it also says when it began. A finding on what ended the run, then one on
+    training that is dead, then one on the whole script, precede all.
     """
-    ended_by = [each for each in findings if each.code in ENDED_BY]
-    dead = [each for each in findings if each.code in _DEAD and each.severity == "critical"]
-    others = [each for each in findings if each not in (*ended_by, *dead)]
+    first = [
+        each
+        for each in findings
+        if each.code in _FIRST and (each.severity == "critical" or each.code not in _DEAD)
+    ]
+    first.sort(key=lambda each: _FIRST.index(each.code))
+    others = [each for each in findings if each not in first]
     slower = next((each for each in others if each.code == SlowerOverTime.code), None)
     if slower is not None and _is_same_cause(slower, others[0]):
         others.sort(key=lambda finding: finding is not slower)
-    return (*ended_by, *dead, *others)
+    return (*first, *others)
 
 
 def _is_same_cause(slower: Finding, whole: Finding) -> bool:

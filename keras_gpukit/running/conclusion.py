@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,10 @@ from keras_gpukit.running.run_folder import RunFolder
 from keras_gpukit.running.watched_fits import WatchedFits
 
 if TYPE_CHECKING:
+    from keras_gpukit.records.machine import MemoryRecord
     from keras_gpukit.records.report import Report, RunReport
+    from keras_gpukit.records.run import RunSummary
+    from keras_gpukit.records.script import ScriptRecord
 
 _VERDICTS_LISTED = 5
 REPORT = "report.html"
@@ -32,7 +36,10 @@ class Conclusion:
         folder: Folder that the report is written to.
         opens: Whether to open the report in a browser.
         command: Name of the command in messages, "run" or "launch".
+        details: Whether the verdict lists every finding with its figures and all advice.
         loops: The script's own loops over datasets, reported if it calls no `fit`.
+        imports_s: Returns the seconds in which TensorFlow and Keras were imported; None if this
+            process runs no script itself.
     """
 
     def __init__(
@@ -42,13 +49,17 @@ class Conclusion:
         *,
         opens: bool,
         command: str = "run",
+        details: bool = False,
         loops: OwnLoops | None = None,
+        imports_s: Callable[[], float] | None = None,
     ) -> None:
         self._fits = fits
         self._folder = folder
         self._opens = opens
         self._command = command
+        self._details = details
         self._loops = loops
+        self._imports_s = imports_s
         self._began_s = time.time()
         self._process = os.getpid()
         self._started_in = os.getcwd()
@@ -68,22 +79,28 @@ class Conclusion:
                 self._say(f"the report could not be made ({type(error).__name__}: {error}).")
 
     def _tell(self) -> None:
+        script = self._script()
         own_loop = None if self._fits.count or self._fits.has_own else self._record_loop()
         log_dirs = sorted(self._fits.own_log_dirs)
         if self._folder.is_made:
             log_dirs.insert(0, self._folder.path())
         if not log_dirs:
             self._tell_that_there_is_nothing()
+            if script is not None and script.calls:
+                self._print_script(script)
             return
+        if script is not None:
+            _write_script(script, self._folder.path())
         report = _read(log_dirs, self._began_s)
         if report is None:
             self._say("nothing was recorded; a warning above says why.")
             return
+        report = replace(report, script=script)
         path = self._folder.path() / REPORT
         try:
             _write(report, path)  # first, since printing may fail
         finally:
-            self._print_verdicts(report.runs)
+            self._print_verdicts(report.runs, script)
         if own_loop is not None:
             self._print(TO_SEE_MORE.format(place=own_loop))
         self._print(f"Report: {self._shown(path)}")
@@ -117,13 +134,42 @@ class Conclusion:
             no_fit = "the script called no fit(), so nothing was monitored."
             self._say(failures[0] if failures else no_fit)
 
-    def _print_verdicts(self, runs: tuple[RunReport, ...]) -> None:
-        """Prints the whole verdict on the longest run, and one line for each other verdict."""
+    def _script(self) -> ScriptRecord | None:
+        """Returns where the time of this process went until now; None if it ran no script."""
+        if self._imports_s is None:
+            return None
+        import psutil
+
+        return self._fits.calls.record(psutil.Process().create_time(), self._imports_s())
+
+    def _print_script(self, script: ScriptRecord) -> None:
+        """Prints the verdict on a script without a monitored fit, if there is any."""
+        from keras_gpukit.records.environment import Environment
+        from keras_gpukit.records.finding import Verdict
+        from keras_gpukit.records.run import RunSummary
+        from keras_gpukit.reports.script import account
+        from keras_gpukit.rules.many_calls import ManyShortCalls
+
+        self._print(f"{account(script)}.")
+        finding = ManyShortCalls().judge_script(script)
+        if finding is not None:
+            verdict = Verdict((finding,))
+            self._print_panel(RunSummary(Environment({}), ending="completed", verdict=verdict))
+
+    def _print_panel(self, summary: RunSummary) -> None:
         from rich.console import Console
 
-        from keras_gpukit.records.capture import ProfilerRecord
         from keras_gpukit.reports.console import print_summary
+
+        print_summary(summary, Console(file=self._error_output), details=self._details)
+
+    def _print_verdicts(self, runs: tuple[RunReport, ...], script: ScriptRecord | None) -> None:
+        """Prints the verdict on the script's calls and the longest run, then a line for others."""
+        from keras_gpukit.records.capture import ProfilerRecord
         from keras_gpukit.reports.html.verdict_lines import verdict_line
+        from keras_gpukit.reports.script import account
+        from keras_gpukit.rules import judge
+        from keras_gpukit.rules.many_calls import ManyShortCalls
 
         # Each worker of a cluster has a record of the same fit.
         fits = [run for run in runs if run.is_chief] or runs
@@ -139,11 +185,19 @@ class Conclusion:
             count = max(self._fits.count, len(fits))
             self._print(f"{count} fits were monitored; the {which} is {longest.name}:")
         captures = tuple(each.capture for each in longest.captures if each.capture is not None)
-        summary = replace(longest.summary, captures=ProfilerRecord(captures))
-        print_summary(summary, Console(file=self._error_output))
+        summary, is_script = longest.summary, False
+        if script is not None:
+            self._print(f"{account(script)}.")
+            is_script = ManyShortCalls().judge_script(script) is not None
+            # The newest fit has the readings of memory after all fits of this process.
+            summary = replace(summary, script=script, memory=_with_fits(summary, fits[0].summary))
+            summary = replace(summary, verdict=judge(summary))
+        self._print_panel(replace(summary, captures=ProfilerRecord(captures)))
         names = defaultdict(list)
         for run in runs:
-            if run is not longest:
+            # Of many short fits, remarks on each of them are no news.
+            remarks = all(each.severity == "info" for each in run.summary.findings)
+            if run is not longest and not (is_script and remarks):
                 names[verdict_line(run)].append(run.name)
         for verdict, those in list(names.items())[:_VERDICTS_LISTED]:
             more = f" and {len(those) - 1} more" if len(those) > 1 else ""
@@ -174,6 +228,12 @@ def _has_failed(run: RunReport) -> bool:
     return any(each.code in ENDED_BY for each in run.summary.findings)
 
 
+def _with_fits(summary: RunSummary, newest: RunSummary) -> MemoryRecord | None:
+    if summary.memory is None or newest.memory is None:
+        return summary.memory
+    return replace(summary.memory, fits=newest.memory.fits)
+
+
 def _read(log_dirs: list[Path], since_s: float) -> Report | None:
     """Returns the runs since a time, newest first; None if there are no runs."""
     from keras_gpukit.saved_runs import load_report
@@ -188,6 +248,16 @@ def _read(log_dirs: list[Path], since_s: float) -> Report | None:
     runs.sort(key=lambda run: run.began_s or 0.0, reverse=True)
     notes = tuple(note for each in reports for note in each.notes)
     return replace(reports[0], runs=tuple(runs), notes=notes)
+
+
+def _write_script(script: ScriptRecord, folder: Path) -> None:
+    import msgspec
+
+    from keras_gpukit.records.names import FOLDER, SCRIPT_FILE
+    from keras_gpukit.writers.whole_files import replace_file
+
+    (folder / FOLDER).mkdir(exist_ok=True)
+    replace_file(folder / FOLDER / SCRIPT_FILE, msgspec.json.encode(script))
 
 
 def _write(report: Report, path: Path) -> None:

@@ -54,14 +54,14 @@ class _FirstFit:
         import keras
 
         if keras.backend.backend() == "tensorflow":
-            keras_private.on_each_fit(self._ask)
+            keras_private.on_each_list(self._ask)
         else:
             name = keras.backend.backend()
             self.failed_because = f"Keras runs on {name}; only TensorFlow's memory is known"
 
-    def _ask(self, callback_list: Any, given: int) -> None:
-        if self.has_asked:
-            return  # a fit that the question itself runs
+    def _ask(self, method: str, callback_list: Any, given: int) -> None:
+        if method != "fit" or self.has_asked:
+            return  # the question itself may run a fit
         self.has_asked = True
         try:
             self._question(callback_list)
@@ -82,9 +82,9 @@ def predict(batch_size: int | None) -> Question:
         from keras_gpukit.experiments.predict_memory import predict_of_spec
         from keras_gpukit.reports.console import print_anywhere
         from keras_gpukit.reports.memory import render
-        from keras_gpukit.watching.call_frame import batch_of_fit, first_batch_of_fit
+        from keras_gpukit.watching.call_frame import batch_of, first_batch_of_fit
 
-        spec, own_size = batch_of_fit()
+        spec, own_size = batch_of("fit")
         size = batch_size or own_size or first_batch_of_fit()
         if spec is None or size is None:
             raise ValueError("the size of its batches is not known; give --batch-size")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -16,9 +17,13 @@ class ImportHook(MetaPathFinder):
 
     Args:
         actions: Action to call for each module, by the module's name.
+
+    Attributes:
+        spent_s: Seconds in which these modules were imported so far.
     """
 
     def __init__(self, actions: dict[str, Callable[[], None]]) -> None:
+        self.spent_s = 0.0
         self._actions = dict(actions)
         self._under_way: set[str] = set()
 
@@ -54,11 +59,14 @@ class ImportHook(MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module  # restores the method of the loader's class
+            began_s = time.perf_counter()
             self._under_way.add(name)
             try:
                 execute(module)
             finally:
                 self._under_way.discard(name)
+                if not self._under_way:  # otherwise this is a part of the other import
+                    self.spent_s += time.perf_counter() - began_s
             action = self._actions.pop(name, None)
             if not self._actions and self in sys.meta_path:
                 sys.meta_path.remove(self)

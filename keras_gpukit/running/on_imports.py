@@ -9,34 +9,52 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from keras_gpukit.running.import_hook import ImportHook
 from keras_gpukit.running.own_loop import OwnLoops
+from keras_gpukit.running.own_strategies import OwnStrategies
 from keras_gpukit.running.watched_fits import WatchedFits
 
 
 class OnImports:
     """Sets up GPUs once TensorFlow is imported, and watches fits once Keras is imported.
 
+    Keras is also repaired for a multi-worker strategy that the script makes itself.
+
     Args:
-        fits: Monitoring of fits, which is installed once Keras is imported.
-        loops: Monitoring of the script's own loops, installed once TensorFlow is imported.
+        fits: Monitoring of fits, which is installed once Keras is imported; None without any.
+        loops: Monitoring of the script's own loops, installed once TensorFlow is imported; None
+            without any.
         gpu_settings: Arguments for `configure_gpus`. If empty, the function is not called.
     """
 
-    def __init__(self, fits: WatchedFits, loops: OwnLoops, gpu_settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        fits: WatchedFits | None = None,
+        loops: OwnLoops | None = None,
+        gpu_settings: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self._fits = fits
         self._loops = loops
         self._gpu_settings = dict(gpu_settings)
+        self._own_strategies = OwnStrategies()
         self._hook = ImportHook({"tensorflow": self._tensorflow, "keras": self._keras})
 
     def install(self) -> None:
         """Starts to watch imports."""
         self._hook.install()
 
+    @property
+    def spent_s(self) -> float:
+        """Seconds in which TensorFlow and Keras were imported so far."""
+        return self._hook.spent_s
+
     def _tensorflow(self) -> None:
-        self._loops.install()
+        if self._loops is not None:
+            self._loops.install()
+        self._own_strategies.watch()
         if not self._hook.is_under_way("keras"):  # otherwise Keras is not ready for settings yet
             self._set_gpus_up()
 
@@ -45,7 +63,8 @@ class OnImports:
 
         if "tensorflow" in sys.modules:
             self._set_gpus_up()
-        if keras.backend.backend() == "tensorflow":
+        self._own_strategies.keras_imported()
+        if self._fits is not None and keras.backend.backend() == "tensorflow":
             self._fits.install()
 
     def _set_gpus_up(self) -> None:

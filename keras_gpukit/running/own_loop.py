@@ -21,7 +21,7 @@ from typing import Any
 from keras_gpukit.errors import Guard
 from keras_gpukit.pipelines.cells import place
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.watching.script_globals import is_own_file
+from keras_gpukit.watching.script_globals import is_of_the_script
 
 LEAST_STEPS = 10
 """Fewest batches of a loop that is reported; fewer are a look at the data. Our choice."""
@@ -134,7 +134,7 @@ class OwnLoops:
             file = frame.f_code.co_filename
             if any(each in file for each in _LIBRARIES):
                 return None
-            if is_own_file(file):
+            if is_of_the_script(file):
                 line = place(file, frame.f_lineno)
                 return self._loops.setdefault(line, _Loop(line, PipelineWatch()))
             frame = frame.f_back

@@ -13,6 +13,8 @@ from keras_gpukit.writers.whole_files import new_folder
 
 SHARED = "GPUKIT_RUN_FOLDER"
 """Environment variable with the folder that all processes of one job write to."""
+_UNNAMED = re.compile(r"(sequential|functional|model)(_\d+)?")
+"""Names that Keras gives to models without one. They say less than the script's name."""
 _UNSUITABLE = re.compile(r"[^\w.+-]+")
 _LONGEST = 60
 _NAME_BYTES = 1024  # longer than any name of `_LONGEST` characters and a time
@@ -31,7 +33,8 @@ class RunFolder:
 
     def __init__(self, log_dir: Path, script: str, *, shared: Path | None = None) -> None:
         self._log_dir = log_dir
-        self._name = f"{file_name(script)}-{time.strftime('%Y%m%d-%H%M%S')}"
+        self._script = file_name(script)
+        self._name = f"{self._script}-{time.strftime('%Y%m%d-%H%M%S')}"
         self._path = shared
         # Memory that is shared with forks, such as children of multiprocessing. It contains the
         # folder's name once one of them has created the folder.
@@ -60,12 +63,15 @@ class RunFolder:
     def of_model(self, model: Any) -> Path:
         """Returns the folder of a model, which is the same for all its fits.
 
+        It is named after the model or, if that has no name of its own, after the script.
+
         Raises:
             OSError: If the run's folder cannot be created.
         """
         folder = self._of_models.get(model)
         if folder is None:
-            name = base = file_name(str(getattr(model, "name", "model")))
+            given = str(getattr(model, "name", "model"))
+            name = base = self._script if _UNNAMED.fullmatch(given) else file_name(given)
             number = 1
             while name in self._taken:
                 number += 1

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from keras_gpukit.records.names import FOLDER, RUN_FILE, RUN_FILE_OF_ANY
+import msgspec
+
+from keras_gpukit.records.codec import checked_record
+from keras_gpukit.records.names import FOLDER, RUN_FILE, RUN_FILE_OF_ANY, SCRIPT_FILE
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
+from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.search import MOST_FOLDERS, find_run_files
+from keras_gpukit.rules import judge
+from keras_gpukit.rules.many_calls import ManyShortCalls
 from keras_gpukit.saved_runs.captures import Captures
 from keras_gpukit.saved_runs.run_file import (
     MOST_DETAILED,
@@ -70,6 +77,9 @@ class LogFolder:
             notes.append(f"Only the newest {MOST_FILES} of {len(files):,} records are shown.")
             files = sorted(files, key=_changed_s)[-MOST_FILES:]
         runs = self._runs(files, captures, now_s, notes)
+        script = _script(self.path / FOLDER / SCRIPT_FILE)
+        if script is not None and ManyShortCalls().judge_script(script) is not None:
+            runs = [_within(script, run) for run in runs]
         if len(runs) > MOST_LISTED:
             notes.append(f"Only the newest {MOST_LISTED} runs are shown.")
         return Report(
@@ -82,6 +92,7 @@ class LogFolder:
             ),
             captures=tuple(captures.values()),
             notes=tuple(notes),
+            script=script,
         )
 
     def _runs(
@@ -130,6 +141,19 @@ class LogFolder:
 def load_report(path: str | os.PathLike[str]) -> Report:
     """Returns a report of the runs under a folder, read once; see `LogFolder.report`."""
     return LogFolder(path).report()
+
+
+def _script(path: Path) -> ScriptRecord | None:
+    with contextlib.suppress(OSError, ValueError):  # also of damaged JSON
+        return checked_record(msgspec.Raw(path.read_bytes()), ScriptRecord)
+    return None
+
+
+def _within(script: ScriptRecord, run: RunReport) -> RunReport:
+    """Judges a run again as one of many of a script, whose own verdict is not repeated for each."""
+    verdict = judge(replace(run.summary, script=script))
+    others = tuple(each for each in verdict.findings if each.code != ManyShortCalls.code)
+    return replace(run, summary=replace(run.summary, verdict=replace(verdict, findings=others)))
 
 
 def _with_profiles(run: RunReport, log_dir: Path, profiles: dict[Path, CaptureReport]) -> RunReport:

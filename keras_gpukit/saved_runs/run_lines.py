@@ -14,6 +14,7 @@ from keras_gpukit.records.codec import LARGEST, bounded, checked_record, quick_d
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.learning import Learning
 from keras_gpukit.records.machine import DeviceMemory, GPUSample, HostSample, MemoryRecord
@@ -48,6 +49,7 @@ _GPU = (
 _MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
 _KEPT: dict[RecordKind, type[Any]] = {
     "run": RunHeader,
+    "hang": Hang,
     "environment": Environment,
     "placement": PlacementRecord,
     "input": InputRecord,
@@ -183,6 +185,7 @@ class RunLines:
             events=self._events.all(),
             worker=None if header is None else header.worker,
             progress=self._progress_so_far(),
+            hang=self._latest["hang"],
             folder=self._folder,
             notes=self._notes(),
         )

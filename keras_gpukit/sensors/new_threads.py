@@ -4,8 +4,9 @@ tf.data and Keras start threads for each pass over a dataset, while TensorFlow c
 threads that it started before. So the work of new threads is mostly making batches. Their processor
 time says more than the stages' elapsed time, which also counts a stage that sleeps.
 
-XLA starts threads for compiled steps in the first one. In TensorFlow 2.21 they are recognized by
-their name, "tf_XLAEigen"; under another name they would count as the input's.
+XLA starts threads too. In TensorFlow 2.21, those that run compiled steps are recognized by their
+name, "tf_XLAEigen". Those that compile have no name of their own, so time in which XLA compiled
+does not count.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from keras_gpukit.sensors.compilations import Compilations, compilations
 
 # Readings around an epoch's end do not count, and a run with less counted time says little.
 MINIMUM_S = 2.0
@@ -31,6 +34,7 @@ class NewThreadsSensor:
         process_s: Processor time of this process, in seconds.
         now: The clock, in seconds.
         name: Returns the name of one of this process's threads, by id.
+        compiled: Returns what XLA compiled in this process so far; None if unknown.
     """
 
     def __init__(
@@ -40,15 +44,17 @@ class NewThreadsSensor:
         process_s: Callable[[], float] = time.process_time,
         now: Callable[[], float] = time.perf_counter,
         name: Callable[[int], str] | None = None,
+        compiled: Callable[[], Compilations | None] = compilations,
     ) -> None:
         self._threads = threads or _own_threads
         self._name = name or _name
         self._process_s = process_s
         self._now = now
+        self._compiled = compiled
         # The time they used before the first reading cancels out, since all readings include it.
         self._old_s = dict.fromkeys(_own_ids() if threads is None else threads(), 0.0)
         self._new: set[int] = set()  # those whose name was read
-        self._last: tuple[float, float] | None = None
+        self._last: tuple[float, float, Compilations | None] | None = None
         # Processor time of new threads, and the time in which they used it.
         self._counted: tuple[float, float] = (0.0, 0.0)
 
@@ -57,7 +63,7 @@ class NewThreadsSensor:
 
         Args:
             in_steps: Whether steps are running. The time between two readings counts if steps were
-                running at both.
+                running at both, and XLA compiled nothing between them.
         """
         if not in_steps:
             self._last = None
@@ -69,10 +75,10 @@ class NewThreadsSensor:
                 self._old_s[each] = 0.0
         self._old_s.update((each, threads[each]) for each in self._old_s if each in threads)
         new_s = process_s - sum(self._old_s.values())
-        if self._last is not None:
-            (last_s, last_new_s), (spent_s, passed_s) = self._last, self._counted
-            self._counted = spent_s + max(new_s - last_new_s, 0.0), passed_s + now_s - last_s
-        self._last = now_s, new_s
+        last, self._last = self._last, (now_s, new_s, self._compiled())
+        if last is not None and last[2] == self._last[2]:
+            spent_s, passed_s = self._counted
+            self._counted = spent_s + max(new_s - last[1], 0.0), passed_s + now_s - last[0]
 
     def cores(self) -> float | None:
         """Returns the mean number of cores that new threads kept busy; None after less than 2 s."""

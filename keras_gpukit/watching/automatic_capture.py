@@ -31,6 +31,12 @@ def runs_on_gpu(session: Session) -> bool:
     return bool(session.environment.gpus)
 
 
+def is_suspected(session: Session) -> bool:
+    """Whether a verdict depends on what only a profile of the steps shows."""
+    environment = session.environment
+    return bool(environment.preprocessing) or environment.runs_eagerly
+
+
 def not_automatic_because(session: Session, other_profilers: Iterable[Any]) -> str | None:
     """Returns why a run must not be profiled unless it is asked for; None if it may be.
 
@@ -40,7 +46,7 @@ def not_automatic_because(session: Session, other_profilers: Iterable[Any]) -> s
     """
     steps = session.model.steps_per_execution
     others = [type(each).__name__ for each in other_profilers]
-    if not runs_on_gpu(session):
+    if not runs_on_gpu(session) and not is_suspected(session):
         return "there is no GPU"
     if trains_with_others(session.environment.worker):
         return "TensorFlow's profiler may crash a worker of a cluster"
@@ -67,7 +73,7 @@ class AutomaticCapture:
     def __init__(self, session: Session, log_dir: Path) -> None:
         self._session = session
         self._log_dir = log_dir
-        self.when = AutomaticCaptures(time.time())
+        self.when = AutomaticCaptures(time.time(), suspected=not runs_on_gpu(session))
         self._cut_at_step: int | None = None
         self._after_cut: list[StepWindow] = []
         self._reader: threading.Thread | None = None
@@ -123,15 +129,28 @@ class AutomaticCapture:
             return replace(capture, unread_because=self._unread_because)
         is_whole = capture.incomplete_because is None and not profile.problems
         sees_device = bool(profile.devices) or not self._session.environment.gpus
-        live = self._live_stall(profile.steps) if is_whole and sees_device else None
-        return replace(capture, stall_fraction=profile.stall_fraction, live_stall_fraction=live)
+        # On a CPU the live wait is the stall, and a profile of a few noisy steps refutes nothing.
+        compares = is_whole and sees_device and runs_on_gpu(self._session)
+        least, most = self._live_stall(profile.steps) if compares else (None, None)
+        return replace(
+            capture,
+            stall_fraction=profile.stall_fraction,
+            live_stall_fraction=least,
+            live_most_stall_fraction=most,
+        )
 
-    def _live_stall(self, steps: int) -> float | None:
-        """Returns the stall of the first steps after the first cut; None if it is unknown."""
-        counted, wait_s, duration_s = 0, 0.0, 0.0
+    def _live_stall(self, steps: int) -> tuple[float | None, float | None]:
+        """Returns the range of the stall of the first steps after the first cut.
+
+        The second figure is None if there is no range, and both are None if the stall is unknown.
+        """
+        counted, wait_s, most_s, duration_s = 0, 0.0, 0.0, 0.0
         for window in self._after_cut:
             if window.input_wait_s is None or counted >= steps:
                 break
             counted += window.steps
             wait_s, duration_s = wait_s + window.input_wait_s, duration_s + window.duration_s
-        return wait_s / duration_s if counted == steps else None
+            most_s += window.input_wait_s if window.most_wait_s is None else window.most_wait_s
+        if counted != steps:
+            return None, None
+        return wait_s / duration_s, most_s / duration_s if most_s > wait_s else None

@@ -45,6 +45,10 @@ class CallErrors:
         """Reports an exception of a callback."""
         self._tell(error, f"a callback, after step {self._step():,}")
 
+    def ended_by(self, what: str) -> None:
+        """Notes that something other than an exception ends the call, such as a signal."""
+        self.last = f"{what} after step {self._step():,}"
+
     def clear(self) -> None:
         """Forgets the exception, which keeps the call's data alive, and all actions."""
         self._actions.clear()

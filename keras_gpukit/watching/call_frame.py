@@ -26,22 +26,36 @@ from typing import Any
 
 import numpy as np
 
+from keras_gpukit.pipelines.structure import batch_size as batch_size_of
+
 
 class CallFrame:
     """Stack frame of the innermost running call of a function on this thread.
 
     Args:
         function: Name of the function, such as "fit".
+
+    Attributes:
+        thread: Identifier of the thread that runs the call.
     """
 
     def __init__(self, function: str) -> None:
         # None if a loop in user code drives the callbacks: its end cannot be seen.
         self._frame = _find_frame(function)
-        self._thread = threading.get_ident()
+        self.thread = threading.get_ident()
 
     def forget(self) -> None:
         """Releases the frame, which keeps everything in the call alive, such as its data."""
         self._frame = None
+
+    def stack(self) -> list[FrameType]:
+        """Returns the frames within the call, innermost first; the whole stack if unknown."""
+        frames = []
+        frame = sys._current_frames().get(self.thread)
+        while frame is not None and frame is not self._frame:
+            frames.append(frame)
+            frame = frame.f_back
+        return frames
 
     @property
     def over(self) -> bool:
@@ -49,8 +63,8 @@ class CallFrame:
         if self._frame is None:
             return False
         # Reading the frames of all threads takes ten times longer.
-        on_this_thread = threading.get_ident() == self._thread
-        frame = sys._getframe(1) if on_this_thread else sys._current_frames().get(self._thread)
+        on_this_thread = threading.get_ident() == self.thread
+        frame = sys._getframe(1) if on_this_thread else sys._current_frames().get(self.thread)
         while frame is not None and frame is not self._frame:
             frame = frame.f_back
         return frame is None
@@ -61,15 +75,34 @@ def epoch_iterator(function: str) -> Any:
     return _local(function, "epoch_iterator")
 
 
-def batch_of_fit() -> tuple[Any, int | None]:
-    """Returns the `element_spec` and the batch size of Keras' running `fit`; None if unknown.
+def batch_of(function: str) -> tuple[Any, int | None]:
+    """Returns the `element_spec` and the batch size of Keras' running call; None if unknown.
 
-    Also reads `_distributed_dataset` and `data_adapter` of Keras' `EpochIterator`.
+    The last batch of an epoch may be smaller. A `PyDataset` is trusted if it has a `batch_size`, as
+    in Keras' documentation. A generator has the size of its first batches, if they are equal.
+
+    Args:
+        function: "fit" or "evaluate".
+
+    Also reads `_distributed_dataset` and `data_adapter` of Keras' `EpochIterator`, and
+    `GeneratorDataAdapter._first_batches`.
     """
-    source = epoch_iterator("fit")
+    import keras
+    import tensorflow as tf
+
+    source = epoch_iterator(function)
     dataset = getattr(source, "_distributed_dataset", None)
-    batch_size = getattr(getattr(source, "data_adapter", None), "batch_size", None)
-    return getattr(dataset, "element_spec", None), batch_size
+    adapter = getattr(source, "data_adapter", None)
+    firsts = [keras.tree.flatten(each)[0] for each in getattr(adapter, "_first_batches", ())]
+    sizes = {each.shape[0] for each in firsts if getattr(each, "shape", ())}
+    found = (
+        getattr(adapter, "batch_size", None),
+        batch_size_of(dataset) if isinstance(dataset, tf.data.Dataset) else None,
+        getattr(getattr(adapter, "py_dataset", None), "batch_size", None),
+        *(sizes if len(sizes) == 1 else ()),
+    )
+    size = next((each for each in found if isinstance(each, int)), None)
+    return getattr(dataset, "element_spec", None), size
 
 
 def dataset_of_fit() -> Any:

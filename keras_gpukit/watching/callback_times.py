@@ -43,12 +43,15 @@ class CallbackTimes:
     Args:
         callback_list: The `keras.callbacks.CallbackList` of the call; None if unknown.
         thread: Identifier of the training thread.
+
+    Attributes:
+        at_epochs_s: Seconds of each class at the start and the end of epochs.
     """
 
     def __init__(self, callback_list: Any, thread: int) -> None:
         self._list = callback_list
         self._thread = thread
-        self._at_epochs_s: defaultdict[str, float] = defaultdict(float)
+        self.at_epochs_s: defaultdict[str, float] = defaultdict(float)
         self._seen: Counter[str] = Counter()
         self._looks = 0
         self._names = {} if callback_list is None else _names_by_code(callback_list.callbacks)
@@ -59,7 +62,7 @@ class CallbackTimes:
         @functools.wraps(hook)
         def call(*args: Any, **kwargs: Any) -> None:
             callbacks = self._list.callbacks
-            timed = self._list.callbacks = _TimedList(callbacks, self._at_epochs_s)
+            timed = self._list.callbacks = _TimedList(callbacks, self.at_epochs_s)
             try:
                 hook(*args, **kwargs)
             finally:
@@ -89,7 +92,7 @@ class CallbackTimes:
             between_steps_s: Part of `wall_s` between steps: the most that the callbacks sampled
                 there can have taken together.
         """
-        spent_s = self._at_epochs_s.copy()
+        spent_s = self.at_epochs_s.copy()
         seen = self._seen.copy()  # the sampling thread may add to it
         seen_s = {name: count / self._looks * wall_s for name, count in seen.items()}
         scale = min(1.0, between_steps_s / sum(seen_s.values())) if seen_s else 1.0

@@ -6,11 +6,13 @@ import platform
 from typing import Any
 
 from keras_gpukit.distribute.clusters.tf_config import this_worker
+from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import size_of
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores
 from keras_gpukit.version import __version__
+from keras_gpukit.watching.slow_settings import slow_settings
 
 
 def read_environment(model: Any) -> Environment:
@@ -42,6 +44,8 @@ def read_environment(model: Any) -> Environment:
         worker=this_worker(model),
         tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
         trainable_bytes=_trainable_bytes(model),
+        settings=slow_settings(),
+        preprocessing=_preprocessing(model),
     )
 
 
@@ -57,6 +61,19 @@ def environment_markdown(environment: Environment) -> str:
         f"- strategy {environment.strategy}, replicas {environment.replicas}",
     ]
     return "\n".join(lines)
+
+
+def _preprocessing(model: Any) -> tuple[str, ...]:
+    """Returns the names of the model's preprocessing layers that compute more than a product."""
+    import keras
+
+    (prepares,) = keras.layers.Rescaling.__bases__  # private; such layers have it in common
+    cheap = (keras.layers.Rescaling, keras.layers.Normalization)
+    return tuple(
+        layer.name
+        for layer in layers_in(model)
+        if isinstance(layer, prepares) and not isinstance(layer, cheap)
+    )
 
 
 def _trainable_bytes(model: Any) -> int | None:

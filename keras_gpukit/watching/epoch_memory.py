@@ -79,7 +79,8 @@ class EpochMemoryWatch:
                 if latest is None or latest.epoch < self._epochs:
                     latest = self._read()
                 left, kept = self._at_growth
-                self._fits.add(replace(latest, left_bytes=left, kept=kept))
+                reading = replace(latest, left_bytes=left, kept=kept)
+                self._fits.add(reading, self._session.model)
         self._owners = ()
 
     def _epoch_ended(self) -> None:

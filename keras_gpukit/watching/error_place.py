@@ -9,7 +9,7 @@ from types import FrameType
 
 from keras_gpukit.errors import one_line
 from keras_gpukit.pipelines.cells import place
-from keras_gpukit.watching.script_globals import is_own_file
+from keras_gpukit.watching.script_globals import is_of_the_script
 
 # Exceptions of functions that TensorFlow calls or traces have the Python traceback in their text.
 _LINES = re.compile(r'File "([^"]+)", line (\d+)')
@@ -35,7 +35,7 @@ def user_line(error: BaseException) -> str | None:
     """
     quoted = [(file, int(line)) for file, line in _LINES.findall(str(error))]
     for lines in (quoted, list(_lines_of_traceback(error)), list(_lines_of_stack())[::-1]):
-        own = [place(file, line) for file, line in lines if is_own_file(file)]
+        own = [place(file, line) for file, line in lines if is_of_the_script(file)]
         if own:
             return own[-1]
     return None

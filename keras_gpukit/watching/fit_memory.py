@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.sensors.series import EpochMemoryCollector
 from keras_gpukit.watching.kept_tensors import LEAST_BYTES, KeptTensors
@@ -14,8 +15,10 @@ from keras_gpukit.watching.kept_tensors import LEAST_BYTES, KeptTensors
 MOST_READINGS = 32
 """Maximum number of fits whose readings are kept; must be even. It is small because each fit also
 writes the readings of the previous fits."""
-# Not kept in `FitMemory`, which can be copied.
+# Not kept in `FitMemory`, which can be copied: the step functions, and the models that still exist
+# with the bytes of their variables, None if not known yet.
 _seen: weakref.WeakSet[Any] = weakref.WeakSet()
+_models: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
 
 
 class FitMemory:
@@ -61,11 +64,28 @@ class FitMemory:
             lowest[where] = size_bytes if grown else min(size_bytes, lowest.get(where, size_bytes))
         return grown
 
-    def add(self, reading: EpochMemory) -> None:
-        """Adds the reading taken at the end of a fit."""
+    def skip(self, model: Any) -> None:
+        """Notes that a fit of a model begins that is not monitored."""
+        self._fits += 1
+        self._tracings += model.train_function is None
+        _models[model] = None  # it may not have all of its variables yet
+
+    def add(self, reading: EpochMemory, model: Any) -> None:
+        """Adds the reading taken at the end of a fit of a model."""
         self._fits += 1
         self._tracings += reading.tracings
-        self._readings.add(replace(reading, epoch=self._fits, tracings=self._tracings))
+        _models[model] = None
+        sizes = {each: size or sum(held_between_steps(each)) for each, size in _models.items()}
+        _models.update(sizes)
+        self._readings.add(
+            replace(
+                reading,
+                epoch=self._fits,
+                tracings=self._tracings,
+                models=len(sizes),
+                models_bytes=sum(sizes.values()),
+            )
+        )
 
     def record(self) -> tuple[EpochMemory, ...]:
         """Returns the readings so far; none after a single fit, whose epochs show more."""

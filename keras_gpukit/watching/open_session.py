@@ -57,11 +57,17 @@ class OpenSession:
             finally:
                 self._lock.release()
 
-    def abort(self) -> None:
-        """Ends the session early, with the ending "interrupted"."""
+    def abort(self, because: str | None = None) -> None:
+        """Ends the session early, with the ending "interrupted".
+
+        Args:
+            because: Cause, such as "SIGTERM"; None for an exception, or if unknown.
+        """
         with self._lock:
             if self.is_open:
                 self.session.ending = "interrupted"
+                if because is not None:
+                    self.session.errors.ended_by(because)
                 for leave in tuple(self._leave):
                     leave()
                 self._close()
@@ -115,7 +121,7 @@ def is_watched(model: Any) -> bool:
 
 
 @atexit.register
-def end_all() -> None:
-    """Ends every session."""
+def end_all(because: str | None = None) -> None:
+    """Ends every session; see `OpenSession.abort`."""
     for opened in tuple(_open.values()):
-        opened.abort()
+        opened.abort(because)

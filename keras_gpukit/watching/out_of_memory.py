@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from keras_gpukit.errors import add_note
+from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.memory.out_of_memory import Call, explain, is_out_of_memory
 from keras_gpukit.records.machine import DeviceMemory
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.reports.out_of_memory import note
 from keras_gpukit.sensors.allocator import AllocatorSensor
-from keras_gpukit.watching.call_frame import batch_of_fit
+from keras_gpukit.watching.call_frame import batch_of
 from keras_gpukit.watching.session import Session
 
 
@@ -23,14 +24,18 @@ class OutOfMemoryWatch:
 
     Attributes:
         found: Why memory ran out; None if it has not.
-        held_before: Bytes in use when the call began, per device.
+        other_bytes: Bytes in use when the call began in addition to models and optimizers, per
+            device.
     """
 
     def __init__(self, session: Session, sensor: AllocatorSensor) -> None:
         self.found: OutOfMemory | None = None
         self._session = session
         self._sensor = sensor
-        self.held_before = {each.device: each.current_bytes for each in sensor.read()}
+        own_bytes = sum(held_between_steps(session.model)) if sensor.devices else 0
+        self.other_bytes = {
+            each.device: max(each.current_bytes - own_bytes, 0) for each in sensor.read()
+        }
         session.on_error(self._look)
 
     def _look(self, error: BaseException) -> None:
@@ -40,7 +45,7 @@ class OutOfMemoryWatch:
         readings = {each.device: each for each in self._sensor.read()}
         # Memory is predicted for training steps only: a validation runs only the forward pass.
         trains = session.phase == "fit" and session.wall.part in ("first step", "steps")
-        spec, batch_size = batch_of_fit() if trains else (None, None)
+        spec, batch_size = batch_of("fit") if trains else (None, None)
         self.found = found = explain(error, self._call(session, readings, spec, batch_size))
         session.output.record("out_of_memory", found, session.step)
         add_note(error, note(found))
@@ -58,7 +63,7 @@ class OutOfMemoryWatch:
             batch_size=batch_size,
             step=session.step,
             gpus=session.environment.gpus,
-            held_bytes=self.held_before,
+            other_bytes=self.other_bytes,
             peak_bytes={name: each.needed_bytes for name, each in readings.items()},
             limit_bytes={name: each.limit_bytes for name, each in readings.items()},
         )

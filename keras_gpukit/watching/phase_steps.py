@@ -28,8 +28,7 @@ from keras_gpukit.records.steps import (
     TimeBreakdown,
 )
 from keras_gpukit.rules.bottleneck import name_bottleneck
-from keras_gpukit.watching.call_frame import CallFrame, epoch_iterator, has_one_epoch
-from keras_gpukit.watching.finished_iterators import FinishedIterators
+from keras_gpukit.watching.call_frame import CallFrame, batch_of, epoch_iterator, has_one_epoch
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 from keras_gpukit.watching.step_count import FitCount
@@ -53,7 +52,6 @@ class PhaseSteps:
         stood_still_since: Returns whether the process was suspended since a moment.
         frame: Stack frame of the call.
         wall: Accounts for the call's wall time; None for a phase inside the call.
-        finished: Takes the iterators that the phase no longer needs.
         first_call: Context manager around the first step; None for a phase inside the call.
 
     Attributes:
@@ -72,7 +70,6 @@ class PhaseSteps:
         stood_still_since: Callable[[float], bool],
         frame: CallFrame,
         wall: WallTime | None,
-        finished: FinishedIterators,
         first_call: FirstStepHooks | None,
     ) -> None:
         self._model = model
@@ -80,7 +77,6 @@ class PhaseSteps:
         self._counted = FitCount(model, first_step) if phase == "fit" else None
         self._frame = frame
         self._wall = wall
-        self._finished = finished
         self._on_window: list[OnWindow] = [on_window]
         self._watchers: list[OnWindow] = []
         self._on_pause: list[Callable[[], None]] = []
@@ -99,7 +95,11 @@ class PhaseSteps:
             first_step=first_step,
             on_window=self._take,
             on_error=on_error,
-            examples=None if phase == "predict" else ExampleCounter(model, phase),
+            examples=(
+                None
+                if phase == "predict"
+                else ExampleCounter(model, phase, batch_size=batch_of(phase)[1])
+            ),
             around_first_call=first_call,
             choose=self._make_choice(),
             wall=wall,
@@ -183,7 +183,6 @@ class PhaseSteps:
         """Notes that an epoch's end or a validation interrupts the steps."""
         for on_pause in self._on_pause:
             on_pause()
-        self._finished.keep(self._clock.source, self._epoch_iterator)  # the clock forgets it
         self._clock.pause()
         if self._clock.windows.had_short_epoch and not self._times_fetches:
             self._times_fetches = True
@@ -218,6 +217,11 @@ class PhaseSteps:
     def step_time_s(self) -> float | None:
         """Mean step time."""
         return self._clock.totals.step_time_s
+
+    @property
+    def executions(self) -> int:
+        """Number of times that the step function has returned."""
+        return self._clock.calls
 
     def throughput(self) -> ThroughputRecord:
         """Returns step times and rates."""
@@ -283,15 +287,7 @@ class PhaseSteps:
             overlaps=not self._model.run_eagerly,
         )
         self.pipeline = choice.pipeline
-        if self._wall is None:
-            return choice
-
-        def choose(source: Any) -> Meter | str:
-            # This is an epoch's first step: Keras has released the previous iterators by now.
-            self._finished.free()
-            return choice(source)
-
-        return choose
+        return choice
 
     def _take(self, window: StepWindow) -> None:
         for action in (*self._on_window, *self._watchers):

@@ -82,6 +82,10 @@ class RunEventNotes:
         """Records that the process was suspended."""
         self._note("stood still", began_s, ended_s)
 
+    def hung(self, began_s: float, ended_s: float) -> None:
+        """Records that no step ended for long."""
+        self._note("hang", began_s, ended_s)
+
     def _note(
         self, kind: EventKind, began_s: float, ended_s: float, number: int | None = None
     ) -> None:

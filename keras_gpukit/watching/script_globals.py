@@ -16,11 +16,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from keras_gpukit.pipelines.places import GENERATED
+
 COLLECTIONS = (list, tuple, dict, set, frozenset, deque)
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-_GENERATED = ("<frozen ", "__autograph_generated_file")
-_OWN = __name__.partition(".")[0]
-_PACKAGE = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}{os.sep}"
+_OWN_FOLDER = str(Path(__file__).parents[1])
 
 
 def is_collection(value: Any) -> bool:
@@ -81,13 +81,15 @@ def _names_of_own(loaded: int) -> tuple[str, ...]:
 def _is_own(name: str, file: Any) -> bool:
     if name == "__main__":
         return True
-    return isinstance(file, str) and name.partition(".")[0] != _OWN and is_own_file(file)
+    return isinstance(file, str) and is_of_the_script(file)
 
 
-def is_own_file(file: str) -> bool:
-    """Whether a file is neither part of Python or an installed package nor of this package."""
-    outside = (*_library(), _PACKAGE)
-    return not (file.startswith(outside) or any(each in file for each in _PACKAGES + _GENERATED))
+def is_of_the_script(file: str) -> bool:
+    """Whether a file of Python code belongs to neither a package nor Python nor this package."""
+    return not (
+        file.startswith(("<frozen", *_library(), f"{_OWN_FOLDER}{os.sep}"))
+        or any(each in file for each in (*_PACKAGES, GENERATED))
+    )
 
 
 @functools.cache

@@ -24,10 +24,10 @@ from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import environment_markdown, read_environment
-from keras_gpukit.watching.finished_iterators import FinishedIterators
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
 from keras_gpukit.watching.progress import ProgressNotes
+from keras_gpukit.watching.retraced_functions import RetracedFunctions
 from keras_gpukit.watching.run_events import RunEventNotes
 from keras_gpukit.watching.run_output import RunOutput
 from keras_gpukit.watching.step_count import steps_so_far
@@ -45,6 +45,9 @@ class Session:
 
     Attributes:
         wall: Accounts for the call's wall time.
+        events: Records the call's events.
+        frame: Stack frame of the call.
+        stood_still_since: Returns whether the process was suspended since a moment on the clock.
         ending: How the call ended: "completed" or "interrupted".
         errors: Reports the exceptions of steps and callbacks.
         first_step: Global step before the call.
@@ -59,10 +62,10 @@ class Session:
         self.ending: Ending = "completed"
         self.first_step = steps_so_far(model)
         self.epoch: int | None = None
-        self._events = RunEventNotes(model, self.output.record, lambda: self.step)
+        self.events = RunEventNotes(model, self.output.record, lambda: self.step)
         begins_with: Part = "callbacks" if phase == "fit" else "epoch start"
-        self.wall = WallTime(begins_with, on_part=self._events.part)
-        self._frame = CallFrame(phase)
+        self.wall = WallTime(begins_with, on_part=self.events.part)
+        self.frame = CallFrame(phase)
         self.errors = CallErrors(lambda: self.step)
         self._callback_list = CallbackListWatch(
             callback_list(phase),
@@ -72,10 +75,13 @@ class Session:
             self._epoch_ended,
         )
         self.wall.by_callback = self._callback_list.times.by_class
+        self.wall.callbacks_at_epochs = self._callback_list.times.at_epochs_s
+        self._retraced = RetracedFunctions()
+        self.wall.retraced = self._retraced.record
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
-        self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self._events.stood_still)
+        self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self.events.stood_still)
+        self.stood_still_since = self._heartbeat.stopped_since
         self._first_step_hooks = FirstStepHooks()
-        self._finished_iterators = FinishedIterators()
         self._on_epoch_ended: list[Callable[[], None]] = []
         self._recurring_s = 0.0
         self._once_s = 0.0
@@ -89,7 +95,8 @@ class Session:
     def start(self) -> None:
         """Starts watching and the threads. The session can already be closed before this."""
         self._callback_list.start()
-        self._events.start()
+        self.events.start()
+        self._retraced.start()
         self.output.start(this_worker(self.model))
         self._sampler.start()
 
@@ -106,7 +113,7 @@ class Session:
     @property
     def is_over(self) -> bool:
         """Whether the call has ended, even if callbacks were not notified."""
-        return self._frame.over
+        return self.frame.over
 
     @property
     def in_steps(self) -> bool:
@@ -230,7 +237,7 @@ class Session:
         if phase == self.phase:
             self._sampler.stop()  # a reading must not follow the summary
             self.wall.end()
-            self._events.epoch_ends(self.epoch)  # in case the epoch was interrupted
+            self.events.epoch_ends(self.epoch)  # in case the epoch was interrupted
         else:
             self.wall.turn("callbacks")
 
@@ -249,20 +256,25 @@ class Session:
             self._phases[phase] = self._make_steps(phase)
         return self._phases[phase]
 
+    @property
+    def executions(self) -> int:
+        """Number of executions so far, with those of validations."""
+        return sum(steps.executions for steps in tuple(self._phases.values()))
+
     def close(self) -> None:
         """Restores the model, ends the threads, and forgets the call; may be called repeatedly."""
         for steps in self._phases.values():
             steps.restore()
         self._callback_list.close()
-        self._events.close()
+        self.events.close()
+        self._retraced.close()
         self._first_step_hooks.close()
         self._sampler.stop()
         self.output.close()
-        self._frame.forget()
+        self.frame.forget()
         # References to the session, and cycles within it, must not keep the run's data alive.
         for steps in self._phases.values():
             steps.release()
-        self._finished_iterators.release()
         self._sampler.release()
         self.errors.clear()
         self._on_epoch_ended.clear()
@@ -275,20 +287,19 @@ class Session:
             self.first_step,
             on_window=lambda window: self.output.record("steps", window, window.step),
             on_error=self.errors.of_step if own else self.errors.of_validation,
-            stood_still_since=self._heartbeat.stopped_since,
-            frame=self._frame,
+            stood_still_since=self.stood_still_since,
+            frame=self.frame,
             wall=self.wall if own else None,
-            finished=self._finished_iterators,
             first_call=self._first_step_hooks if own else None,
         )
 
     def _epoch_began(self) -> None:
         self.own_steps.watched.follow()
         self.wall.turn("epoch start")
-        self._events.epoch_begins()
+        self.events.epoch_begins()
 
     def _epoch_ended(self) -> None:
-        self._events.epoch_ends(self.epoch)
+        self.events.epoch_ends(self.epoch)
         for action in tuple(self._on_epoch_ended):
             action()
 

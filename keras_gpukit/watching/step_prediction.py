@@ -18,10 +18,9 @@ from keras_gpukit.layer_names import layer_names
 from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.memory.step_memory import StepMemory
-from keras_gpukit.pipelines.structure import batch_size as batch_size_of
 from keras_gpukit.records.machine import MemoryRecord
 from keras_gpukit.records.memory import MemoryPrediction
-from keras_gpukit.watching.call_frame import batch_of_fit, dataset_of_fit
+from keras_gpukit.watching.call_frame import batch_of
 from keras_gpukit.watching.session import Session
 
 When = Literal["auto"] | bool
@@ -41,13 +40,14 @@ class PredictionWatch:
         session: Session of the call.
         when: Whether to predict. "auto" predicts in long runs, if the memory of a device is
             measured.
-        held_bytes: Bytes in use before the first step, per measured device.
+        other_bytes: Bytes in use before the first step in addition to models and optimizers, per
+            measured device.
     """
 
-    def __init__(self, session: Session, when: When, held_bytes: Mapping[str, int]) -> None:
+    def __init__(self, session: Session, when: When, other_bytes: Mapping[str, int]) -> None:
         self._session = session
         self._when: When = when
-        self._held_bytes = held_bytes
+        self._other_bytes = other_bytes
         self._causes: MemoryRecord | None = None
         self._guard = Guard("Predicting memory", "It is predicted when the run is over.")
         if session.phase == "fit":
@@ -66,7 +66,8 @@ class PredictionWatch:
     def _epoch_ended(self) -> None:
         known = self._causes
         # By default, memory is predicted only if a device's memory is measured.
-        is_settled = known and (known.prediction or (self._when == "auto" and not self._held_bytes))
+        is_measured = self._when != "auto" or self._other_bytes
+        is_settled = known and (known.prediction or not is_measured)
         if is_settled or self._guard.failed_because is not None:
             return
         began_s = time.perf_counter()
@@ -84,8 +85,14 @@ class PredictionWatch:
         because = self._because()
         predicted = None
         if because is None:
-            predicted, because = _predict(self._session, self._held_bytes)
+            predicted, because = _predict(self._session, self._other_bytes)
         held = self._causes or self._held()
+        if predicted is not None and predicted.low is not None:
+            # Eager steps leave no trace in which all of their variables can be found.
+            of_trace = predicted.low
+            held = MemoryRecord(
+                weights_bytes=of_trace.weights_bytes, slots_bytes=of_trace.slots_bytes
+            )
         return replace(held, prediction=predicted, not_predicted_because=because)
 
     def _held(self) -> MemoryRecord:
@@ -93,29 +100,25 @@ class PredictionWatch:
         return MemoryRecord(weights_bytes=weights_bytes, slots_bytes=slots_bytes)
 
     def _because(self) -> str | None:
-        return _not_predicted_because(self._session, self._when, self._held_bytes)
+        return _not_predicted_because(self._session, self._when, self._other_bytes)
 
 
 def _predict(
-    session: Session, held_bytes: Mapping[str, int]
+    session: Session, other_bytes: Mapping[str, int]
 ) -> tuple[MemoryPrediction | None, str | None]:
-    spec, size = batch_of_fit()
-    dataset = dataset_of_fit()
-    if size is None and dataset is not None:
-        size = batch_size_of(dataset)
+    spec, size = batch_of("fit")
     if spec is None or size is None:
         return None, "the size of its batches is not known"
     model = session.model
-    other_bytes = max(next(iter(held_bytes.values()), 0) - sum(held_between_steps(model)), 0)
     try:
         with untouched(model, values=False):
-            return StepMemory(model, spec, other_bytes).predict(size), None
+            return StepMemory(model, spec, next(iter(other_bytes.values()), 0)).predict(size), None
     except Exception as error:
         return None, f"the step could not be traced again ({type(error).__name__})"
 
 
 def _not_predicted_because(
-    session: Session, when: When, held_bytes: Mapping[str, int]
+    session: Session, when: When, other_bytes: Mapping[str, int]
 ) -> str | None:
     model = session.model
     if when is False:
@@ -124,7 +127,7 @@ def _not_predicted_because(
         return "only a fit that came to its end is predicted"
     if getattr(model.distribute_strategy, "num_replicas_in_sync", 1) > 1:
         return "steps on several replicas are not predicted"
-    if when == "auto" and not held_bytes:
+    if when == "auto" and not other_bytes:
         return "no device is measured"
     tracing_s = max(session.wall.spent_s("first step"), TRACED_LAYER_S * len(layer_names(model)))
     if when == "auto" and tracing_s > MOST_OF_THE_RUN * session.wall.total_s:

@@ -28,11 +28,12 @@ def test_the_page_is_written_here_and_the_verdict_told(logs, capsys):
     assert main(["report", str(logs)]) == 0
     told = capsys.readouterr().out
     assert told == (
-        "logs: critical: Steps wait for input; the bottleneck is decode (train.py:12)\n"
+        "logs: critical: 38 % of the time is spent waiting for data: the bottleneck is decode "
+        "(train.py:12)\n"
         "Written to report.html\n"
     )
     html = (logs.parent / "report.html").read_text(encoding="utf-8")
-    assert "Steps wait for input; the bottleneck is decode" in html
+    assert "38 % of the time is spent waiting for data: the bottleneck is decode" in html
     assert "plotly.js v" in html
     assert [path.name for path in sorted(logs.parent.iterdir())] == ["logs", "report.html"]
 

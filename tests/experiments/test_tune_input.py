@@ -339,17 +339,12 @@ class TestCaching:
         assert caching.propose(numbers().map(double).take(9), *arguments)[0] is not None
 
     def test_elements_are_counted_once_for_all_places(self, tmp_path, monkeypatch):
-        sampled, sample = [], Readings.sample
-
-        def noted(self, ready, *arguments):
-            sampled.append(arguments)
-            return sample(self, ready, *arguments)
-
-        monkeypatch.setattr(Readings, "sample", noted)
+        counted = []
+        monkeypatch.setattr(Readings, "count", lambda self, ready: counted.append(ready))
         monkeypatch.setattr(caching, "_free_bytes", lambda place, folder: 10)
         even = tf.data.Dataset.range(2**40).filter(is_even)
         assert "is unknown" in self.place(even.map(double).map(halve).map(pair), tmp_path)
-        assert len([arguments for arguments in sampled if arguments]) == 1
+        assert len(counted) == 1
 
     def test_none_once_the_time_is_over(self, tmp_path):
         permission = CachePermission(True, None, lambda question: True)
@@ -410,20 +405,20 @@ class TestRandomness:
 
 
 class TestHindrances:
-    def test_maps_that_would_change_are_measured_but_not_kept(self):
+    def test_maps_that_would_change_are_only_told(self):
         dataset = numbers().map(seeded).map(double).batch(4)
-        change = changes.hindered_maps(dataset, Allowed())
-        assert "allow_reorder=True" in change.blocked
-        assert "seeded" in change.description
+        description, reason = changes.hindered_maps(dataset, Allowed())
+        assert "seeded" in description
+        assert "double" not in description
+        assert "allow_reorder=True" in reason
         assert changes.hindered_maps(dataset, Allowed(reorder=True)) is None
 
     def test_python_functions_that_are_not_trusted_are_only_told(self):
         dataset = numbers().map(in_python).map(double).batch(4)
-        assert changes.hindered_maps(dataset, Allowed()) is None
-        description, reason = changes.untrusted_maps(dataset, Allowed())
+        description, reason = changes.hindered_maps(dataset, Allowed())
         assert "in_python" in description
         assert "trust_python=True" in reason
-        assert changes.untrusted_maps(dataset, Allowed(trust_python=True)) is None
+        assert changes.hindered_maps(dataset, Allowed(trust_python=True)) is None
 
     def test_random_draws_without_a_seed_may_be_parallel(self):
         dataset = numbers().map(at_random).batch(4)
@@ -455,6 +450,74 @@ class TestPrivateNames:
         assert kinds(change.dataset)[-1] == "Prefetch"
 
 
+class TestHelpers:
+    """Pipelines that a helper of TensorFlow or Keras makes in one call."""
+
+    def csv(self, tmp_path, **options):
+        path = tmp_path / "rows.csv"
+        path.write_text("a,b,y\n" + "1.5,x,0\n2.5,y,1\n" * 20)
+        dataset = tf.data.experimental.make_csv_dataset(
+            str(path), batch_size=4, label_name="y", **options
+        )
+        lookup = keras.layers.StringLookup(vocabulary=["x", "y"])
+
+        def encode(features, target):
+            return {**features, "b": lookup(features["b"])}, target
+
+        return dataset.map(encode).prefetch(1)
+
+    def cached(self, dataset, tmp_path):
+        permission = CachePermission("memory", None, lambda question: True)
+        return caching.propose(dataset, Allowed(), Readings(str(tmp_path), 0.5), permission)
+
+    def test_a_csv_file_is_cached_after_it_is_parsed(self, tmp_path):
+        dataset = self.csv(tmp_path, num_epochs=1, shuffle=False)
+        change, _ = self.cached(dataset, tmp_path)
+        assert code(dataset, change.dataset).splitlines() == [
+            "dataset = (",
+            "    tf.data.experimental.make_csv_dataset(...)",
+            "        .map(encode)",
+            "        .cache()  # new",
+            "        .prefetch(1)",
+            ")",
+        ]
+        assert epochs(change.dataset) == epochs(dataset)
+        assert changes.parallel_batches(dataset, Allowed()) is None  # its inside stays
+
+    def test_one_that_is_shuffled_within_is_told_how_to_be_cached(self, tmp_path):
+        change, reason = self.cached(self.csv(tmp_path, num_epochs=1), tmp_path)
+        assert change is None
+        assert "shuffle=False" in reason
+
+    def test_images_of_a_directory_are_cached_before_the_shuffle(self, tmp_path):
+        for number in range(6):
+            folder = tmp_path / "images" / "ab"[number % 2]
+            folder.mkdir(parents=True, exist_ok=True)
+            keras.utils.save_img(folder / f"{number}.png", np.full((8, 8, 3), number))
+        dataset = keras.utils.image_dataset_from_directory(
+            tmp_path / "images", image_size=(8, 8), batch_size=2, seed=1, verbose=False
+        )
+        change, _ = self.cached(dataset, tmp_path)
+        lines = code(dataset, change.dataset).splitlines()
+        call = "keras.utils.image_dataset_from_directory(..., batch_size=None, shuffle=False)"
+        assert lines[1].strip().startswith(call)
+        assert [line.strip().split("(")[0] for line in lines[2:-1]] == [
+            ".cache",
+            ".shuffle",
+            ".batch",
+            ".prefetch",
+        ]
+
+    def test_what_is_only_appended_goes_on_from_the_users_variable(self):
+        dataset = numbers().map(lambda x: x).batch(4)
+        assert code(dataset, dataset.prefetch(2)).splitlines() == [
+            "dataset = (",
+            "    dataset",
+            "        .prefetch(2)  # new",
+            ")",
+        ]
+
+
 class TestCode:
     def test_what_differs_is_marked(self, tmp_path):
         dataset = numbers().shuffle(9, seed=1).map(double).batch(4)
@@ -481,7 +544,7 @@ class TestCode:
 
     def test_joined_pipelines_stand_within_each_other(self):
         joined = zipped().map(tf.add).concatenate(numbers().map(halve).batch(5))
-        assert code(joined, joined.prefetch(2)).splitlines() == [
+        assert code(joined.take(9), joined.prefetch(2)).splitlines() == [
             "dataset = (",
             "    tf.data.Dataset.zip(",
             "        tf.data.Dataset.range(...)",
@@ -497,7 +560,7 @@ class TestCode:
             "                .map(halve)",
             "                .batch(5)",
             "        )",
-            "        .prefetch(2)  # new",
+            "        .prefetch(2)  # changed",
             ")",
         ]
 
@@ -508,7 +571,7 @@ class TestCode:
         called = [node for node in ast.walk(ast.parse(written)) if isinstance(node, ast.Call)]
         assert called
         for call in called:
-            assert hasattr(tf.data.Dataset, call.func.attr)
+            assert any(hasattr(each, call.func.attr) for each in (tf.data.Dataset, keras.utils))
         assert "flat_map_fn" not in written
 
 
@@ -727,28 +790,10 @@ class TestTuneInput:
         assert trial.kept == (not note)
         assert trial.note == note
 
-    def test_changes_too_small_to_tell_alone_are_tried_together(self, monkeypatch):
-        phases = itertools.cycle([1.02, 1 / 1.02])
-
-        def of(readings, dataset, consumer_s=0.0):
-            # Each parallel stage brings 4 %, threads cost a tenth; a round's noise is 4 %.
-            rate = 1.04 ** sum("Parallel" in kind(stage) for stage in stages(dataset))
-            rate *= 0.9 if dataset.options().threading.private_threadpool_size else 1.0
-            here = next(phases)
-            noise = itertools.cycle([here, 1 / here])
-            return lambda: rate * next(noise)
-
-        monkeypatch.setattr(Readings, "of", of)
-        tuned = tune_input(numbers().map(at_random).batch(4), seconds=20, **QUIETLY)
-        alone, together = tuned.trials[:2], tuned.trials[-1]
-        assert [trial.change for trial in alone] == ["parallel-map", "parallel-batch"]
-        assert not any(trial.kept for trial in tuned.trials[:-1])
-        assert together.kept
-        assert all(trial.description in together.description for trial in alone)
-        assert [kind(stage) for stage in stages(tuned.dataset)][:2] == [
-            "ParallelBatch",
-            "ParallelMap",
-        ]
+    def test_a_cache_is_tried_first(self, monkeypatch):
+        monkeypatch.setattr(Readings, "of", lambda *arguments: lambda: 10.0)
+        tuned = tune_input(numbers().map(double).batch(4), seconds=4, cache=True, **QUIETLY)
+        assert tuned.trials[0].change == "cache-memory"
 
     def test_nothing_is_claimed_where_nothing_helps(self, monkeypatch):
         monkeypatch.setattr(Readings, "of", lambda *arguments: lambda: 10.0)

@@ -261,22 +261,57 @@ def test_a_pause_within_an_epoch_begins_no_other_epoch():
     assert callback.summary.measured_steps > BATCHES // 2
 
 
-def test_a_train_step_that_counts_no_examples_says_so():
-    class Own(keras.Sequential):
-        def train_step(self, data):
-            return {"loss": tf.reduce_mean(self(data[0]))}
+class CountsNothing(keras.Sequential):
+    def train_step(self, data):
+        return {"loss": tf.reduce_mean(self(data[0]))}
 
-    model = Own([keras.Input((8,)), keras.layers.Dense(1)])
+
+class OfOnes(keras.utils.PyDataset):
+    def __init__(self, batch_size):
+        super().__init__()
+        self.batch_size = batch_size
+
+    def __len__(self):
+        return BATCHES
+
+    def __getitem__(self, index):
+        return np.ones((self.batch_size, 8), "float32"), np.ones((self.batch_size, 1), "float32")
+
+
+def generated(*sizes):
+    return ((np.ones((size, 8)), np.ones((size, 1))) for size in sizes)
+
+
+X = np.ones((20 * BATCHES - 1, 8), "float32")
+
+
+@pytest.mark.parametrize(
+    ("data", "batch_size"),
+    [
+        ({"x": X, "y": X[:, :1], "batch_size": 20}, 20),
+        ({"x": tf.data.Dataset.from_tensor_slices((X, X)).batch(20).prefetch(2)}, 20),
+        ({"x": OfOnes(20)}, 20),
+        ({"x": generated(*[20] * BATCHES)}, 20),
+        ({"x": generated(*[20, 21] * (BATCHES // 2))}, None),
+    ],
+    ids=["arrays", "dataset", "PyDataset", "generator", "batches of several sizes"],
+)
+def test_a_train_step_that_counts_no_examples_has_those_of_full_batches(data, batch_size):
+    model = CountsNothing([keras.Input((8,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=False)
     callback = gpukit.Throughput(None)
-    model.fit(fast_dataset(BATCHES), verbose=0, callbacks=[callback])
-    assert callback.summary.examples_per_s is None
-    assert "train_step" in callback.summary.examples_unknown_because
+    model.fit(**data, verbose=0, callbacks=[callback])
+    summary = callback.summary
+    if batch_size is None:
+        assert summary.examples_per_s is None
+        assert "batch size is unknown" in summary.examples_unknown_because
+    else:
+        assert summary.examples_per_s * summary.step_time_s == pytest.approx(batch_size)
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_train_step_that_counts_batches_has_no_rate_of_examples(weighted, micro_batches):
+def test_a_train_step_that_counts_batches_has_the_examples_of_full_ones(weighted, micro_batches):
     class Own(keras.Model):
         def train_step(self, data):
             x, y = data
@@ -300,12 +335,8 @@ def test_a_train_step_that_counts_batches_has_no_rate_of_examples(weighted, micr
     with parts:
         model.fit(fast_dataset(BATCHES), epochs=2, verbose=0, callbacks=[callback])
     summary = callback.summary
-    if weighted:
-        rate = summary.examples_per_s * summary.step_time_s
-        assert rate == pytest.approx(BATCH, rel=0.01)
-    else:
-        assert summary.examples_per_s is None
-        assert "train_step" in summary.examples_unknown_because
+    rate = summary.examples_per_s * summary.step_time_s
+    assert rate == pytest.approx(BATCH, rel=0.01)
 
 
 def spread_of(waits_s, step_s=0.01, chunk=7):

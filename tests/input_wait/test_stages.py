@@ -477,7 +477,7 @@ print(watch.record(0.01).unknown_because)
     ("operations", "work"),
     [
         (["Cast", "DecodeJpeg"], "decoding"),
-        (["ParseExampleV2"], "decoding"),
+        (["ParseExampleV2"], "parsing"),
         (["ReadFile"], "reading"),
         (["ReadFile", "DecodePng"], "decoding"),
         (["DecodePng", "EagerPyFunc"], "python"),

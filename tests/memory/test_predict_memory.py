@@ -34,6 +34,8 @@ def test_weights_and_slots_are_exact_and_the_rest_is_a_range():
     prediction = gpukit.predict_memory(model, (X, Y), verbose=False)
     assert prediction.batch_size == 64
     assert prediction.execution == "graph"
+    assert not model.optimizer.built  # `fit` builds it
+    model.optimizer.build(model.trainable_variables)
     # Nine weights, the loss with its count, and the optimizer's two slots of each and its own.
     sizes = [int(np.prod(each.shape)) * 4 for each in model.optimizer.variables[2:]]
     assert sum(sizes) == 2 * 9 * 4
@@ -179,6 +181,60 @@ class Unbuilt(keras.Model):
         return {"loss": loss}
 
 
+def outside():
+    """Returns a model with two optimizers: its own, and one that only its step refers to."""
+    other = keras.optimizers.Adam()
+    critic = keras.Sequential([keras.Input((8,)), keras.layers.Dense(16), keras.layers.Dense(1)])
+
+    class Two(keras.Sequential):
+        def compile(self, mine, **options):
+            super().compile(**options)
+            self.mine = mine
+
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape(persistent=True) as tape:
+                loss = tf.reduce_mean((self(x) - y) ** 2)
+                criticised = tf.reduce_mean((critic(x) - y) ** 2)
+            for optimizer, loss_of, model in ((self.mine, loss, self), (other, criticised, critic)):
+                variables = model.trainable_variables
+                optimizer.apply(tape.gradient(loss_of, variables), variables)
+            return {"loss": loss}
+
+    model = Two([keras.Input((8,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(), jit_compile=False)
+    return model, critic, other
+
+
+def test_every_optimizer_and_model_that_the_step_uses_counts():
+    model, critic, other = outside()
+    predicted = gpukit.predict_memory(model, (X, Y), verbose=False).low
+    assert not model.mine.built  # they are built by `fit`, as if nothing had been predicted
+    monitor = gpukit.Monitor(None, verbose=0)
+    model.fit(X, Y, verbose=0, callbacks=[monitor])
+
+    def size(*variables):
+        return sum(int(np.prod(each.shape)) * each.value.dtype.size for each in variables)
+
+    # `compile` made one more optimizer, which no step uses and which has no slots.
+    slots = size(*model.mine.variables, *other.variables, *model.optimizer.variables)
+    weights = size(*model.variables, *model.metrics_variables, *critic.variables)
+    assert (predicted.weights_bytes, predicted.slots_bytes) == (weights, slots)
+    memory = monitor.summary.memory
+    assert (memory.weights_bytes, memory.slots_bytes) == (weights, slots)
+
+
+def test_optimizers_of_ones_own_train_the_same_afterwards():
+    def losses(*, predicts):
+        keras.utils.set_random_seed(1)
+        model, _, _ = outside()
+        if predicts:
+            gpukit.predict_memory(model, (X, Y), verbose=False)
+        return model.fit(X, Y, batch_size=16, epochs=2, verbose=0).history["loss"]
+
+    assert losses(predicts=True) == losses(predicts=False)
+
+
 class Batches(keras.utils.PyDataset):
     def __len__(self):
         return 4
@@ -256,9 +312,34 @@ def test_a_run_in_progress_shows_the_prediction_after_its_first_epoch(tmp_path, 
         assert "Steps with a batch of 16 were predicted to need" in memory_causes(run).caption
 
 
+class Frame:
+    """Stands for a data frame, which has a shape and no dtype."""
+
+    def __init__(self, values):
+        self.values, self.shape = values, values.shape
+
+    def to_numpy(self):
+        return self.values
+
+
+def test_a_dataset_and_data_frames_have_the_batch_size_that_fit_takes():
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(8).batch(16).prefetch(1)
+    of_dataset, of_frames, of_arrays = (
+        gpukit.predict_memory(small_model(), each, verbose=False)
+        for each in (data, (Frame(X), Frame(Y)), (X, Y))
+    )
+    assert of_dataset.batch_size == 16
+    assert of_frames.batch_size == 64
+    assert of_frames.low.activations_bytes == of_arrays.low.activations_bytes
+
+
 def test_wrong_arguments_raise():
+    unknown = tf.data.Dataset.from_generator(
+        lambda: iter([(X, Y)]),
+        output_signature=(tf.TensorSpec((None, 8)), tf.TensorSpec((None, 1))),
+    )
     with pytest.raises(ValueError, match="`batch_size` must be given"):
-        gpukit.predict_memory(small_model(), tf.data.Dataset.from_tensor_slices((X, Y)).batch(16))
+        gpukit.predict_memory(small_model(), unknown)
     with pytest.raises(TypeError, match="Received: batch=7"):
         gpukit.predict_memory(small_model(), 7)
     with pytest.raises(TypeError, match=r"`batch` must be a tuple.*Received: int in it"):

@@ -15,8 +15,8 @@ from keras_gpukit.records.memory import (
     OutOfMemory,
 )
 from keras_gpukit.records.report import RunReport
+from keras_gpukit.reports.evidence import evidence_sentences
 from keras_gpukit.reports.html.chart import Unknown
-from keras_gpukit.reports.html.evidence import evidence_sentences
 from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.html.words import key_figures
 from keras_gpukit.reports.phrases import headline

@@ -50,7 +50,7 @@ def shown(tmp_path_factory):
     logs = tmp_path_factory.mktemp("logs")
     write_lines(logs, run_lines(summary=PLANTED))
     panel = io.StringIO()
-    print_summary(PLANTED, Console(file=panel, width=80))
+    print_summary(PLANTED, Console(file=panel, width=80), details=True)
     page, plain = logs / "page.html", logs / "report.json"
     assert main(["report", str(logs), "--out", str(page)]) == 0
     assert main(["report", str(logs), "--json", "--out", str(plain)]) == 0

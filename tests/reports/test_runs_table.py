@@ -61,9 +61,13 @@ def test_settings_that_differ_get_a_column_and_others_do_not():
     assert [row.cells[-1].text for row in table.rows[:2]] == ["mixed_0", "mixed_1"]
 
 
-def test_a_setting_of_its_own_for_every_run_gets_no_column():
+def test_each_setting_that_differs_gets_a_column_and_the_fastest_run_is_marked():
     runs = [run(str(number), cpu_count=number + 1) for number in range(6)]
-    assert "cores" not in runs_table(runs).columns
+    slow = replace(SUMMARY, throughput=replace(SUMMARY.throughput, examples_per_s=1.0))
+    table = runs_table([replace(runs[0], summary=slow), *runs[1:]])
+    assert "cores" in table.columns
+    at = table.columns.index("examples/s")
+    assert [row.cells[at].badge is not None for row in table.rows][:2] == [False, True]
 
 
 def test_figures_that_no_run_has_get_no_column_and_others_are_sorted_as_numbers():

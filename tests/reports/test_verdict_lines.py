@@ -12,15 +12,15 @@ from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports.html.verdict_lines import verdict_line
+from keras_gpukit.reports.phrases import NOTHING_FOUND
 
-WORST = "critical: Steps wait for input; the bottleneck is decode (train.py:12)"
+WORST = (
+    "critical: 38 % of the time is spent waiting for data: the bottleneck is decode (train.py:12)"
+)
 AT = Progress("fit", "steps", 1800)
 PASSED = ("input-bound", "slow-callbacks")
 UNJUDGED = ("low-utilization", "memory-nearly-full", "throttled")
-NOT_JUDGED = (
-    "Looked at: input wait, callbacks. "
-    "Not judged: GPU use, GPU memory, GPU clocks (there is no GPU)."
-)
+NOT_JUDGED = "Looked at: input wait, callbacks. 3 checks don't apply here (no GPU)."
 
 
 def line(state, passed=PASSED, unjudged=1, progress=AT, **summary):
@@ -30,11 +30,11 @@ def line(state, passed=PASSED, unjudged=1, progress=AT, **summary):
 
 
 def test_a_run_that_completed_and_was_judged_by_most_rules_is_told_alone():
-    assert line("completed", ending="completed") == "Nothing found."
+    assert line("completed", ending="completed") == NOTHING_FOUND
 
 
 def test_that_most_rules_could_not_judge_is_said():
-    assert line("completed", unjudged=3) == f"Nothing found. {NOT_JUDGED}"
+    assert line("completed", unjudged=3) == f"{NOTHING_FOUND} {NOT_JUDGED}"
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_that_most_rules_could_not_judge_is_said():
     ],
 )
 def test_a_run_without_a_summary_is_not_only_said_to_have_no_warnings(state, told):
-    assert line(state) == f"{told} Nothing found."
-    assert line(state, PASSED, 3) == f"{told} Nothing found. {NOT_JUDGED}"
+    assert line(state) == f"{told} {NOTHING_FOUND}"
+    assert line(state, PASSED, 3) == f"{told} {NOTHING_FOUND} {NOT_JUDGED}"
 
 
 @pytest.mark.parametrize(

@@ -98,13 +98,25 @@ RUN = RunSummary(
 CAPTURE = CaptureRecord("a", "steady", "steady steps of 10 ms", 4012, 64, 0.0, 0.64, 0.01, path="a")
 
 
-def held_against(true: float | None, live: float | None, run: RunSummary = RUN) -> RunSummary:
-    capture = replace(CAPTURE, stall_fraction=true, live_stall_fraction=live)
+def held_against(
+    true: float | None, live: float | None, run: RunSummary = RUN, most: float | None = None
+) -> RunSummary:
+    capture = replace(
+        CAPTURE,
+        stall_fraction=true,
+        live_stall_fraction=live,
+        live_most_stall_fraction=most,
+    )
     return corrected(replace(run, captures=ProfilerRecord((capture,))))
 
 
 def findings(run: RunSummary) -> dict:
     return {each.code: each for each in judge(run).findings}
+
+
+def test_a_profile_within_the_range_of_a_stall_refutes_nothing():
+    assert held_against(0.34, 0.2, most=0.35).input == RUN.input
+    assert held_against(0.34, 0.1, most=0.2).input != RUN.input
 
 
 def test_a_stall_that_the_profile_refutes_is_that_of_the_profile_everywhere():

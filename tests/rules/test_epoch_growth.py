@@ -146,6 +146,31 @@ def test_growth_over_many_fits_is_found_and_their_warm_up_does_not_count():
     assert "9 epochs or fits" in judge(few).not_applicable["memory-grows"]
 
 
+def kept_models(summary, each_bytes, trac):
+    """The same readings, with one more model that still exists after each fit."""
+    summary = over_fits(summary)
+    fits = tuple(
+        replace(each, models=each.epoch, models_bytes=each_bytes * each.epoch, tracings=trac(each))
+        for each in summary.memory.fits
+    )
+    return replace(summary, memory=replace(summary.memory, fits=fits))
+
+
+def test_models_that_still_exist_are_named_as_the_cause_of_growth_over_fits():
+    found, figures = finding(kept_models(run(process=LINE), 180 * MIB, lambda each: each.epoch))
+    assert found.title == "24 models of this script are alive and hold 4320 MiB"
+    assert found.severity == "warning"
+    assert figures["models alive"] == 24
+    assert "keep results instead of models" in found.advice[0]
+    small = kept_models(run(process=LINE), MIB, lambda each: each.epoch)
+    assert finding(small)[0].title == (
+        "24 models of this script are alive and hold their traced steps"
+    )
+    assert finding(small)[0].severity == "info"
+    unrelated = kept_models(run(process=LINE), MIB, lambda each: 0)
+    assert "models of this script" not in finding(unrelated)[0].title
+
+
 def until(stop):
     return [LINE[min(epoch, stop)] for epoch in range(EPOCHS)]
 

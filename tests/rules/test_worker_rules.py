@@ -186,7 +186,10 @@ def test_a_batch_left_at_one_gpus_is_found_on_idle_gpus_with_room():
             replace(cluster(WorkerFigures(0), expected=2), unknown_because="not shared"),
             "not shared",
         ),
-        (cluster(WorkerFigures(0), WorkerFigures(1)), "0 steps of each worker are known"),
+        (
+            cluster(WorkerFigures(0), WorkerFigures(1)),
+            "0 of the 5 steps needed are known",
+        ),
         (
             cluster(
                 WorkerFigures(0, compared=steps(0.02, numbers=range(1, 9))),

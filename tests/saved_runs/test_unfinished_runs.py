@@ -56,7 +56,9 @@ def test_a_killed_run_names_the_stage_that_it_noted(tmp_path):
     run = only_run(tmp_path)
     assert run.state == "unfinished"
     (worst, *_) = run.summary.findings
-    assert worst.title == "Steps wait for input; the bottleneck is decode (train.py:12)"
+    assert worst.title.endswith(
+        "of the time is spent waiting for data: the bottleneck is decode (train.py:12)"
+    )
     assert run.summary.breakdown == SO_FAR.breakdown
     # The figures of its steps are those of all its windows, and not of the last note.
     assert run.summary.input_stall_fraction == pytest.approx(0.4)

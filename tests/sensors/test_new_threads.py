@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from keras_gpukit.sensors.compilations import Compilations
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
 
 
@@ -15,6 +16,7 @@ class Process:
 
     def __init__(self, names=None) -> None:
         self.now_s = 100.0
+        self.compiled = Compilations(1, 1.0)
         self.process_s = 3.0
         self.threads = {1: 2.0, 2: 1.0}
         self.sensor = NewThreadsSensor(
@@ -22,6 +24,7 @@ class Process:
             process_s=lambda: self.process_s,
             now=lambda: self.now_s,
             name=lambda thread: (names or {}).get(thread, ""),
+            compiled=lambda: self.compiled,
         )
 
     def run(self, old_s: float, new_s: float, in_steps: bool = True) -> None:
@@ -54,6 +57,15 @@ def test_threads_that_xla_starts_for_the_steps_do_not_count():
         process.threads = {**process.threads, 3: 0.6 * number, 4: 0.3 * number}
         process.run(0.1, 0.9)
     assert process.sensor.cores() == pytest.approx(0.3)
+
+
+def test_time_in_which_xla_compiled_does_not_count():
+    process = Process()
+    process.run(0.1, 0.5)
+    for number in range(9):
+        process.compiled = Compilations(2 + number // 3, 1.0)
+        process.run(0.1, 0.5 if number % 3 else 5.0)
+    assert process.sensor.cores() == pytest.approx(0.5)
 
 
 def test_a_short_time_says_nothing():

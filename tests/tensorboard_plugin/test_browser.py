@@ -30,7 +30,7 @@ from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
 from playwright.sync_api import Error
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-VERDICT = "Steps wait for input"
+VERDICT = "is spent waiting for data"
 DEADLINE_MS = DEADLINE_S * 1000
 ZOOM = """async (id) => {
   await Plotly.relayout(id, { "xaxis.range": [0.5, 1.5] });

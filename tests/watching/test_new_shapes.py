@@ -1,6 +1,8 @@
-"""What Keras' first steps and XLA do, on a CPU: a step interrupted, and steps of new shapes."""
+"""Steps that are compiled or traced again, on a CPU, and a first step that is interrupted."""
 
 from __future__ import annotations
+
+import time
 
 import keras
 import numpy as np
@@ -26,27 +28,63 @@ def model(**options):
     return made
 
 
-def found_by(monitor):
-    return [each for each in monitor.summary.findings if each.code == "tracing-again"]
-
-
-@pytest.mark.slow
-def test_steps_that_xla_compiles_for_new_shapes_are_counted():
+@pytest.mark.parametrize("steps_per_execution", [1, 3])
+def test_compilations_for_new_shapes_are_counted_and_timed(steps_per_execution):
     monitor = gpukit.Monitor(None, verbose=0)
-    # The first step, which traces, does not count, and the second has the same shape.
-    dataset = padded([20, 20, *range(21, 25), *[20] * 120])
-    model(jit_compile=True).fit(dataset, callbacks=[monitor], verbose=0)
-    (found,) = found_by(monitor)
-    assert "(None, None, 8)" in found.title
-    figures = {figure.name: figure.value for figure in found.evidence}
-    assert figures["likely compiled again"] == 4
+    # The first call, which traces, does not count. The second epoch has no new shapes.
+    dataset = padded([20, 20, 20, 21, 20, 22, 20, 20, 20])
+    made = model(jit_compile=True, steps_per_execution=steps_per_execution)
+    began_s = time.perf_counter()
+    made.fit(dataset, epochs=2, callbacks=[monitor], verbose=0)
+    parts = monitor.summary.breakdown
+    assert parts.compilations == 2
+    assert 0 < parts.compiling_s <= parts.tracing_s < time.perf_counter() - began_s
+    assert monitor.summary.input.open_shapes == ("(None, None, 8)",)
 
 
-def test_shapes_that_vary_without_xla_are_recorded_and_no_finding():
+def test_without_xla_nothing_is_compiled_again():
     monitor = gpukit.Monitor(None, verbose=0)
     model(jit_compile=False).fit(padded(range(20, 40)), callbacks=[monitor], verbose=0)
-    assert monitor.summary.input.open_shapes == ("(None, None, 8)",)
-    assert found_by(monitor) == []
+    assert (monitor.summary.breakdown.compilations, monitor.summary.breakdown.tracing_s) == (0, 0)
+    assert monitor.summary.breakdown.retraced == ()
+
+
+def test_functions_that_eager_steps_trace_again_say_what_changed():
+    @tf.function
+    def scale(x, step):
+        return x * float(step)
+
+    @tf.function
+    def total(x):
+        return tf.reduce_sum(x)
+
+    class Counts(keras.Model):
+        steps = 0
+
+        def train_step(self, data):
+            self.steps += 1
+            total(tf.zeros(1 + self.steps % 3))
+            scale(tf.zeros(2), self.steps)
+
+            @tf.function
+            def inner():
+                return tf.zeros(1)
+
+            inner()
+            return super().train_step(data)
+
+    inputs = keras.Input((2,))
+    made = Counts(inputs, keras.layers.Dense(1)(inputs))
+    made.compile("sgd", "mse", run_eagerly=True)
+    monitor = gpukit.Monitor(None, verbose=0)
+    made.fit(np.zeros((20, 2)), np.zeros(20), batch_size=4, callbacks=[monitor], verbose=0)
+    found = {each.name: each for each in monitor.summary.breakdown.retraced}
+    scaled, summed = found["scale"], found["total"]
+    assert (scaled.times, scaled.cause, scaled.argument) == (5, "Python value", "step")
+    assert (summed.times, summed.cause, summed.argument) == (3, "shape", "x")
+    assert found["inner"].cause == "made again"
+    assert scaled.location.startswith("test_new_shapes.py:")
+    assert scaled.spent_s > 0
 
 
 def test_a_run_interrupted_in_its_first_step_says_how_long_that_took():

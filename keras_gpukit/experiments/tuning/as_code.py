@@ -7,7 +7,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from keras_gpukit.pipelines.functions import function_name, is_tensorflows, makes_a_generator
+from keras_gpukit.pipelines.functions import (
+    function_name,
+    helper_of,
+    is_tensorflows,
+    makes_a_generator,
+)
 from keras_gpukit.pipelines.kinds import BATCHES, kind
 from keras_gpukit.pipelines.remaking import is_known
 from keras_gpukit.pipelines.served import MODE, served
@@ -19,6 +24,7 @@ from keras_gpukit.pipelines.structure import (
     is_zip_of_a_tuple,
     number,
     setting,
+    stages,
     unwrapped,
 )
 
@@ -35,6 +41,8 @@ def code(before: Dataset, after: Dataset) -> str:
         after: The changed pipeline.
     """
     old, new = _lines(before), _lines(after)
+    if new[: len(old)] == old:  # the user's own variable is all that comes before what is new
+        old, new = ["dataset"], ["dataset", *new[len(old) :]]
     marked: list[str] = []
     for step, first, last, start, end in difflib.SequenceMatcher(None, old, new).get_opcodes():
         added = [(line, _MOVED if line in old else _MARKS[step]) for line in new[start:end]]
@@ -55,6 +63,8 @@ def _lines(dataset: Dataset) -> list[str]:
         call = f'.apply(tf.data.experimental.service.distribute("{MODE}", "{moved.service}"))'
         return [*_lines(moved.stage), f"    {call}"]
     name, below = kind(dataset), inputs(dataset)
+    if called := _helper_call(dataset):
+        return [called]
     if name == "Restructured":  # unbatch() consists of this stage and the map below it
         return _lines(inputs(below[0])[0])
     if name == "Zip" and below:
@@ -76,6 +86,23 @@ def _lines(dataset: Dataset) -> list[str]:
         arguments = ", ".join(_arguments(name, dataset)) if is_told else "..."
         return [*_lines(below[0]), f"    .{method}({arguments})"]
     return [f"tf.data.Dataset.{method}(...)"]
+
+
+def _helper_call(dataset: Dataset) -> str | None:
+    """Returns the call of the helper that made a stage and all before it; None if none did."""
+    joined = inputs(dataset) if kind(dataset) in {"Zip", "Prefetch"} else []
+    # `make_csv_dataset` ends with a prefetch.
+    parts = [each for each in joined if kind(dataset) == "Zip" or helper_of(each) == _CSV]
+    helper = helper_of(dataset) or next(filter(None, map(helper_of, parts)), None)
+    if helper is None:
+        return None
+    if helper == _CSV:
+        return f"tf.data.experimental.{_CSV}(...)"
+    orders = any(kind(stage) == "Shuffle" for stage in stages(dataset))
+    return f"keras.utils.{helper}(..., batch_size=None{'' if orders else ', shuffle=False'})"
+
+
+_CSV = "make_csv_dataset"
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from keras_gpukit.experiments.tuning.changes import Allowed
+from keras_gpukit.pipelines.functions import helper_of
 from keras_gpukit.pipelines.kinds import kind
 from keras_gpukit.pipelines.randomness import impurities, varies
 from keras_gpukit.pipelines.rebuilding import changeable, replace, spine, stack
@@ -61,7 +62,7 @@ def _higher_than(cache: Dataset, dataset: Dataset, allowed: Allowed) -> tuple[li
 def _uncached(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
     steady, above, reason = _divided(spine(dataset)[::-1], allowed)
     if not steady:
-        return [], reason
+        return [], reason + _how(dataset)
     if any(kind(stage) in _END_EARLY for stage in above):
         return [], "a later stage stops reading before a cache would be full"
     moved = _maps_to_move(above, allowed)
@@ -71,6 +72,13 @@ def _uncached(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
         cuts.append(Cut(stack(cuts[-1].below, [stage]), left))
     worth_it = [cut for cut in reversed(cuts) if any(map(functions, stages(cut.below)))]
     return worth_it, reason or "nothing is computed before its elements are shuffled"
+
+
+def _how(dataset: Dataset) -> str:
+    """Returns how to let a helper make elements that can be cached; "" if no helper made them."""
+    if helper_of(spine(dataset)[-1]) != "make_csv_dataset":
+        return ""
+    return " (make_csv_dataset with num_epochs=1, shuffle=False; shuffle after the cache)"
 
 
 def _divided(rising: list[Dataset], allowed: Allowed) -> tuple[list[Dataset], list[Dataset], str]:

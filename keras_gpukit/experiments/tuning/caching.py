@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from keras_gpukit.experiments.tuning.cache_places import places
 from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission, Place
-from keras_gpukit.experiments.tuning.reading import Readings, Sample
+from keras_gpukit.experiments.tuning.reading import Readings
 from keras_gpukit.pipelines.functions import function_name
 from keras_gpukit.pipelines.kinds import BATCHES, kind
 from keras_gpukit.pipelines.rebuilding import stack
@@ -22,10 +22,6 @@ from keras_gpukit.sensors.memory_limit import left_bytes
 # grows until the first epoch has filled the cache.
 MEMORY_SHARE = 0.5
 DISK_SHARE = 0.8
-# Maximum time for counting elements, in readings. Counting is fast because it reads the lowest
-# stage from which the number follows.
-COUNTING_READINGS = 12
-
 # Maximum number of elements in a cache on disk, because its index has an entry for each tensor. Our
 # choice.
 MOST_ON_DISK = 10_000_000
@@ -61,7 +57,7 @@ def propose(
         The change and "", or None and the reason.
     """
     candidates, reason = places(dataset, allowed)
-    counts: dict[int, Sample] = {}
+    counts: dict[int, int | None] = {}
     for cut in candidates:
         if is_over():
             return None, "time ran out"
@@ -99,7 +95,7 @@ def propose(
     return None, reason
 
 
-def _extent(dataset: Dataset, readings: Readings, counts: dict[int, Sample]) -> _Extent | None:
+def _extent(dataset: Dataset, readings: Readings, counts: dict[int, int | None]) -> _Extent | None:
     some = readings.sample(readings.ready(dataset))
     if some.whole:
         return _Extent(some.count, some.size_bytes)
@@ -124,7 +120,7 @@ def _shuffled_bytes(above: list[Dataset], cached: _Extent) -> float:
     return held_bytes
 
 
-def _count(dataset: Dataset, readings: Readings, counts: dict[int, Sample]) -> float | None:
+def _count(dataset: Dataset, readings: Readings, counts: dict[int, int | None]) -> float | None:
     """Returns the number of elements; None if unknown.
 
     Counts them once, at the lowest stage from which the number follows, where they are cheapest to
@@ -147,10 +143,9 @@ def _count(dataset: Dataset, readings: Readings, counts: dict[int, Sample]) -> f
             break
         stage = inputs(stage)[0]
     if id(stage) not in counts:
-        ready = readings.ready(stage)
-        counts[id(stage)] = readings.sample(ready, COUNTING_READINGS, math.inf)
+        counts[id(stage)] = readings.count(readings.ready(stage))
     counted = counts[id(stage)]
-    return counted.count / divisor if counted.whole else None
+    return None if counted is None else counted / divisor
 
 
 def _free_bytes(place: Place, folder: str) -> float:

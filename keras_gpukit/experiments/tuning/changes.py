@@ -68,29 +68,19 @@ def parallel_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
     return _in_parallel(dataset, maps, allowed, "parallel-map") if maps else None
 
 
-def hindered_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
-    """Proposes, only to measure the gain, to run maps in parallel whose elements would change."""
-    maps = [
-        stage
-        for stage in _serial(dataset, "Map")
-        if _hindered(stage, allowed) and not _is_untrusted(stage, allowed)
-    ]
-    if not maps:
-        return None
-    told = f"{_reasons(maps, allowed)} (allow_reorder=True would allow it)"
-    return _in_parallel(dataset, maps, allowed, "parallel-map", blocked=told)
-
-
-def untrusted_maps(dataset: Dataset, allowed: Allowed) -> tuple[str, str] | None:
-    """Finds serial maps that are not tried in parallel, as their Python function may be unsafe.
+def hindered_maps(dataset: Dataset, allowed: Allowed) -> tuple[str, str] | None:
+    """Finds serial maps that are not tried in parallel, because their elements may change.
 
     Returns:
         Description of the change that is not tried, and the reason; None if all maps are tried.
     """
-    maps = [stage for stage in _serial(dataset, "Map") if _is_untrusted(stage, allowed)]
+    maps = [stage for stage in _serial(dataset, "Map") if _hindered(stage, allowed)]
     if not maps:
         return None
-    reason = f"not tried: {_reasons(maps, allowed)} (trust_python=True would allow it)"
+    untrusted = any("python" in impurities(stage) for stage in maps) and not allowed.trust_python
+    would = "trust_python=True" if untrusted else "allow_reorder=True"
+    reasons = "; ".join(sorted({_hindered(stage, allowed) or "" for stage in maps}))
+    reason = f"not tried: {reasons} ({would} would allow it)"
     return _DESCRIPTIONS["parallel-map"].format(_names(maps)), reason
 
 
@@ -145,7 +135,7 @@ def more_threads(dataset: Dataset, allowed: Allowed) -> Change | None:
         return None
     if not any(kind(stage).startswith("Parallel") for stage in _unique(dataset)):
         return None
-    size = 4 * (os.cpu_count() or 1)
+    size = max(16, 4 * (os.cpu_count() or 1))
     changed, lines = _with_option(dataset, "threading.private_threadpool_size", size)
     return Change("more-threads", f"{size} threads of its own", changed, lines)
 
@@ -191,17 +181,7 @@ def _hindered(stage: Dataset, allowed: Allowed) -> str | None:
     )
 
 
-def _is_untrusted(stage: Dataset, allowed: Allowed) -> bool:
-    return not allowed.trust_python and "python" in impurities(stage)
-
-
-def _reasons(maps: list[Dataset], allowed: Allowed) -> str:
-    return "; ".join(sorted({_hindered(stage, allowed) or "" for stage in maps}))
-
-
-def _in_parallel(
-    dataset: Dataset, chosen: list[Dataset], allowed: Allowed, name: str, blocked: str = ""
-) -> Change:
+def _in_parallel(dataset: Dataset, chosen: list[Dataset], allowed: Allowed, name: str) -> Change:
     def parallel(stage: Dataset) -> Callable[[list[Dataset]], Dataset]:
         deterministic = "default"
         if dataset.options().deterministic is False and not allowed.reorder:
@@ -212,7 +192,7 @@ def _in_parallel(
         return lambda below: in_parallel(stage, below[0], deterministic, files)
 
     changed = replace(dataset, {id(stage): parallel(stage) for stage in chosen})
-    return Change(name, _DESCRIPTIONS[name].format(_names(chosen)), changed, blocked=blocked)
+    return Change(name, _DESCRIPTIONS[name].format(_names(chosen)), changed)
 
 
 _DESCRIPTIONS = {

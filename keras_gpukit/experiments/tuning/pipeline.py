@@ -12,7 +12,7 @@ from keras_gpukit.experiments.tuning.changes import Allowed, Change
 from keras_gpukit.experiments.tuning.permission import CachePermission
 from keras_gpukit.experiments.tuning.reading import Readings, rebuilt_stages
 from keras_gpukit.experiments.tuning.traits import traits
-from keras_gpukit.experiments.tuning.trials import Attempt, Decide, Trials, small_gain
+from keras_gpukit.experiments.tuning.trials import Attempt, Decide, Trials
 from keras_gpukit.measuring.rounds import Read
 from keras_gpukit.measuring.untouched import put_back
 from keras_gpukit.pipelines.functions import variables as variables_of
@@ -21,7 +21,6 @@ from keras_gpukit.pipelines.rebuilding import changeable, rebuilt
 from keras_gpukit.pipelines.remaking import draws_orders
 from keras_gpukit.pipelines.structure import Dataset, cache_file, stages
 from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, Trial
-from keras_gpukit.rules import gains
 from keras_gpukit.rules.tuning_advice import advise
 
 # To try prefetching, each fetch is followed by a pause, as by a step. The pause is as long as
@@ -30,17 +29,12 @@ LONGEST_STEP_S = 0.05
 # Placeholder in the code for the path of a temporary cache.
 PATH_IN_CODE = '"cache/elements"'
 
-# Changes to how elements are made come before caching, so that the first epoch is faster too.
-_BEFORE_CACHING: tuple[changes.Proposal, ...] = (
+# In the order in which they are tried, after a cache: what it holds needs no further change.
+_PROPOSALS: tuple[changes.Proposal, ...] = (
     changes.autotuning,
     changes.parallel_maps,
-    changes.hindered_maps,
     changes.parallel_files,
     changes.parallel_batches,
-)
-# A cache removes the cached work from later epochs, so changes above it have a larger effect.
-_ABOVE_A_CACHE: tuple[changes.Proposal, ...] = (changes.parallel_maps, changes.parallel_batches)
-_AFTER_CACHING: tuple[changes.Proposal, ...] = (
     changes.any_order,
     changes.more_threads,
     changes.prefetch,
@@ -84,7 +78,6 @@ class PipelineTuning:
         self._service = service
         self._lines: list[str] = []
         self._cache_pays = False
-        self._small_gains: dict[changes.Proposal, float] = {}
 
     def read(self, dataset: Dataset) -> Read:
         """Returns a function that reads a pipeline briefly and returns its rate."""
@@ -108,15 +101,15 @@ class PipelineTuning:
             The tuned pipeline, newly built so that nothing was read from it yet; the original one
             if no change was kept.
         """
-        self._try_all(_BEFORE_CACHING, trials)
-        untrusted = changes.untrusted_maps(self._best, self._allowed)
-        if untrusted and not trials.ending:
-            trials.skip("parallel-map", *untrusted)
-        if self._try_caching(trials):
-            self._try_all(_ABOVE_A_CACHE, trials)
+        self._try_caching(trials)
+        hindered = changes.hindered_maps(self._best, self._allowed)
+        if hindered and not trials.ending:
+            trials.skip("parallel-map", *hindered)
         self._try_service(trials)
-        self._try_all(_AFTER_CACHING, trials)
-        self._try_together(trials)
+        for propose in _PROPOSALS:
+            change = None if trials.ending else propose(self._best, self._allowed)
+            if change is not None:
+                self._try(change, trials)
         if self._best is self._dataset:
             return self._dataset
         tuned = rebuilt(self._best)
@@ -152,50 +145,19 @@ class PipelineTuning:
             )
         return lines
 
-    def _try_all(self, proposals: tuple[changes.Proposal, ...], trials: Trials) -> None:
-        for propose in proposals:
-            if trials.ending:
-                return
-            change = propose(self._best, self._allowed)
-            if change is None:
-                continue
-            trial = self._try(change, trials)
-            counts = not change.blocked and not change.overlaps
-            self._small_gains[propose] = small_gain(trial) if counts else 1.0
-
-    def _try_together(self, trials: Trials) -> None:
-        """Tries all changes with a small or uncertain gain together, in one longer trial."""
-        dataset, found, gain = self._best, [], 1.0
-        for propose, brought in self._small_gains.items():
-            change = propose(dataset, self._allowed) if brought > 1 else None
-            if change is not None:
-                dataset = change.dataset
-                found.append(change)
-                gain *= brought
-        if gain <= gains.SMALLEST or trials.ending:
-            return
-        together = Change(
-            "together",
-            "read for longer: " + ", ".join(change.description for change in found),
-            dataset,
-            lines=tuple(line for change in found for line in change.lines),
-        )
-        self._try(together, trials, is_last=True)
-
-    def _try_caching(self, trials: Trials) -> bool:
+    def _try_caching(self, trials: Trials) -> None:
         permission = self._permission
         if not permission.places or trials.ending:
-            return False
+            return
         change, reason = caching.propose(
             self._best, self._allowed, self._readings, permission, lambda: bool(trials.ending)
         )
         if change is None:
             trials.skip("cache", "cache elements", reason)
-            return False
+            return
         description = change.description
         trial = self._try(change, trials, lambda found: permission.decide(description, found))
         self._cache_pays = trial.note == CACHE_NOT_ALLOWED
-        return trial.kept
 
     def _try_service(self, trials: Trials) -> None:
         if self._service is None or trials.ending:
@@ -211,8 +173,6 @@ class PipelineTuning:
         change: Change,
         trials: Trials,
         decide: Decide | None = None,
-        *,
-        is_last: bool = False,
     ) -> Trial:
         step_s = min(LONGEST_STEP_S, 1 / trials.best.median) if change.overlaps else 0.0
         before = self._readings.of(self._best, step_s)
@@ -225,7 +185,6 @@ class PipelineTuning:
             decide or (lambda found: change.blocked),
             change.note,
             change.overlaps,
-            is_last,
         )
         trial = trials.run(attempt)
         if trial.kept:

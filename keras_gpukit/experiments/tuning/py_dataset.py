@@ -12,7 +12,7 @@ from keras_gpukit.experiments.tuning.reading import rate
 from keras_gpukit.experiments.tuning.trials import Attempt, Trials
 from keras_gpukit.measuring.inside_fit import without_model
 from keras_gpukit.measuring.rounds import Read
-from keras_gpukit.rules.tuning_advice import PROCESSES
+from keras_gpukit.rules.tuning_advice import PROCESSES, WITHIN
 
 _THREADS_NOTE = "several threads call __getitem__, which must be safe in threads"
 _PROCESSES_NOTE = "several processes call __getitem__, each with a copy of the dataset"
@@ -86,7 +86,8 @@ class PyDatasetTuning:
 
     def advice(self, tuned: Any) -> list[str]:
         """Returns advice on changes by hand."""
-        return [] if tuned.use_multiprocessing or self._processes else [PROCESSES]
+        processes = [] if tuned.use_multiprocessing or self._processes else [PROCESSES]
+        return [WITHIN, *processes]
 
     def _try(self, settings: dict[str, Any], trials: Trials, description: str, note: str) -> bool:
         if trials.ending:

@@ -32,6 +32,8 @@ WARM_UP = 0.25
 # enough that the sample does not fit into the processor's caches.
 SAMPLE_READINGS = 4
 SAMPLE_BYTES = 256 * 2**20
+# Maximum time for counting elements, in readings, and the number between two looks at the clock.
+COUNTING_READINGS, COUNTED_TOGETHER = 25, 100
 # Assumed size of a string in addition to its bytes. Our choice.
 STRING_BYTES = 24
 
@@ -98,27 +100,35 @@ class Readings:
                 changes[id(stage)] = lambda below, cached=cached: cached  # type: ignore[misc]
         return replace(dataset, changes)
 
-    def sample(
-        self,
-        ready: Dataset,
-        readings: float = SAMPLE_READINGS,
-        enough_bytes: float = SAMPLE_BYTES,
-    ) -> Sample:
+    def sample(self, ready: Dataset) -> Sample:
         """Reads elements for a limited time, and returns their number and size.
 
         Args:
             ready: The pipeline, as returned by `ready`.
-            readings: Maximum time, in multiples of the duration of a reading.
-            enough_bytes: Total size of the elements after which to stop.
         """
-        end = time.perf_counter() + readings * self.read_s
+        end = time.perf_counter() + SAMPLE_READINGS * self.read_s
         count = size_bytes = 0
         for element in ready:
             count += 1
             size_bytes += _size(element)
-            if size_bytes >= enough_bytes or time.perf_counter() >= end:
+            if size_bytes >= SAMPLE_BYTES or time.perf_counter() >= end:
                 return Sample(count, size_bytes, whole=False)
         return Sample(count, size_bytes, whole=True)
+
+    def count(self, ready: Dataset) -> int | None:
+        """Returns the number of elements; None if counting them takes too long.
+
+        Args:
+            ready: The pipeline, as returned by `ready`.
+        """
+        end = time.perf_counter() + COUNTING_READINGS * self.read_s
+        total = 0
+        # Fetching each element from Python takes longer than making many of them.
+        for ones in ready.map(lambda *parts: 1).batch(COUNTED_TOGETHER):
+            total += len(ones)
+            if time.perf_counter() >= end:
+                return None
+        return total
 
     def _cached(self, stage: Dataset) -> Dataset:
         if id(stage) not in self._caches:

@@ -36,7 +36,6 @@ class Attempt:
         note: Remark on the change for the user; "" for none.
         overlaps: Whether readings pause after each fetch as in training, because reading alone
             would not show the gain.
-        is_last: Whether the trial may take all the remaining time.
     """
 
     name: str
@@ -46,7 +45,6 @@ class Attempt:
     decide: Decide
     note: str = ""
     overlaps: bool = False
-    is_last: bool = False
 
 
 class Trials:
@@ -95,7 +93,7 @@ class Trials:
     def run(self, attempt: Attempt) -> Trial:
         """Tries a change and records the trial."""
         self._tell(attempt.description)
-        seconds = self._left_s if attempt.is_last else min(LONGEST_S, SHARE * self._left_s)
+        seconds = min(LONGEST_S, SHARE * self._left_s)
         found = compare(attempt.before, attempt.after, threshold=gains.SMALLEST, seconds=seconds)
         reason = gains.rejected_because(found.gain, found.low, found.high)
         if not reason:
@@ -150,10 +148,3 @@ class Trials:
             ]
             return None
         return found
-
-
-def small_gain(trial: Trial) -> float:
-    """Returns the gain that a rejected change may still have; 1.0 for any other trial."""
-    if trial.kept or trial.gain is None or trial.low is None or trial.high is None:
-        return 1.0
-    return gains.possible(trial.gain, trial.low, trial.high)

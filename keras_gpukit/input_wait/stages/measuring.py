@@ -184,6 +184,7 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
         copies=max(1.0, min(at_once, asker.cycle or at_once)),
         inputs=tuple(measured[False]),
         nested=tuple(measured[True]),
+        pass_bytes=max(life.nodes[-1].size_bytes for life in lives),
     )
 
 

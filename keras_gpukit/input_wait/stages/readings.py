@@ -39,6 +39,7 @@ class Node(NamedTuple):
             cycle length.
         buffered: Number of elements in its buffer; None for a stage that is not asynchronous.
         inputs: Numbers of the iterators that it reads from.
+        size_bytes: Total size of the elements produced so far.
     """
 
     id: int
@@ -49,6 +50,7 @@ class Node(NamedTuple):
     cycle: int | None = None
     buffered: float | None = None
     inputs: tuple[int, ...] = ()
+    size_bytes: int = 0
 
 
 class ModelReading(NamedTuple):
@@ -78,6 +80,9 @@ class MeasuredNode:
         copies: Mean number of iterators that worked here at the same time, at least 1.
         inputs: Stages that it reads from.
         nested: Stages of the datasets that its function returns.
+        pass_bytes: Total size of the elements of the longest pass that was seen; 0 if unknown.
+        asked_parallelism: Setting of `parallelism` where the thread pool allows less; None
+            otherwise.
     """
 
     kind: str
@@ -89,6 +94,8 @@ class MeasuredNode:
     copies: float = 1.0
     inputs: tuple[MeasuredNode, ...] = ()
     nested: tuple[MeasuredNode, ...] = ()
+    pass_bytes: int = 0
+    asked_parallelism: int | None = None
 
 
 def without_version(kind: str) -> str:
@@ -116,6 +123,7 @@ def read_nodes(model: Any) -> ModelReading:
             cycle=_whole(cycle) if cycle else None,
             buffered=float(node.buffered_elements) if is_asynchronous else None,
             inputs=tuple(node.inputs),
+            size_bytes=node.bytes_produced,
         )
     return ModelReading(nodes, model.output)
 

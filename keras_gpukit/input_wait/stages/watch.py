@@ -13,6 +13,7 @@ from keras_gpukit.input_wait.stages.completing import complete
 from keras_gpukit.input_wait.stages.measuring import measure
 from keras_gpukit.input_wait.stages.over_time import costs_over_time, in_order
 from keras_gpukit.input_wait.stages.readings import MeasuredNode, read_nodes
+from keras_gpukit.input_wait.stages.thread_pool import pool_threads, within_pool
 from keras_gpukit.input_wait.tf_private import parse_model
 from keras_gpukit.pipelines.kinds import kind_of, spoken, work_of_kind
 from keras_gpukit.pipelines.stage import Stage, read_stages
@@ -56,6 +57,7 @@ class PipelineWatch:
         self._until_next = 0
         self._dataset: Any = None
         self._written: Stage | None = None
+        self._pool: int | None = None
 
     @property
     def is_due(self) -> bool:
@@ -132,6 +134,9 @@ class PipelineWatch:
             return PipelineRecord(unknown_because=because)
         output, batches = measured
         costs = costs_over_time(read, output)
+        self._look_at_dataset()
+        if self._pool is not None:
+            output = within_pool(output, self._pool)
         if wait_s is not None:
             output = complete(output, wait_s) or output
         names = self._names(output)
@@ -154,13 +159,20 @@ class PipelineWatch:
         except Exception:  # stages are then named by their kinds; a shared pipeline shows few
             return False
 
+    def _look_at_dataset(self) -> None:
+        dataset, self._dataset = self._dataset, None
+        if dataset is None:
+            return
+        try:
+            self._written, self._pool = read_stages(dataset), pool_threads(dataset)
+        except Exception as error:
+            give_up("Naming the stages of the pipeline", error, "Their kinds are shown instead.")
+
     def _names(self, output: MeasuredNode) -> Names:
         try:
-            if self._dataset is not None:
-                self._written, self._dataset = read_stages(self._dataset), None
             return align(self._written, output) if self._written is not None else {}
         except Exception as error:
-            self._written = self._dataset = None
+            self._written = None
             give_up("Naming the stages of the pipeline", error, "Their kinds are shown instead.")
             return {}
 
@@ -183,7 +195,11 @@ def _stage(member: Member, segment: Segment, critical: Segment, names: Names) ->
         cost_s=node.cost_s,
         cost_per_batch_s=node.cost_per_batch_s,
         parallelism=max(node.parallelism, round(segment.threads)),
+        asked_parallelism=node.asked_parallelism,
         buffered_before=segment.buffered_before,
         buffered_after=segment.buffered_after,
         share=member.time_s / critical.time_s if is_critical else 0.0,
+        files=written.files if written is not None else None,
+        repeats=written.repeats if written is not None else None,
+        pass_bytes=node.pass_bytes or None,
     )

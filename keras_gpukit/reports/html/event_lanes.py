@@ -25,6 +25,7 @@ _KINDS: dict[EventKind, tuple[str, str]] = {
     "callbacks": ("callbacks", COLORS["callbacks"]),
     "checkpoint": ("checkpoints", "#b06a4f"),
     "stood still": ("suspended", COLORS["other"]),
+    "hang": ("hangs", COLORS["input"]),
 }
 _OTHER_EPOCH = "#7fbdb7"
 

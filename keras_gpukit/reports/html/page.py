@@ -11,12 +11,12 @@ from typing import Any
 
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
+from keras_gpukit.reports.evidence import evidence_sentences
 from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.capture_charts import captures_chart, each_step_chart
 from keras_gpukit.reports.html.capture_memory_chart import capture_memory_chart
 from keras_gpukit.reports.html.chart import Chart, Flat, Unknown
 from keras_gpukit.reports.html.code_words import code_in
-from keras_gpukit.reports.html.evidence import evidence_sentences
 from keras_gpukit.reports.html.input_chart import input_chart
 from keras_gpukit.reports.html.links import Link, captures_of, chart_links, stage_names
 from keras_gpukit.reports.html.machine_charts import disk_chart, utilization_chart
@@ -26,6 +26,7 @@ from keras_gpukit.reports.html.placement_chart import placement_chart
 from keras_gpukit.reports.html.run_comparison import stalls_chart, step_times_chart
 from keras_gpukit.reports.html.run_names import run_ids
 from keras_gpukit.reports.html.runs_table import runs_table
+from keras_gpukit.reports.html.script_chart import script_chart
 from keras_gpukit.reports.html.stages_chart import stages_chart
 from keras_gpukit.reports.html.state_notes import state_note
 from keras_gpukit.reports.html.step_distribution_chart import step_distribution_chart
@@ -34,6 +35,7 @@ from keras_gpukit.reports.html.timeline_chart import timeline_chart
 from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
 from keras_gpukit.reports.html.workers_chart import workers_chart
 from keras_gpukit.reports.phrases import correction, saved_parts
+from keras_gpukit.rules.many_calls import ManyShortCalls
 
 _FOLDER = "keras_gpukit.reports.html"
 _STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")
@@ -75,14 +77,15 @@ class Section:
     brief: bool = False
 
     @property
-    def timeline(self) -> tuple[Shown, ...]:
-        """The timeline, which follows the verdict directly; empty without one."""
-        return tuple(each for each in self.shown if each.id == f"{self.id}-timeline")
+    def first(self) -> tuple[Shown, ...]:
+        """The charts that follow the verdict directly: where the time went, and the timeline."""
+        leading = (f"{self.id}-wall-time", f"{self.id}-timeline")
+        return tuple(each for each in self.shown if each.id in leading)
 
     @property
     def others(self) -> tuple[Shown, ...]:
-        """All charts but the timeline."""
-        return tuple(each for each in self.shown if each not in self.timeline)
+        """All other charts."""
+        return tuple(each for each in self.shown if each not in self.first)
 
     @property
     def links(self) -> dict[str, Link]:
@@ -137,9 +140,12 @@ def render(
     if report.captures or not report.runs:
         sections.append(_section("captures", None, _capture_charts(report.captures)))
     beside = _section("runs", None, _beside(report.runs)) if len(report.runs) > 1 else None
+    script = None
+    if report.script is not None:
+        script = _section("script", None, iter([("time", script_chart(report.script))]))
     figures = {
         shown.id: shown.chart.figure
-        for section in (*sections, *([beside] if beside else []))
+        for section in (*sections, *filter(None, (beside, script)))
         for shown in section.shown
         if shown.chart.figure is not None
     }
@@ -148,6 +154,8 @@ def render(
         report=report,
         sections=sections,
         beside=beside,
+        script=script,
+        script_finding=report.script and ManyShortCalls().judge_script(report.script),
         runs=runs,
         runs_data=_in_script(runs.data) if runs else None,
         words=words,
@@ -172,10 +180,10 @@ def _run_charts(run: RunReport) -> Iterator[Keyed]:
     began_s = run.began_s or 0.0
     epochs = tuple(event for event in run.events if event.kind == "epoch")
     time = TimeAxis(began_s, max((run.ended_s or began_s) - began_s, 0.0), epochs)
+    yield "wall-time", wall_time_chart(run)
     yield "timeline", timeline_chart(run, time)
     if (workers := workers_chart(run)) is not None:
         yield "workers", workers
-    yield "wall-time", wall_time_chart(run)
     yield "step-times", step_distribution_chart(run, time)
     yield "input", input_chart(run, time)
     yield "stages", stages_chart(run)

@@ -54,7 +54,8 @@ def placement_chart(run: RunReport) -> Chart | Unknown:
 
 def _placement_words(record: PlacementRecord) -> str:
     total = ", ".join(
-        f"{count:,} operations on {device}" for device, count in record.by_device.items()
+        f"{units.count(count, 'operation')} on {device}"
+        for device, count in record.by_device.items()
     )
     words = f"The training step has {total}."
     if record.transfers is not None:

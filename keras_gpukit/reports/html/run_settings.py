@@ -9,8 +9,6 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html import words
 
-MOST_COLUMNS = 6
-
 
 def settings(run: RunReport) -> dict[str, str]:
     """Returns a run's settings by name, the most frequently changed settings first."""
@@ -34,13 +32,8 @@ def differing(runs: Sequence[dict[str, str]]) -> tuple[str, ...]:
 
 
 def columns(runs: Sequence[dict[str, str]]) -> tuple[str, ...]:
-    """Returns the settings that get a column: short ones with few distinct values, at most 6."""
-    many = max(2, len(runs) // 2)
-    return tuple(
-        name
-        for name in differing(runs)
-        if name != "input pipeline" and len({each.get(name) for each in runs}) <= many
-    )[:MOST_COLUMNS]
+    """Returns the settings that get a column: those that differ, without the long ones."""
+    return tuple(name for name in differing(runs) if name != "input pipeline")
 
 
 def _examples_per_step(summary: RunSummary) -> str | None:

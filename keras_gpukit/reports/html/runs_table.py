@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.report import RunReport
@@ -89,6 +89,7 @@ def runs_table(
     ids = run_ids(runs)
     told = [settings(run) for run in runs]
     cells = [_cells(run) for run in runs]
+    _mark_best(cells)
     # Leave out figures that no run has, such as GPU figures on a machine without a GPU.
     kept = [name for name in cells[0] if any(each[name].text != _UNKNOWN for each in cells)]
     differ = columns(told)
@@ -143,6 +144,14 @@ def _cells(run: RunReport) -> dict[str, Cell]:
         "state": Cell("", badge=(run.state, words.STATES[run.state])),
         "began": Cell(words.moment(run.began_s), run.began_s),
     }
+
+
+def _mark_best(cells: list[dict[str, Cell]]) -> None:
+    """Marks the run with the most examples per second."""
+    rates = [each["examples/s"].value or 0.0 for each in cells]
+    if any(rates):
+        best = cells[rates.index(max(rates))]
+        best["examples/s"] = replace(best["examples/s"], badge=("good", "best"))
 
 
 def _cell(value: float | None, text: Callable[[float], str], part: float | None = None) -> Cell:

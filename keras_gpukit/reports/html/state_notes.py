@@ -15,18 +15,24 @@ def state_note(run: RunReport) -> str | None:
     if run.state == "interrupted":
         what = run.summary.ended_by or "An exception or interrupt"
         ended = _join(f"{what} ended the run", _after(run), _where(run))
-        return f"{ended}. The page shows what was measured until then."
+        return f"{ended}.{_hang(run)} The page shows what was measured until then."
     if run.state == "running":
         now = doing(run.progress) if run.progress else "its first step has not started"
         return (
-            f"Running for {_lasted(run)}: {now}. The pipeline's stages and the parts of the wall "
-            "time are updated less often than the charts."
+            f"Running for {_lasted(run)}: {now}.{_hang(run)} The pipeline's stages and the parts "
+            "of the wall time are updated less often than the charts."
         )
     seen = _join(f"It was last alive at {moment(run.ended_s)}", _after(run), _where(run))
     return (
         "The run wrote no summary: its process was killed, or it had no Monitor. "
-        f"{seen}. The page shows what was recorded until then."
+        f"{seen}.{_hang(run)} The page shows what was recorded until then."
     )
+
+
+def _hang(run: RunReport) -> str:
+    if run.hang is None or run.hang.lasted_s is not None:
+        return ""
+    return f" No step has ended since {moment(run.hang.began_s)}: {run.hang.activity}."
 
 
 def _where(run: RunReport) -> str | None:

@@ -58,8 +58,8 @@ def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
         [trace],
         hovermode="x",
         height=260,
-        xaxis=axis(f"{unit} per step", type="log", tickmode="array", tickvals=_ticks(edges)),
-        yaxis=axis("steps, %", rangemode="tozero", nticks=5),
+        xaxis=axis(f"step time, {unit}", type="log", tickmode="array", tickvals=_ticks(edges)),
+        yaxis=axis("share of the steps, %", rangemode="tozero", nticks=5),
         shapes=[
             marked_line(
                 each_s / size_s,
@@ -83,7 +83,7 @@ def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
     )
     return Chart(
         _TITLE,
-        _words(record),
+        _words(record, run.summary.steps),
         figure,
         Table(("step time", "steps", "share"), rows),
         shown=_slowest(record, time),
@@ -131,9 +131,11 @@ def _slowest(record: StepTimes, time: TimeAxis) -> Table:
     return Table(heads, rows, "Without the first of each epoch.")
 
 
-def _words(record: StepTimes) -> str:
+def _words(record: StepTimes, steps: int | None) -> str:
     median, p95, p99 = (units.duration(record.quantile_s(share)) for share in (0.5, 0.95, 0.99))
+    is_whole = steps is None or steps <= record.steps
+    left_out = "" if is_whole else f" Of {steps:,} steps, the first of each epoch are not counted."
     return (
         f"Half of the {record.steps:,} measured steps took {median} or less, 95 % {p95} or less, "
-        f"99 % {p99} or less."
+        f"99 % {p99} or less.{left_out}"
     )

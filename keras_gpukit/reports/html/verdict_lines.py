@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.report import RunReport
-from keras_gpukit.reports import phrases
+from keras_gpukit.reports import phrases, units
 from keras_gpukit.reports.html.words import verdict
 from keras_gpukit.rules.verdict import ENDED_BY
 
@@ -47,10 +47,10 @@ def _end(run: RunReport) -> str | None:
 def _where(run: RunReport) -> str:
     if run.progress is not None:
         return f" after step {run.progress.step:,}"
-    return "" if run.summary.steps is None else f" after {run.summary.steps:,} steps"
+    return "" if run.summary.steps is None else f" after {units.count(run.summary.steps, 'step')}"
 
 
 def _mostly_not_judged(told: Verdict) -> str | None:
     rules = len(told.findings) + len(told.passed) + len(told.not_applicable)
     is_most = len(told.not_applicable) > _MOST * rules
-    return phrases.not_judged(told) if is_most else None
+    return phrases.checks(told) if is_most else None

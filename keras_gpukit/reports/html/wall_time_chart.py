@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from keras_gpukit.records.report import RunReport
@@ -32,17 +33,12 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
             "tracing again",
             parts.tracing_s or None,
             COLORS["first step"],
-            "step functions made again",
+            "steps traced or compiled again",
         ),
         ("other", parts.other_s, COLORS["other"], "Keras at the end of epochs"),
         ("unknown", parts.unknown_s or None, COLORS["other"], "steps whose wait is unknown"),
     )
-    present = [part for part in named if part[1]]
-    size_s, unit = time_unit(parts.wall_s)
-    traces = [
-        _segment(name, place, spent_s or 0.0, parts.wall_s, color, size_s)
-        for place, (name, spent_s, color, _) in enumerate(present)
-    ]
+    present = [(name, spent_s, color) for name, spent_s, color, _ in named if spent_s]
     rows = tuple(
         (
             name,
@@ -52,17 +48,31 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
         )
         for name, spent_s, _, what in named
     )
-    figure = draw(
-        traces,
+    figure = whole_bar(present, parts.wall_s)
+    words = f"{time_spent(run.summary) or ''}."
+    return Chart(_WALL_TIME, words, figure, Table(("part", "what it is", "time", "share"), rows))
+
+
+def whole_bar(parts: Sequence[tuple[str, float, str]], wall_s: float) -> str:
+    """Returns the figure of one bar that is split into parts.
+
+    Args:
+        parts: Name, seconds and colour of each part.
+        wall_s: Seconds of the whole bar.
+    """
+    size_s, unit = time_unit(wall_s)
+    return draw(
+        [
+            _segment(name, place, spent_s, wall_s, color, size_s)
+            for place, (name, spent_s, color) in enumerate(parts)
+        ],
         height=170,
         barmode="stack",
         hovermode="closest",
-        xaxis=axis(unit, range=[0, parts.wall_s / size_s]),
+        xaxis=axis(unit, range=[0, wall_s / size_s]),
         yaxis={"visible": False, "fixedrange": True},
         margin={"l": 8, "r": 16, "t": 12, "b": 48},
     )
-    words = f"{time_spent(run.summary) or ''}."
-    return Chart(_WALL_TIME, words, figure, Table(("part", "what it is", "time", "share"), rows))
 
 
 def _segment(
@@ -77,7 +87,7 @@ def _segment(
         x=[round(spent_s / size_s, 4)],
         y=[0],
         orientation="h",
-        text=[f"{name} {units.percentage(share)}" if is_labelled else ""],
+        text=[f"{name} {units.duration(spent_s)}" if is_labelled else ""],
         textposition="inside",
         insidetextanchor="middle",
         textangle=0,

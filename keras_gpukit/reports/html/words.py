@@ -40,15 +40,15 @@ class Verdict:
 def verdict(run: RunReport) -> Verdict:
     """Returns the worst finding as a headline; without a finding, "good" or "unknown"."""
     told = run.summary.verdict
-    worst = told.findings[0] if told.findings else None
-    if worst is not None and (worst.severity != "info" or phrases.conclusion(run.summary) is None):
+    worst = phrases.worst(run.summary)
+    if worst is not None:
         return Verdict(worst.severity, worst.title, worst)
     if not (told.findings or told.passed or told.not_applicable):
         return Verdict("unknown", "Not judged: the run has no figures to judge by.")
     # Finding nothing is no good news if the run's time is not accounted for.
     unclear = run.summary.ending == "interrupted" or phrases.ACCOUNT_OF_TIME in told.not_applicable
     severity = "unknown" if unclear else "good"
-    return Verdict(severity, phrases.all_well(run.summary), note=phrases.not_judged(told))
+    return Verdict(severity, phrases.all_well(run.summary), note=phrases.checks(told))
 
 
 def saving(finding: Finding) -> str | None:

@@ -39,6 +39,7 @@ _SENTENCES = {
 }
 _ADDED = {
     "in parallel": "{value} in parallel",
+    "parallel calls asked for": "although {value} parallel calls are asked for",
     "in use": "{value} were in use",
     "in use, at most": "at most {value} were in use",
     "free": "{value} were free",

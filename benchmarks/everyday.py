@@ -1,0 +1,153 @@
+"""What people's everyday scripts are told: the cause, what it costs, and nothing where all is well.
+
+    python benchmarks/everyday.py --json benchmarks/results/everyday.json
+
+Each script in `benchmarks/everyday` is a person's situation. Its docstring names the codes that the
+verdict may have. With `--fix` it runs without the cause. Both variants run under Python and under
+`keras-gpukit run`. The first finding must be of that cause, the healthy variant must get none, and
+the time that was really saved must lie in the promised range. The range is widened by a twentieth
+of the run, and by as much as runs of the same variant differ. Results, output and exit code must
+be as under Python. The panels are in the file, to be read.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from harness import argument_parser, print_table
+from results_file import save, saved_rows
+from unchanged_scripts import PYTHON, RUN, run
+
+SITUATIONS = Path(__file__).parent / "everyday"
+TOLERANCE = 0.05
+MOST_LINES = 14
+BAR = 0.9
+VARIANTS = {"with": (), "fixed": ("--fix",)}
+FINDING, FIT_S = re.compile(r"^Finding: (.*)$", re.MULTILINE), re.compile(r"FIT_S ([\d.]+)")
+CODE = re.compile(r"\(([a-z0-9]+(?:-[a-z0-9]+)+)\)")
+SAVES = re.compile(r"Fixing it saves (.*?) of [\d.,]+ (?:ms|s|min)")
+AMOUNT = re.compile(r"([\d.,]+) (µs|ms|s|min)")
+UNITS_S = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+
+
+def measured(script: Path) -> dict[str, Any]:
+    """Runs both variants of a script under Python and under `keras-gpukit run`, and judges."""
+    os.environ["COLUMNS"] = "80"
+    ran = {
+        (variant, how): _run(command, script, arguments)
+        for variant, arguments in VARIANTS.items()
+        for how, command in (("plain", PYTHON), ("watched", RUN))
+    }
+    codes = FINDING.search(ast.get_docstring(ast.parse(script.read_text())) or "")
+    expected = codes.group(1).split(", ") if codes else []
+    told = {variant: _told(ran[variant, "watched"]["error"]) for variant in VARIANTS}
+    seconds = {f"{variant} {how}": _seconds(each) for (variant, how), each in ran.items()}
+    return {
+        "expected": expected,
+        "found": told["with"]["code"],
+        "found_in_fixed": told["fixed"]["code"],
+        "is_named": told["with"]["code"] in expected,
+        "is_silent": told["fixed"]["code"] is None,
+        "is_unchanged": all(
+            ran[variant, "plain"][key] == ran[variant, "watched"][key]
+            for variant in VARIANTS
+            for key in ("exit_code", "output")
+        ),
+        "fit_s": seconds,
+        "promised_s": told["with"]["promised_s"],
+        "is_kept": _is_kept(told["with"]["promised_s"], seconds),
+        "lines": max(told[variant]["lines"] for variant in VARIANTS),
+        "panels": {variant: told[variant]["panel"] for variant in VARIANTS},
+    }
+
+
+def _run(command: tuple[str, ...], script: Path, arguments: tuple[str, ...]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        return run(command, script, Path(folder), arguments)
+
+
+def _told(error: str) -> dict[str, Any]:
+    """Returns what standard error tells: its panel, and the verdict's code and saving."""
+    began, ended = error.find("╭"), error.rfind("╯")
+    panel = error[began : ended + 1].splitlines()
+    text = " ".join(line.strip("│ ") for line in panel)
+    verdict = re.split(r"\bWhy\b|\bNext\b", text)[0]
+    code, saves = CODE.search(verdict), SAVES.search(text)
+    return {
+        "panel": panel,
+        "lines": len(panel),
+        "code": code.group(1) if code else None,
+        "promised_s": _range(saves.group(1)) if saves else None,
+    }
+
+
+def _range(words: str) -> list[float | None]:
+    amounts = [float(n.replace(",", "")) * UNITS_S[unit] for n, unit in AMOUNT.findall(words)]
+    if words.startswith(("at most", "up to")):
+        return [0.0, amounts[0]]
+    return [amounts[0], None if words.endswith("or more") else amounts[-1]]
+
+
+def _seconds(ran: dict[str, Any]) -> float | None:
+    found = FIT_S.search(ran["error"])
+    return float(found.group(1)) if found else None
+
+
+def _is_kept(promised_s: list[float | None] | None, seconds: dict[str, Any]) -> bool | None:
+    """Whether the time that was really saved is in the promised range; None if unknown."""
+    if promised_s is None or None in seconds.values():
+        return None
+    cause = seconds["with plain"], seconds["with watched"]
+    fixed = seconds["fixed plain"], seconds["fixed watched"]
+    saved_s = (sum(cause) - sum(fixed)) / 2
+    slack_s = TOLERANCE * cause[0] + abs(cause[0] - cause[1]) + abs(fixed[0] - fixed[1])
+    low_s, high_s = promised_s
+    return low_s - slack_s <= saved_s and (high_s is None or saved_s <= high_s + slack_s)
+
+
+def main() -> int:
+    """Runs all situations."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--only", help="situations whose name has this in it; adds to the file's")
+    parser.add_argument("--folder", type=Path, default=SITUATIONS, help="where the scripts are")
+    options = parser.parse_args()
+    rows: dict[str, Any] = saved_rows(options.json, "situations") if options.only else {}
+    for script in sorted(options.folder.glob("*.py")):
+        if options.only is None or options.only in script.stem:
+            rows[script.stem] = row = measured(script)
+            print("\n".join((script.stem, *row["panels"]["with"])), file=sys.stderr)
+    promises = [row["is_kept"] for row in rows.values() if row["is_kept"] is not None]
+    shares = {
+        "named": sum(row["is_named"] for row in rows.values()) / len(rows),
+        "kept": sum(promises) / len(promises) if promises else 1.0,
+    }
+    always = ("is_silent", "is_unchanged")
+    good = all(share >= BAR for share in shares.values())
+    good = good and all(row[key] for row in rows.values() for key in always)
+    good = good and all(row["lines"] <= MOST_LINES for row in rows.values())
+    print_table(
+        "everyday scripts",
+        ("script", "found", "without the cause", "named", "kept", "unchanged", "lines"),
+        [
+            (
+                name,
+                *(str(row[key]) for key in ("found", "found_in_fixed", "is_named", "is_kept")),
+                *(str(row[key]) for key in ("is_unchanged", "lines")),
+            )
+            for name, row in rows.items()
+        ],
+        f"Named {shares['named']:.0%}, kept {shares['kept']:.0%} (bar {BAR:.0%}).",
+    )
+    if options.json:
+        save(options.json, __file__, **shares, situations=rows)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Where a script's wall time went: its imports, and its calls of `fit`, `evaluate` and the like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Method = Literal[
+    "fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"
+]
+METHODS: tuple[Method, ...] = get_args(Method)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls of one method from one line of a script. Calls within other calls do not count.
+
+    A call starts until its first batch begins. If it has to trace the step function, as for a new
+    model, its first batch and the first one of its first validation belong to the start too, since
+    TensorFlow traces and compiles then. What this package does meanwhile is left out.
+
+    Attributes:
+        method: The method.
+        place: File and line of the script that calls it, such as "train.py:31".
+        count: Number of calls.
+        total_s: Seconds of all calls.
+        starting_s: Seconds of `total_s` in which calls start; None for methods that take one batch.
+        batches: Number of batches of all calls; None if unknown, as for a dataset without a length.
+        models: Number of different models that are called.
+        traced_again: Number of calls after the first one that traced the step function.
+        traced_again_s: Seconds of `starting_s` in these calls.
+        tracing_cpu_s: Processor time of the calling thread during the first batches of these calls.
+            Waiting for a batch is not in it.
+        repeated_s: Seconds around the batches of all calls that traced nothing: of those with one
+            batch, everything but that batch; of others, the part of `starting_s`.
+    """
+
+    method: Method
+    place: str
+    count: int
+    total_s: float
+    starting_s: float | None = None
+    batches: int | None = None
+    models: int = 1
+    traced_again: int = 0
+    traced_again_s: float = 0.0
+    tracing_cpu_s: float = 0.0
+    repeated_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class ScriptRecord:
+    """Wall time of a script's process, from its start to the end of the script.
+
+    Attributes:
+        wall_s: Seconds of the whole process.
+        imports_s: Seconds in which TensorFlow and Keras were imported.
+        before_s: Seconds before the first call, without these imports: other imports, and
+            preparing data and models.
+        calls: Calls by method and place, those that took longest first.
+    """
+
+    wall_s: float
+    imports_s: float
+    before_s: float
+    calls: tuple[Calls, ...] = ()
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds between the calls and after the last one."""
+        known_s = self.imports_s + self.before_s + sum(each.total_s for each in self.calls)
+        return max(self.wall_s - known_s, 0.0)

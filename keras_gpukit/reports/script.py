@@ -1,0 +1,65 @@
+"""Where the time of a whole script went, in words."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from keras_gpukit.records.script import METHODS, ScriptRecord
+from keras_gpukit.reports import units
+
+_LEAST_SHARE = 0.005
+_NAMES = {
+    "fit": ("fit", "fits"),
+    "evaluate": ("evaluation", "evaluations"),
+    "predict": ("prediction", "predictions"),
+}
+
+
+class Part(NamedTuple):
+    """A part of a script's wall time.
+
+    Attributes:
+        name: What it is, such as "14 fits".
+        spent_s: Its seconds.
+        starting_s: Seconds of it in which calls start; None if unknown, or if it is no call.
+    """
+
+    name: str
+    spent_s: float
+    starting_s: float | None = None
+
+
+def parts_of(record: ScriptRecord) -> tuple[Part, ...]:
+    """Returns the parts of a script's time in their order; together they are all of it."""
+    calls = []
+    for method in METHODS:
+        those = [each for each in record.calls if each.method == method]
+        if those:
+            count = sum(each.count for each in those)
+            default = (f"call of {method}", f"calls of {method}")
+            name = _NAMES.get(method, default)[count != 1]
+            starting = [each.starting_s for each in those if each.starting_s is not None]
+            spent_s = sum(each.total_s for each in those)
+            calls.append(Part(f"{count:,} {name}", spent_s, sum(starting) if starting else None))
+    return (
+        Part("imports of TensorFlow and Keras", record.imports_s),
+        Part("before the first call", record.before_s),
+        *calls,
+        Part("the rest", record.rest_s),
+    )
+
+
+def account(record: ScriptRecord) -> str:
+    """Returns where the time went on one line: "48 s in all: imports 9 s, 14 fits 31 s, ..."."""
+    told = [
+        f"{part.name} {units.duration(part.spent_s)}{_starting(part, record.wall_s)}"
+        for part in parts_of(record)
+        if part.spent_s > _LEAST_SHARE * record.wall_s
+    ]
+    return f"The script took {units.duration(record.wall_s)}: {', '.join(told)}"
+
+
+def _starting(part: Part, wall_s: float) -> str:
+    if part.starting_s is None or part.starting_s <= _LEAST_SHARE * wall_s:
+        return ""
+    return f" ({units.duration(part.starting_s)} of it to start)"

@@ -1,0 +1,176 @@
+"""Advice for a slow pipeline: the cheapest change first, and nothing that it already does."""
+
+from __future__ import annotations
+
+import pytest
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.machine import HostUtilization, UtilizationRecord
+from keras_gpukit.records.pipeline import (
+    ContentionRecord,
+    PipelineRecord,
+    PythonSourceRecord,
+    StageRecord,
+)
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.rules.verdict import judge
+
+CORES, STEP_S = 2, 0.1
+MAP = StageRecord("load", "map", "mapping", "train.py:12", 0.01, 0.08, repeats=True, share=0.9)
+BATCH = StageRecord("batch", "batch", "batching", None, 0.001, 0.001, repeats=True)
+SHUFFLE = StageRecord("shuffle", "shuffle", "shuffling", None, 0.0, 0.0, repeats=True)
+FILES = StageRecord("from_tensor_slices", "from_tensor_slices", "other", repeats=True)
+PREFETCH = StageRecord("prefetch", "prefetch", "other", repeats=True)
+CACHE = StageRecord("cache", "cache", "caching", repeats=True)
+IN_MEMORY = StageRecord("memory_cache_impl", "memory_cache_impl", "caching")
+
+
+def changed(stage, **more):
+    return StageRecord(**{**vars(stage), **more})
+
+
+def advice(*stages, slowest=None, busy=0.6, gil_wait_s=0.0, python=None, others_percent=0.0):
+    """What is advised for stages, from training back, of which a step waits for the slowest."""
+    machine = HostUtilization(100 * busy + others_percent, memory_available_min_bytes=64 * 10**9)
+    record = InputRecord(
+        "fit",
+        confidence="exact",
+        measured_steps=1000,
+        wait_s=0.9 * STEP_S,
+        stall_fraction=0.9,
+        pipeline=PipelineRecord(stages, slowest) if stages else None,
+        contention=ContentionRecord(gil_wait_s, busy),
+        python=python,
+    )
+    utilization = UtilizationRecord(50, 1.0, host=machine)
+    summary = RunSummary(Environment({}, cpu_count=CORES), input=record, utilization=utilization)
+    [found] = [each for each in judge(summary).findings if each.code == "input-bound"]
+    return found.advice
+
+
+def of_slowest(slowest, *further, nearer=(), **more):
+    return advice(*nearer, slowest, *further, slowest=slowest, **more)
+
+
+# A pipeline that already does what a line advises, and words of that line.
+FOLLOWED = [
+    ((changed(MAP, parallelism=2), FILES), "num_parallel_calls"),
+    ((changed(MAP, kind="map and batch", parallelism=8), FILES), "num_parallel_calls"),
+    ((changed(MAP, work="decoding", parallelism=2), FILES), "num_parallel_calls"),
+    ((changed(MAP, work="parsing", parallelism=2), FILES), "num_parallel_calls"),
+    ((changed(MAP, work="reading", parallelism=2), FILES), "num_parallel_calls"),
+    ((changed(BATCH, parallelism=2), FILES), "num_parallel_calls"),
+    ((changed(BATCH), FILES), "batch earlier"),
+    ((MAP, BATCH, FILES), "ds.batch(n) before"),  # its function gets whole batches
+    ((changed(MAP, work="parsing"), BATCH, FILES), "ds.batch(n) before"),
+    ((changed(MAP, work="python"), BATCH, FILES), "whole batches"),
+    ((changed(SHUFFLE), FILES), "shuffle what is small"),  # it shuffles names
+    ((changed(CACHE), IN_MEMORY, MAP), "cache in memory"),
+    ((changed(MAP, work="filtering", kind="filter"), FILES), "filter early"),
+    ((StageRecord("CsvDataset", "CsvDataset", "reading", files=1),), "several files"),
+    ((StageRecord("CsvDataset", "CsvDataset", "reading", files=1),), "fewer and larger files"),
+    ((changed(MAP, work="reading"), FILES), "several files"),  # one file at each call
+]
+
+
+@pytest.mark.parametrize(("stages", "words"), FOLLOWED)
+def test_no_advice_that_the_bottleneck_already_follows(stages, words):
+    lines = of_slowest(*stages, nearer=(PREFETCH,))
+    assert not any(words in line for line in lines)
+
+
+def test_where_no_bottleneck_is_known_advice_is_for_the_costliest_stage():
+    assert "interleave" in " ".join(advice())  # nothing is known of it
+    first, second, third, *_ = advice(BATCH, MAP, FILES)
+    assert "prefetch" in first
+    assert "give load num_parallel_calls" in second
+    assert third.startswith("ds.cache() right after the batch")
+    assert not any("prefetch" in line for line in advice(PREFETCH, BATCH, MAP))
+
+
+def test_reading_several_files_one_after_the_other_is_advised_against():
+    reader = StageRecord("TFRecordDataset", "TFRecordDataset", "reading", files=8)
+    assert "read several files in parallel" in of_slowest(reader, FILES)[0]
+    opener = StageRecord("interleave", "interleave", "other", parallelism=4)
+    lines = of_slowest(reader, FILES, nearer=(opener,))
+    assert not any("several files" in line for line in lines)
+
+
+class TestWaiting:
+    ASKED = changed(MAP, work="python", parallelism=2, asked_parallelism=16)
+
+    def test_a_stage_that_waits_gets_parallel_calls_before_a_rewrite(self):
+        first, *rest = of_slowest(changed(MAP, work="python"), busy=0.1)
+        assert "ds.map(load, num_parallel_calls=16, use_unbounded_threadpool=True)" in first
+        assert "waits" in first
+        assert any("TensorFlow operations" in line for line in rest)
+
+    def test_calls_that_the_thread_pool_queues_are_said_to_be(self):
+        first = of_slowest(self.ASKED, busy=0.1)[0]
+        assert "16 calls are asked for, and 2 run" in first
+
+    def test_not_again_once_so_many_run(self):
+        lines = of_slowest(changed(MAP, work="python", parallelism=16), busy=0.1)
+        assert not any("num_parallel_calls" in line for line in lines)
+
+    @pytest.mark.parametrize(
+        "evidence",
+        [{"busy": 0.6}, {"busy": 0.3, "gil_wait_s": 0.001}, {"busy": 0.1, "others_percent": 80.0}],
+        ids=["it computes", "it waits for the GIL", "it waits for a core"],
+    )
+    def test_what_may_compute_is_rewritten(self, evidence):
+        slow = changed(MAP, work="python", cost_per_batch_s=0.2, parallelism=2)
+        assert "use_unbounded_threadpool" in of_slowest(slow, busy=0.3)[0]
+        lines = of_slowest(slow, **evidence)
+        assert not any("use_unbounded_threadpool" in line for line in lines)
+
+    def test_a_generator_and_a_py_dataset_that_wait(self):
+        generator = StageRecord("rows", "generator", "python", None, 0.01, 0.08)
+        assert "yield only names or indices from rows" in of_slowest(generator, busy=0.1)[0]
+        source = PythonSourceRecord("Photos.__getitem__", busy_workers=0.9, time_per_batch_s=0.09)
+        assert advice(python=source, busy=0.1)[0].startswith(
+            "Photos(workers=16, max_queue_size=32)"
+        )
+
+
+class TestCache:
+    def test_it_is_after_the_last_stage_that_is_always_the_same(self):
+        encode = StageRecord("encode", "map", "mapping", "t.py:9", repeats=True, pass_bytes=12e6)
+        reader = StageRecord("make_csv_dataset", "CsvDataset", "reading", None, 0.1, 0.1, files=1)
+        opener = StageRecord("make_csv_dataset", "interleave", "other", repeats=True)
+        lines = advice(PREFETCH, encode, BATCH, opener, reader, slowest=reader)
+        assert lines[0].startswith("ds.cache() right after encode (t.py:9): it makes the same")
+        assert "12 MB; 64 GB of memory are free" in lines[0]
+        augment = changed(encode, name="augment", repeats=False)
+        assert "right after the batch" in advice(augment, BATCH, reader, slowest=reader)[0]
+
+    def test_it_is_before_a_shuffle_and_within_no_other_branch(self):
+        [line] = [each for each in of_slowest(MAP, SHUFFLE, nearer=(BATCH,)) if "cache" in each]
+        assert "right after load (train.py:12), and ds.shuffle() after the cache" in line
+        [line] = [each for each in of_slowest(MAP, nearer=(BATCH, SHUFFLE)) if "cache" in each]
+        assert line.startswith("ds.cache() right after load (train.py:12): ")
+        joined = StageRecord("zip", "zip", "other", repeats=True)
+        label = changed(MAP, name="label")
+        [line] = [each for each in of_slowest(MAP, nearer=(joined, label)) if "cache" in each]
+        assert "right after load" in line
+
+    @pytest.mark.parametrize(
+        ("slowest", "nearer"),
+        [(changed(MAP, repeats=False), ()), (MAP, (CACHE,)), (MAP, (BATCH, CACHE, PREFETCH))],
+        ids=["it is random", "it is cached", "it is cached in batches"],
+    )
+    def test_none_where_it_would_not_be_the_same_or_exists(self, slowest, nearer):
+        assert not any("cache()" in line for line in of_slowest(slowest, nearer=nearer))
+
+    def test_batches_after_a_shuffle_are_not_frozen(self):
+        assert not any("cache()" in line for line in of_slowest(MAP, BATCH, SHUFFLE))
+
+    def test_a_helper_that_shuffles_is_told_to_do_so_after_the_cache(self):
+        load = changed(MAP, name="image_dataset_from_directory", location=None)
+        line = of_slowest(load, SHUFFLE, FILES)[1]
+        assert "image_dataset_from_directory(..., batch_size=None, shuffle=False).cache()" in line
+
+    def test_one_that_does_not_fit_is_written_to_a_disk(self):
+        huge = changed(MAP, pass_bytes=60 * 10**9)
+        assert any("cache('/fast/disk/name')" in line for line in of_slowest(huge))

@@ -1,0 +1,125 @@
+"""The verdict on scripts of many calls: what it names, what it promises, when it is silent."""
+
+from __future__ import annotations
+
+import pytest
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import Calls, ScriptRecord
+from keras_gpukit.records.steps import InputRecord, TimeBreakdown
+from keras_gpukit.rules import judge
+
+FOLDS = Calls(
+    *("fit", "train.py:27", 14, 31.0, 22.0, 14 * 24),
+    models=14,
+    traced_again=13,
+    traced_again_s=20.0,
+    tracing_cpu_s=16.0,
+)
+SCORES = Calls("predict", "serve.py:9", 1000, 60.0, 40.0, 1000, repeated_s=50.0)
+LOOP = Calls("fit", "loop.py:5", 200, 40.0, 20.0, 200 * 30, repeated_s=18.0)
+
+
+def verdict(*calls: Calls, wall_s=48.0, imports_s=9.0, **figures):
+    record = ScriptRecord(wall_s, imports_s, 2.0, calls)
+    return judge(RunSummary(Environment({}), script=record, **figures))
+
+
+def found(*calls: Calls, **options):
+    return next(
+        (each for each in verdict(*calls, **options).findings if each.code == "many-short-calls"),
+        None,
+    )
+
+
+def test_new_models_are_named_with_all_first_steps_but_one_as_the_saving():
+    finding = found(FOLDS)
+    assert finding.severity == "critical"
+    assert finding.title == "14 new models were traced by fit (train.py:27): 20 of 48 s"
+    assert (finding.saving.low_s, finding.saving.high_s, finding.saving.of_s) == (16.0, 20.0, 48.0)
+    assert "set_weights" in finding.advice[0]
+    assert {figure.name: figure.value for figure in finding.evidence}["calls"] == 14
+
+
+def test_folds_that_also_evaluate_each_model_count_together():
+    evaluations = Calls(
+        *("evaluate", "train.py:28", 14, 5.0, 4.5, 14),
+        models=14,
+        traced_again=13,
+        traced_again_s=4.2,
+        tracing_cpu_s=3.0,
+    )
+    finding = found(FOLDS, evaluations)
+    assert "fit (train.py:27)" in finding.title
+    assert (finding.saving.low_s, finding.saving.high_s) == (19.0, pytest.approx(24.2))
+
+
+def test_a_model_that_is_compiled_again_is_told_apart_from_new_ones():
+    again = Calls(
+        *("fit", "grid.py:8", 14, 31.0, 22.0, 14 * 24),
+        traced_again=13,
+        traced_again_s=20.0,
+        tracing_cpu_s=16.0,
+    )
+    finding = found(again)
+    assert finding.title == ("The step was traced again by 13 calls of fit (grid.py:8): 20 of 48 s")
+    assert "compile() once" in finding.advice[0]
+
+
+def test_calls_for_one_batch_and_calls_for_an_epoch_get_their_own_advice():
+    scores = found(SCORES, wall_s=70.0)
+    assert scores.title == (
+        "1,000 calls of predict (serve.py:9) for one batch each: 50 of 70 s went to starting them"
+    )
+    assert any("model(x, training=False)" in line for line in scores.advice)
+    loop = found(LOOP, wall_s=55.0)
+    assert loop.title == "200 calls of fit (loop.py:5): 18 of 55 s went to starting them"
+    assert "epochs=N" in loop.advice[0]
+
+
+HEALTHY = {
+    "one fit": (Calls("fit", "train.py:9", 1, 31.0, 2.0, 4000),),
+    "a few phases of training": (
+        Calls(
+            *("fit", "train.py:9", 3, 20.0, 12.0, 400),
+            models=3,
+            traced_again=2,
+            traced_again_s=11.0,
+            tracing_cpu_s=11.0,
+        ),
+    ),
+    "many batches by hand": (Calls("train_on_batch", "rl.py:40", 9000, 31.0, 0.5, 9000),),
+    "long folds": (
+        Calls(
+            *("fit", "train.py:27", 14, 39.0, 3.0, 14 * 2400),
+            models=14,
+            traced_again=13,
+            traced_again_s=2.8,
+            tracing_cpu_s=2.0,
+        ),
+    ),
+    "a short script": (
+        Calls(
+            *("fit", "train.py:27", 6, 1.2, 0.8, 14 * 24),
+            models=6,
+            traced_again=5,
+            traced_again_s=0.7,
+            tracing_cpu_s=0.6,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("calls", HEALTHY.values(), ids=HEALTHY)
+def test_scripts_whose_calls_start_fast_enough_are_fine(calls):
+    assert "many-short-calls" in verdict(*calls).passed
+
+
+def test_tracing_in_each_fit_is_not_said_to_matter_less_over_a_longer_run():
+    parts = TimeBreakdown(10.0, 1.0, 1.0, 0.0, 0.0, 8.0, 0.0, 0.0)
+    alone = verdict(input=InputRecord("fit", breakdown=parts))
+    assert "mostly-not-compute" in [each.code for each in alone.findings]
+    one_of_many = verdict(FOLDS, input=InputRecord("fit", breakdown=parts))
+    assert one_of_many.findings[0].code == "many-short-calls"
+    assert "mostly-not-compute" not in [each.code for each in one_of_many.findings]

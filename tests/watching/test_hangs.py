@@ -1,0 +1,163 @@
+"""What is said of a run in which no step ends for long, and what its record keeps."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from helpers.training import small_model
+
+import keras_gpukit as gpukit
+from keras_gpukit.records.hang import Hang
+from keras_gpukit.watching import hangs, session
+from keras_gpukit.watching.hangs import HangWatch
+from keras_gpukit.watching.thread_activity import Frame, describe
+
+LIBRARY = "/usr/lib/python3/site-packages/"
+EXECUTE = Frame(f"{LIBRARY}tensorflow/python/eager/execute.py", "quick_execute", 53)
+PY_FUNC = Frame(f"{LIBRARY}tensorflow/python/ops/script_ops.py", "__call__", 271)
+CALLBACKS = Frame(f"{LIBRARY}keras/src/callbacks/callback_list.py", "on_epoch_end", 170)
+SAVES = Frame(
+    f"{LIBRARY}keras/src/callbacks/model_checkpoint.py", "ModelCheckpoint.on_epoch_end", 9
+)
+TRACES = Frame(f"{LIBRARY}tensorflow/python/framework/func_graph.py", "func_graph_from_py_func", 1)
+LOAD = Frame("/home/me/train.py", "load", 31)
+STEP = Frame("/home/me/train.py", "train_step", 50)
+
+
+@pytest.mark.parametrize(
+    ("training", "others", "part", "options", "expected"),
+    [
+        ([EXECUTE], [[LOAD, PY_FUNC]], "steps", {}, "waiting for input, load (train.py:31)"),
+        ([EXECUTE], [[LOAD]], "steps", {"cores": 0.0}, "waiting for input or a device"),
+        ([EXECUTE], [], "steps", {"in_cluster": True, "cores": 0.1}, "waiting for another worker"),
+        ([EXECUTE, SAVES, CALLBACKS], [], "callbacks", {}, "in the callback ModelCheckpoint.on_"),
+        ([STEP, TRACES], [[LOAD, PY_FUNC]], "first step", {}, "tracing the step, train_step (trai"),
+        ([EXECUTE], [], "first step", {"cores": 1.5}, "computing or compiling the first step, or"),
+        ([STEP], [], "steps", {}, "in train_step (train.py:50)"),
+    ],
+)  # fmt: skip
+def test_the_stacks_show_what_the_process_does(training, others, part, options, expected):
+    told = describe(training, others, part, **{"cores": None, "in_cluster": False, **options})
+    assert told.startswith(expected)
+
+
+class Call:
+    """Stands in for a session."""
+
+    def __init__(self):
+        self.executions, self.step, self.stood_still = 0, 0, False
+        self.wall = SimpleNamespace(part="steps")
+        self.own_steps = SimpleNamespace(step_time_s=None)
+        self.model = SimpleNamespace(steps_per_execution=1)
+        self.frame = SimpleNamespace(stack=list, thread=threading.get_ident())
+        self.written, self.events = [], self
+        self.output = self
+
+    def stood_still_since(self, moment_s):
+        return self.stood_still
+
+    def record(self, kind, record, step):
+        self.written.append(record)
+
+    def hung(self, began_s, ended_s):
+        self.written.append(ended_s - began_s)
+
+
+@pytest.fixture
+def call():
+    return Call()
+
+
+@pytest.fixture
+def after(call):
+    """Lets seconds pass and looks."""
+    clock = SimpleNamespace(s=100.0)
+    watch = HangWatch(call, now=lambda: clock.s, process_s=lambda: 0.0)
+
+    def pass_and_look(seconds, *, steps=0):
+        clock.s += seconds
+        call.executions += steps
+        watch.look()
+
+    return pass_and_look
+
+
+def said(capsys):
+    return capsys.readouterr().err.splitlines()
+
+
+def test_a_hang_is_said_once_and_once_that_it_is_over(call, after, capsys):
+    after(59)
+    assert not said(capsys)
+    after(2)
+    after(2)
+    [line] = said(capsys)
+    assert line.startswith(
+        "keras-gpukit: no step has ended for 61 s: waiting for input or a device"
+    )
+    after(70)
+    assert not said(capsys)  # the record has the stacks of then
+    after(1, steps=1)
+    assert said(capsys) == ["keras-gpukit: steps continue after 2.23 min."]
+    *during, last, event = call.written
+    assert [type(each) for each in during] == [Hang, Hang]
+    assert all(each.lasted_s is None for each in during)
+    assert last.lasted_s == event == pytest.approx(134)
+
+
+def test_the_limit_follows_the_steps(call, after, capsys):
+    call.own_steps.step_time_s = 5.0
+    after(1, steps=1)
+    after(99)
+    assert not said(capsys)
+    after(2)
+    assert "no step has ended for 101 s (usually 5 s)" in said(capsys)[0]
+
+
+def test_a_long_part_is_not_said_again_until_it_takes_twice_as_long(call, after, capsys):
+    call.wall.part = "callbacks"
+    after(70)
+    after(1, steps=1)
+    assert len(said(capsys)) == 2
+    after(100)
+    after(1, steps=1)
+    assert not said(capsys)
+    call.wall.part = "steps"
+    after(61)
+    assert len(said(capsys)) == 1
+
+
+def test_a_suspended_process_does_not_hang(call, after, capsys):
+    call.stood_still = True
+    after(3600)
+    call.stood_still = False
+    after(30)
+    assert not said(capsys)
+
+
+def test_a_fit_that_waits_says_for_what_and_keeps_the_stacks(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(session, "SAMPLE_EVERY_S", 0.1)
+    monkeypatch.setattr(hangs, "LEAST_S", 0.5)
+    monkeypatch.setattr(hangs, "LEAST_STEPS", 1)
+
+    def batches():
+        for number in range(30):
+            time.sleep(2 if number == 15 else 0.03)
+            yield np.zeros((8, 8), "float32"), np.zeros((8, 1), "float32")
+
+    model = small_model()
+    model.fit(batches(), verbose=0, callbacks=[gpukit.Monitor(tmp_path)])
+    *_, first, last = said(capsys)  # before them, those on the first step's tracing
+    where = f"test_hangs.py:{batches.__code__.co_firstlineno + 2}"
+    assert first.endswith(f": waiting for input, batches ({where}).")
+    assert last.startswith("keras-gpukit: steps continue after ")
+    lines = [json.loads(line) for line in (tmp_path / "gpukit/run.jsonl").read_text().splitlines()]
+    records = [line["record"] for line in lines if line["kind"] == "hang"]
+    assert records[0]["lasted_s"] is None
+    assert records[-1]["lasted_s"] > 0.5
+    assert any(f"batches ({where})" in stack for stack in records[-1]["stacks"])

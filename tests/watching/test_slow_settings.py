@@ -1,0 +1,100 @@
+"""The settings that can slow a run are read where it runs, and none in a run that has none."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.training import small_model
+from keras import layers
+from tensorflow.python.data.ops import debug_mode
+
+from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY
+from keras_gpukit.rules import settings
+from keras_gpukit.watching.environment import read_environment
+
+
+def read(model=None):
+    return read_environment(model or small_model()).settings
+
+
+SET = {
+    RUN_FUNCTIONS_EAGERLY: (
+        lambda: tf.config.run_functions_eagerly(True),
+        lambda: tf.config.run_functions_eagerly(False),
+    ),
+    settings.DEBUG_MODE: (
+        tf.data.experimental.enable_debug_mode,
+        lambda: debug_mode.toggle_debug_mode(False),
+    ),
+    settings.CHECK_NUMERICS: (
+        tf.debugging.enable_check_numerics,
+        tf.debugging.disable_check_numerics,
+    ),
+    settings.ACTIVE_PROFILER: (
+        lambda: tf.profiler.experimental.start(""),
+        lambda: tf.profiler.experimental.stop(save=False),
+    ),
+    settings.TRACEMALLOC: (tracemalloc.start, tracemalloc.stop),
+    settings.PROFILE: (lambda: sys.setprofile(lambda *_: None), lambda: sys.setprofile(None)),
+}
+
+
+@pytest.mark.parametrize("key", SET)
+def test_a_setting_is_read_while_it_is_in_effect(key):
+    begin, end = SET[key]
+    assert key not in read()
+    begin()
+    try:
+        assert key in read()
+    finally:
+        end()
+    assert key not in read()
+
+
+def test_variables_and_what_the_model_was_compiled_with_are_read(monkeypatch):
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    assert read()["CUDA_LAUNCH_BLOCKING"] == "CUDA_LAUNCH_BLOCKING=1"
+    model = small_model()
+    model.compile("sgd", "mse", run_eagerly=True)
+    assert read_environment(model).runs_eagerly
+
+
+class Reads(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.settings = read(self.model)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "written"),
+    [
+        ({}, {}),
+        (
+            {"histogram_freq": 2, "profile_batch": (5, 50)},
+            {
+                "TensorBoard.histogram_freq": "histogram_freq=2",
+                "TensorBoard.profile_batch": "profile_batch=(5, 50)",
+            },
+        ),
+        ({"update_freq": 10}, {"TensorBoard.update_freq": "update_freq=10"}),
+    ],
+)
+def test_the_arguments_of_tensorboard_that_take_time_are_read(tmp_path, arguments, written):
+    reads = Reads()
+    board = keras.callbacks.TensorBoard(tmp_path, **arguments)
+    small_model().fit(np.zeros((1, 8)), np.zeros(1), callbacks=[board, reads], verbose=0)
+    read = {key: each for key, each in reads.settings.items() if key.startswith("TensorBoard")}
+    assert read == written
+
+
+def test_preprocessing_layers_are_found_wherever_they_are():
+    augment = keras.Sequential([layers.RandomFlip(name="flips"), layers.RandomZoom(0.1)])
+    inputs = keras.Input((8, 8, 3))
+    outputs = layers.Dense(1)(layers.Flatten()(augment(layers.Rescaling(0.1)(inputs))))
+    model = keras.Model(inputs, outputs)
+    assert read_environment(model).preprocessing == ("flips", augment.layers[1].name)
+    assert read_environment(small_model()).preprocessing == ()
