@@ -72,7 +72,8 @@ def render(
         report if log_dir is not None else None,
     )
     lines += [plain(each, style="dim") for each in more if each]
-    return Panel(Group(*lines), title=_TITLES[summary.ending], title_align="left", expand=False)
+    title = _TITLES[summary.ending] if summary.killed_in is None else "keras_gpukit, run killed"
+    return Panel(Group(*lines), title=title, title_align="left", expand=False)
 
 
 def _verdict(summary: RunSummary) -> RenderableType:

@@ -41,8 +41,6 @@ class HostCPUSaturated(Rule):
         host = host_readings(summary)
         if host is None or host.cpu_percent is None:
             return self.abstain(readings_too_few(summary))
-        if summary.steps == 0:
-            return self.abstain("no step ran")
         if host.cpu_percent < 100 * CORES_BUSY_FRACTION:
             return None
         waits = is_input_bound(summary)

@@ -45,9 +45,15 @@ class CallErrors:
         """Reports an exception of a callback."""
         self._tell(error, f"a callback, after step {self._step():,}")
 
-    def ended_by(self, what: str) -> None:
-        """Notes that something other than an exception ends the call, such as a signal."""
-        self.last = f"{what} after step {self._step():,}"
+    def ended_by(self, what: str, part: str) -> None:
+        """Notes that something other than an exception ends the call, such as a signal.
+
+        Args:
+            what: Name of the signal.
+            part: Activity of the call, as in `Progress`.
+        """
+        places = {"first step": "in the first step", "validation": "in a validation"}
+        self.last = f"{what} {places.get(part, f'after step {self._step():,}')}"
 
     def clear(self) -> None:
         """Forgets the exception, which keeps the call's data alive, and all actions."""

@@ -67,7 +67,7 @@ class OpenSession:
             if self.is_open:
                 self.session.ending = "interrupted"
                 if because is not None:
-                    self.session.errors.ended_by(because)
+                    self.session.errors.ended_by(because, self.session.wall.part)
                 for leave in tuple(self._leave):
                     leave()
                 self._close()

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from keras_gpukit.pipelines.places import GENERATED
+
 COLLECTIONS = (list, tuple, dict, set, frozenset, deque)
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _OWN_FOLDER = str(Path(__file__).parents[1])
@@ -86,7 +88,7 @@ def is_of_the_script(file: str) -> bool:
     """Whether a file of Python code belongs to neither a package nor Python nor this package."""
     return not (
         file.startswith(("<frozen", *_library(), f"{_OWN_FOLDER}{os.sep}"))
-        or any(each in file for each in _PACKAGES)
+        or any(each in file for each in (*_PACKAGES, GENERATED))
     )
 
 

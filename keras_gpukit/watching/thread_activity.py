@@ -18,7 +18,6 @@ from types import FrameType
 from typing import NamedTuple
 
 from keras_gpukit.pipelines.cells import place
-from keras_gpukit.pipelines.places import GENERATED
 from keras_gpukit.records.steps import Part
 from keras_gpukit.watching.script_globals import is_of_the_script
 
@@ -134,7 +133,7 @@ def shown(training: Stack, others: dict[str, Stack]) -> tuple[str, ...]:
 
 def _own(stack: Stack) -> Frame | None:
     """Returns the innermost frame of the script, as far as AutoGraph has not rewritten it."""
-    own = (each for each in stack if is_of_the_script(each.file) and GENERATED not in each.file)
+    own = (each for each in stack if is_of_the_script(each.file))
     return next(own, None)
 
 

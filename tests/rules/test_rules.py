@@ -850,7 +850,7 @@ def test_what_saves_nothing_to_speak_of_is_neither_promised_nor_a_warning():
 
 def test_other_processes_are_no_finding_where_no_step_ran():
     ended = replace(spent(steps=0), utilization=host(98.0, own=5.0))
-    assert judge(ended).not_applicable["host-cpu-saturated"] == "no step ran"
+    assert judge(ended).not_applicable["host-cpu-saturated"] == "no step ended"
 
 
 def test_a_slow_epoch_start_is_blamed_on_the_shuffle_buffer_only_if_it_was():

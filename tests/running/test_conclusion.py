@@ -76,7 +76,8 @@ def test_a_last_fit_that_failed_is_shown_and_not_the_longest(monkeypatch, folder
     write_lines(folder.path() / "failed", [*lines, (BEGAN_S + 160, 1000, "progress", at)])
     told.tell()
     assert "the last is" in sys.stderr.getvalue()
-    assert "critical: The process was killed while training" in sys.stderr.getvalue()
+    assert "keras_gpukit, run killed" in sys.stderr.getvalue()
+    assert "The process was killed while training" in sys.stderr.getvalue()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")

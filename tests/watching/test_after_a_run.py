@@ -16,6 +16,7 @@ from helpers.launches import wait_for
 
 import keras_gpukit as gpukit
 import keras_gpukit.watching.open_session as open_sessions
+from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.step_count import steps_so_far, updates_so_far
 
 
@@ -227,6 +228,20 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
     data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(3)
     small_model().fit(data, verbose=0, callbacks=[Listens(tmp_path)])
     assert errors == []  # the end of the data is none
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("validation", "SIGTERM in a validation"),
+        ("first step", "SIGTERM in the first step"),
+        ("steps", "SIGTERM after step 1,250"),
+    ],
+)
+def test_a_signal_is_named_with_what_it_interrupted(part, said):
+    errors = CallErrors(lambda: 1250)
+    errors.ended_by("SIGTERM", part)
+    assert errors.last == said
 
 
 def test_what_is_put_around_steps_is_part_of_the_overhead(tmp_path):
