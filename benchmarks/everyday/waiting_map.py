@@ -26,7 +26,7 @@ def fetch(number):
 
 options = {"num_parallel_calls": 16, "use_unbounded_threadpool": True} if FIXED else {}
 dataset = tf.data.Dataset.range(480).map(fetch, **options).batch(16).prefetch(2)
-layers = [keras.layers.Dense(1400, "relu") for _ in range(4)]
+layers = [keras.layers.Dense(1000, "relu") for _ in range(3)]
 model = keras.Sequential([keras.Input((256,)), *layers, keras.layers.Dense(1)])
 model.compile("adam", "mse")
 began = time.time()

@@ -31,7 +31,7 @@ def cache_advice(
     """Returns where to cache so that a stage works only in the first epoch; () if nowhere.
 
     The place is before every shuffle, after the last stage that makes the same elements in each
-    epoch. There is none if the stage itself draws something at random or is cached already.
+    epoch. A stage that itself draws something at random, or is cached already, has no such place.
 
     Args:
         stages: Stages from the one nearest to training back to the sources.

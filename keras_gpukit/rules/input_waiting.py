@@ -7,7 +7,7 @@ from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.contention import CORES_BUSY_FRACTION, gil_is_contended
 
 WAITING_RATIO = 2.0
-"""Smallest ratio of a stage's time to the processor time of the whole process, both per step, from
+"""Smallest ratio of a stage's time to the processor time that it may have used, both per step, from
 which the stage counts as waiting: at least half of its time is then no computation. Our choice."""
 WAITING_CALLS = 16
 """Parallel calls, threads or workers advised for code that waits; our choice. They need no cores of
@@ -17,10 +17,11 @@ their own. `tune_input` tries more."""
 def mostly_waits(record: InputRecord, summary: RunSummary) -> bool:
     """Whether the code that the input spends its time in mostly waits, as measured.
 
-    The processor time of the whole process, training included, is the most that the code can have
-    computed. Threads that wait for the GIL or for a core do not compute either, so the answer is
-    False if the GIL is contended or the cores of the machine are busy. It is False without
-    evidence.
+    The processor time of the whole process is the most that the code can have computed. Without a
+    GPU, computing a step takes a core for as long as the step does not wait; that is left out, up
+    to half of the processor time. Threads that wait for the GIL or for a core do not compute
+    either, so the answer is False if the GIL is contended or the cores of the machine are busy. It
+    is False without evidence.
 
     Args:
         record: Record of the input.
@@ -37,7 +38,10 @@ def mostly_waits(record: InputRecord, summary: RunSummary) -> bool:
     if spent_s is None or not record.wait_s or not record.stall_fraction:
         return False
     step_s = record.wait_s / record.stall_fraction
-    return spent_s >= WAITING_RATIO * contention.cores_busy_fraction * cores * step_s
+    computed_s = contention.cores_busy_fraction * cores * step_s
+    if not summary.environment.gpus:
+        computed_s -= min(step_s - record.wait_s, computed_s / 2)
+    return spent_s >= WAITING_RATIO * computed_s
 
 
 def _time_per_step_s(record: InputRecord) -> float | None:

@@ -15,7 +15,7 @@ WITHIN = (
     "Of a PyDataset, only workers, max_queue_size and use_multiprocessing can be tried; what "
     "__getitem__ does is Python code of its author."
 )
-"""What tuning a `keras.utils.PyDataset` can do at all."""
+"""Limits of tuning a `keras.utils.PyDataset`."""
 PROCESSES = (
     "Where __getitem__ computes in Python or NumPy, threads share one interpreter: "
     "processes (use_multiprocessing=True, tried with try_processes=True) do not."

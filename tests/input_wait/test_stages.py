@@ -9,10 +9,12 @@ import tensorflow as tf
 from helpers.training import FEATURES, sleep_in_tensorflow, small_model
 
 import keras_gpukit as gpukit
+from keras_gpukit.input_wait.stages import thread_pool
 from keras_gpukit.input_wait.stages.bottleneck import cut, slowest
 from keras_gpukit.input_wait.stages.completing import complete
 from keras_gpukit.input_wait.stages.measuring import measure
 from keras_gpukit.input_wait.stages.readings import MeasuredNode, ModelReading, Node
+from keras_gpukit.input_wait.stages.thread_pool import within_pool
 from keras_gpukit.input_wait.stages.watch import PipelineWatch
 from keras_gpukit.input_wait.tf_private import read_model
 from keras_gpukit.pipelines import functions, structure
@@ -136,6 +138,25 @@ def test_threads_share_the_work():
     assert named_slowest(stage("ParallelMap", 4.0, source, buffered=0.0, parallelism=1)) != "Range"
 
 
+def test_no_more_calls_run_in_parallel_than_the_pool_has_threads():
+    asked = stage("Prefetch", 0.0, stage("ParallelMap", 4.0, buffered=0.0, parallelism=16))
+    found = within_pool(asked, 2).inputs[0]
+    assert (found.parallelism, found.asked_parallelism) == (2, 16)
+    assert slowest(cut(within_pool(asked, 2))).time_s == 4.0 / 2
+    assert within_pool(asked, 16) == asked
+
+
+def test_the_pool_is_the_datasets_own_or_has_a_thread_per_core(monkeypatch):
+    monkeypatch.setattr(thread_pool, "usable_cores", lambda: 3)
+    numbers = tf.data.Dataset.range(4)
+    assert thread_pool.pool_threads(numbers.map(add_one, num_parallel_calls=16)) == 3
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 7
+    assert thread_pool.pool_threads(numbers.with_options(options).batch(2)) == 7
+    waiting = numbers.map(add_one, num_parallel_calls=16, use_unbounded_threadpool=True)
+    assert thread_pool.pool_threads(waiting.batch(2)) is None
+
+
 def test_nested_stages_work_in_the_threads_of_their_interleave():
     def interleave(source_s: float, own_s: float) -> MeasuredNode:
         return stage(
@@ -221,6 +242,37 @@ def test_stages_in_nested_datasets_are_named(converted):
     assert names["Interleave"][1:] == ("records_of", "test_stages.py", "mapping")
     assert names["Map"] == ("decoding", "decode", "test_stages.py", "decoding")
     assert {"TFRecord", "Batch"} <= set(names)
+
+
+def test_a_reader_is_known_with_its_files_and_its_helper(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("x,y\n1,2\n")
+
+    def read(*names, **options):
+        files = [str(tmp_path / name) for name in names]
+        dataset = tf.data.experimental.make_csv_dataset(files, 2, num_epochs=1, **options)
+        stage = read_stages(dataset)
+        while stage.kind != "Interleave":
+            (stage,) = stage.inputs
+        (reader,) = stage.nested
+        assert {stage.function.name, reader.function.name} == {"make_csv_dataset"}
+        assert stage.function.work == reader.function.work == "reading"
+        return reader.files
+
+    assert read("a.csv", shuffle=False) == 1
+    assert read("a.csv", "b.csv") == 2
+    (lines,) = read_stages(tf.data.TextLineDataset([str(tmp_path / "a.csv")])).nested
+    assert lines.files == 1
+
+
+def test_stages_that_repeat_themselves_in_each_epoch_are_known():
+    numbers = tf.data.Dataset.range(8)
+    assert read_stages(numbers.map(add_one).batch(2).prefetch(1)).repeats
+    assert read_stages(numbers.shuffle(4).map(add_one)).repeats  # in another order
+    random = numbers.map(lambda x: tf.random.uniform(()))
+    assert not read_stages(random.batch(2)).repeats
+    assert not read_stages(numbers.repeat().map(add_one)).repeats
+    assert not read_stages(numbers.map(in_python)).repeats
 
 
 def rows():
