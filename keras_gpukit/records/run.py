@@ -9,6 +9,7 @@ from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.machine import (
     DeviceMemory,
@@ -98,6 +99,7 @@ class RunSummary(Displayed):
         host_at_end: Last reading of the host, if the run ended without a summary; None otherwise.
         first_step_s: Time since the first step began, in seconds, if it had not ended when the
             record was written; None otherwise.
+        hangs: Times without a step that were much longer than usual, the first 20; None if unknown.
         verdict: Conclusions of the rules.
     """
 
@@ -121,6 +123,7 @@ class RunSummary(Displayed):
     host_buffers: HostBuffers | None = None
     host_at_end: HostSample | None = None
     first_step_s: float | None = None
+    hangs: tuple[Hang, ...] | None = None
     verdict: Verdict = field(default_factory=Verdict)
 
     @property

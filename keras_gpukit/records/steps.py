@@ -149,6 +149,7 @@ class TimeBreakdown:
         tracing_s: Seconds of first steps of later epochs whose step function was traced and
             compiled again, including their batch.
         tracings: Number of those steps.
+        hangs_s: Seconds in which no step ended for a minute or more and the process waited.
         by_callback: Seconds of `callbacks_s` by class of the callback, as far as they were seen.
     """
 
@@ -162,6 +163,7 @@ class TimeBreakdown:
     other_s: float
     tracing_s: float = 0.0
     tracings: int = 0
+    hangs_s: float = 0.0
     by_callback: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -179,6 +181,7 @@ class TimeBreakdown:
             "epoch starts": self.epoch_start_s,
             "the first step": self.first_step_s,
             "tracing again": self.tracing_s,
+            "hangs": self.hangs_s,
             "validation": self.validation_s,
             "callbacks": self.callbacks_s,
             "other": self.other_s,

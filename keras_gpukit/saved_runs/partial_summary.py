@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.epoch_memory import EpochMemory
+from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.machine import (
     DeviceMemory,
@@ -38,6 +39,7 @@ def partial_summary(
     host_buffers: HostBuffers | None = None,
     host_at_end: HostSample | None = None,
     first_step_s: float | None = None,
+    hangs: tuple[Hang, ...] | None = None,
 ) -> RunSummary:
     """Summarizes a run from its lines, and judges it.
 
@@ -55,6 +57,7 @@ def partial_summary(
         host_buffers: Latest record of the contents of caches and shuffle buffers; None without.
         host_at_end: Last reading of the host, for a run whose process ended without a summary.
         first_step_s: Seconds that the first step has taken, if it has not ended; None otherwise.
+        hangs: Last recorded hang; None without one.
     """
     phase, steps = run.phase, run.steps
     wall_s = None if run.began_s is None else (run.ended_s or 0.0) - run.began_s
@@ -76,6 +79,7 @@ def partial_summary(
         host_buffers=host_buffers,
         host_at_end=host_at_end,
         first_step_s=first_step_s,
+        hangs=hangs,
     )
     # Without the environment, rules would take the machine for one without GPUs.
     return replace(summary, verdict=judge(summary)) if watched and environment else summary
