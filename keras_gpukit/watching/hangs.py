@@ -127,4 +127,5 @@ def _say(text: str) -> None:
         stream = sys.stderr
         # In a terminal, Keras' progress bar is on the current line.
         start = "\n" if stream.isatty() else ""
-        print(f"{start}keras-gpukit: {text}", file=stream, flush=True)
+        stream.write(f"{start}keras-gpukit: {text}\n")  # in one piece, which `launch` shows once
+        stream.flush()

@@ -30,6 +30,7 @@ SAVES = Frame(
 )
 TRACES = Frame(f"{LIBRARY}tensorflow/python/framework/func_graph.py", "func_graph_from_py_func", 1)
 LOAD = Frame("/home/me/train.py", "load", 31)
+SLEEPS = Frame("/home/me/train.py", "Late.on_epoch_end", 7)
 STEP = Frame("/home/me/train.py", "train_step", 50)
 
 
@@ -40,6 +41,8 @@ STEP = Frame("/home/me/train.py", "train_step", 50)
         ([EXECUTE], [[LOAD]], "steps", {"cores": 0.0}, "waiting for input or a device"),
         ([EXECUTE], [], "steps", {"in_cluster": True, "cores": 0.1}, "waiting for another worker"),
         ([EXECUTE, SAVES, CALLBACKS], [], "callbacks", {}, "in the callback ModelCheckpoint.on_"),
+        ([SLEEPS, CALLBACKS], [], "steps", {}, "in the callback Late.on_epoch_end (train.py:7)"),
+        ([LOAD, SLEEPS, CALLBACKS], [], "steps", {}, "in the callback Late.on_epoch_end, load (tr"),
         ([STEP, TRACES], [[LOAD, PY_FUNC]], "first step", {}, "tracing the step, train_step (trai"),
         ([EXECUTE], [], "first step", {"cores": 1.5}, "computing or compiling the first step, or"),
         ([STEP], [], "steps", {}, "in train_step (train.py:50)"),
