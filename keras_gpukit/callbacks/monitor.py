@@ -21,6 +21,7 @@ from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.captured_stall import corrected
+from keras_gpukit.rules.hangs import with_hangs
 from keras_gpukit.watching import worker_watch
 from keras_gpukit.watching.hangs import HangWatch
 from keras_gpukit.watching.learning import LearningWatch
@@ -87,6 +88,7 @@ class Monitor(WatchingCallback[RunSummary]):
         self._parts += [self._memory, self._utilization, self._placement]
         self._learning: LearningWatch | None = None
         self._comparing: worker_watch.Comparing | None = None
+        self._hangs: HangWatch | None = None
         self._profiler: Profiler | None = None
         if self._log_dir is not None:
             self._profiler = Profiler.of_monitor(self._log_dir, automatic=capture == "auto")
@@ -103,8 +105,8 @@ class Monitor(WatchingCallback[RunSummary]):
             self._comparing = worker_watch.watch_what_trains_in_step(session)
             session.write_environment()
             in_cluster = isinstance(self._comparing, worker_watch.WorkerWatch)
-            hangs = HangWatch(session, in_cluster=in_cluster)
-            session.every_second("whether steps go on", hangs.look)
+            self._hangs = HangWatch(session, in_cluster=in_cluster)
+            session.every_second("whether steps go on", self._hangs.look)
             session.on_window(phase, session.output.overhead_writer(lambda: session.overhead_s))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -128,7 +130,9 @@ class Monitor(WatchingCallback[RunSummary]):
         comparing, self._comparing = self._comparing, None  # so that this callback can be copied
         captures = self._profiler and self._profiler.captures_so_far()
         measured = worker_watch.with_comparison(self._sum_up(session), comparing, captures)
-        measured, self._learning = corrected(measured), None
+        hangs, self._hangs = self._hangs, None
+        measured = corrected(with_hangs(measured, hangs.hangs if hangs else ()))
+        self._learning = None
         self._summary = summary = replace(measured, verdict=judge(measured))
         session.output.values(session.step, {FINDINGS: markdown(summary)})
         session.output.record("summary", summary, session.step)

@@ -15,7 +15,8 @@ TIMED_OUT = 124
 ALONE = (
     "No process has made a multi-worker strategy, so nothing connects them: if the script trains, "
     "each process trains the whole model on its own. Let the script call "
-    'configure_gpus(strategy="auto"), or launch it as -m keras_gpukit run --strategy auto SCRIPT.'
+    'configure_gpus(strategy="auto"), or leave it as it is: keras-gpukit launch --workers N '
+    "-m keras_gpukit run --strategy auto SCRIPT"
 )
 """Message if no server of TensorFlow has started, neither in time nor until the end."""
 _LINES_SHOWN = 10

@@ -23,3 +23,8 @@ class Hang:
     activity: str
     stacks: tuple[str, ...] = ()
     lasted_s: float | None = None
+
+    @property
+    def is_wait(self) -> bool:
+        """Whether the process waited, rather than being in a long part of its work."""
+        return self.activity.startswith("waiting")

@@ -9,6 +9,7 @@ from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.learning import Learning
 from keras_gpukit.records.machine import (
@@ -107,6 +108,7 @@ class RunSummary(Displayed):
             record was written; None otherwise.
         script: Where the time of the whole script went; None but for the verdict that
             `keras-gpukit run` gives on it when it has ended.
+        hangs: Times without a step that were much longer than usual, the first 20; None if unknown.
         verdict: Conclusions of the rules.
     """
 
@@ -135,6 +137,7 @@ class RunSummary(Displayed):
     host_at_end: HostSample | None = None
     first_step_s: float | None = None
     script: ScriptRecord | None = None
+    hangs: tuple[Hang, ...] | None = None
     verdict: Verdict = field(default_factory=Verdict)
 
     @property

@@ -185,6 +185,7 @@ class TimeBreakdown:
             new shape of the batch, without those of `tracings`. Those of validations count except
             for one. All of this process count. None if unknown.
         compiling_s: Seconds that they took; None if unknown.
+        hangs_s: Seconds in which no step ended for a minute or more and the process waited.
         by_callback: Seconds of `callbacks_s` by class of the callback, as far as they were seen.
         callbacks_at_epochs: Those of them at the start and the end of epochs.
         retraced: Functions of user code that were traced more than once, such as in eager steps or
@@ -203,6 +204,7 @@ class TimeBreakdown:
     tracings: int = 0
     compilations: int | None = None
     compiling_s: float | None = None
+    hangs_s: float = 0.0
     by_callback: dict[str, float] = field(default_factory=dict)
     callbacks_at_epochs: dict[str, float] = field(default_factory=dict)
     retraced: tuple[RetracedFunction, ...] = ()
@@ -222,6 +224,7 @@ class TimeBreakdown:
             "epoch starts": self.epoch_start_s,
             "the first step": self.first_step_s,
             "tracing again": self.tracing_s,
+            "hangs": self.hangs_s,
             "validation": self.validation_s,
             "callbacks": self.callbacks_s,
             "other": self.other_s,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
+from keras_gpukit.rules.hangs import Hung
 from keras_gpukit.rules.input_bound import InputBound
 from keras_gpukit.rules.many_calls import ManyShortCalls
 from keras_gpukit.rules.rule import Outcome, Rule, percent
@@ -28,6 +29,7 @@ COVERED_BY: dict[str, tuple[Rule, ...]] = {
     "tracing again": (TracingAgain(),),
     "callbacks": (SlowCallbacks(), TinySteps(), TracingAgain()),
     "validation": (LongValidation(),),
+    "hangs": (Hung(),),
 }
 ONCE = "the first step"
 ADVICE: dict[str, tuple[str, ...]] = {

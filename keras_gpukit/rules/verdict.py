@@ -9,6 +9,7 @@ from keras_gpukit.rules.cpu_fallback import CPUFallback
 from keras_gpukit.rules.endings import DeviceOutOfMemory, EndedByError, HostOutOfMemory
 from keras_gpukit.rules.first_step import FirstStepNotOver
 from keras_gpukit.rules.first_step_memory import FirstStepMemory
+from keras_gpukit.rules.hangs import Hung
 from keras_gpukit.rules.host_buffers import InputFillsMemory
 from keras_gpukit.rules.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.input_bound import InputBound
@@ -54,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     FirstStepNotOver(),
     SlowSettings(),
     ManyShortCalls(),
+    Hung(),
     InputBound(),
     InputHoldsGIL(),
     InputTakesCores(),

@@ -44,7 +44,8 @@ class ImportHook(MetaPathFinder):
         for finder in tuple(sys.meta_path):
             find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None
-            if finder is not self and find is not None:
+            # Another hook would ask this one in turn. Of nested commands, the innermost one acts.
+            if find is not None and not isinstance(finder, ImportHook):
                 spec = find(name, path, target)
             if spec is not None:
                 self._watch(name, spec)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.epoch_memory import EpochMemory
+from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.learning import Learning
 from keras_gpukit.records.machine import (
@@ -41,6 +42,7 @@ def partial_summary(
     host_at_end: HostSample | None = None,
     killed_in: Progress | None = None,
     first_step_s: float | None = None,
+    hangs: tuple[Hang, ...] | None = None,
 ) -> RunSummary:
     """Summarizes a run from its lines, and judges it.
 
@@ -60,6 +62,7 @@ def partial_summary(
         host_at_end: Last reading of the host, for a run whose process ended without a summary.
         killed_in: Latest progress of a run whose process was killed; None otherwise.
         first_step_s: Seconds that the first step has taken, if it has not ended; None otherwise.
+        hangs: Last recorded hang; None without one.
     """
     phase, steps = run.phase, run.steps
     wall_s = None if run.began_s is None else (run.ended_s or 0.0) - run.began_s
@@ -83,6 +86,7 @@ def partial_summary(
         host_at_end=host_at_end,
         killed_in=killed_in,
         first_step_s=first_step_s,
+        hangs=hangs,
     )
     # Without the environment, rules would take the machine for one without GPUs.
     return replace(summary, verdict=judge(summary)) if watched and environment else summary

@@ -204,6 +204,7 @@ class RunLines:
             host_at_end=self._host_at_end() if run.state == "unfinished" else None,
             killed_in=run.progress if was_killed else None,
             first_step_s=self._first_step_s(),
+            hangs=self._hangs(),
         )
         return replace(run, summary=summary)
 
@@ -211,6 +212,12 @@ class RunLines:
         if self._progress is None or self._progress.part != "first step" or self._ended_s is None:
             return None
         return max(self._ended_s - self._part_since_s, 0.0)
+
+    def _hangs(self) -> tuple[Hang, ...] | None:
+        hang: Hang | None = self._latest["hang"]
+        if hang is None or hang.lasted_s is not None:
+            return None if hang is None else (hang,)
+        return (replace(hang, lasted_s=max((self._ended_s or 0.0) - hang.began_s, 0.0)),)
 
     def _host_at_end(self) -> HostSample | None:
         values = self._last_host

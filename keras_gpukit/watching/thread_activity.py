@@ -70,7 +70,9 @@ def describe(
     """
     hook = _callback(training)
     if hook is not None:
-        return f"in the callback {hook.function}{_where(training)}{_lock(training)}"
+        is_own = getattr(_own(training), "function", None) == hook.function
+        where = _own(training) if is_own else f"{hook.function}{_where(training)}"
+        return f"in the callback {where}{_lock(training)}"
     if any(each.function == _TRACING for each in training):
         return f"tracing the step{_where(training)}"
     inputs = [each for each in others if _is_of_input(each)]

@@ -14,6 +14,7 @@ from keras_gpukit.pipelines.places import KERAS_OWN
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.environment import Environment, GPUInfo, Worker
 from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.machine import (
     DeviceMemory,
     GPUUtilization,
@@ -41,6 +42,7 @@ from keras_gpukit.records.steps import (
 )
 from keras_gpukit.rules import RULES, judge
 from keras_gpukit.rules.epoch_start_advice import ARRAYS
+from keras_gpukit.rules.hangs import with_hangs
 
 GIB = 2**30
 A100 = GPUInfo(0, compute_capability=(8, 0))
@@ -107,7 +109,7 @@ def takes_cores(busy=0.9, by_input=0.3, stall_fraction=0.02, steps=1000, gpus=()
     return run(gpus, {"cpu_count": 4}, input=record, throughput=throughput(0.01, steps))
 
 
-def spent(wall_s=100.0, steps=1000, start=None, **parts):
+def spent(wall_s=100.0, steps=1000, start=None, hangs=None, mechanism=None, **parts):
     """A run whose time went to some parts, and for the rest to compute."""
     known = {
         "input_s": 0.0,
@@ -120,8 +122,8 @@ def spent(wall_s=100.0, steps=1000, start=None, **parts):
     }
     others_s = sum(value for name, value in known.items() if name.endswith("_s"))
     breakdown = TimeBreakdown(wall_s, compute_s=wall_s - others_s, **known)
-    record = InputRecord("fit", breakdown=breakdown, pipeline_start=start)
-    return run(input=record, throughput=throughput(0.01, steps))
+    record = InputRecord("fit", mechanism, breakdown=breakdown, pipeline_start=start)
+    return run(input=record, throughput=throughput(0.01, steps), hangs=hangs)
 
 
 def tiny(wall_s=100.0, steps=1000, **parts):
@@ -131,6 +133,7 @@ def tiny(wall_s=100.0, steps=1000, **parts):
     return replace(spends, environment=settings, throughput=throughput(0.001, steps))
 
 
+LOADS = Hang(1.0, 40, "waiting for input, load (train.py:31)", lasted_s=30.0)
 SHUFFLES = PipelineStartRecord(4, mean_s=2.5, shuffle_s=2.0)
 QUICKER = replace(SHUFFLES, mean_s=2.4)
 
@@ -291,6 +294,12 @@ FIRES = [
         "warning",
         spent(epoch_start_s=12.6, start=QUICKER),
         Figure("of the time", 10.08, "%"),
+    ),
+    (
+        "hang",
+        "critical",
+        spent(hangs=(LOADS,)),
+        Figure("longest", 30.0, "s"),
     ),
     (
         "tracing-again",
@@ -537,6 +546,8 @@ QUIET = [
     # `TracingAgain` tells of it.
     ("slow-callbacks", retraced("shape", "x", spent_s=20.0, callbacks_s=36.0)),
     ("first-step-not-over", in_first_step(9.9)),
+    ("hang", run(hangs=())),
+    ("hang", run(hangs=(replace(LOADS, activity="in the callback Slow.on_epoch_end"),))),
     ("first-step-not-over", run(throughput=throughput(0.01))),
     ("slow-callbacks", spent(callbacks_s=10.24)),
     ("long-validation", spent(validation_s=29.9)),
@@ -616,6 +627,7 @@ ABSTAINS = [
     ("slow-epoch-start", spent(4.9, epoch_start_s=4.0, start=SHUFFLES), "5 s"),
     ("tracing-again", spent(4.9, tracing_s=4.0), "5 s"),
     ("first-step-not-over", run(), "in its first step"),
+    ("hang", run(), "watched once a second"),
     ("first-step-not-over", in_first_step(54.0, ended_by="ValueError in step 1"), "exception"),
     ("slow-callbacks", spent(4.9, callbacks_s=4.0), "5 s"),
     ("long-validation", spent(4.9, validation_s=4.0), "5 s"),
@@ -1206,6 +1218,18 @@ def test_threads_that_take_more_than_all_stages_of_the_pipeline_do_other_work():
     cheap = PipelineRecord((StageRecord("gen", "generator", "python", cost_per_batch_s=0.0005),))
     summary = replace(summary, input=replace(summary.input, pipeline=cheap))
     assert finding("input-takes-cores", summary) is None
+
+
+def test_a_hang_names_what_it_waited_for_and_is_no_compute():
+    known = with_hangs(spent(input_s=5.0, mechanism="pipeline model"), (LOADS,))
+    found = finding("hang", known)
+    assert found.title == "No step ended for 30 s: waiting for input, load (train.py:31)"
+    assert found.advice[0].startswith("See what load (train.py:31) waits for")
+    assert (found.saving.low_s, found.saving.high_s) == (28.0, 30.0)
+    parts = known.breakdown
+    assert (parts.input_s, parts.hangs_s, parts.compute_s) == (5.0, 30.0, 65.0)
+    measured = spent(input_s=35.0)  # by a meter that sees a long wait
+    assert with_hangs(measured, (LOADS,)).breakdown == measured.breakdown
 
 
 def test_a_verdict_survives_being_saved():

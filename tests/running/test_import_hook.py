@@ -76,3 +76,13 @@ def test_a_module_that_failed_is_awaited_again(packages, tmp_path):
     importlib.import_module("gpukit_test_outer")
     assert "inner imported, outer under way: True" in packages
     assert tuple(sys.meta_path) == finders
+
+
+def test_of_two_hooks_the_later_one_acts(packages):
+    finders = hook(packages)
+    hook(packages)
+    importlib.import_module("gpukit_test_inner")
+    assert [each for each in packages if "imported" in each] == [
+        "inner imported, outer under way: False"
+    ]
+    sys.meta_path[:] = finders

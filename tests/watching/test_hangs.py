@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,9 @@ from helpers.training import small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.records.hang import Hang
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.reports.html.state_notes import state_note
+from keras_gpukit.saved_runs import load_report
 from keras_gpukit.watching import hangs, session
 from keras_gpukit.watching.hangs import HangWatch
 from keras_gpukit.watching.thread_activity import Frame, describe
@@ -26,6 +30,7 @@ SAVES = Frame(
 )
 TRACES = Frame(f"{LIBRARY}tensorflow/python/framework/func_graph.py", "func_graph_from_py_func", 1)
 LOAD = Frame("/home/me/train.py", "load", 31)
+SLEEPS = Frame("/home/me/train.py", "Late.on_epoch_end", 7)
 STEP = Frame("/home/me/train.py", "train_step", 50)
 
 
@@ -36,6 +41,8 @@ STEP = Frame("/home/me/train.py", "train_step", 50)
         ([EXECUTE], [[LOAD]], "steps", {"cores": 0.0}, "waiting for input or a device"),
         ([EXECUTE], [], "steps", {"in_cluster": True, "cores": 0.1}, "waiting for another worker"),
         ([EXECUTE, SAVES, CALLBACKS], [], "callbacks", {}, "in the callback ModelCheckpoint.on_"),
+        ([SLEEPS, CALLBACKS], [], "steps", {}, "in the callback Late.on_epoch_end (train.py:7)"),
+        ([LOAD, SLEEPS, CALLBACKS], [], "steps", {}, "in the callback Late.on_epoch_end, load (tr"),
         ([STEP, TRACES], [[LOAD, PY_FUNC]], "first step", {}, "tracing the step, train_step (trai"),
         ([EXECUTE], [], "first step", {"cores": 1.5}, "computing or compiling the first step, or"),
         ([STEP], [], "steps", {}, "in train_step (train.py:50)"),
@@ -132,6 +139,15 @@ def test_a_long_part_is_not_said_again_until_it_takes_twice_as_long(call, after,
     assert len(said(capsys)) == 1
 
 
+def test_the_live_page_says_so_while_it_lasts():
+    hang = Hang(100.0, 40, "waiting for input, load (train.py:31)")
+    run = RunReport("train", "running", began_s=10.0, ended_s=200.0, hang=hang)
+    assert "No step has ended since" in state_note(run)
+    assert "waiting for input, load (train.py:31)." in state_note(run)
+    over = replace(run, hang=replace(hang, lasted_s=30.0))
+    assert "No step has ended" not in state_note(over)
+
+
 def test_a_suspended_process_does_not_hang(call, after, capsys):
     call.stood_still = True
     after(3600)
@@ -156,6 +172,7 @@ def test_a_fit_that_waits_says_for_what_and_keeps_the_stacks(tmp_path, monkeypat
     where = f"test_hangs.py:{batches.__code__.co_firstlineno + 2}"
     assert first.endswith(f": waiting for input, batches ({where}).")
     assert last.startswith("keras-gpukit: steps continue after ")
+    assert load_report(tmp_path).runs[0].hang.lasted_s > 0.5
     lines = [json.loads(line) for line in (tmp_path / "gpukit/run.jsonl").read_text().splitlines()]
     records = [line["record"] for line in lines if line["kind"] == "hang"]
     assert records[0]["lasted_s"] is None

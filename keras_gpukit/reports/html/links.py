@@ -33,6 +33,7 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     "memory": ("device-memory", "memory-causes"),
     "first-step-memory": ("memory-causes", "device-memory"),
     "first-step-not-over": ("busy", "timeline"),
+    "hang": ("timeline", "busy"),
     "memory-grows": ("host-memory", "device-memory"),
     "host-memory-runs-out": ("host-memory", "stages"),
     "other-processes": ("device-memory", "busy"),

@@ -35,6 +35,7 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
             COLORS["first step"],
             "steps traced or compiled again",
         ),
+        ("hangs", parts.hangs_s or None, COLORS["input"], "no step ended for a minute or more"),
         ("other", parts.other_s, COLORS["other"], "Keras at the end of epochs"),
         ("unknown", parts.unknown_s or None, COLORS["other"], "steps whose wait is unknown"),
     )
