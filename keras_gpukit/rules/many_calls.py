@@ -27,9 +27,9 @@ FEW_BATCHES = 1.5
 NEW_MODELS = (
     "build and compile one model before the loop, and reset it in each round: weights = "
     "model.get_weights() once, then model.set_weights(weights)",
-    "reset its optimizer, too: after model.optimizer.build(model.trainable_variables), keep state "
-    "= [v.numpy() for v in model.optimizer.variables], then for v, s in "
-    "zip(model.optimizer.variables, state): v.assign(s)",
+    "reset its optimizer, too: model.optimizer.build(model.trainable_variables) and "
+    "model.optimizer.save_own_variables(state) once, with state = {}, then "
+    "model.optimizer.load_own_variables(state)",
     "if models differ in a value, such as the learning rate, assign it: "
     "model.optimizer.learning_rate.assign(1e-3). If their layers differ, each has to be traced: "
     "try fewer of them, or several in processes side by side",

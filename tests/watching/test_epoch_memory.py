@@ -48,7 +48,7 @@ def test_growth_that_only_the_reading_at_the_end_shows_is_kept():
     fits = SimpleNamespace(
         has_grown=lambda in_use_bytes: True,
         kept=SimpleNamespace(read=lambda owners: seen),
-        add=added.append,
+        add=lambda reading, model: added.append(reading),
     )
     sensor = SimpleNamespace(read=lambda: ())
     epoch_memory.EpochMemoryWatch(session, sensor, fits).end()
