@@ -24,7 +24,8 @@ class Calls:
         place: File and line of the script that calls it, such as "train.py:31".
         count: Number of calls.
         total_s: Seconds of all calls.
-        starting_s: Seconds of `total_s` in which calls start; None for methods that take one batch.
+        starting_s: Seconds of `total_s` in which calls start; None for methods that take one batch,
+            if none of them traced.
         batches: Number of batches of all calls; None if unknown, as for a dataset without a length.
         models: Number of different models that are called.
         traced_again: Number of calls after the first one that traced the step function.

@@ -19,8 +19,8 @@ class Part(NamedTuple):
     """A part of a script's wall time.
 
     Attributes:
-        name: What it is, such as "14 fits".
-        spent_s: Its seconds.
+        name: Name of the part, such as "14 fits".
+        spent_s: Seconds of the part.
         starting_s: Seconds of it in which calls start; None if unknown, or if it is no call.
     """
 
@@ -42,7 +42,7 @@ def parts_of(record: ScriptRecord) -> tuple[Part, ...]:
             spent_s = sum(each.total_s for each in those)
             calls.append(Part(f"{count:,} {name}", spent_s, sum(starting) if starting else None))
     return (
-        Part("imports of TensorFlow and Keras", record.imports_s),
+        Part("imports", record.imports_s),
         Part("before the first call", record.before_s),
         *calls,
         Part("the rest", record.rest_s),

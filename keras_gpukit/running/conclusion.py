@@ -195,10 +195,12 @@ class Conclusion:
         self._print_panel(replace(summary, captures=ProfilerRecord(captures)))
         names = defaultdict(list)
         for run in runs:
-            # Of many short fits, remarks on each of them are no news.
-            remarks = all(each.severity == "info" for each in run.summary.findings)
-            if run is not longest and not (is_script and remarks):
-                names[verdict_line(run)].append(run.name)
+            line = verdict_line(run)
+            # Of many short fits, remarks on each of them and what the panel says are no news.
+            is_news = any(each.severity != "info" for each in run.summary.findings)
+            is_news = is_news and not any(each.title in line for each in summary.findings)
+            if run is not longest and (is_news or not is_script):
+                names[line].append(run.name)
         for verdict, those in list(names.items())[:_VERDICTS_LISTED]:
             more = f" and {len(those) - 1} more" if len(those) > 1 else ""
             self._print(f"{those[-1]}{more}: {verdict}")

@@ -169,11 +169,12 @@ class ScriptCalls:
         with self._guard:
             now_s = time.perf_counter()
             total_s = now_s - call.began_s
-            if call.method not in _OWN_BATCHES:  # the whole call is one batch
+            if call.traces and call.method not in _OWN_BATCHES:  # the whole call is one batch
                 cpu_s = time.thread_time() - call.began_cpu_s
                 kinds = ("all", *call.traces)
                 call.first = dict.fromkeys(kinds, _Batch(call.began_s, total_s, cpu_s))
-            sums = self._sums.setdefault((call.method, call.place), _Sums())
+            key = call.method, call.place
+            sums = self._sums.get(key) or self._sums.setdefault(key, _Sums())
             sums.add(call, total_s, self._cost_s() - call.cost_s)
         call.model = None  # the callback list refers to the call
 

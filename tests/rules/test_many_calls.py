@@ -37,7 +37,8 @@ def test_new_models_are_named_with_all_first_steps_but_one_as_the_saving():
     finding = found(FOLDS)
     assert finding.severity == "critical"
     assert finding.title == "14 new models were traced by fit (train.py:27): 20 of 48 s"
-    assert (finding.saving.low_s, finding.saving.high_s, finding.saving.of_s) == (16.0, 20.0, 48.0)
+    assert (finding.saving.low_s, finding.saving.of_s) == (16.0, 48.0)
+    assert finding.saving.high_s == pytest.approx(22.0)  # with what building the models takes
     assert "set_weights" in finding.advice[0]
     assert {figure.name: figure.value for figure in finding.evidence}["calls"] == 14
 
@@ -51,8 +52,8 @@ def test_folds_that_also_evaluate_each_model_count_together():
         tracing_cpu_s=3.0,
     )
     finding = found(FOLDS, evaluations)
-    assert "fit (train.py:27)" in finding.title
-    assert (finding.saving.low_s, finding.saving.high_s) == (19.0, pytest.approx(24.2))
+    assert "fit (train.py:27) and others: 24 of 48 s" in finding.title
+    assert finding.saving.low_s == 19.0
 
 
 def test_a_model_that_is_compiled_again_is_told_apart_from_new_ones():

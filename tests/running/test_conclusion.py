@@ -10,10 +10,12 @@ import time
 import pytest
 from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
 
+from keras_gpukit.records.script import Calls, ScriptRecord
 from keras_gpukit.records.steps import Progress
 from keras_gpukit.running.conclusion import REPORT, Conclusion
 from keras_gpukit.running.run_folder import RunFolder
 from keras_gpukit.running.watched_fits import WatchedFits
+from keras_gpukit.saved_runs import load_report
 
 
 @pytest.fixture
@@ -21,11 +23,24 @@ def folder(tmp_path):
     return RunFolder(tmp_path / "logs", "train")
 
 
-def conclusion(folder: RunFolder, monkeypatch) -> Conclusion:
-    """Of a script that was started when the made-up runs were."""
+FOLDS = Calls(
+    *("fit", "train.py:27", 14, 31.0, 22.0, 14 * 24),
+    models=14,
+    traced_again=13,
+    traced_again_s=20.0,
+    tracing_cpu_s=16.0,
+)
+
+
+def conclusion(folder: RunFolder, monkeypatch, *calls: Calls) -> Conclusion:
+    """Of a script that was started when the made-up runs were, and that made calls."""
+    fits = WatchedFits(folder)
+    monkeypatch.setattr(
+        fits.calls, "record", lambda began_s, imports_s: ScriptRecord(48.0, imports_s, 2.0, calls)
+    )
     with monkeypatch.context() as patched:
         patched.setattr(time, "time", lambda: 0.0)
-        return Conclusion(WatchedFits(folder), folder, opens=False)
+        return Conclusion(fits, folder, opens=False, imports_s=(lambda: 9.0) if calls else None)
 
 
 def test_paths_are_told_from_where_the_script_was_started(tmp_path, monkeypatch, folder):
@@ -78,6 +93,33 @@ def test_a_last_fit_that_failed_is_shown_and_not_the_longest(monkeypatch, folder
     assert "the last is" in sys.stderr.getvalue()
     assert "keras_gpukit, run killed" in sys.stderr.getvalue()
     assert "The process was killed while training" in sys.stderr.getvalue()
+
+
+def test_a_script_of_many_fits_gets_one_verdict_over_all_of_them(monkeypatch, folder):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    told = conclusion(folder, monkeypatch, FOLDS)
+    for name in ("first", "second"):
+        write_lines(folder.path() / name, run_lines())
+    told.tell()
+    said = sys.stderr.getvalue()
+    assert (
+        "The script took 48 s: imports 9 s, before the first call 2 s, 14 fits 31 s (22 s" in said
+    )
+    first_finding = next(line for line in said.splitlines() if line.startswith("│ Verdict"))
+    assert "14 new models were traced by fit (train.py:27)" in first_finding
+    page = (folder.path() / REPORT).read_text(encoding="utf-8")
+    assert page.index("The whole script") < page.index("2 runs compared")
+    assert load_report(folder.path()).script == ScriptRecord(48.0, 9.0, 2.0, (FOLDS,))
+
+
+def test_a_script_without_fits_gets_a_verdict_on_its_predictions(monkeypatch, folder):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    scores = Calls("predict", "serve.py:9", 1000, 30.0, 20.0, 1000, repeated_s=25.0)
+    conclusion(folder, monkeypatch, scores).tell()
+    said = sys.stderr.getvalue()
+    assert "1,000 predictions 30 s (20 s of it to start)" in said
+    assert "1,000 calls of predict (serve.py:9) for one batch each" in said
+    assert not folder.is_made
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 
 import pytest
 
@@ -17,7 +18,7 @@ def packages(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "gpukit_test_events", events, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
     for name, source in (
-        ("gpukit_test_inner", ""),
+        ("gpukit_test_inner", "import time; time.sleep(0.05)"),
         ("gpukit_test_outer", "import gpukit_test_inner"),
     ):
         (tmp_path / name).mkdir()
@@ -42,11 +43,12 @@ def hook(events):
         }
     )
     made.install()
-    return finders
+    return finders, made
 
 
 def test_it_acts_when_a_module_is_complete_and_leaves_nothing_behind(packages):
-    finders = hook(packages)
+    finders, made = hook(packages)
+    began_s = time.perf_counter()
     assert packages == []  # nothing is imported by it
     outer = importlib.import_module("gpukit_test_outer.part") and sys.modules["gpukit_test_outer"]
     assert packages == [
@@ -58,13 +60,14 @@ def test_it_acts_when_a_module_is_complete_and_leaves_nothing_behind(packages):
         "outer imported, outer under way: False",
     ]
     assert tuple(sys.meta_path) == finders
+    assert 0.05 <= made.spent_s <= time.perf_counter() - began_s  # the inner import counts once
     assert "exec_module" not in vars(outer.__loader__)
     importlib.reload(outer)
     assert packages[6:] == ["gpukit_test_outer begins", "gpukit_test_outer ends"]
 
 
 def test_a_module_that_failed_is_awaited_again(packages, tmp_path):
-    finders = hook(packages)
+    finders, _ = hook(packages)
     source = tmp_path / "gpukit_test_inner" / "__init__.py"
     whole = source.read_text()
     source.write_text("raise ImportError('half installed')")

@@ -11,6 +11,7 @@ import pytest
 from helpers.training import BATCH, arrays, sensitive_model
 
 import keras_gpukit as gpukit
+from keras_gpukit.running import watched_fits
 from keras_gpukit.running.run_folder import RunFolder
 from keras_gpukit.running.watched_fits import WatchedFits
 from keras_gpukit.watching.call_frame import callbacks_of_fit
@@ -121,6 +122,25 @@ def test_memory_is_followed_over_all_fits_of_the_script(watched, tmp_path):
         )
     }
     assert fits == {("net", 0): [], ("other", 0): [1, 2], ("net", 1): [1, 2, 3]}
+
+
+def test_of_many_short_fits_only_some_are_monitored_and_all_are_counted(
+    watched, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(watched_fits, "ALWAYS_MONITORED", 2)
+    monkeypatch.setattr(watched_fits, "MOST_COST", 0.0)
+    fits, trained = watched(), model("net")
+    for number in range(5):
+        if number == 4:  # as after a long fit
+            monkeypatch.setattr(watched_fits, "MOST_COST", float("inf"))
+        fit(trained)
+    assert fits.count == 3
+    (calls,) = fits.calls.record(0.0, 0.0).calls
+    assert (calls.count, calls.batches) == (5, 5 * BATCHES)
+    (file,) = tmp_path.glob("logs/*/net/gpukit/run.jsonl")
+    summaries = [line for line in file.read_text().splitlines() if '"summary"' in line]
+    memory = json.loads(summaries[-1])["record"]["memory"]
+    assert [each["epoch"] for each in memory["fits"]] == [1, 2, 5]
 
 
 def test_callbacks_of_the_script_are_not_doubled(watched, tmp_path):

@@ -1,14 +1,15 @@
 """Memory is read after each epoch, also where looking at what is kept takes long."""
 
 import time
+import weakref
 from types import SimpleNamespace
 
 import keras
 import numpy as np
 
 from keras_gpukit import GPUMemory
-from keras_gpukit.records.epoch_memory import Kept
-from keras_gpukit.watching import epoch_memory
+from keras_gpukit.records.epoch_memory import EpochMemory, Kept
+from keras_gpukit.watching import epoch_memory, fit_memory
 from keras_gpukit.watching.fit_memory import FitMemory
 from keras_gpukit.watching.kept_tensors import KeptTensors
 
@@ -48,7 +49,7 @@ def test_growth_that_only_the_reading_at_the_end_shows_is_kept():
     fits = SimpleNamespace(
         has_grown=lambda in_use_bytes: True,
         kept=SimpleNamespace(read=lambda owners: seen),
-        add=added.append,
+        add=lambda reading, model: added.append(reading),
     )
     sensor = SimpleNamespace(read=lambda: ())
     epoch_memory.EpochMemoryWatch(session, sensor, fits).end()
@@ -73,3 +74,32 @@ def test_two_models_in_turns_are_not_traced_again():
         model.fit(np.ones((8, 2)), np.ones((8, 1)), verbose=0, callbacks=[memory])
     # The second model's first trace is one more, and the only one.
     assert [each.tracings for each in memory.summary.fits] == [0, 1, 1, 1, 1, 1]
+
+
+class Model:
+    """The parts of a model that matter to the memory after fits."""
+
+    train_function = None
+    optimizer = None
+
+    def __init__(self):
+        self.variables = [np.zeros(256, "float32")]
+
+
+def test_models_that_still_exist_are_counted_with_their_bytes_also_of_fits_without_a_monitor(
+    monkeypatch,
+):
+    monkeypatch.setattr(fit_memory, "_models", weakref.WeakKeyDictionary())
+    fits, kept = FitMemory(), []
+    for number in range(4):
+        kept.append(Model())
+        if number == 1:
+            fits.skip(kept[-1])
+            kept[-1].variables *= 2  # built in its fit
+        else:
+            fits.add(EpochMemory(epoch=1, step=number), kept[-1])
+        if number == 2:
+            del kept[0]
+    found = [(each.epoch, each.models, each.models_bytes) for each in fits.record()]
+    assert found == [(1, 1, 1024), (3, 3, 4096), (4, 3, 4096)]
+    assert fits.record()[-1].tracings == 1
