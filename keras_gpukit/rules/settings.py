@@ -11,6 +11,7 @@ from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
 
 Slows = Literal[
     "steps",
+    "steps and tracing",
     "GPU steps",
     "CPU steps",
     "CPU steps on one core",
@@ -63,8 +64,10 @@ SETTINGS: dict[str, Setting] = {
     RUN_EAGERLY: Setting("steps", _EAGER, "compile(run_eagerly=False)"),
     RUN_FUNCTIONS_EAGERLY: Setting("steps", _EAGER, "tf.config.run_functions_eagerly(False)"),
     DEBUG_MODE: Setting("input", "runs tf.data serially in Python", f"remove {DEBUG_MODE}"),
-    DUMP: Setting("steps", "writes each operation's results", f"remove {DUMP}"),
-    CHECK_NUMERICS: Setting("steps", "checks each tensor for NaN", f"remove {CHECK_NUMERICS}"),
+    DUMP: Setting("steps and tracing", "writes each operation's results", f"remove {DUMP}"),
+    CHECK_NUMERICS: Setting(
+        "steps and tracing", "checks each tensor for NaN", f"remove {CHECK_NUMERICS}"
+    ),
     ACTIVE_PROFILER: Setting(
         "steps", "records every step", "tf.profiler.experimental.stop() after ten to fifty steps"
     ),

@@ -13,7 +13,11 @@ from keras_gpukit.rules.time_parts import LOOP_S, NOTABLE_FRACTION, REQUIRES, Ti
 
 IDLE_CORES = 0.7
 NOT_MEASURED = "compare a short run without it: this run does not show what it costs"
-_NAMES: dict[Slows, str] = {"start": "the first step", "Python code": "Python code"}
+_NAMES: dict[Slows, str] = {
+    "start": "the first step",
+    "steps and tracing": "steps, the first one included",
+    "Python code": "Python code",
+}
 
 
 class SlowSettings(TimeRule):
@@ -70,6 +74,7 @@ def _slowed_s(summary: RunSummary, parts: TimeBreakdown) -> dict[Slows, float]:
     callbacks_s = max(parts.callbacks_s - LOOP_S * (summary.steps or 0), 0.0)
     return {
         "steps": steps_s,
+        "steps and tracing": steps_s + parts.first_step_s + parts.tracing_s,
         "GPU steps": steps_s - on_cpu_s,
         "CPU steps": on_cpu_s,
         "CPU steps on one core": on_cpu_s if busy is not None and busy < IDLE_CORES else 0.0,

@@ -69,7 +69,7 @@ def found(summary, code="slow-settings"):
 @pytest.mark.parametrize(
     ("key", "costs", "free"),
     [
-        (settings.CHECK_NUMERICS, {}, {"compute_s": 9.0}),
+        (settings.CHECK_NUMERICS, {}, {"compute_s": 8.0}),
         (settings.ACTIVE_PROFILER, {}, {"compute_s": 9.0}),
         ("TF_CPP_MAX_VLOG_LEVEL", {}, {"compute_s": 9.0}),
         ("CUDA_LAUNCH_BLOCKING", {"gpus": GPUS}, {}),
