@@ -177,7 +177,7 @@ def test_what_was_not_judged_is_not_called_healthy():
     assert "Why Looked at: errors" in text
     short = replace(HEALTHY, input=replace(HEALTHY.input, measured_steps=3))
     text = words_of(printed(judged(short)))
-    assert "Verdict Too short to judge: the wait of 3 steps" in text
+    assert "Verdict Too short to judge: the wait of 3 of the 10" in text
     assert "Next Train for 10 s and 100 steps or more." in text
 
 
