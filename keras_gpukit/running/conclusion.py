@@ -193,13 +193,14 @@ class Conclusion:
             summary = replace(summary, script=script, memory=_with_fits(summary, fits[0].summary))
             summary = replace(summary, verdict=judge(summary))
         self._print_panel(replace(summary, captures=ProfilerRecord(captures)))
+        is_many = is_script or len(fits) > _VERDICTS_LISTED
         names = defaultdict(list)
         for run in runs:
             line = verdict_line(run)
-            # Of many short fits, remarks on each of them and what the panel says are no news.
+            # Of many fits, remarks on each of them and what the panel says are no news.
             is_news = any(each.severity != "info" for each in run.summary.findings)
             is_news = is_news and not any(each.title in line for each in summary.findings)
-            if run is not longest and (is_news or not is_script):
+            if run is not longest and (is_news or not is_many):
                 names[line].append(run.name)
         for verdict, those in list(names.items())[:_VERDICTS_LISTED]:
             more = f" and {len(those) - 1} more" if len(those) > 1 else ""
