@@ -82,11 +82,11 @@ def tune_input(
     """Makes an input pipeline faster by trying changes and measuring each.
 
     Each changed pipeline is read in turn with the best pipeline so far. The change is kept only if
-    it is 5 % faster, and if it is faster at all with 95 % confidence. Changes with a smaller gain
-    are tried together. The tuned dataset gives the same elements in the same order, in every epoch.
-    It reuses your functions without tracing them again.
+    it is 5 % faster, and if it is faster at all with 95 % confidence. The tuned dataset gives the
+    same elements in the same order, in every epoch. It reuses your functions without tracing them
+    again.
 
-    For a `tf.data.Dataset`, it tries maps, file reads and batching in parallel, a cache, more
+    For a `tf.data.Dataset`, it tries a cache, then maps, file reads and batching in parallel, more
     threads, and prefetching. A cache is placed before every shuffle and every random stage. For a
     `keras.utils.PyDataset`, it tries the number of workers and the length of their queue.
 

@@ -44,7 +44,7 @@ def cache_advice(
     if any(each.work == "caching" for each in nearer) or stage.work in ("shuffling", "caching"):
         return ()
     if stage.name in _OF_HELPER and (shuffled or stage.repeats is False):
-        why = "read and parse the files once, not in each epoch"
+        why = f"read the files once, not in each epoch{_size(stage, summary)}"
         return (_OF_HELPER[stage.name].format(name=stage.name, why=why),)
     if all(each.repeats is None for each in stages):
         return () if stage.work == "python" else (IF_REPEATS.format(name=stage.name),)

@@ -143,7 +143,9 @@ def _for_stage(stages: Stages, stage: StageRecord, cores: int | None) -> tuple[s
         ),
         "decoding": (
             parallel,
-            "store the images smaller, or decode to the size that is trained on: "
+            "store the images smaller"
+            if stage.location is None
+            else "store the images smaller, or decode to the size that is trained on: "
             "tf.io.decode_jpeg(image, ratio=2)",
         ),
         "parsing": (parallel, batch_first and f"{batch_first}: tf.io.parse_example does"),
