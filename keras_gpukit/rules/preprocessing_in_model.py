@@ -22,8 +22,7 @@ BUSY_PERCENT = 100 * CORES_BUSY_FRACTION
 FROM_ARRAYS = "ds = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(n), then "
 TO_INPUT = (
     "ds = ds.map(lambda x, y: (augment(x, training=True), y), num_parallel_calls=tf.data.AUTOTUNE)"
-    ".prefetch(tf.data.AUTOTUNE), where augment = keras.Sequential([...]) of these layers, and the "
-    "model without them: the CPU prepares the next batches while a step computes"
+    ".prefetch(tf.data.AUTOTUNE), with these layers in augment = keras.Sequential([...]) alone"
 )
 ON_BUSY_CORES = "; it saves only as much as cores are idle"
 FEWER = "fewer or cheaper layers: {name} takes {share:.0f} % of each step"
