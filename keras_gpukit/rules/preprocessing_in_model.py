@@ -22,8 +22,7 @@ BUSY_PERCENT = 100 * CORES_BUSY_FRACTION
 FROM_ARRAYS = "ds = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(n), then "
 TO_INPUT = (
     "ds = ds.map(lambda x, y: (augment(x, training=True), y), num_parallel_calls=tf.data.AUTOTUNE)"
-    ".prefetch(tf.data.AUTOTUNE), where augment = keras.Sequential([...]) of these layers, and the "
-    "model without them: the CPU prepares the next batches while a step computes"
+    ".prefetch(tf.data.AUTOTUNE), with these layers in augment = keras.Sequential([...]) alone"
 )
 ON_BUSY_CORES = "; it saves only as much as cores are idle"
 FEWER = "fewer or cheaper layers: {name} takes {share:.0f} % of each step"
@@ -36,8 +35,8 @@ class PreprocessingInModel(TimeRule):
     profile shows the time of their operations, which have the layer in their name; of a run on a
     CPU, `Monitor` takes one if the model has such layers. They must take a tenth of the run, our
     choice. The lower end of the saving takes off what operations ran in parallel; the upper one
-    adds the operations that the profile does not list, and as much of the first step, which traces
-    the layers. Both leave a tenth, our choice, for the difference of ten steps from all of them.
+    adds the operations that the profile does not list, and half as much of the first step, which
+    traces the layers. Both leave a tenth, our choice: ten steps differ from all of them.
 
     On a CPU whose cores are busy, moving the layers saves little, and in a run that waits for its
     input it saves nothing. There the advice begins with fewer or cheaper layers, or is no other.
@@ -60,11 +59,12 @@ class PreprocessingInModel(TimeRule):
         step_s, computing_s = profile.step_time_s - waiting_s, parts.compute_s or 0.0
         together_s, (parallel_s, unlisted_s) = sum(times_s.values()), _unsure_s(profile)
         low = max(together_s - parallel_s, 0.0) / step_s
-        high = min((together_s + unlisted_s) / step_s * (1 + MARGIN), 1.0)
+        high = min((together_s + unlisted_s) / step_s, 1.0)
+        high = min(high * (1 + MARGIN), (1 + high) / 2)  # the rest keeps half of its time at least
         saving = of_run(
             summary,
             low * (1 - MARGIN) * computing_s,
-            high * (computing_s + parts.first_step_s),
+            high * (computing_s + parts.first_step_s / 2),
             basis="their operations in a profile",
         )
         if saving is None or saving.fraction < NOTABLE_FRACTION:

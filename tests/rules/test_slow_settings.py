@@ -220,7 +220,7 @@ def test_preprocessing_layers_are_named_with_their_share():
     assert told.title.endswith("random_rotation")
     assert told.severity == "critical"
     assert told.saving.low_s == pytest.approx(36.0 * 0.9)
-    assert told.saving.high_s == pytest.approx((36.0 + 0.6) * 1.1)
+    assert told.saving.high_s == pytest.approx((36.0 + 0.3) * 1.1)
     shares = {figure.name: figure.value for figure in told.evidence}
     assert shares["random_rotation"] == pytest.approx(40.0)
 
