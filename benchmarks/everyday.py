@@ -30,7 +30,7 @@ MOST_LINES = 14
 BAR = 0.9
 VARIANTS = {"with": (), "fixed": ("--fix",)}
 FINDING, FIT_S = re.compile(r"^Finding: (.*)$", re.MULTILINE), re.compile(r"FIT_S ([\d.]+)")
-CODE = re.compile(r"\(([a-z0-9]+(?:-[a-z0-9]+)+)\)")
+CODE = re.compile(r"\(([a-z][a-z0-9-]*)\)\s*$")
 SAVES = re.compile(r"Fixing it saves (.*?) of [\d.,]+ (?:ms|s|min)")
 AMOUNT = re.compile(r"([\d.,]+) (µs|ms|s|min)")
 UNITS_S = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
@@ -77,7 +77,7 @@ def _told(error: str) -> dict[str, Any]:
     began, ended = error.find("╭"), error.rfind("╯")
     panel = error[began : ended + 1].splitlines()
     text = " ".join(line.strip("│ ") for line in panel)
-    verdict = re.split(r"\bWhy\b|\bNext\b", text)[0]
+    verdict = re.split(r" (?:Why|Next|Also:) ", text)[0]
     code, saves = CODE.search(verdict), SAVES.search(text)
     return {
         "panel": panel,
