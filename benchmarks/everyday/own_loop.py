@@ -18,14 +18,14 @@ labels = random.integers(0, 10, 512)
 
 def slow_augment(image, label):
     if "--fix" in sys.argv:
-        total = tf.reduce_sum(tf.cast(image[::4, ::4], tf.float32)) * 1e-6
+        total = tf.reduce_sum(tf.cast(image[::2, ::2], tf.float32)) * 1e-6
         return tf.cast(image, tf.float32) / 255.0 + total, label
     return tf.numpy_function(jitter, [image], tf.float32), label
 
 
 def jitter(image):
     total = 0.0
-    for value in image[::4, ::4].reshape(-1).tolist():  # pixel by pixel
+    for value in image[::2, ::2].reshape(-1).tolist():  # pixel by pixel
         total += value * 1e-6
     return (image / 255.0 + total).astype("float32")
 
@@ -56,7 +56,7 @@ def train_step(batch, labels):
 
 began = time.time()
 losses = []
-for _ in range(25):
+for _ in range(12):
     for batch, wanted in data:
         batch = tf.ensure_shape(batch, (None, 32, 32, 3))
         loss = train_step(batch, wanted)
