@@ -13,7 +13,9 @@ import os
 import types
 from typing import Any
 
+from keras_gpukit.pipelines.call_lines import call_line
 from keras_gpukit.pipelines.cells import place
+from keras_gpukit.records.pipeline import CallLine
 
 # In an operation's traceback, this TensorFlow function calls the user's function.
 CALLER = "wrapper_helper"
@@ -48,17 +50,7 @@ def name_and_location(function: Any) -> tuple[str | None, str | None]:
 
     The name is None for functions of tf.data itself. The place is None outside user code.
     """
-    while True:
-        if isinstance(function, functools.partial):
-            function = function.func
-        elif hasattr(function, "__wrapped__"):
-            function = function.__wrapped__
-        elif hasattr(function, "python_function"):  # of a tf.function
-            function = function.python_function
-        else:
-            break
-    if inspect.ismethod(function):
-        function = function.__func__
+    function = _defined(function)
     code = getattr(function, "__code__", None) or getattr(function, "gi_code", None)
     if not isinstance(code, types.CodeType):
         if isinstance(function, type | types.BuiltinFunctionType):
@@ -69,6 +61,28 @@ def name_and_location(function: Any) -> tuple[str | None, str | None]:
     if helper is not None and any(library in code.co_filename for library in LIBRARIES):
         return helper, None
     return _in_code(name.rpartition("<locals>.")[2], code.co_filename, code.co_firstlineno)
+
+
+def calling_line(function: Any) -> CallLine | None:
+    """Returns the line of user code that passes a function to `map`; None if it was not found."""
+    code = getattr(_defined(function), "__code__", None)
+    if code is None or any(library in code.co_filename for library in LIBRARIES):
+        return None
+    return call_line(code.co_filename, code.co_name, code.co_firstlineno)
+
+
+def _defined(function: Any) -> Any:
+    """Returns the function that a `def` or `lambda` made, without what wraps it."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif hasattr(function, "python_function"):  # of a tf.function
+            function = function.python_function
+        else:
+            break
+    return function.__func__ if inspect.ismethod(function) else function
 
 
 def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str | None]:

@@ -15,7 +15,12 @@ from keras_gpukit.pipelines.functions import (
 )
 from keras_gpukit.pipelines.generators import generator_behind, generator_in_graphs
 from keras_gpukit.pipelines.kinds import READERS, kind_of
-from keras_gpukit.pipelines.places import HELPERS, name_and_location, name_and_location_in_graph
+from keras_gpukit.pipelines.places import (
+    HELPERS,
+    calling_line,
+    name_and_location,
+    name_and_location_in_graph,
+)
 from keras_gpukit.pipelines.randomness import stage_varies
 from keras_gpukit.pipelines.structure import (
     functions_of,
@@ -25,7 +30,7 @@ from keras_gpukit.pipelines.structure import (
     once_per_dataset,
     unwrapped,
 )
-from keras_gpukit.records.pipeline import Work
+from keras_gpukit.records.pipeline import CallLine, Work
 
 PYTHON_GENERATOR = "Generator"
 
@@ -38,11 +43,13 @@ class Function:
         name: Name in user code; None if it is unknown or the function is tf.data's own.
         location: "file.py:12" of the function; None if it is unknown or not in user code.
         work: Kind of work that the function does.
+        call: Line of user code that passes it to the dataset; None if it was not found.
     """
 
     name: str | None
     location: str | None = None
     work: Work = "mapping"
+    call: CallLine | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,8 @@ def read_stages(dataset: Any) -> Stage:
     if functions:
         user_function, graph = functions[0]
         name, location = name_and_location(user_function)
-        function = Function(name, location, work_of(_operations(graph, called_graphs(graph))))
+        work = work_of(_operations(graph, called_graphs(graph)))
+        function = Function(name, location, work, calling_line(user_function))
         generator = generator_behind(user_function)
         if generator is not None:
             made_by = Function(*name_and_location(generator), "python")

@@ -88,6 +88,22 @@ def _speed_up(fraction: float) -> float | None:
 
 
 @dataclass(frozen=True)
+class Change:
+    """What the first advice does to a line of the user's code.
+
+    Attributes:
+        before: The line as it is.
+        after: The line with the advice.
+        location: "file.py:12" of the function that the line passes to the pipeline; None if
+            unknown.
+    """
+
+    before: str
+    after: str
+    location: str | None = None
+
+
+@dataclass(frozen=True)
 class Finding:
     """Conclusion of a rule.
 
@@ -98,6 +114,7 @@ class Finding:
         evidence: Figures that support the finding.
         advice: Recommended actions, one per line, the most rewarding first.
         saving: Time that the run would save without the cause; None if unknown.
+        change: What the first advice does to a line of the user's code; None if that is unknown.
     """
 
     code: str
@@ -106,6 +123,7 @@ class Finding:
     evidence: tuple[Figure, ...]
     advice: tuple[str, ...]
     saving: Saving | None = None
+    change: Change | None = None
 
 
 @dataclass(frozen=True)

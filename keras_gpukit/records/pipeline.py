@@ -20,6 +20,19 @@ Work = Literal[
 
 
 @dataclass(frozen=True)
+class CallLine:
+    """A line of user code that adds a stage to a pipeline.
+
+    Attributes:
+        text: The line, without its indent: "ds = ds.map(load).batch(32)".
+        end: Number of characters up to the end of the call: 16 in this line.
+    """
+
+    text: str
+    end: int
+
+
+@dataclass(frozen=True)
 class StageRecord:
     """One stage of a tf.data pipeline, over the measured steps.
 
@@ -47,6 +60,7 @@ class StageRecord:
             unknown.
         asked_parallelism: Number of parallel calls that it is set to, if tf.data's thread pool
             allows less; None otherwise.
+        call: Line of user code that adds the stage; None if it was not found.
     """
 
     name: str
@@ -63,6 +77,7 @@ class StageRecord:
     repeats: bool | None = None
     pass_bytes: int | None = None
     asked_parallelism: int | None = None
+    call: CallLine | None = None
 
     @property
     def where(self) -> str:

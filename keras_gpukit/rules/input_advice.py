@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from keras_gpukit.records.finding import Change
 from keras_gpukit.records.pipeline import StageRecord, Work
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
@@ -182,6 +183,26 @@ def _for_stage(stages: Stages, stage: StageRecord, cores: int | None) -> tuple[s
     }
     lines = by_work.get(stage.work, ())
     return tuple(line.format(name=stage.name, workers=workers) for line in lines if line)
+
+
+def change_for(record: InputRecord, advice: str) -> Change | None:
+    """Returns what an advice on the bottleneck does to the user's line; None if that is unknown.
+
+    Args:
+        record: Record of the input.
+        advice: A line that `advice_for` returned.
+    """
+    stage = bottleneck(record)
+    if stage is None or stage.call is None or stage.kind not in _MAPS:
+        return None
+    line, end = stage.call.text, stage.call.end
+    if advice == PARALLEL.format(name=stage.name):
+        after = f"{line[: end - 1]}, {AUTOTUNE}{line[end - 1 :]}"
+    elif advice.startswith(f"ds.cache() right after {stage.name}"):
+        after = f"{line[:end]}.cache(){line[end:]}"
+    else:
+        return None
+    return Change(line, after, stage.location)
 
 
 def bottleneck(record: InputRecord) -> StageRecord | None:

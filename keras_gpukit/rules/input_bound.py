@@ -8,7 +8,7 @@ from dataclasses import replace
 from keras_gpukit.records.finding import Figure, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.input_advice import advice_for, bottleneck, general_advice
+from keras_gpukit.rules.input_advice import advice_for, bottleneck, change_for, general_advice
 from keras_gpukit.rules.rule import TOO_SHORT, NotApplicable, Outcome, Rule, percent
 from keras_gpukit.rules.savings import (
     SAMPLED_MARGIN,
@@ -100,7 +100,7 @@ class InputBound(Rule):
             advice = undone(causes)
             # What batches take without the setting is unknown.
             saving = saving and replace(saving, low_s=0.0)
-        return self.find(
+        found = self.find(
             level,
             *_stage(record),
             *_wait(record),
@@ -111,6 +111,7 @@ class InputBound(Rule):
             saving=saving,
             title=title,
         )
+        return replace(found, change=change_for(record, advice[0]))
 
     def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Outcome:
         filled = record.buffered_batches

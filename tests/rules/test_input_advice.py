@@ -7,6 +7,7 @@ import pytest
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.machine import HostUtilization, UtilizationRecord
 from keras_gpukit.records.pipeline import (
+    CallLine,
     ContentionRecord,
     PipelineRecord,
     PythonSourceRecord,
@@ -30,7 +31,7 @@ def changed(stage, **more):
     return StageRecord(**{**vars(stage), **more})
 
 
-def advice(*stages, slowest=None, busy=0.6, gil_wait_s=0.0, python=None, others_percent=0.0):
+def input_bound(*stages, slowest=None, busy=0.6, gil_wait_s=0.0, python=None, others_percent=0.0):
     """What is advised for stages, from training back, of which a step waits for the slowest."""
     machine = HostUtilization(100 * busy + others_percent, memory_available_min_bytes=64 * 10**9)
     record = InputRecord(
@@ -46,11 +47,30 @@ def advice(*stages, slowest=None, busy=0.6, gil_wait_s=0.0, python=None, others_
     utilization = UtilizationRecord(50, 1.0, host=machine)
     summary = RunSummary(Environment({}, cpu_count=CORES), input=record, utilization=utilization)
     [found] = [each for each in judge(summary).findings if each.code == "input-bound"]
-    return found.advice
+    return found
+
+
+def advice(*stages, **more):
+    return input_bound(*stages, **more).advice
 
 
 def of_slowest(slowest, *further, nearer=(), **more):
     return advice(*nearer, slowest, *further, slowest=slowest, **more)
+
+
+@pytest.mark.parametrize(
+    ("more", "after"),
+    [
+        ({}, "ds = ds.map(load, num_parallel_calls=tf.data.AUTOTUNE).batch(8)"),
+        ({"parallelism": 2}, "ds = ds.map(load).cache().batch(8)"),
+    ],
+)
+def test_the_first_advice_is_shown_on_the_users_own_line(more, after):
+    slow = changed(MAP, call=CallLine("ds = ds.map(load).batch(8)", 17), **more)
+    change = input_bound(slow, FILES, slowest=slow).change
+    assert (change.after, change.location) == (after, "train.py:12")
+    unknown = changed(slow, call=None)
+    assert input_bound(unknown, FILES, slowest=unknown).change is None
 
 
 # A pipeline that already does what a line advises, and words of that line.

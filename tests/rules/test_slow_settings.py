@@ -180,7 +180,8 @@ def test_eager_steps_have_one_cause():
 def test_the_debug_mode_of_tf_data_is_the_cause_of_a_wait_for_input():
     slow = run(settings.DEBUG_MODE, input_s=30.0)
     told = found(slow, "input-bound")
-    assert told.title.endswith(f"waiting for data: {settings.DEBUG_MODE} runs tf.data serially in Python")
+    cause = f"waiting for data: {settings.DEBUG_MODE} runs tf.data serially in Python"
+    assert told.title.endswith(cause)
     assert told.advice == (f"remove {settings.DEBUG_MODE}",)
     assert (told.severity, told.saving.low_s) == ("critical", 0.0)
     assert judge(slow).findings[0] == told

@@ -202,4 +202,5 @@ def _stage(member: Member, segment: Segment, critical: Segment, names: Names) ->
         files=written.files if written is not None else None,
         repeats=written.repeats if written is not None else None,
         pass_bytes=node.pass_bytes or None,
+        call=function.call if function is not None else None,
     )
