@@ -20,7 +20,7 @@ def call_line(filename: str, name: str, first_line: int) -> CallLine | None:
 
     Args:
         filename: File of the function.
-        name: Its name, "<lambda>" for a lambda.
+        name: Name of the function, "<lambda>" for a lambda.
         first_line: Line on which it begins.
     """
     calls = [call for call, passed in _calls(filename) if _is(passed, name, first_line)]

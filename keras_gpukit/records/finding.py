@@ -89,7 +89,7 @@ def _speed_up(fraction: float) -> float | None:
 
 @dataclass(frozen=True)
 class Change:
-    """What the first advice does to a line of the user's code.
+    """Effect of the first advice on a line of the user's code.
 
     Attributes:
         before: The line as it is.
@@ -114,7 +114,7 @@ class Finding:
         evidence: Figures that support the finding.
         advice: Recommended actions, one per line, the most rewarding first.
         saving: Time that the run would save without the cause; None if unknown.
-        change: What the first advice does to a line of the user's code; None if that is unknown.
+        change: Effect of the first advice on a line of the user's code; None if that is unknown.
     """
 
     code: str
