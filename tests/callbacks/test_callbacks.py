@@ -97,7 +97,7 @@ def test_each_refuses_a_file_as_log_directory(kind, tmp_path):
         kind(tmp_path / "file")
 
 
-@pytest.mark.parametrize("verbose", [2, -1, "yes", None, 1.5, [1]])
+@pytest.mark.parametrize("verbose", [3, -1, "yes", None, 1.5, [1]])
 def test_monitor_refuses_a_bad_verbose(verbose):
     with pytest.raises((TypeError, ValueError), match=r"`verbose` must be .* Received: verbose="):
         gpukit.Monitor(None, verbose=verbose)

@@ -15,11 +15,15 @@ from benchmarks.gpu.results import load, outcomes, save
 from keras_gpukit.profiling import read_profile
 
 MEASURED_SLICE = Path(__file__).parent / "cases" / "measured_slice.py"
+QUICK = ("stall:8-steps", "placement:predicted")
 STARTED = {"status": "running", "device": {"kind": "cpu"}, "small": True, "failed": []}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ORDER)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in ORDER],
+)
 def test_a_slice_runs_on_a_cpu_and_proves_nothing(name, tmp_path):
     part, _, of_slice = name.partition(":")
     save(tmp_path, STARTED | {"part": part, "slice": of_slice, "measured": {}})

@@ -54,7 +54,7 @@ def test_two_replicas(told):
 
 
 def test_the_panel_shows_the_stall_of_two_replicas(told):
-    assert "input about" in told[1]
+    assert "of the time is spent waiting for data" in told[1]
     assert "stall unknown" not in told[1]
 
 

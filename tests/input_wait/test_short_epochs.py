@@ -67,7 +67,7 @@ class GivenExamples:
     def take(self):
         return self.seen
 
-    def between(self, before, after, calls):
+    def between(self, before, after, calls, *, full=False):
         return after - before
 
 

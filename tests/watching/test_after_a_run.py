@@ -20,13 +20,14 @@ from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.step_count import steps_so_far, updates_so_far
 
 
-def test_after_an_interrupt_at_any_line_the_next_fit_is_as_new(tmp_path):
+@pytest.mark.parametrize("count", [4, pytest.param(12, marks=pytest.mark.long)])
+def test_after_an_interrupt_at_any_line_the_next_fit_is_as_new(tmp_path, count):
     trials = interrupts.Trials(tmp_path)
-    lines = range(5, trials.lines, trials.lines // 12)
+    lines = range(5, trials.lines, trials.lines // count)
     assert [left for line in lines for left in trials.left_behind(line)] == []
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.long)])
 def test_an_interrupt_between_wrapping_and_noting_it_is_undone(tmp_path, every):
     # Each line in which a step function or a hook is wrapped and restored.
     trials = interrupts.Trials(tmp_path)

@@ -81,6 +81,7 @@ class Model:
 
     train_function = None
     optimizer = None
+    metrics = ()
 
     def __init__(self):
         self.variables = [np.zeros(256, "float32")]
