@@ -5,6 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.pipeline import ContentionRecord, StageRecord, Work
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.contention import ADVICE, causes
+from keras_gpukit.rules.library_advice import for_library
 from keras_gpukit.rules.python_advice import (
     IN_PROCESSES,
     PY_DATASET,
@@ -83,6 +84,8 @@ def advice_for(record: InputRecord, cores: int | None) -> tuple[str, ...]:
     stage, source = bottleneck(record), record.python
     in_processes = source is not None and source.in_processes
     holds_gil = not in_processes and _waits_for_gil(record.contention)
+    if source is not None and source.library != "Keras":
+        return for_library(source, stage, cores, holds_gil=holds_gil)
     if source is not None and source.name.endswith(PY_DATASET):
         if holds_gil:
             return *for_gil(source.name, source.workers, cores), MEASURE
