@@ -12,7 +12,7 @@ from keras_gpukit.pipelines.generators import PythonSource, python_source
 from keras_gpukit.pipelines.structure import open_shapes
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.names import BUFFERED_BATCHES, INPUT_STALL, INPUT_WAIT
-from keras_gpukit.records.pipeline import PythonSourceRecord
+from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord, StageRecord
 from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
@@ -24,6 +24,7 @@ from keras_gpukit.watching.session import Session
 
 # Looks at the code that makes batches, each second: a short run must have enough of them.
 _LOOKS, _BETWEEN_LOOKS_S = 5, 0.01
+GENERATOR = "generator"  # kind of the stage that fetches from Python code
 
 
 class InputStall(StepWatchingCallback[InputRecord]):
@@ -94,7 +95,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self._python = None
         if (source := python_source(epoch_iterator(phase))) is None:
             return
-        sensor = None if source.in_processes else PythonTimeSensor(source.code)
+        sensor = PythonTimeSensor(source.codes) if source.codes else None
         self._python = source, sensor
 
         def look() -> None:
@@ -134,11 +135,38 @@ class InputStall(StepWatchingCallback[InputRecord]):
             input_cores=self._new_threads.cores() if self._new_threads else None
         )
         shapes = self._open_shapes
-        return replace(record, python=python, contention=contention, open_shapes=shapes)
+        return replace(
+            record,
+            python=python,
+            pipeline=_by_its_slowest(record.pipeline, python),
+            contention=contention,
+            open_shapes=shapes,
+        )
 
     def _python_record(self, step_time_s: float | None) -> PythonSourceRecord | None:
         # The sampling thread calls this too, and the run may end meanwhile.
         if (python := self._python) is None:
             return None
         source, time_in_it = python
-        return source.record(time_in_it.mean_threads() if time_in_it else None, step_time_s)
+        if time_in_it is None:
+            return source.record(None, None, step_time_s)
+        return source.record(time_in_it.slowest(), time_in_it.mean_threads(), step_time_s)
+
+
+def _by_its_slowest(
+    pipeline: PipelineRecord | None, source: PythonSourceRecord | None
+) -> PipelineRecord | None:
+    """Names the stage that fetches from a PyTorch `DataLoader` by the code found to be slowest."""
+    if pipeline is None or source is None or source.library != "torch":
+        return pipeline
+
+    def named(stage: StageRecord) -> StageRecord:
+        is_loader = stage.kind == GENERATOR
+        return replace(stage, name=source.name, location=source.location) if is_loader else stage
+
+    slowest = pipeline.bottleneck
+    return replace(
+        pipeline,
+        stages=tuple(map(named, pipeline.stages)),
+        bottleneck=None if slowest is None else named(slowest),
+    )

@@ -1,10 +1,11 @@
-"""Python code of the user that makes batches: a `PyDataset`, a generator or its function.
+"""Python code of the user that makes batches: in a `PyDataset`, a generator, or another library.
 
 Private names, seen on TensorFlow 2.21 and Keras 3.12 to 3.15: the closures of `from_generator`'s
 function, down to `_GeneratorState._generator` and `._iterators`; the registry of Python functions,
 `script_ops._py_funcs`; `TFEpochIterator.data_adapter`, `PyDatasetAdapter.py_dataset`, the closure
-of `peek_and_restore`, and `GeneratorDataAdapter.generator`, whose closure holds the user's
-generator. If one is missing, the code is unknown.
+of `peek_and_restore`, `GeneratorDataAdapter.generator`, whose closure holds the user's generator,
+`TorchDataLoaderAdapter._dataloader`, and the closure of `GrainDatasetAdapter`'s generator, whose
+`dataset` is the user's with Keras' conversions. If one is missing, the code is unknown.
 """
 
 from __future__ import annotations
@@ -13,10 +14,32 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
+from keras_gpukit.pipelines.closures import closed_over
+from keras_gpukit.pipelines.grain_datasets import (
+    is_data_loader,
+    is_grain,
+    transformations,
+    worker_processes,
+)
 from keras_gpukit.pipelines.places import name_and_location
-from keras_gpukit.records.pipeline import PythonSourceRecord
+from keras_gpukit.pipelines.torch_loaders import code_of_loader
+from keras_gpukit.records.pipeline import InputLibrary, PythonSourceRecord
+
+
+class UserCode(NamedTuple):
+    """A function of the user.
+
+    Attributes:
+        name: Name of the function, such as "Photographs.__getitem__".
+        location: "file.py:12" of the function; None if unknown.
+        code: Code object of the function; None if unknown.
+    """
+
+    name: str | None
+    location: str | None
+    code: CodeType | None = None
 
 
 @dataclass(frozen=True)
@@ -24,35 +47,48 @@ class PythonSource:
     """Python code that makes batches.
 
     Attributes:
-        name: Name of the function, such as "Photographs.__getitem__".
-        location: "file.py:12" of the function; None if unknown.
-        code: Code object of the function.
-        workers: Number of threads or processes in which Keras runs it.
+        parts: Functions that make them. A function may call later ones.
+        workers: Number of threads or processes that run it.
         in_processes: Whether it runs in other processes, where it cannot be sampled.
+        library: Library whose dataset or loader runs it.
+        restarts_workers: Whether its processes start again at each epoch.
     """
 
-    name: str
-    location: str | None
-    code: CodeType
-    workers: int
-    in_processes: bool
+    parts: tuple[UserCode, ...]
+    workers: int = 1
+    in_processes: bool = False
+    library: InputLibrary = "Keras"
+    restarts_workers: bool = False
 
-    def record(self, busy_workers: float | None, step_time_s: float | None) -> PythonSourceRecord:
+    @property
+    def codes(self) -> list[CodeType]:
+        """Code objects to sample; empty if the code cannot be sampled, or its library times it."""
+        sampled = not self.in_processes and self.library in ("Keras", "torch")
+        return [part.code for part in self.parts if part.code] if sampled else []
+
+    def record(
+        self, slowest: CodeType | None, busy_workers: float | None, step_time_s: float | None
+    ) -> PythonSourceRecord:
         """Returns the record of the code after some steps.
 
         Args:
+            slowest: Code that most samples found; None if unknown.
             busy_workers: Mean number of threads inside the code; None if unknown.
             step_time_s: Mean step time; None if unknown.
         """
+        found = [part for part in self.parts if part.code is slowest is not None]
+        name, location = _named(found or self.parts)
         return PythonSourceRecord(
-            name=self.name,
-            location=self.location,
+            name=name,
+            location=location,
             workers=self.workers,
             in_processes=self.in_processes,
             busy_workers=busy_workers,
             time_per_batch_s=(
                 None if busy_workers is None or step_time_s is None else busy_workers * step_time_s
             ),
+            library=self.library,
+            restarts_workers=self.restarts_workers,
         )
 
 
@@ -65,39 +101,85 @@ def python_source(epoch_iterator: Any) -> PythonSource | None:
     adapter = getattr(epoch_iterator, "data_adapter", None)
     dataset = getattr(adapter, "py_dataset", None)
     if dataset is not None:
-        function = type(dataset).__getitem__
-        return _source(function, max(dataset.workers, 1), dataset.use_multiprocessing)
+        code = (user_code(type(dataset).__getitem__),)
+        return PythonSource(code, max(dataset.workers, 1), dataset.use_multiprocessing)
+    loader = getattr(adapter, "_dataloader", None)
+    if loader is not None:
+        return PythonSource(
+            _of_loader(loader),
+            max(loader.num_workers, 1),
+            in_processes=loader.num_workers > 0,
+            library="torch",
+            restarts_workers=loader.num_workers > 0 and not loader.persistent_workers,
+        )
+    dataset = getattr(adapter, "_dataset", None)
+    if dataset is not None and is_grain(dataset):
+        workers = worker_processes(dataset)
+        return PythonSource(
+            _of_grain(dataset),
+            max(workers, 1),
+            in_processes=workers > 0,
+            library="Grain DataLoader" if is_data_loader(dataset) else "Grain",
+        )
     generator = closed_over(getattr(adapter, "generator", None)).get("generator")
-    return None if generator is None else _source(generator, 1, in_processes=False)
+    found = None if generator is None else user_code(generator)
+    return PythonSource((found,)) if found and found.code and found.name else None
 
 
-def _source(function: Any, workers: int, in_processes: bool) -> PythonSource | None:
+def user_code(function: Any) -> UserCode:
+    """Returns the name, place and code of a function or generator."""
     code = getattr(function, "__code__", None) or getattr(function, "gi_code", None)
     name, location = name_and_location(function)
-    if not isinstance(code, CodeType) or name is None:
-        return None
-    return PythonSource(name, location, code, workers, in_processes)
+    return UserCode(name, location, code if isinstance(code, CodeType) else None)
 
 
-def generator_behind(function: Callable[..., Any]) -> Any:
-    """Returns the user's generator behind a `from_generator`; None if it is not found.
+def _of_loader(loader: Any) -> tuple[UserCode, ...]:
+    """Returns the code behind a `DataLoader` of PyTorch, without that of PyTorch itself."""
+    fetch, *others = map(user_code, code_of_loader(loader))
+    return fetch, *(each for each in others if each.location)
+
+
+def _of_grain(dataset: Any) -> tuple[UserCode, ...]:
+    """Returns the functions of a Grain dataset, each once."""
+    found = [UserCode(each.name, each.location) for each in transformations(dataset)]
+    named = [each for each in found if each.location]
+    return tuple(dict.fromkeys(named)) or (UserCode("the Grain dataset", None),)
+
+
+def _named(parts: Iterable[UserCode]) -> tuple[str, str | None]:
+    """Returns the name of one function, or those of all that it may be."""
+    first, *others = parts
+    if not others or first.code is not None:  # which calls the others
+        return str(first.name), first.location
+    names = ", ".join(str(each.name) for each in (first, *others))
+    return f"one of {names}", first.location
+
+
+def generator_behind(function: Callable[..., Any]) -> tuple[str | None, str | None] | None:
+    """Returns the name and place of the user's generator behind a `from_generator`.
 
     Args:
         function: Function of the dataset's outermost stage.
 
     Returns:
-        A generator, a function that makes one, or the object that is iterated over; for a
-        `PyDataset` its `__getitem__`.
+        Those of a generator, a function that makes one, or the object that is iterated over; for a
+        `PyDataset` those of its `__getitem__`. None if it is not found.
     """
+    state = generator_state(function)
+    return None if state is None else _users_own(state)
+
+
+def generator_state(function: Callable[..., Any]) -> Any:
+    """Returns what `from_generator` keeps of its generator; None if a stage is not its own."""
     for nested in closed_over(function).values():
-        generator = _generator_of_state(nested)
-        if generator is not None:
-            return generator
+        for state in closed_over(nested).values():
+            if hasattr(state, "_generator"):
+                return state
     return None
 
 
-def generator_in_graphs(graphs: Iterable[Any]) -> Any:
-    """Returns the generator of a stage in a nested dataset, given the stage's function graphs."""
+def generator_in_graphs(graphs: Iterable[Any]) -> tuple[str | None, str | None] | None:
+    """Returns the name and place of a nested dataset's generator, given its function graphs."""
     from tensorflow.python.ops import script_ops
 
     registered = getattr(script_ops, "_py_funcs", {})
@@ -105,39 +187,26 @@ def generator_in_graphs(graphs: Iterable[Any]) -> Any:
         for operation in graph.get_operations():
             if operation.type == "PyFunc":
                 called = registered.get(operation.get_attr("token").decode())
-                generator = _generator_of_state(inspect.unwrap(called)) if called else None
-                if generator is not None:
-                    return generator
+                for state in closed_over(inspect.unwrap(called)).values() if called else ():
+                    if hasattr(state, "_generator"):
+                        return _users_own(state)
     return None
 
 
-def _generator_of_state(function: Any) -> Any:
-    for state in closed_over(function).values():
-        if hasattr(state, "_generator"):
-            return _users_own(state)
-    return None
-
-
-def _users_own(state: Any) -> Any:
-    """Returns user code behind Keras' adapters, or behind a lambda that calls it."""
+def _users_own(state: Any) -> tuple[str | None, str | None]:
+    """Returns the name and place of user code behind Keras' adapters, or behind a lambda."""
     generator = state._generator
     adapter: Any = getattr(generator, "__self__", None) or closed_over(generator).get("self")
     if hasattr(adapter, "py_dataset"):
-        return type(adapter.py_dataset).__getitem__
+        return name_and_location(type(adapter.py_dataset).__getitem__)
+    if hasattr(adapter, "_dataloader"):
+        return _named(_of_loader(adapter._dataloader))
+    dataset = getattr(generator, "dataset", None) or closed_over(generator).get("dataset")
+    if is_grain(dataset):
+        return _named(_of_grain(dataset))
     if hasattr(adapter, "_first_batches"):
-        return closed_over(adapter.generator).get("generator", generator)
+        return name_and_location(closed_over(adapter.generator).get("generator", generator))
     if getattr(generator, "__name__", None) == "<lambda>":
         live = [each for each in state._iterators.values() if inspect.isgenerator(each)]
-        return live[-1] if live else generator
-    return generator
-
-
-def closed_over(function: Any) -> dict[str, Any]:
-    """Returns the variables in a function's closure, by name; {} if they cannot be read."""
-    if not inspect.isfunction(function) or not function.__closure__:
-        return {}
-    try:
-        cells = [cell.cell_contents for cell in function.__closure__]
-    except ValueError:  # a cell is still empty
-        return {}
-    return dict(zip(function.__code__.co_freevars, cells, strict=True))
+        return name_and_location(live[-1] if live else generator)
+    return name_and_location(generator)

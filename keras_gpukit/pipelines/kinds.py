@@ -74,6 +74,8 @@ def kind_of(name: str) -> str:
 @functools.cache
 def spoken(kind: str) -> str:
     """Returns the name that users know a kind by: "padded_batch" for "PaddedBatch"."""
+    if "." in kind:  # "MapDataset.map", of Grain
+        return kind
     return SPOKEN.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
 
 

@@ -27,12 +27,18 @@ GENERATED = "__autograph_generated_file"
 KERAS_ADAPTERS = os.path.join("keras", "src", "trainers", "data_adapters")
 TENSORFLOW_DATA = os.path.join("tensorflow", "python", "data")
 # Functions of these libraries keep their names, but their places are of no use to users.
-LIBRARIES = (os.path.join("tensorflow", "python"), os.path.join("keras", "src"))
+LIBRARIES = (
+    os.path.join("tensorflow", "python"),
+    os.path.join("keras", "src"),
+    os.path.join("grain", "_src"),
+    os.path.join("torch", "utils", "data"),
+)
 # Keras' own functions in the pipeline that it makes from arrays passed to `fit`.
+KERAS = "Keras' own"
 KERAS_OWN = {
-    "permutation": "Keras' own shuffling of arrays",
-    "slice_batch_indices": "Keras' own choice of examples for each batch",
-    "grab_batch": "Keras' own batching of arrays",
+    "permutation": f"{KERAS} shuffling of arrays",
+    "slice_batch_indices": f"{KERAS} choice of examples for each batch",
+    "grab_batch": f"{KERAS} batching of arrays",
 }
 
 # Functions of libraries that make a whole pipeline, by the file or function that defines its parts.
@@ -83,6 +89,12 @@ def _defined(function: Any) -> Any:
         else:
             break
     return function.__func__ if inspect.ismethod(function) else function
+
+
+def method_of(called: Any, name: str = "__call__") -> Any:
+    """Returns the method that runs when an object is called; a function as it is."""
+    method = getattr(type(called), name, None)
+    return method if inspect.isfunction(method) else called
 
 
 def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str | None]:
@@ -137,7 +149,7 @@ def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, st
     if filename is None:
         return (None if name == "<lambda>" else name), None
     if KERAS_ADAPTERS in filename:
-        return KERAS_OWN.get(name, f"Keras' own {name}"), None
+        return KERAS_OWN.get(name, f"{KERAS} {name}"), None
     if TENSORFLOW_DATA in filename:
         return None, None
     if any(library in filename for library in LIBRARIES):

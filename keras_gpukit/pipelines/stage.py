@@ -101,7 +101,7 @@ def read_stages(dataset: Any) -> Stage:
         function = Function(name, location, work, calling_line(user_function))
         generator = generator_behind(user_function)
         if generator is not None:
-            made_by = Function(*name_and_location(generator), "python")
+            made_by = Function(*generator, "python")
             nested = (Stage(kind_of(PYTHON_GENERATOR), None, made_by),)
         nested = tuple(_of_files(each, dataset, name) for each in nested)
         if any(each.kind in READERS for each in nested):
@@ -171,7 +171,7 @@ def _stages_behind(operation: Any, called: dict[str, Any], depth: int) -> Iterat
         is_generator = kind_of(operation.type) == PYTHON_GENERATOR
         generator = generator_in_graphs(graphs) if is_generator else None
         if generator is not None:
-            function = Function(*name_and_location(generator), "python")
+            function = Function(*generator, "python")
         nested = tuple(
             stage for graph in graphs for stage in _nested_stages(graph, called, depth + 1)
         )

@@ -18,6 +18,10 @@ Work = Literal[
     "other",
 ]
 
+InputLibrary = Literal["Keras", "torch", "Grain", "Grain DataLoader"]
+"""Library that runs the user's Python code to make batches; "Keras" also stands for plain
+generators."""
+
 
 @dataclass(frozen=True)
 class CallLine:
@@ -34,11 +38,12 @@ class CallLine:
 
 @dataclass(frozen=True)
 class StageRecord:
-    """One stage of a tf.data pipeline, over the measured steps.
+    """One stage of a tf.data pipeline, or of a Grain dataset in it, over the measured steps.
 
     Attributes:
         name: The stage's `name=` if it was given one, else its function's name, else its kind.
-        kind: Kind of the stage: "map", "batch", "shuffle", "interleave", "generator" and the like.
+        kind: Kind of the stage: "map", "batch", "shuffle", "interleave", "generator" and the like;
+            in a Grain dataset "MapDataset.map", "IterDataset.batch" and the like.
         work: Kind of work that takes its time; "decoding" or "parsing" only if its function does
             so, "python" if it runs Python code.
         location: "file.py:12" of its function; None if it has none or the location is unknown.
@@ -129,21 +134,26 @@ class PipelineRecord:
 
 @dataclass(frozen=True)
 class PythonSourceRecord:
-    """The user's own Python code that makes batches: a `PyDataset` or a generator.
+    """The user's own Python code that makes batches.
+
+    That of a `PyDataset`, a generator, a Grain dataset or a PyTorch `DataLoader`.
 
     If a step waits longer than the code's own time, the rest is queueing: batches are made one
     after the other, or handed from worker to worker.
 
     Attributes:
-        name: Name of the function, such as "Photographs.__getitem__".
+        name: Name of the function, such as "Photographs.__getitem__"; of several that make the
+            batches, the one that most looks found.
         location: "file.py:12" of the function; None if unknown.
-        workers: Number of threads or processes that Keras uses for it.
+        workers: Number of threads or processes that run it.
         in_processes: Whether it runs in processes of its own.
         busy_workers: Mean number of threads inside the code, from five looks at their stacks each
             second. None if it runs in other processes, the run was too short, or no look found a
             thread inside.
         time_per_batch_s: Seconds inside the code per batch: busy workers divided by batches per
-            second; None if either is unknown.
+            second; None if either is unknown. Grain times its own stages, which the pipeline has.
+        library: Library that runs the code.
+        restarts_workers: Whether its processes start again at each epoch.
     """
 
     name: str
@@ -152,6 +162,8 @@ class PythonSourceRecord:
     in_processes: bool = False
     busy_workers: float | None = None
     time_per_batch_s: float | None = None
+    library: InputLibrary = "Keras"
+    restarts_workers: bool = False
 
 
 @dataclass(frozen=True)

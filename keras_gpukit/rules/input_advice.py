@@ -9,6 +9,7 @@ from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.cache_advice import cache_advice
 from keras_gpukit.rules.contention import ADVICE, gil_is_contended
 from keras_gpukit.rules.input_waiting import WAITING_CALLS, mostly_waits
+from keras_gpukit.rules.library_advice import for_library
 from keras_gpukit.rules.python_advice import (
     IN_PROCESSES,
     PY_DATASET,
@@ -79,6 +80,8 @@ def advice_for(record: InputRecord, summary: RunSummary) -> tuple[str, ...]:
     in_processes = source is not None and source.in_processes
     holds_gil = not in_processes and gil_is_contended(record.contention, cores)
     waits = mostly_waits(record, summary)
+    if source is not None and source.library != "Keras":
+        return for_library(source, stage, cores, holds_gil=holds_gil)
     if source is not None and source.name.endswith(PY_DATASET):
         if holds_gil:
             return *for_gil(source.name, source.workers, cores), MEASURE

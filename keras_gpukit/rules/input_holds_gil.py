@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.contention import gil_is_contended
 from keras_gpukit.rules.input_bound import MINIMUM_STEPS, InputBound
+from keras_gpukit.rules.library_advice import for_library
 from keras_gpukit.rules.python_advice import for_gil
 from keras_gpukit.rules.rule import Outcome, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, of_gil
@@ -60,15 +62,25 @@ class InputHoldsGIL(Rule):
         if time_s < CRITICAL_FRACTION * throughput.step_time_s:
             return None
         threads = f"its {workers} threads share" if workers > 1 else "it holds"
+        python = record.python
+        if python is None or python.library == "Keras":
+            advice = for_gil(name, workers, cores)
+        else:
+            advice = for_library(python, _stage(record, name), cores, holds_gil=True)
         return self.find(
             "warning",
             Figure("wait for the GIL", 1000 * contention.gil_wait_s, "ms"),
             Figure(f"{name} per batch", 1000 * time_s, "ms"),
             Figure("step time", 1000 * throughput.step_time_s, "ms"),
-            advice=for_gil(name, workers, cores),
+            advice=advice,
             saving=of_gil(summary, time_s),
             title=f"{name}{where} slows training down: {threads} the GIL",
         )
+
+
+def _stage(record: InputRecord, name: str) -> StageRecord | None:
+    stages = record.pipeline.stages if record.pipeline else ()
+    return next((stage for stage in stages if stage.name == name), None)
 
 
 def _python_code(record: InputRecord, used_s: float | None) -> tuple[str, str, float] | None:

@@ -194,6 +194,9 @@ class PhaseSteps:
             self.pause()
             self._clock.work_out()
             self.watched.restore()
+            if self.pipeline is not None:
+                with Guard("Ending the timing of a Grain dataset", "Grain continues to time it."):
+                    self.pipeline.stop()
         self._epoch_iterator = None
         self._watchers.clear()
 

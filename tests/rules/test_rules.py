@@ -793,6 +793,45 @@ def test_no_more_processes_are_advised_than_there_are_cores():
     assert not any("workers=" in line for line in found(4, workers=4, in_processes=True))
 
 
+def test_a_torch_loader_is_advised_in_its_own_terms():
+    def found(cores=8, **source):
+        code = PythonSourceRecord("Photos.__getitem__", "train.py:9", library="torch", **source)
+        record = stall(0.5, python=code)
+        return finding("input-bound", run((), {"cpu_count": cores}, input=record)).advice
+
+    first, whole = found()
+    assert "DataLoader(..., num_workers=4, persistent_workers=True)" in first
+    assert whole.startswith("give Photos a __getitems__(indices)")
+    workers, lasting, _ = found(workers=4, in_processes=True, restarts_workers=True)
+    assert "num_workers=8)" in workers
+    assert "DataLoader(..., persistent_workers=True)" in lasting
+    assert found(4, workers=4, in_processes=True) == (whole,)
+
+
+def test_a_grain_dataset_is_advised_by_who_runs_the_slow_stage():
+    def found(kind, library="Grain", gil_wait_s=0.0, parallelism=1, **source):
+        stage = StageRecord("augment", kind, "python", "train.py:9", parallelism=parallelism)
+        record = stall(
+            0.5,
+            python=PythonSourceRecord("augment", library=library, **source),
+            pipeline=PipelineRecord((stage,), stage),
+            contention=ContentionRecord(gil_wait_s, 0.6),
+        )
+        return finding("input-bound", run(input=record)).advice
+
+    assert "num_threads=32" in found("MapDataset.map", parallelism=16)[0]
+    assert not any("num_threads" in line for line in found("MapDataset.map", parallelism=32))
+    assert found("MapDataset.map", gil_wait_s=0.001)[0].startswith(
+        "ds.to_iter_dataset().mp_prefetch("
+    )
+    assert found("IterDataset.map")[0].startswith("put augment before .to_iter_dataset()")
+    assert found("IterDataset.map", "Grain DataLoader")[0].startswith(
+        "grain.DataLoader(..., worker_count="
+    )
+    in_processes = found("generator", workers=2, in_processes=True)
+    assert not any("num_threads" in line or "ds.to_iter" in line for line in in_processes)
+
+
 def test_code_that_holds_the_gil_without_a_wait_has_the_same_advice():
     first, second = finding("input-holds-gil", holds_gil()).advice
     assert "have rows make the whole batch" in first

@@ -82,7 +82,7 @@ def test_only_frames_of_the_code_count():
     def other():
         time.sleep(0)
 
-    sensors = {name: PythonTimeSensor(f.__code__) for name, f in vars_of(watched, other).items()}
+    sensors = {name: PythonTimeSensor([f.__code__]) for name, f in vars_of(watched, other).items()}
     assert sensors["watched"].mean_threads() is None
     for _ in range(MINIMUM_LOOKS):
         watched()

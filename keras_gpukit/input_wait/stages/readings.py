@@ -12,6 +12,8 @@ import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from keras_gpukit.pipelines.stage import Stage
+
 # Stages that create an iterator for each element of their first input, or (`REPEATING`) repeatedly.
 NESTING = {
     "FlatMap",
@@ -76,13 +78,15 @@ class MeasuredNode:
         per_batch: Number of elements per batch that left the pipeline.
         cost_per_batch_s: Processing seconds per batch that left the pipeline, without the inputs.
         parallelism: Number of threads, as in `Node`.
-        buffered: Mean number of elements in its buffer; None for a stage that is not asynchronous.
+        buffered: Mean number of elements in its buffer; NaN if it is unknown, and None for a stage
+            that is not asynchronous.
         copies: Mean number of iterators that worked here at the same time, at least 1.
         inputs: Stages that it reads from.
         nested: Stages of the datasets that its function returns.
         pass_bytes: Total size of the elements of the longest pass that was seen; 0 if unknown.
         asked_parallelism: Setting of `parallelism` where the thread pool allows less; None
             otherwise.
+        written: The stage in user code, if it is known; of most it is found by `aligning`.
     """
 
     kind: str
@@ -96,6 +100,7 @@ class MeasuredNode:
     nested: tuple[MeasuredNode, ...] = ()
     pass_bytes: int = 0
     asked_parallelism: int | None = None
+    written: Stage | None = None
 
 
 def without_version(kind: str) -> str:
