@@ -39,7 +39,7 @@ class Transformation:
 
     Attributes:
         node: The dataset, or the iterator over it.
-        kind: What user code calls it: "MapDataset.map", "IterDataset.batch" and the like.
+        kind: Name of its method in user code: "MapDataset.map", "IterDataset.batch" and the like.
         name: Name of its function in user code, such as "Augment.map", or of one by Keras, which
             has no location; None without one.
         location: "file.py:12" of that function; None if unknown.

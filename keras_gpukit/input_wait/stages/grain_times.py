@@ -1,7 +1,7 @@
 """Times of a Grain dataset's transformations, as Grain itself records them.
 
 tf.data sees a Grain dataset as one stage that runs Python code. Grain can time each transformation,
-at two readings of a clock per element, if its iterator is told so before its first element. Grain's
+at two readings of a clock per element, if that is turned on before its iterator makes an element. Grain's
 worker processes report their times too late and are not timed.
 
 Private names, seen on Grain 0.2.18: `_initialize_stats` of iterators and datasets, `_ctx` with its
@@ -44,7 +44,7 @@ class _Timed:
         made_by: The transformation, without its dataset or iterator.
         threads: Number of threads that it starts for those before it; None if it starts none.
         batch_size: Elements that it fetches for one of its own, if it batches.
-        stats: What Grain recorded.
+        stats: Figures that Grain recorded.
         earlier: Seconds and elements of earlier passes.
         inputs: Transformations before it.
     """
@@ -206,8 +206,9 @@ def _measured(timed: _Timed, per_batch: float) -> tuple[MeasuredNode, ...]:
     kind = made_by.kind
     if timed.threads:
         # The wait for the threads is no work. Filled buffers are not counted.
-        part = {"inputs" if timed.threads == 1 else "nested": inputs}
-        return (MeasuredNode(kind, 0.0, per_batch, 0.0, timed.threads, buffered=math.nan, **part),)
+        starts = MeasuredNode(kind, 0.0, per_batch, 0.0, timed.threads, buffered=math.nan)
+        alone = timed.threads == 1
+        return (replace(starts, inputs=inputs) if alone else replace(starts, nested=inputs),)
     is_keras = made_by.name is not None and made_by.location is None
     if is_keras or not elements:
         return inputs
