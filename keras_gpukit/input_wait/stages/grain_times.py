@@ -1,8 +1,8 @@
 """Times of a Grain dataset's transformations, as Grain itself records them.
 
 tf.data sees a Grain dataset as one stage that runs Python code. Grain can time each transformation,
-at two readings of a clock per element, if that is turned on before its iterator makes an element. Grain's
-worker processes report their times too late and are not timed.
+at two readings of a clock per element, if that is turned on before its iterator makes an element.
+Grain's worker processes report their times too late and are not timed.
 
 Private names, seen on Grain 0.2.18: `_initialize_stats` of iterators and datasets, `_ctx` with its
 `dataset_options.execution_tracking_mode`, and `_stats` with `_self_times_buffer` and `_summary`
