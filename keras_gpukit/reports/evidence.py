@@ -80,6 +80,7 @@ _ADDED = {
     "steps measured": "the mean of {value} steps",
 }
 _PATTERNS = {
+    r"of the time in (?P<what>.+)": "{value} of the time is spent in {what}",
     r"(?P<what>.+) per batch before": "{what} took {value} per batch before",
     r"CPU used by other processes before": "Other processes used {value} of all cores before",
     r"(?P<what>.+ \(pid \d+\))": "{what} uses {value} of all cores",
