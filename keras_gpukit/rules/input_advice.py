@@ -81,7 +81,7 @@ def advice_for(record: InputRecord, summary: RunSummary) -> tuple[str, ...]:
     holds_gil = not in_processes and gil_is_contended(record.contention, cores)
     waits = mostly_waits(record, summary)
     if source is not None and source.library != "Keras":
-        return for_library(source, stage, cores, holds_gil=holds_gil)
+        return for_library(source, stage, cores, holds_gil=holds_gil, waits=waits)
     if source is not None and source.name.endswith(PY_DATASET):
         if holds_gil:
             return *for_gil(source.name, source.workers, cores), MEASURE

@@ -12,7 +12,12 @@ FREE = ", if cores are free"
 
 
 def for_library(
-    source: PythonSourceRecord, stage: StageRecord | None, cores: int | None, *, holds_gil: bool
+    source: PythonSourceRecord,
+    stage: StageRecord | None,
+    cores: int | None,
+    *,
+    holds_gil: bool,
+    waits: bool = False,
 ) -> tuple[str, ...]:
     """Returns what to change in the dataset or loader, the cheapest change first.
 
@@ -21,15 +26,16 @@ def for_library(
         stage: Stage that limits training; None if unknown.
         cores: Number of CPU cores; None if unknown.
         holds_gil: Whether threads wait for the GIL, so more threads would not help.
+        waits: Whether the code mostly waits, so more threads or processes than cores help.
     """
+    more = _more_workers(source, None if waits else cores)
     if source.library == "torch":
-        return _for_torch(source, cores)
-    return _for_grain(source, stage, cores, holds_gil=holds_gil)
+        return _for_torch(source, more)
+    return _for_grain(source, stage, more, holds_gil=holds_gil, waits=waits)
 
 
-def _for_torch(source: PythonSourceRecord, cores: int | None) -> tuple[str, ...]:
+def _for_torch(source: PythonSourceRecord, more: int | None) -> tuple[str, ...]:
     lines = []
-    more = _more_workers(source, cores)
     if more and source.in_processes:
         lines.append(f"torch.utils.data.DataLoader(..., num_workers={more}){FREE}")
     elif more:
@@ -52,14 +58,19 @@ def _for_torch(source: PythonSourceRecord, cores: int | None) -> tuple[str, ...]
 
 
 def _for_grain(
-    source: PythonSourceRecord, stage: StageRecord | None, cores: int | None, *, holds_gil: bool
+    source: PythonSourceRecord,
+    stage: StageRecord | None,
+    more: int | None,
+    *,
+    holds_gil: bool,
+    waits: bool,
 ) -> tuple[str, ...]:
     name = stage.name if stage is not None and "." in stage.kind else source.name
     of_map = stage is not None and stage.kind.startswith("MapDataset.")
     is_loader = source.library == "Grain DataLoader"
     lines = []
     if not holds_gil and not source.in_processes:
-        if of_map and stage is not None and stage.parallelism < THREADS:
+        if of_map and stage is not None and waits and stage.parallelism < THREADS:
             read = f"grain.ReadOptions(num_threads={THREADS}, prefetch_buffer_size={2 * THREADS})"
             given = f"grain.DataLoader(..., read_options={read})"
             lines.append(
@@ -70,7 +81,6 @@ def _for_grain(
             lines.append(
                 f"put {name} before .to_iter_dataset(), whose threads then run it: 16 in parallel"
             )
-    more = _more_workers(source, cores)
     if more:
         options = f"grain.MultiprocessingOptions(num_workers={more})"
         loader = f"grain.DataLoader(..., worker_count={more})"

@@ -808,27 +808,33 @@ def test_a_torch_loader_is_advised_in_its_own_terms():
     assert found(4, workers=4, in_processes=True) == (whole,)
 
 
-def test_a_grain_dataset_is_advised_by_who_runs_the_slow_stage():
-    def found(kind, library="Grain", gil_wait_s=0.0, parallelism=1, **source):
-        stage = StageRecord("augment", kind, "python", "train.py:9", parallelism=parallelism)
+def test_a_grain_dataset_is_advised_by_what_runs_the_slow_stage():
+    def found(kind, library="Grain", gil_wait_s=0.0, parallelism=1, busy=0.6, **source):
+        stage = StageRecord(
+            "augment", kind, "python", "train.py:9", 0.05, 0.1, parallelism=parallelism
+        )
         record = stall(
             0.5,
             python=PythonSourceRecord("augment", library=library, **source),
             pipeline=PipelineRecord((stage,), stage),
-            contention=ContentionRecord(gil_wait_s, 0.6),
+            contention=ContentionRecord(gil_wait_s, busy),
         )
-        return finding("input-bound", run(input=record)).advice
+        return finding("input-bound", run((), {"cpu_count": 2}, input=record)).advice
 
-    assert "num_threads=32" in found("MapDataset.map", parallelism=16)[0]
-    assert not any("num_threads" in line for line in found("MapDataset.map", parallelism=32))
-    assert found("MapDataset.map", gil_wait_s=0.001)[0].startswith(
-        "ds.to_iter_dataset().mp_prefetch("
+    assert "num_threads=32" in found("MapDataset.map", parallelism=16, busy=0.05)[0]
+    assert not any("num_threads" in line for line in found("MapDataset.map", parallelism=16))
+    assert not any(
+        "num_threads" in line for line in found("MapDataset.map", parallelism=32, busy=0.05)
     )
+    first, _ = found("MapDataset.map", gil_wait_s=0.001)
+    assert first.startswith("ds.to_iter_dataset().mp_prefetch(")
+    assert "num_workers=2" in first
     assert found("IterDataset.map")[0].startswith("put augment before .to_iter_dataset()")
     assert found("IterDataset.map", "Grain DataLoader")[0].startswith(
         "grain.DataLoader(..., worker_count="
     )
     in_processes = found("generator", workers=2, in_processes=True)
+    assert in_processes
     assert not any("num_threads" in line or "ds.to_iter" in line for line in in_processes)
 
 
