@@ -42,13 +42,13 @@ def measured(script: Path) -> dict[str, Any] | None:
     Returns None if the script needs a package that is not installed.
     """
     os.environ["COLUMNS"] = "80"
-    if "No module named" in _run(PYTHON, script, ("--fix",))["error"]:
-        return None
     ran = {
         (variant, how): _run(command, script, arguments)
         for variant, arguments in VARIANTS.items()
         for how, command in (("plain", PYTHON), ("watched", RUN))
     }
+    if "No module named" in ran["fixed", "plain"]["error"]:
+        return None
     codes = FINDING.search(ast.get_docstring(ast.parse(script.read_text())) or "")
     expected = codes.group(1).split(", ") if codes else []
     told = {variant: _told(ran[variant, "watched"]["error"]) for variant in VARIANTS}
