@@ -11,6 +11,8 @@ from helpers.training import sensitive_model, small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.pipelines.generators import python_source
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.input_advice import advice_for
 
 BATCH, BATCHES, SLEEP_S = 8, 12, 0.004
@@ -27,6 +29,10 @@ def slow(given):
 
 def line_of(function) -> str:
     return f"test_other_libraries.py:{function.__code__.co_firstlineno}"
+
+
+def on_cores(count) -> RunSummary:
+    return RunSummary(Environment({}, cpu_count=count))
 
 
 def record_of(dataset, **fit_options):
@@ -63,9 +69,9 @@ def test_a_slow_operation_of_a_grain_loader_is_the_bottleneck():
         "IterDataset.map",
     )
     assert stage.location == line_of(Augment.map)
-    assert stage.cost_per_batch_s == pytest.approx(BATCH * SLEEP_S, rel=0.4)
+    assert BATCH * SLEEP_S <= stage.cost_per_batch_s < 3 * BATCH * SLEEP_S
     assert record.python.library == "Grain DataLoader"
-    first, *_ = advice_for(record, cores=8)
+    first, *_ = advice_for(record, on_cores(8))
     assert first.startswith("grain.DataLoader(..., worker_count=4)")
 
 
@@ -78,9 +84,9 @@ def test_the_threads_of_a_grain_dataset_share_its_stages():
     assert (stage.name, stage.kind, stage.parallelism) == ("slow", "MapDataset.map", 2)
     assert stage.location == line_of(slow)
     # Both threads' time, of which training waits for half.
-    assert stage.cost_per_batch_s == pytest.approx(BATCH * SLEEP_S, rel=0.4)
-    assert record.pipeline.slowest_s == pytest.approx(BATCH * SLEEP_S / 2, rel=0.5)
-    assert "num_threads=32" in advice_for(record, cores=8)[0]
+    assert BATCH * SLEEP_S <= stage.cost_per_batch_s < 3 * BATCH * SLEEP_S
+    assert record.pipeline.slowest_s == pytest.approx(stage.cost_per_batch_s / 2, rel=0.2)
+    assert "num_threads=32" in advice_for(record, on_cores(8))[0]
     # The user's dataset outlives the run, and Grain does not go on timing it.
     assert not hasattr(numbers._stats, "_self_times_buffer")
 
@@ -90,7 +96,7 @@ def test_what_runs_after_the_threads_of_grain_is_advised_to_run_in_them():
     dataset = grain.MapDataset.range(BATCH * BATCHES).map(example).to_iter_dataset().map(slow)
     record = record_of(dataset.batch(BATCH))
     assert record.pipeline.bottleneck.kind == "IterDataset.map"
-    assert advice_for(record, cores=8)[0].startswith("put slow before .to_iter_dataset()")
+    assert advice_for(record, on_cores(8))[0].startswith("put slow before .to_iter_dataset()")
 
 
 def test_worker_processes_of_grain_are_named_and_not_advised_again():
@@ -101,7 +107,7 @@ def test_worker_processes_of_grain_are_named_and_not_advised_again():
     )
     record = source.record(None, None, None)
     assert (record.name, record.workers, record.in_processes) == ("slow", 2, True)
-    advice = advice_for(SimpleNamespace(python=record, pipeline=None, contention=None), cores=2)
+    advice = advice_for(SimpleNamespace(python=record, pipeline=None, contention=None), on_cores(2))
     assert advice
     assert not any("mp_prefetch" in line for line in advice)
 
@@ -130,8 +136,8 @@ def test_the_dataset_of_a_torch_loader_is_named_and_timed():
     record = record_of(loader)
     stage = record.pipeline.bottleneck
     assert (stage.name, stage.location) == (record.python.name, line_of(fetch))
-    assert stage.cost_per_batch_s == pytest.approx(BATCH * SLEEP_S, rel=0.4)
-    first, *others = advice_for(record, cores=8)
+    assert BATCH * SLEEP_S <= stage.cost_per_batch_s < 3 * BATCH * SLEEP_S
+    first, *others = advice_for(record, on_cores(8))
     assert "num_workers=4, persistent_workers=True" in first
     assert not any("persistent_workers" in line for line in others)
 
