@@ -36,14 +36,19 @@ AMOUNT = re.compile(r"([\d.,]+) (µs|ms|s|min)")
 UNITS_S = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 
 
-def measured(script: Path) -> dict[str, Any]:
-    """Runs both variants of a script under Python and under `keras-gpukit run`, and judges."""
+def measured(script: Path) -> dict[str, Any] | None:
+    """Runs both variants of a script under Python and under `keras-gpukit run`, and judges.
+
+    Returns None if the script needs a package that is not installed.
+    """
     os.environ["COLUMNS"] = "80"
     ran = {
         (variant, how): _run(command, script, arguments)
         for variant, arguments in VARIANTS.items()
         for how, command in (("plain", PYTHON), ("watched", RUN))
     }
+    if "No module named" in ran["fixed", "plain"]["error"]:
+        return None
     codes = FINDING.search(ast.get_docstring(ast.parse(script.read_text())) or "")
     expected = codes.group(1).split(", ") if codes else []
     told = {variant: _told(ran[variant, "watched"]["error"]) for variant in VARIANTS}
@@ -120,7 +125,11 @@ def main() -> int:
     rows: dict[str, Any] = saved_rows(options.json, "situations") if options.only else {}
     for script in sorted(options.folder.glob("*.py")):
         if options.only is None or options.only in script.stem:
-            rows[script.stem] = row = measured(script)
+            row = measured(script)
+            if row is None:
+                print(f"{script.stem}: left out, a package is missing", file=sys.stderr)
+                continue
+            rows[script.stem] = row
             print("\n".join((script.stem, *row["panels"]["with"])), file=sys.stderr)
     promises = [row["is_kept"] for row in rows.values() if row["is_kept"] is not None]
     shares = {

@@ -28,7 +28,11 @@ def spectrum(signal, label):
 data = tf.data.Dataset.from_tensor_slices((signals, labels))
 data = data.map(spectrum, num_parallel_calls=tf.data.AUTOTUNE).batch(50).prefetch(2)
 model = keras.Sequential(
-    [keras.Input((129,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(4, "softmax")]
+    [
+        keras.Input((129,)),
+        *(keras.layers.Dense(1024, "relu") for _ in range(2)),
+        keras.layers.Dense(4, "softmax"),
+    ]
 )
 model.compile("adam", "sparse_categorical_crossentropy")
 

@@ -35,7 +35,7 @@ data = data.batch(32).prefetch(2)
 model = keras.Sequential(
     [
         keras.Input((32, 32, 3)),
-        keras.layers.Conv2D(8, 3, activation="relu"),
+        keras.layers.Conv2D(64, 3, activation="relu"),
         keras.layers.GlobalAveragePooling2D(),
         keras.layers.Dense(10),
     ]

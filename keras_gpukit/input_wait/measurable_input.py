@@ -49,7 +49,7 @@ def make_measurable(
     if hasattr(epoch_iterator, _MARK):
         return  # the same validation data are used in each epoch
     with Guard("Timing the stages of a Grain dataset", "They count as one stage."):
-        time_grain(epoch_iterator._distributed_dataset)
+        time_grain(getattr(epoch_iterator, "_distributed_dataset", None))
     try:
         batches = epoch_iterator.num_batches or 0  # None, if unknown or endless, counts as 0
         # If the first step is the only one, its wait is unknown, since it also traces.

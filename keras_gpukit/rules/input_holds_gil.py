@@ -54,6 +54,8 @@ class InputHoldsGIL(Rule):
         used_s = None
         if cores is not None and fraction is not None:
             used_s = fraction * cores * throughput.step_time_s
+        elif not summary.environment.gpus:
+            return self.abstain("needs the processor time of the threads that make batches")
         source = _python_code(record, used_s)
         if source is None:
             return self.abstain("no Python code is known to make this run's batches")

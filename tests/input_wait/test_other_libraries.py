@@ -11,6 +11,9 @@ from helpers.training import sensitive_model, small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.pipelines.generators import python_source
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.input_advice import advice_for
 
 BATCH, BATCHES, SLEEP_S = 8, 12, 0.004
 
@@ -26,6 +29,10 @@ def slow(given):
 
 def line_of(function) -> str:
     return f"test_other_libraries.py:{function.__code__.co_firstlineno}"
+
+
+def on_cores(count) -> RunSummary:
+    return RunSummary(Environment({}, cpu_count=count))
 
 
 def record_of(dataset, **fit_options):
@@ -62,8 +69,10 @@ def test_a_slow_operation_of_a_grain_loader_is_the_bottleneck():
         "IterDataset.map",
     )
     assert stage.location == line_of(Augment.map)
-    assert stage.cost_per_batch_s == pytest.approx(BATCH * SLEEP_S, rel=0.4)
+    assert BATCH * SLEEP_S <= stage.cost_per_batch_s < 3 * BATCH * SLEEP_S
     assert record.python.library == "Grain DataLoader"
+    first, *_ = advice_for(record, on_cores(8))
+    assert first.startswith("grain.DataLoader(..., worker_count=4)")
 
 
 def test_the_threads_of_a_grain_dataset_share_its_stages():
@@ -75,20 +84,20 @@ def test_the_threads_of_a_grain_dataset_share_its_stages():
     assert (stage.name, stage.kind, stage.parallelism) == ("slow", "MapDataset.map", 2)
     assert stage.location == line_of(slow)
     # Both threads' time, of which training waits for half.
-    assert stage.cost_per_batch_s == pytest.approx(BATCH * SLEEP_S, rel=0.4)
-    assert record.pipeline.slowest_s == pytest.approx(BATCH * SLEEP_S / 2, rel=0.5)
+    assert BATCH * SLEEP_S <= stage.cost_per_batch_s < 3 * BATCH * SLEEP_S
+    assert record.pipeline.slowest_s == pytest.approx(stage.cost_per_batch_s / 2, rel=0.2)
     # The user's dataset outlives the run, and Grain does not go on timing it.
     assert not hasattr(numbers._stats, "_self_times_buffer")
 
 
-def test_what_runs_after_the_threads_of_grain_is_known_to():
+def test_what_runs_after_the_threads_of_grain_is_told_from_what_they_run():
     grain = pytest.importorskip("grain")
     dataset = grain.MapDataset.range(BATCH * BATCHES).map(example).to_iter_dataset().map(slow)
     stage = record_of(dataset.batch(BATCH)).pipeline.bottleneck
     assert (stage.name, stage.kind, stage.parallelism) == ("slow", "IterDataset.map", 1)
 
 
-def test_worker_processes_of_grain_are_named_by_what_they_run():
+def test_worker_processes_of_grain_are_named_and_not_advised_again():
     grain = pytest.importorskip("grain")
     options = grain.MultiprocessingOptions(num_workers=2)
     source = source_of(
@@ -96,6 +105,9 @@ def test_worker_processes_of_grain_are_named_by_what_they_run():
     )
     record = source.record(None, None, None)
     assert (record.name, record.workers, record.in_processes) == ("slow", 2, True)
+    advice = advice_for(SimpleNamespace(python=record, pipeline=None, contention=None), on_cores(2))
+    assert advice
+    assert not any("mp_prefetch" in line for line in advice)
 
 
 def test_a_timed_grain_dataset_gives_the_same_batches():
@@ -122,7 +134,10 @@ def test_the_dataset_of_a_torch_loader_is_named_and_timed():
     record = record_of(loader)
     stage = record.pipeline.bottleneck
     assert (stage.name, stage.location) == (record.python.name, line_of(fetch))
-    assert stage.cost_per_batch_s == pytest.approx(BATCH * SLEEP_S, rel=0.4)
+    assert BATCH * SLEEP_S <= stage.cost_per_batch_s < 3 * BATCH * SLEEP_S
+    first, *others = advice_for(record, on_cores(8))
+    assert "num_workers=4, persistent_workers=True" in first
+    assert not any("persistent_workers" in line for line in others)
 
 
 def test_transforms_and_collate_fn_of_a_torch_loader_count_for_themselves():

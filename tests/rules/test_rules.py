@@ -71,15 +71,15 @@ def held_up_by(work="mapping", name="augment", gil_wait_s=0.0, **stage):
     return stall(0.5, pipeline=PipelineRecord((record,), record), contention=contention)
 
 
-def holds_gil(gil_wait_s=0.002, code_s=0.008, steps=1000, work="python"):
+def holds_gil(gil_wait_s=0.002, code_s=0.008, steps=1000, work="python", input_cores=0.45):
     """A run whose steps of 10 ms do not wait, and for each of which Python code runs a while."""
     stage = StageRecord("rows", "generator", work, "train.py:12", code_s, code_s)
     record = stall(
         0.02,
         pipeline=PipelineRecord((stage,)),
-        contention=ContentionRecord(gil_wait_s, 0.7),
+        contention=ContentionRecord(gil_wait_s, 0.7, input_cores),
     )
-    return run(input=record, throughput=throughput(0.01, steps))
+    return run((), {"cpu_count": 2}, input=record, throughput=throughput(0.01, steps))
 
 
 def rows_in_threads(input_cores, time_per_batch_s=None):
@@ -618,6 +618,8 @@ ABSTAINS = [
     ("input-holds-gil", run(input=stall(0.02), throughput=throughput(0.01)), "waits for the GIL"),
     ("input-holds-gil", holds_gil(steps=9), "the time of 10 steps"),
     ("input-holds-gil", holds_gil(work="mapping"), "no Python code"),
+    # The time of its code may be waiting, as for a disk.
+    ("input-holds-gil", holds_gil(input_cores=None), "the processor time of the threads"),
     ("input-bound", run(input=InputRecord("fit", unknown_because="no iterator")), "no iterator"),
     ("input-bound", run(input=stall(0.9, steps=9)), "the wait of 9 of the 10 steps"),
     ("input-bound", run(input=stall(0.9, "upper bound")), "upper bound"),
@@ -842,6 +844,12 @@ def test_code_that_holds_the_gil_without_a_wait_has_the_same_advice():
     first, second = finding("input-holds-gil", holds_gil()).advice
     assert "have rows make the whole batch" in first
     assert "use_multiprocessing=True" in second
+
+
+def test_epochs_that_start_slowly_without_a_wait_are_a_remark_under_half_of_the_time():
+    quick = PipelineStartRecord(4, mean_s=0.1)
+    found = [finding("slow-epoch-start", spent(epoch_start_s=s, start=quick)) for s in (40.0, 70.0)]
+    assert [each.severity for each in found] == ["info", "critical"]
 
 
 def test_threads_that_share_the_gil_are_named_though_steps_hardly_wait():

@@ -111,7 +111,7 @@ def test_the_tab_follows_a_fit_to_its_verdict(watched, page):
     wait_until(lambda: watched.tabs()["gpukit"]["enabled"])
     page.goto(f"{watched.address}/#gpukit&gpukit.run=mine")
     page.get_by_role("tab", name="GPU Kit").wait_for()
-    wait_until(lambda: f"{VERDICT}; the bottleneck is" in body(page))  # the stage, while it runs
+    wait_until(lambda: f"{VERDICT}: the bottleneck is" in body(page))  # the stage, while it runs
     told = wait_until(lambda: steps_told(page))
     bar = page.frame_locator("iframe")
     bar.get_by_role("button", name="Pause").click()

@@ -144,9 +144,9 @@ def time_grain(dataset: Any) -> None:
     """Has Grain time the stages of the Grain dataset behind a tf.data pipeline, if there is one.
 
     Args:
-        dataset: The `tf.data.Dataset` that Keras made of it.
+        dataset: The `tf.data.Dataset` that Keras made of it; None if there is none.
     """
-    for state in _generator_states(dataset):
+    for state in _generator_states(dataset) if dataset is not None else ():
         given = closed_over(state._generator).get("dataset")
         if is_grain(given) and worker_processes(given) == 0:
             state._generator = TimedGrain(given)
