@@ -11,7 +11,7 @@ of `peek_and_restore`, `GeneratorDataAdapter.generator`, whose closure holds the
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
@@ -23,8 +23,9 @@ from keras_gpukit.pipelines.grain_datasets import (
     transformations,
     worker_processes,
 )
-from keras_gpukit.pipelines.places import name_and_location
+from keras_gpukit.pipelines.places import method_of, name_and_location
 from keras_gpukit.pipelines.torch_loaders import code_of_loader
+from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.pipeline import InputLibrary, PythonSourceRecord
 
 
@@ -178,18 +179,34 @@ def generator_state(function: Callable[..., Any]) -> Any:
     return None
 
 
-def generator_in_graphs(graphs: Iterable[Any]) -> tuple[str | None, str | None] | None:
-    """Returns the name and place of a nested dataset's generator, given its function graphs."""
+def python_function_in(graph: Any) -> tuple[str | None, str | None] | None:
+    """Returns the name and place of what a `py_function` or `numpy_function` in a graph calls.
+
+    None if there is no such call, or more than one.
+    """
+    called = list(_python_functions(graph))
+    return name_and_location(getattr(called[0], "_func", called[0])) if len(called) == 1 else None
+
+
+def _python_functions(graph: Any) -> Iterator[Any]:
+    """Yields the registered functions that a graph's operations call in Python."""
     from tensorflow.python.ops import script_ops
 
     registered = getattr(script_ops, "_py_funcs", {})
+    for operation in graph.get_operations():
+        if operation.type in PYTHON_OPERATIONS:
+            called = registered.get(operation.get_attr("token").decode())
+            if called is not None:
+                yield called
+
+
+def generator_in_graphs(graphs: Iterable[Any]) -> tuple[str | None, str | None] | None:
+    """Returns the name and place of a nested dataset's generator, given its function graphs."""
     for graph in graphs:
-        for operation in graph.get_operations():
-            if operation.type == "PyFunc":
-                called = registered.get(operation.get_attr("token").decode())
-                for state in closed_over(inspect.unwrap(called)).values() if called else ():
-                    if hasattr(state, "_generator"):
-                        return _users_own(state)
+        for called in _python_functions(graph):
+            for state in closed_over(inspect.unwrap(called)).values():
+                if hasattr(state, "_generator"):
+                    return _users_own(state)
     return None
 
 
@@ -209,4 +226,4 @@ def _users_own(state: Any) -> tuple[str | None, str | None]:
     if getattr(generator, "__name__", None) == "<lambda>":
         live = [each for each in state._iterators.values() if inspect.isgenerator(each)]
         return name_and_location(live[-1] if live else generator)
-    return name_and_location(generator)
+    return name_and_location(method_of(generator))

@@ -26,6 +26,7 @@ GENERATED = "__autograph_generated_file"
 
 KERAS_ADAPTERS = os.path.join("keras", "src", "trainers", "data_adapters")
 TENSORFLOW_DATA = os.path.join("tensorflow", "python", "data")
+NAMELESS = {"<lambda>": "lambda", "<genexpr>": "generator expression"}
 # Functions of these libraries keep their names, but their places are of no use to users.
 LIBRARIES = (
     os.path.join("tensorflow", "python"),
@@ -89,6 +90,11 @@ def _defined(function: Any) -> Any:
         else:
             break
     return function.__func__ if inspect.ismethod(function) else function
+
+
+def is_lambda(name: str | None) -> bool:
+    """Whether `name_and_location` returned this name for a lambda."""
+    return name is not None and name.startswith(f"{NAMELESS['<lambda>']} at ")
 
 
 def method_of(called: Any, name: str = "__call__") -> Any:
@@ -155,4 +161,5 @@ def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, st
     if any(library in filename for library in LIBRARIES):
         return name, None
     location = place(filename, line)
-    return (f"lambda at {location}" if name == "<lambda>" else name), location
+    nameless = NAMELESS.get(name)
+    return (f"{nameless} at {location}" if nameless else name), location

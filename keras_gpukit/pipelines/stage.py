@@ -13,11 +13,16 @@ from keras_gpukit.pipelines.functions import (
     returns_its_arguments,
     work_of,
 )
-from keras_gpukit.pipelines.generators import generator_behind, generator_in_graphs
+from keras_gpukit.pipelines.generators import (
+    generator_behind,
+    generator_in_graphs,
+    python_function_in,
+)
 from keras_gpukit.pipelines.kinds import READERS, kind_of
 from keras_gpukit.pipelines.places import (
     HELPERS,
     calling_line,
+    is_lambda,
     name_and_location,
     name_and_location_in_graph,
 )
@@ -98,6 +103,9 @@ def read_stages(dataset: Any) -> Stage:
         user_function, graph = functions[0]
         name, location = name_and_location(user_function)
         work = work_of(_operations(graph, called_graphs(graph)))
+        if work == "python" and is_lambda(name):
+            # It only wraps the Python function that takes the time.
+            name, location = python_function_in(graph) or (name, location)
         function = Function(name, location, work, calling_line(user_function))
         generator = generator_behind(user_function)
         if generator is not None:

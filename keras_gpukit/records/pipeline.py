@@ -86,8 +86,11 @@ class StageRecord:
 
     @property
     def where(self) -> str:
-        """Location as messages append it to the name: " (train.py:12)"; "" if it is unknown."""
-        return f" ({self.location})" if self.location else ""
+        """Location as messages append it to the name: " (train.py:12)".
+
+        It is "" if it is unknown, or if the name has it: "lambda at train.py:12".
+        """
+        return f" ({self.location})" if self.location and self.location not in self.name else ""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.contention import GIL_WAIT_S
+from keras_gpukit.rules.library_advice import PERSISTENT
 from keras_gpukit.rules.python_advice import PY_DATASET, WHOLE_BATCH
 
 ARRAYS = "Keras' own "
@@ -37,6 +38,8 @@ def starts_advice(record: InputRecord | None, *, waits_first: bool) -> tuple[str
         waits_first: Whether most of an epoch's start is the wait for its first batch.
     """
     python = record.python if record else None
+    if python is not None and python.library != "Keras":
+        return (*((PERSISTENT,) if python.restarts_workers else ()), _LONGER_EPOCHS)
     if python is not None and python.name.endswith(PY_DATASET):
         dataset = python.name.removesuffix(PY_DATASET)
         contention = record.contention if record else None

@@ -8,6 +8,10 @@ from keras_gpukit.rules.python_advice import WORKERS, workers_within
 THREADS = 32
 """Number of reading threads to ask for: twice Grain's default."""
 MAIN = 'call fit under `if __name__ == "__main__":`, since each process imports the script'
+PERSISTENT = (
+    "torch.utils.data.DataLoader(..., persistent_workers=True): start the processes once, not at "
+    "each epoch"
+)
 FREE = ", if cores are free"
 
 
@@ -44,10 +48,7 @@ def _for_torch(source: PythonSourceRecord, more: int | None) -> tuple[str, ...]:
             f"{more} processes make batches in parallel"
         )
     if source.restarts_workers:
-        lines.append(
-            "torch.utils.data.DataLoader(..., persistent_workers=True): start the processes once, "
-            "not at each epoch"
-        )
+        lines.append(PERSISTENT)
     dataset = source.name.rpartition(".")[0] or "the dataset"
     if not source.name.endswith("__getitems__"):
         lines.append(

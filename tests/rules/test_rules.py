@@ -824,7 +824,7 @@ def test_a_grain_dataset_is_advised_by_what_runs_the_slow_stage():
         return finding("input-bound", run((), {"cpu_count": 2}, input=record)).advice
 
     assert "num_threads=32" in found("MapDataset.map", parallelism=16, busy=0.05)[0]
-    assert not any("num_threads" in line for line in found("MapDataset.map", parallelism=16))
+    assert not any("num_threads" in line for line in found("MapDataset.map", busy=0.95))
     assert not any(
         "num_threads" in line for line in found("MapDataset.map", parallelism=32, busy=0.05)
     )
@@ -838,6 +838,14 @@ def test_a_grain_dataset_is_advised_by_what_runs_the_slow_stage():
     in_processes = found("generator", workers=2, in_processes=True)
     assert in_processes
     assert not any("num_threads" in line or "ds.to_iter" in line for line in in_processes)
+
+
+def test_epochs_of_torch_workers_are_advised_to_keep_their_processes():
+    source = PythonSourceRecord("Photos.__getitem__", library="torch", in_processes=True)
+    lasting = starting(python=source)
+    restarted = starting(python=replace(source, restarts_workers=True))
+    assert "persistent_workers=True" in restarted.advice[0]
+    assert lasting.advice == restarted.advice[1:]
 
 
 def test_code_that_holds_the_gil_without_a_wait_has_the_same_advice():
