@@ -17,11 +17,9 @@ their own. `tune_input` tries more."""
 def mostly_waits(record: InputRecord, summary: RunSummary) -> bool:
     """Whether the code that the input spends its time in mostly waits, as measured.
 
-    The processor time of the whole process is the most that the code can have computed. Without a
-    GPU, computing a step takes a core for as long as the step does not wait; that is left out, up
-    to half of the processor time. Threads that wait for the GIL or for a core do not compute
-    either, so the answer is False if the GIL is contended or the cores of the machine are busy. It
-    is False without evidence.
+    The processor time of the whole process is the most that the code can have computed. Threads
+    that wait for the GIL or for a core do not compute either, so the answer is False if the GIL is
+    contended or the cores of the machine are busy. It is False without evidence.
 
     Args:
         record: Record of the input.
@@ -37,10 +35,7 @@ def mostly_waits(record: InputRecord, summary: RunSummary) -> bool:
     spent_s = _time_per_step_s(record)
     if spent_s is None or not record.wait_s or not record.stall_fraction:
         return False
-    step_s = record.wait_s / record.stall_fraction
-    computed_s = contention.cores_busy_fraction * cores * step_s
-    if not summary.environment.gpus:
-        computed_s -= min(step_s - record.wait_s, computed_s / 2)
+    computed_s = contention.cores_busy_fraction * cores * record.wait_s / record.stall_fraction
     return spent_s >= WAITING_RATIO * computed_s
 
 

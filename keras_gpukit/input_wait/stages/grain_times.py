@@ -144,7 +144,7 @@ def time_grain(dataset: Any) -> None:
     """Has Grain time the stages of the Grain dataset behind a tf.data pipeline, if there is one.
 
     Args:
-        dataset: The `tf.data.Dataset` that Keras made of it; None if it made another kind.
+        dataset: The `tf.data.Dataset` that Keras made of it; None without one.
     """
     for state in _generator_states(dataset) if dataset is not None else ():
         given = closed_over(state._generator).get("dataset")
