@@ -47,7 +47,7 @@ def measured(script: Path) -> dict[str, Any] | None:
         for variant, arguments in VARIANTS.items()
         for how, command in (("plain", PYTHON), ("watched", RUN))
     }
-    if "No module named" in ran["fixed", "plain"]["error"]:
+    if "ModuleNotFoundError: " in ran["fixed", "plain"]["error"]:
         return None
     codes = FINDING.search(ast.get_docstring(ast.parse(script.read_text())) or "")
     expected = codes.group(1).split(", ") if codes else []

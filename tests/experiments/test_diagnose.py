@@ -167,13 +167,14 @@ MODELS = {
 @pytest.mark.parametrize(
     ("kind", "trained"),
     [
-        *((kind, False) for kind in MODELS if kind not in ("eager", "graph")),
+        *((kind, False) for kind in MODELS if kind not in ("eager", "graph", "jit")),
         ("own train_step", True),
         # Between them, the others show what these do.
         *(
             pytest.param(kind, trained, marks=pytest.mark.long)
             for kind, trained in (
                 ("eager", False),
+                ("jit", False),
                 ("graph", False),
                 ("graph", True),
                 ("mixed precision", True),
@@ -291,6 +292,7 @@ def test_batches_may_have_parts_that_are_none():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_leaves_a_mirrored_model_untouched(run_script):
     run_script("""
 import keras, numpy as np, tensorflow as tf

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from helpers.synthetic_xplane import gpu_behind_the_host, one_after_the_other
 
 CASES = Path(__file__).parent / "cases"
 
 
+@pytest.mark.long
 def test_hundreds_of_damaged_profiles(tmp_path):
     # A fit of four steps on a CPU, captured with TensorFlow 2.21, its host's name taken out.
     recorded = gzip.decompress((CASES / "cpu.xplane.pb.gz").read_bytes())

@@ -287,6 +287,7 @@ def test_a_model_that_cannot_be_trained_in_parts_is_refused(make, message):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_replicas_train_the_same():
     done = prepared.run(CASES / "two_replicas.py")
     assert max(json.loads(done.stdout).values()) < ROUNDING
@@ -321,6 +322,7 @@ print(json.dumps(peaks))
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_memory_falls(run_script):
     source = PEAKS.replace("BENCHMARKS", repr(str(ROOT / "benchmarks")))
     done = run_script(source, **prepared.COUNTING)
