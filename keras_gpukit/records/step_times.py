@@ -51,13 +51,3 @@ class StepTimes:
             if below >= share * self.steps:
                 return self.first_bin_s * math.pow(BIN_GROWTH, place + 0.5)
         return self.first_bin_s
-
-    def since(self, shortest_s: float) -> tuple[int, float]:
-        """Returns the number of steps in the bins from a step time on, and their lower bounds' sum.
-
-        Args:
-            shortest_s: Seconds that a bin's lower bound must have at least.
-        """
-        bounds_s = [self.first_bin_s * BIN_GROWTH**place for place in range(len(self.counts))]
-        slow = [each for each in zip(bounds_s, self.counts, strict=True) if each[0] >= shortest_s]
-        return sum(count for _, count in slow), sum(bound * count for bound, count in slow)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure, Finding, Saving
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import Calls, ScriptRecord
-from keras_gpukit.rules.rule import NO_SCRIPT, Outcome, Rule
+from keras_gpukit.rules.rule import NO_SCRIPT, Outcome, Rule, seconds
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 
 MANY = 5
@@ -126,7 +126,7 @@ def _tracing(record: ScriptRecord) -> _Cause | None:
             record.wall_s,
             "tracing again",
         ),
-        f"{what}: {_seconds(high_s)} of {_seconds(record.wall_s)} s",
+        f"{what}: {seconds(high_s)} of {seconds(record.wall_s)} s",
         NEW_MODELS if new_models else COMPILED_AGAIN,
     )
 
@@ -149,8 +149,8 @@ def _repeating(record: ScriptRecord) -> _Cause | None:
     return (
         most,
         Saving(low_s, min(high_s, record.wall_s), record.wall_s, "starts of calls"),
-        f"{most.count:,} calls of {_named(most)}{each}: {_seconds(spent_s)} of "
-        f"{_seconds(record.wall_s)} s went to starting them",
+        f"{most.count:,} calls of {_named(most)}{each}: {seconds(spent_s)} of "
+        f"{seconds(record.wall_s)} s went to starting them",
         _advice(most)[most.method],
     )
 
@@ -165,7 +165,3 @@ def _advice(calls: Calls) -> dict[str, tuple[str, ...]]:
 
 def _named(calls: Calls) -> str:
     return f"{calls.method} ({calls.place})"
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}"

@@ -110,8 +110,18 @@ def readings_too_few(summary: RunSummary) -> str | None:
     record = summary.utilization
     if record is None or not 0 < record.samples < MINIMUM_SAMPLES:
         return None
-    times = "once" if record.samples == 1 else f"{record.samples} times"
-    return f"{TOO_SHORT}: the machine was read {times}; a verdict needs {MINIMUM_SAMPLES} readings"
+    read = f"the machine was read {times(record.samples)}"
+    return f"{TOO_SHORT}: {read}; a verdict needs {MINIMUM_SAMPLES} readings"
+
+
+def times(count: int) -> str:
+    """Formats how often something happened: "once", "3 times"."""
+    return "once" if count == 1 else f"{count} times"
+
+
+def seconds(duration_s: float) -> str:
+    """Formats seconds for a title, without the unit: "9.4", "176"."""
+    return f"{duration_s:.0f}" if duration_s >= 10 else f"{duration_s:.1f}"
 
 
 def percent(name: str, fraction: float) -> Figure:

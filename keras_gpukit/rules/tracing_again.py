@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import RetraceCause, RetracedFunction, TimeBreakdown
-from keras_gpukit.rules.rule import Outcome, percent
+from keras_gpukit.rules.rule import Outcome, percent, seconds, times
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.time_parts import NOTABLE_FRACTION, REQUIRES, TimeRule
 
@@ -66,10 +66,8 @@ class TracingAgain(TimeRule):
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the share with the threshold."""
         compiling_s = parts.compiling_s or 0.0
-        made_s, retraced_s = (
-            parts.tracing_s - compiling_s,
-            sum(each.again_s for each in parts.retraced),
-        )
+        made_s = parts.tracing_s - compiling_s
+        retraced_s = sum(each.again_s for each in parts.retraced)
         again_s = parts.tracing_s + retraced_s
         if again_s < NOTABLE_FRACTION * parts.wall_s:
             return None
@@ -82,7 +80,7 @@ class TracingAgain(TimeRule):
             None if retraced_s else again_s,
             basis="tracing and compiling again",
         )
-        took = f"{_seconds(again_s)} of {_seconds(parts.wall_s)}"
+        took = f"{seconds(again_s)} s of {seconds(parts.wall_s)} s"
         figures = [percent("of the time", again_s / parts.wall_s)]
         if parts.tracings:
             figures.append(Figure("traced again", parts.tracings, "times"))
@@ -104,14 +102,10 @@ class TracingAgain(TimeRule):
         )
 
 
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-
-
 def _shapes(summary: RunSummary, compilations: int) -> tuple[str, tuple[str, ...]]:
     """Returns what XLA compiled again, and the advice, from the shapes that vary."""
     shapes = summary.input.open_shapes if summary.input else None
-    again = f"XLA compiled the step again {_times(compilations)}"
+    again = f"XLA compiled the step again {times(compilations)}"
     if shapes is None:
         return again, ("Give all batches the same shape", WITHOUT_XLA)
     if not shapes:
@@ -137,7 +131,3 @@ def _function(function: RetracedFunction) -> tuple[str, tuple[str, ...]]:
     is_lambda = function.location in function.name
     named = function.name if is_lambda else f"{function.name} ({function.location})"
     return f"{named} was traced {function.times} times {why}", (advice,)
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"

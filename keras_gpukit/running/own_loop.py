@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import os
-import platform
 import sys
 import threading
 import time
@@ -90,15 +89,20 @@ class OwnLoops:
         """Ends the readings; returns the judged record of the longest loop, None without one."""
         if self._readings is not None:
             self._readings[1].stop()
-        loops = [each for each in self._loops.values() if each.steps >= LEAST_STEPS]
-        if not loops or self._guard.failed_because is not None:
+        loop = self._longest
+        if loop is None or self._guard.failed_because is not None:
             return None
-        return _summarize(max(loops, key=lambda each: each.lasted_s), *self._readings)
+        return _summarize(loop, *self._readings)
 
     @property
-    def place(self) -> str:
-        """Line of the longest loop."""
-        return max(self._loops.values(), key=lambda each: each.lasted_s).place
+    def place(self) -> str | None:
+        """Line of the loop that `summary` is of; None without one."""
+        return None if self._longest is None else self._longest.place
+
+    @property
+    def _longest(self) -> _Loop | None:
+        loops = [each for each in self._loops.values() if each.steps >= LEAST_STEPS]
+        return max(loops, key=lambda each: each.lasted_s, default=None)
 
     def _timed(self, take: Any) -> Any:
         import tensorflow as tf
@@ -159,28 +163,16 @@ class OwnLoops:
 
 def _start_readings() -> tuple[Any, Any]:
     """Starts to read GPUs and host; returns the callback that does so, and its session."""
-    import tensorflow as tf
-
     from keras_gpukit.callbacks.utilization import Utilization
-    from keras_gpukit.records.environment import Environment
-    from keras_gpukit.sensors.devices import visible_gpus
-    from keras_gpukit.sensors.interpreter import usable_cores
     from keras_gpukit.sensors.sampling import SamplingThread
-    from keras_gpukit.version import __version__
+    from keras_gpukit.watching.environment import process_environment
     from keras_gpukit.watching.run_output import RunOutput
 
     sampler = SamplingThread()
-    versions = {"python": platform.python_version(), "tensorflow": tf.__version__}
-    environment = Environment(
-        versions={**versions, "keras_gpukit": __version__},
-        gpus=visible_gpus(),
-        cuda_build=tf.sysconfig.get_build_info()["is_cuda_build"],
-        cpu_count=usable_cores(),
-    )
     session: Any = SimpleNamespace(
         phase="fit",
         step=0,
-        environment=environment,
+        environment=process_environment(),
         output=RunOutput(None),
         every_second=sampler.add,
         read_now=sampler.call,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from keras_gpukit.distribute.clusters.tf_config import this_worker
@@ -15,6 +18,27 @@ from keras_gpukit.version import __version__
 from keras_gpukit.watching.slow_settings import slow_settings
 
 
+def process_environment(versions: Mapping[str, str] = MappingProxyType({})) -> Environment:
+    """Reads the environment of this process, without that of a model.
+
+    Args:
+        versions: Versions of other packages, by name.
+    """
+    import tensorflow as tf
+
+    return Environment(
+        versions={
+            "python": platform.python_version(),
+            **versions,
+            "tensorflow": tf.__version__,
+            "keras_gpukit": __version__,
+        },
+        gpus=visible_gpus(),
+        cuda_build=tf.sysconfig.get_build_info()["is_cuda_build"],
+        cpu_count=usable_cores(),
+    )
+
+
 def read_environment(model: Any) -> Environment:
     """Reads the environment in which a model runs.
 
@@ -25,16 +49,8 @@ def read_environment(model: Any) -> Environment:
     import tensorflow as tf
 
     strategy = getattr(model, "distribute_strategy", None)
-    return Environment(
-        versions={
-            "python": platform.python_version(),
-            "keras": keras.__version__,
-            "tensorflow": tf.__version__,
-            "keras_gpukit": __version__,
-        },
-        gpus=visible_gpus(),
-        cuda_build=tf.sysconfig.get_build_info()["is_cuda_build"],
-        cpu_count=usable_cores(),
+    return replace(
+        process_environment({"keras": keras.__version__}),
         precision=model.dtype_policy.name,
         jit_compile=bool(getattr(model, "jit_compile", False)),
         run_eagerly=bool(getattr(model, "run_eagerly", False)),

@@ -12,6 +12,7 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.records.learning import Learning, NonFinite
 from keras_gpukit.watching.epoch_memory import Pace
 from keras_gpukit.watching.session import Session
+from keras_gpukit.watching.step_count import accumulated
 
 MOST_VARIABLES = 8
 """Number of variables that are read, the smallest ones. Reading one waits for the device, which is
@@ -121,7 +122,7 @@ class LearningWatch:
                 trainable=len(trainable),
                 read=len(self._variables),
                 first_loss_scale=scale,
-                accumulation=_accumulation(model.optimizer),
+                accumulation=accumulated(model) or 1,
             )
 
     def _read(self) -> None:
@@ -168,12 +169,6 @@ def _updates(optimizer: Any) -> int | None:
     """Returns the number of updates that an optimizer has applied; None without an optimizer."""
     number = _number(getattr(optimizer, "iterations", None))
     return None if number is None else int(number)
-
-
-def _accumulation(optimizer: Any) -> int:
-    """Returns the number of steps per update, also of an optimizer that scales losses."""
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    return getattr(inner, "gradient_accumulation_steps", None) or 1
 
 
 def _loss_scale(optimizer: Any) -> float | None:

@@ -24,7 +24,7 @@ class FitCount:
         self._model = model
         self._first_step = first_step
         # Reading a counter takes 0.1 ms, which matters for short fits.
-        self._first_update = updates_so_far(model) if _accumulated(model) else first_step
+        self._first_update = updates_so_far(model) if accumulated(model) else first_step
 
     def steps(self, calls: int, steps_per_execution: int, pipelines: int) -> int:
         """Returns the number of steps in all calls of the step function.
@@ -52,7 +52,7 @@ class FitCount:
         if optimizer is None:
             return None
         counted = updates_so_far(self._model)
-        accumulates = _accumulated(self._model)
+        accumulates = accumulated(self._model)
         spare = steps_so_far(self._model) if accumulates else counted
         spare -= self._first_step + steps
         if not 0 < spare <= pipelines:
@@ -71,14 +71,14 @@ def updates_so_far(model: Any) -> int:
 
 def steps_so_far(model: Any) -> int:
     """Returns the number of training steps of a model."""
-    accumulated = _accumulated(model)
-    if not accumulated:
+    micro_steps = accumulated(model)
+    if not micro_steps:
         return updates_so_far(model)
     counter = getattr(_optimizer(model), "_iterations", None)
-    return updates_so_far(model) * accumulated if counter is None else _as_int(counter)
+    return updates_so_far(model) * micro_steps if counter is None else _as_int(counter)
 
 
-def _accumulated(model: Any) -> int:
+def accumulated(model: Any) -> int:
     """Returns the number of steps whose gradients are accumulated; 0 if each step is an update."""
     return int(getattr(_optimizer(model), "gradient_accumulation_steps", None) or 0)
 
