@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Apart from the others, of which many wait: a browser needs a core. To collect all tests takes as
 # long as some of these.
 BROWSER = $(shell grep -rl "mark\.browser" tests)
-FAST := $(wildcard $(addprefix tests/,project records pipelines distribute rules reports writers saved_runs configure launching tensorboard_plugin cli))
+FAST := $(wildcard $(addprefix tests/,project records input/pipelines distributed rules reports saved_runs configure tensorboard_plugin cli))
 
 .PHONY: demo test test-fast test-all lint docs screenshots clean
 

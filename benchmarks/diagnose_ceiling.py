@@ -34,10 +34,10 @@ from planted.bottlenecks import CONTENDED, PIPELINES
 from results_file import save, saved_rows
 from trainings import Trainings, build_model
 
-import keras_gpukit.experiments.diagnose as experiment
-from keras_gpukit.experiments.diagnosing.turns import Tell
-from keras_gpukit.measuring.processor_time import busy_cpu_s, own_cpu_s
+import keras_gpukit.trials.diagnose as experiment
 from keras_gpukit.records.diagnosis import Diagnosis
+from keras_gpukit.trials.diagnosing.turns import Tell
+from keras_gpukit.trials.measuring.processor_time import busy_cpu_s, own_cpu_s
 
 WITHIN = 0.10
 

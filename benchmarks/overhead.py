@@ -28,7 +28,7 @@ from results_file import save
 from short_fits import EPOCH_STEPS, FIT_STEPS, around_steps
 
 import keras_gpukit as gpukit
-from keras_gpukit.measuring.intervals import median_interval
+from keras_gpukit.trials.measuring.intervals import median_interval
 
 BATCH = 32
 KERAS = "keras TensorBoard(update_freq='batch')"

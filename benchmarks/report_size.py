@@ -22,7 +22,7 @@ from results_file import save
 
 from keras_gpukit.records.machine import HostSample
 from keras_gpukit.records.steps import StepWindow
-from keras_gpukit.writers.json_lines import JsonLines
+from keras_gpukit.saved_runs.writing.json_lines import JsonLines
 
 BEGAN_S = 1.7e9
 STEPS_A_WINDOW = 500

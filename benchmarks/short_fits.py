@@ -14,7 +14,7 @@ import tensorflow as tf
 from harness import in_turns
 
 import keras_gpukit as gpukit
-from keras_gpukit.measuring.intervals import median_interval
+from keras_gpukit.trials.measuring.intervals import median_interval
 
 FIT_STEPS = 20
 EPOCH_STEPS, EPOCHS = 5, 40

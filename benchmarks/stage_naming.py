@@ -27,8 +27,8 @@ from results_file import save
 from rich.console import Console
 from rich.table import Table
 
-from keras_gpukit.input_wait.stages.watch import PipelineWatch
-from keras_gpukit.input_wait.tf_private import parse_model, read_model
+from keras_gpukit.input.wait.stages.watch import PipelineWatch
+from keras_gpukit.input.wait.tf_private import parse_model, read_model
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.rules.bottleneck import name_bottleneck
 

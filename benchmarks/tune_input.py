@@ -27,13 +27,13 @@ from harness import argument_parser, in_turns, print_table
 from planted.untuned import BATCH, SIZE, Case, Dataset, Files, cases
 from results_file import save, saved_rows
 
-from keras_gpukit.experiments.sources import endless
-from keras_gpukit.experiments.tune_input import tune_input
-from keras_gpukit.experiments.tuning.py_dataset import PyDatasetTuning
-from keras_gpukit.measuring.held_batches import hold
-from keras_gpukit.measuring.intervals import median_interval
-from keras_gpukit.measuring.rates import compute_rate, rate_of
-from keras_gpukit.measuring.untouched import untouched
+from keras_gpukit.memory.untouched import untouched
+from keras_gpukit.trials.measuring.held_batches import hold
+from keras_gpukit.trials.measuring.intervals import median_interval
+from keras_gpukit.trials.measuring.rates import compute_rate, rate_of
+from keras_gpukit.trials.sources import endless
+from keras_gpukit.trials.tune_input import tune_input
+from keras_gpukit.trials.tuning.py_dataset import PyDatasetTuning
 
 GOAL = 0.9
 READ_S = 0.6

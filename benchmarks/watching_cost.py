@@ -32,7 +32,7 @@ from results_file import save
 from watched_steps import Turns, added_by_each_step, added_by_readings
 
 import keras_gpukit as gpukit
-from keras_gpukit.measuring.intervals import resampled_interval
+from keras_gpukit.trials.measuring.intervals import resampled_interval
 
 DEVICES = ("one", "two")
 MIB = 2**20

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from keras_gpukit.callbacks.utilization import Utilization as Utilization
     from keras_gpukit.configure.api import configure_gpus as configure_gpus
     from keras_gpukit.configure.setup import GPUSetup as GPUSetup
-    from keras_gpukit.distribute.split_model import split_model as split_model
-    from keras_gpukit.experiments.diagnose import diagnose as diagnose
-    from keras_gpukit.experiments.find_batch_size import find_batch_size as find_batch_size
-    from keras_gpukit.experiments.predict_memory import predict_memory as predict_memory
-    from keras_gpukit.experiments.tune_input import (
+    from keras_gpukit.distributed.split_model import split_model as split_model
+    from keras_gpukit.memory.less.accumulation import accumulate_gradients as accumulate_gradients
+    from keras_gpukit.memory.less.rematerialization import rematerialize as rematerialize
+    from keras_gpukit.trials.diagnose import diagnose as diagnose
+    from keras_gpukit.trials.find_batch_size import find_batch_size as find_batch_size
+    from keras_gpukit.trials.predict_memory import predict_memory as predict_memory
+    from keras_gpukit.trials.tune_input import (
         TunedInput as TunedInput,
     )
-    from keras_gpukit.experiments.tune_input import (
+    from keras_gpukit.trials.tune_input import (
         tune_input as tune_input,
     )
-    from keras_gpukit.training.accumulation import accumulate_gradients as accumulate_gradients
-    from keras_gpukit.training.rematerialization import rematerialize as rematerialize
 
 _HOMES = {
     "DevicePlacement": "keras_gpukit.callbacks.device_placement",
@@ -47,16 +47,16 @@ _HOMES = {
     "Profiler": "keras_gpukit.callbacks.profiler",
     "ScaledLearningRate": "keras_gpukit.callbacks.scaled_learning_rate",
     "Throughput": "keras_gpukit.callbacks.throughput",
-    "TunedInput": "keras_gpukit.experiments.tune_input",
+    "TunedInput": "keras_gpukit.trials.tune_input",
     "Utilization": "keras_gpukit.callbacks.utilization",
-    "accumulate_gradients": "keras_gpukit.training.accumulation",
+    "accumulate_gradients": "keras_gpukit.memory.less.accumulation",
     "configure_gpus": "keras_gpukit.configure.api",
-    "diagnose": "keras_gpukit.experiments.diagnose",
-    "find_batch_size": "keras_gpukit.experiments.find_batch_size",
-    "rematerialize": "keras_gpukit.training.rematerialization",
-    "split_model": "keras_gpukit.distribute.split_model",
-    "predict_memory": "keras_gpukit.experiments.predict_memory",
-    "tune_input": "keras_gpukit.experiments.tune_input",
+    "diagnose": "keras_gpukit.trials.diagnose",
+    "find_batch_size": "keras_gpukit.trials.find_batch_size",
+    "rematerialize": "keras_gpukit.memory.less.rematerialization",
+    "split_model": "keras_gpukit.distributed.split_model",
+    "predict_memory": "keras_gpukit.trials.predict_memory",
+    "tune_input": "keras_gpukit.trials.tune_input",
 }
 """Module of each public name. Repeated under `TYPE_CHECKING`, since type checkers run no code."""
 

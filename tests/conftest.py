@@ -21,24 +21,24 @@ from helpers.processes import TESTS, environment
 
 # Files that take half a minute and more, the longest first: see `pytest --durations`.
 LONGEST = (
-    "experiments/test_diagnose.py",
-    "input_wait/test_input_stall.py",
-    "training/test_less_memory.py",
+    "trials/test_diagnose.py",
+    "input/wait/test_input_stall.py",
+    "memory/less/test_less_memory.py",
     "gpu_kit/test_parts.py",
-    "experiments/test_tune_input.py",
-    "launching/test_slurm.py",
-    "distribute/test_multi_worker.py",
+    "trials/test_tune_input.py",
+    "distributed/launching/test_slurm.py",
+    "distributed/test_multi_worker.py",
     "profiling/test_profiler.py",
     "watching/test_after_a_run.py",
-    "input_wait/test_records.py",
+    "input/wait/test_records.py",
     "placement/test_placement.py",
-    "distribute/test_split_model.py",
+    "distributed/test_split_model.py",
     "callbacks/test_harmless.py",
     "callbacks/test_hostile_input.py",
     "memory/test_out_of_memory.py",
-    "experiments/test_find_batch_size.py",
-    "distribute/test_parameter_servers.py",
-    "launching/test_input_service.py",
+    "trials/test_find_batch_size.py",
+    "distributed/test_parameter_servers.py",
+    "distributed/launching/test_input_service.py",
 )
 
 # A shell that starts the tests in the background has interrupts ignored, `nohup` the hangup.

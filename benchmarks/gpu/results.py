@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.gpu.part import Outcome, Part
 from benchmarks.results_file import installed_versions, machine
-from keras_gpukit.writers.whole_files import replace_file
+from keras_gpukit.whole_files import replace_file
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "results" / "gpu"

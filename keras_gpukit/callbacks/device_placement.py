@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.input_wait.examples import Counts, ExampleCounter
+from keras_gpukit.input.wait.examples import Counts, ExampleCounter
 from keras_gpukit.placement.probe import PlacementProbe
 from keras_gpukit.records.names import PLACEMENT
 from keras_gpukit.records.placement import PlacementRecord

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
 from keras_gpukit.errors import Guard
-from keras_gpukit.pipelines.generators import PythonSource, python_source
-from keras_gpukit.pipelines.structure import open_shapes
+from keras_gpukit.input.pipelines.generators import PythonSource, python_source
+from keras_gpukit.input.pipelines.structure import open_shapes
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.names import BUFFERED_BATCHES, INPUT_STALL, INPUT_WAIT
 from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord, StageRecord

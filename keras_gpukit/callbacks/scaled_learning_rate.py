@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_gpukit.arguments import check_number, check_whole
-from keras_gpukit.training.warm_up import WarmUp, updates_in
+from keras_gpukit.callbacks.warm_up import WarmUp, updates_in
 
 _Schedule = keras.optimizers.schedules.LearningRateSchedule
 

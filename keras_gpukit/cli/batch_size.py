@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     Returns:
         0 if batch sizes were found, else 2.
     """
-    from keras_gpukit.running.first_fit import ask_first_fit, find_size
+    from keras_gpukit.scripts.first_fit import ask_first_fit, find_size
 
     check_script(args)
     return end("batch-size", ask_first_fit(find_size(args.max, args.seconds), args))

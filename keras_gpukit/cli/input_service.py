@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     Returns:
         The exit code: 2 if it cannot start.
     """
-    from keras_gpukit.launching.input_service import input_service_manifest, serve
+    from keras_gpukit.distributed.launching.input_service import input_service_manifest, serve
 
     try:
         if args.kubernetes:

@@ -14,7 +14,7 @@ from keras_gpukit.cli.command_line import add_command, fail, folder
 from keras_gpukit.records.names import FOLDER
 
 if TYPE_CHECKING:
-    from keras_gpukit.launching.job import Job
+    from keras_gpukit.distributed.launching.job import Job
 
 USAGE = "keras-gpukit launch --workers N [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     Returns:
         The exit code of the process that failed first; 0 if none did.
     """
-    from keras_gpukit.launching.job import Job, job_name
+    from keras_gpukit.distributed.launching.job import Job, job_name
 
     first = ("-m", args.module) if args.module is not None else (args.script,)
     command = (*(each for each in first if each is not None), *args.script_arguments)
@@ -133,15 +133,15 @@ def run(args: argparse.Namespace) -> int:
 def _launch_here(job: Job, args: argparse.Namespace) -> int:
     if sys.platform == "win32":
         raise ValueError("Processes of one job can be started on Linux and macOS only.")
-    from keras_gpukit.launching.local import launch
-    from keras_gpukit.running.launched_script import RUNNER
+    from keras_gpukit.distributed.launching.local import launch
+    from keras_gpukit.scripts.launched_script import RUNNER
 
     timeout_s, grace_s = args.timeout or 600.0, args.grace or 5.0
     if not args.monitor:
         return launch(job, timeout_s=timeout_s, grace_s=grace_s, runner=RUNNER)
-    from keras_gpukit.running.conclusion import Conclusion
-    from keras_gpukit.running.run_folder import SHARED, RunFolder
-    from keras_gpukit.running.watched_fits import WatchedFits
+    from keras_gpukit.scripts.conclusion import Conclusion
+    from keras_gpukit.scripts.run_folder import SHARED, RunFolder
+    from keras_gpukit.scripts.watched_fits import WatchedFits
 
     run_folder = RunFolder((job.log_dir or Path("logs")).expanduser().absolute(), job.name)
     conclusion = Conclusion(WatchedFits(run_folder), run_folder, opens=False, command="launch")

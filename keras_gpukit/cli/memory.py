@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     Returns:
         0 after a prediction, else 2.
     """
-    from keras_gpukit.running.first_fit import ask_first_fit, predict
+    from keras_gpukit.scripts.first_fit import ask_first_fit, predict
 
     check_script(args)
     return end("memory", ask_first_fit(predict(args.batch_size), args))

@@ -11,7 +11,7 @@ from keras_gpukit.cli.command_line import fail
 from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.reports.html.verdict_lines import verdict_line
 from keras_gpukit.reports.printable import printable
-from keras_gpukit.writers.whole_files import replace_file
+from keras_gpukit.whole_files import replace_file
 
 _OURS = (b'<meta name="generator" content="keras_gpukit', b'{"log_dir":')
 _HEAD_BYTES = 2000

@@ -51,13 +51,13 @@ def run(args: argparse.Namespace) -> int:
         0 if the script ran to its end, 2 if it cannot be read.
     """
     from keras_gpukit.configure.settings import check
-    from keras_gpukit.running.conclusion import Conclusion
-    from keras_gpukit.running.main_module import CannotOpenError, keep_interrupted, run_main
-    from keras_gpukit.running.on_imports import OnImports
-    from keras_gpukit.running.own_loop import OwnLoops
-    from keras_gpukit.running.run_folder import SHARED, RunFolder
-    from keras_gpukit.running.termination import Termination
-    from keras_gpukit.running.watched_fits import WatchedFits
+    from keras_gpukit.scripts.conclusion import Conclusion
+    from keras_gpukit.scripts.main_module import CannotOpenError, keep_interrupted, run_main
+    from keras_gpukit.scripts.on_imports import OnImports
+    from keras_gpukit.scripts.own_loop import OwnLoops
+    from keras_gpukit.scripts.run_folder import SHARED, RunFolder
+    from keras_gpukit.scripts.termination import Termination
+    from keras_gpukit.scripts.watched_fits import WatchedFits
 
     check_script(args)
     gpu_settings = given_gpu_flags(args)

@@ -15,8 +15,8 @@ from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import check
 from keras_gpukit.configure.setup import GPUSetup
 from keras_gpukit.configure.starters import likely_starter
-from keras_gpukit.distribute.clusters import read_cluster
-from keras_gpukit.distribute.strategies import of_this_process
+from keras_gpukit.distributed.clusters import read_cluster
+from keras_gpukit.distributed.strategies import of_this_process
 from keras_gpukit.errors import AlreadyInitializedError, GPUKitWarning, NoGPUError
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.sensors.installation import read_environment, read_machine, read_state

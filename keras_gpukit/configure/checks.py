@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from keras_gpukit.arguments import check, check_flag, is_a, refuse
-from keras_gpukit.distribute.strategies import ACCEPTED, NAMES
+from keras_gpukit.distributed.strategies import ACCEPTED, NAMES
 
 POLICIES = ("float32", "float64", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
 # Values of TF_GPU_ALLOCATOR that TensorFlow knows; it silently ignores any other value.

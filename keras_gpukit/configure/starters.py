@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from keras_gpukit.distribute.strategies import of_this_process
+from keras_gpukit.distributed.strategies import of_this_process
 
 
 def likely_starter() -> str:

@@ -28,8 +28,8 @@ from keras_gpukit.saved_runs.device_series import DeviceSeries
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.partial_summary import partial_summary
 from keras_gpukit.saved_runs.run_events import RunEvents
+from keras_gpukit.saved_runs.writing.process_identity import has_ended
 from keras_gpukit.sensors.series import EpochMemoryCollector
-from keras_gpukit.writers.process_identity import has_ended
 
 FRESH_S = 30.0
 """A run without a new line for this long has ended; lines come about once a second. A run whose

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_gpukit.pipelines.structure import batch_size as batch_size_of
+from keras_gpukit.input.pipelines.structure import batch_size as batch_size_of
 
 
 class CallFrame:

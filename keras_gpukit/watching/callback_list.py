@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.input_wait.self_cost import StepFunction
+from keras_gpukit.input.wait.self_cost import StepFunction
 from keras_gpukit.watching.callback_times import CallbackTimes
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 

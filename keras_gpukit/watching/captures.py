@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import GPUKitError, Guard, logger
-from keras_gpukit.input_wait.self_cost import StepFunction
+from keras_gpukit.input.wait.self_cost import StepFunction
 from keras_gpukit.profiling.capturing.recorder import Recorder
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.input_wait.tf_private import is_made_by_keras
+from keras_gpukit.input.wait.tf_private import is_made_by_keras
 from keras_gpukit.records.epoch_memory import HOST, EpochMemory, Kept
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.host import process_bytes

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from keras_gpukit.distribute.coordinating.batches import BatchesAhead
+from keras_gpukit.distributed.coordinating.batches import BatchesAhead
 from keras_gpukit.errors import Guard
-from keras_gpukit.input_wait.clock import StepClock
-from keras_gpukit.input_wait.device_work import DeviceWork, runs_behind
-from keras_gpukit.input_wait.examples import ExampleCounter
-from keras_gpukit.input_wait.measurable_input import make_measurable
-from keras_gpukit.input_wait.meter_choice import MeterChoice
-from keras_gpukit.input_wait.meters import Meter
-from keras_gpukit.input_wait.request_meter import RequestMeter
-from keras_gpukit.input_wait.self_cost import StepFunction
-from keras_gpukit.input_wait.stages.watch import PipelineWatch
-from keras_gpukit.input_wait.tf_private import host_iterator
-from keras_gpukit.input_wait.wall_time import WallTime
+from keras_gpukit.input.wait.clock import StepClock
+from keras_gpukit.input.wait.device_work import DeviceWork, runs_behind
+from keras_gpukit.input.wait.examples import ExampleCounter
+from keras_gpukit.input.wait.measurable_input import make_measurable
+from keras_gpukit.input.wait.meter_choice import MeterChoice
+from keras_gpukit.input.wait.meters import Meter
+from keras_gpukit.input.wait.request_meter import RequestMeter
+from keras_gpukit.input.wait.self_cost import StepFunction
+from keras_gpukit.input.wait.stages.watch import PipelineWatch
+from keras_gpukit.input.wait.tf_private import host_iterator
+from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.steps import (
     InputRecord,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.pipelines.places import name_and_location
+from keras_gpukit.input.pipelines.places import name_and_location
 from keras_gpukit.records.steps import RetraceCause, RetracedFunction
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 

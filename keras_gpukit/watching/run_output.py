@@ -10,8 +10,8 @@ from typing import Any
 from keras_gpukit.records.environment import Worker
 from keras_gpukit.records.names import OVERHEAD, RecordKind
 from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.saved_runs.writing.run_log import RunLog
 from keras_gpukit.sensors.series import SeriesCollector
-from keras_gpukit.writers.run_log import RunLog
 
 
 class RunOutput:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from keras_gpukit.pipelines.places import GENERATED
+from keras_gpukit.input.pipelines.places import GENERATED
 
 COLLECTIONS = (list, tuple, dict, set, frozenset, deque)
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.distribute.clusters.tf_config import this_worker
-from keras_gpukit.input_wait.self_cost import StepFunction
-from keras_gpukit.input_wait.wall_time import WallTime
+from keras_gpukit.distributed.clusters.tf_config import this_worker
+from keras_gpukit.input.wait.self_cost import StepFunction
+from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.names import SETUP
 from keras_gpukit.records.run import Ending

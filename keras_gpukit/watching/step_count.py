@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_gpukit.input_wait.examples import reader
+from keras_gpukit.input.wait.examples import reader
 
 
 class FitCount:

@@ -15,9 +15,9 @@ from typing import Literal
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.layer_names import layer_names
-from keras_gpukit.measuring.untouched import untouched
 from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.memory.step_memory import StepMemory
+from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.machine import MemoryRecord
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.watching.call_frame import batch_of

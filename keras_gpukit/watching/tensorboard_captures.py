@@ -15,7 +15,7 @@ from typing import Any
 from keras_gpukit.errors import Guard
 from keras_gpukit.profiling.capturing.marked_profile import LARGEST_AMENDED_BYTES, amend
 from keras_gpukit.profiling.capturing.profile_files import profile_files
-from keras_gpukit.writers.whole_files import replace_file
+from keras_gpukit.whole_files import replace_file
 
 
 class TensorBoardCaptures:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from keras_gpukit.errors import GPUKitError
-from keras_gpukit.input_wait.clock import StepClock
-from keras_gpukit.input_wait.request_meter import RequestMeter
-from keras_gpukit.input_wait.self_cost import StepFunction, cost_of_a_call_s
+from keras_gpukit.input.wait.clock import StepClock
+from keras_gpukit.input.wait.request_meter import RequestMeter
+from keras_gpukit.input.wait.self_cost import StepFunction, cost_of_a_call_s
 from keras_gpukit.watching.callback_list import hooks_alone
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from keras_gpukit.distribute.collective_clock import CollectiveClock, collective_clock
-from keras_gpukit.distribute.peer_health import ask_peer, tasks_of
-from keras_gpukit.distribute.round_trips import RoundTrips
+from keras_gpukit.distributed.collective_clock import CollectiveClock, collective_clock
+from keras_gpukit.distributed.peer_health import ask_peer, tasks_of
+from keras_gpukit.distributed.round_trips import RoundTrips
 from keras_gpukit.errors import GPUKitError, Guard
-from keras_gpukit.input_wait.self_cost import StepFunction
+from keras_gpukit.input.wait.self_cost import StepFunction
 from keras_gpukit.profiling import read_profile
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.capture import ProfilerRecord

@@ -261,7 +261,7 @@ def test_steps_of_ten_seconds_are_unknown_not_wrong(run_script):
 
 
 def test_steps_longer_than_tf_data_notes_are_unknown_not_wrong(monkeypatch):
-    monkeypatch.setattr("keras_gpukit.input_wait.pipeline_model.LONGEST_GAP_S", 0.1)
+    monkeypatch.setattr("keras_gpukit.input.wait.pipeline_model.LONGEST_GAP_S", 0.1)
     callback = gpukit.InputStall(None)
     sleeping_model(0.06).fit(slow_dataset(5, 0.02), verbose=0, callbacks=[callback])
     assert callback.summary.stall_fraction is None

@@ -36,7 +36,7 @@ from keras_gpukit.records.steps import (
     WaitDistribution,
 )
 from keras_gpukit.rules import judge
-from keras_gpukit.writers.json_lines import JsonLines
+from keras_gpukit.saved_runs.writing.json_lines import JsonLines
 
 GIB = 2**30
 BEGAN_S = 1.7e9

@@ -19,8 +19,8 @@ from helpers.training import sensitive_model, slow_dataset, small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.errors import ProfileError
-from keras_gpukit.input_wait import wait_reader
-from keras_gpukit.input_wait.meters import WaitReading
+from keras_gpukit.input.wait import wait_reader
+from keras_gpukit.input.wait.meters import WaitReading
 from keras_gpukit.profiling import read_apart, read_profile
 from keras_gpukit.records.environment import Worker
 from keras_gpukit.reports.console import print_summary
@@ -39,7 +39,7 @@ def on_a_gpu(monkeypatch):
     monkeypatch.setattr("keras_gpukit.rules.automatic_captures.STEADY_WITHIN", 10.0)
     monkeypatch.setattr("keras_gpukit.rules.automatic_captures.SLOWER", 1000.0)
     monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.05)
-    monkeypatch.setattr("keras_gpukit.input_wait.step_windows.WINDOW_S", 0.02)
+    monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
 
 
 def fitted(log_dir, *others, batches=BATCHES, model=None, **options) -> gpukit.Monitor:
@@ -112,7 +112,7 @@ def test_without_a_gpu_eager_steps_are_captured_early_and_nothing_is_corrected(
 ):
     monkeypatch.undo()
     monkeypatch.setattr("keras_gpukit.rules.automatic_captures.SUSPECTED_AFTER_S", 0.3)
-    monkeypatch.setattr("keras_gpukit.input_wait.step_windows.WINDOW_S", 0.02)
+    monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
     monitor = fitted(tmp_path, batches=60, model=small_model(run_eagerly=True))
     [record] = captured(monitor)
     assert record.unread_because is None

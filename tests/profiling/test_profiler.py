@@ -311,7 +311,7 @@ def test_captures_are_in_the_record_of_the_run(tmp_path):
 def often(monkeypatch):
     """What happens each second happens each hundredth."""
     monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.01)
-    monkeypatch.setattr("keras_gpukit.input_wait.step_windows.WINDOW_S", 0.01)
+    monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.01)
     monkeypatch.setattr("keras_gpukit.rules.anomalies.STRETCH_S", 0.01)
 
 

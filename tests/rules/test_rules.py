@@ -10,7 +10,7 @@ import pytest
 from helpers.processes import ROOT
 from helpers.series import changing_run
 
-from keras_gpukit.pipelines.places import KERAS_OWN
+from keras_gpukit.input.pipelines.places import KERAS_OWN
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.environment import Environment, GPUInfo, Worker
 from keras_gpukit.records.finding import Figure, Finding

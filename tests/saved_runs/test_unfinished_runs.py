@@ -21,8 +21,8 @@ from keras_gpukit.reports.html.verdict_lines import verdict_line
 from keras_gpukit.rules.killed import doing
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.log_folder import LogFolder
-from keras_gpukit.writers import process_identity
-from keras_gpukit.writers.process_identity import own_identity
+from keras_gpukit.saved_runs.writing import process_identity
+from keras_gpukit.saved_runs.writing.process_identity import own_identity
 
 SO_FAR = replace(
     SUMMARY.input,
@@ -179,7 +179,7 @@ def test_a_run_in_progress_says_where_it_is_and_names_the_stage(tmp_path):
 CHILD = """
 import sys, time
 from pathlib import Path
-from keras_gpukit.writers.run_log import RunLog
+from keras_gpukit.saved_runs.writing.run_log import RunLog
 
 log = RunLog(Path(sys.argv[1]))
 log.close()

@@ -43,7 +43,7 @@ def test_an_interrupt_as_a_lock_is_let_go_holds_up_nothing_later(run_python):
 import sys
 from contextlib import suppress
 
-from keras_gpukit.input_wait.stages import watch
+from keras_gpukit.input.wait.stages import watch
 
 pipeline = watch.PipelineWatch()
 

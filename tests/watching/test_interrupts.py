@@ -9,12 +9,12 @@ import psutil
 import pytest
 from interrupts import InterruptAt
 
-from keras_gpukit.input_wait.calls import Calls, FirstCalls
-from keras_gpukit.input_wait.meters import PipelineStart
-from keras_gpukit.input_wait.step_time_histogram import StepTimeHistogram
-from keras_gpukit.input_wait.totals import PipelineStarts, StepTotals
-from keras_gpukit.input_wait.wait_distribution import WaitHistogram
-from keras_gpukit.input_wait.wall_time import WallTime
+from keras_gpukit.input.wait.calls import Calls, FirstCalls
+from keras_gpukit.input.wait.meters import PipelineStart
+from keras_gpukit.input.wait.step_time_histogram import StepTimeHistogram
+from keras_gpukit.input.wait.totals import PipelineStarts, StepTotals
+from keras_gpukit.input.wait.wait_distribution import WaitHistogram
+from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.machine import GPUSample, HostSample
 from keras_gpukit.records.steps import StepWindow

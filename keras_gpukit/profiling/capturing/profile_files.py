@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from keras_gpukit.records.names import PROFILE_SUFFIX, PROFILES
-from keras_gpukit.writers.whole_files import new_folder, replace_file
+from keras_gpukit.whole_files import new_folder, replace_file
 
 
 def profile_name(step: int, time_s: float) -> str:

@@ -5,7 +5,7 @@ import keras
 from stand_in import GIB, gpu_options, pretend, raises, uuid
 
 from keras_gpukit import configure_gpus
-from keras_gpukit.distribute.strategies import of_this_process
+from keras_gpukit.distributed.strategies import of_this_process
 from keras_gpukit.errors import AlreadyInitializedError, GPUKitWarning
 
 os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "false"

@@ -1,5 +1,0 @@
-"""Clusters, read from environment variables: one class for each kind of environment."""
-
-from keras_gpukit.distribute.clusters.registry import ENVIRONMENTS, read_cluster
-
-__all__ = ["ENVIRONMENTS", "read_cluster"]

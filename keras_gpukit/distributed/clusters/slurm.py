@@ -1,0 +1,144 @@
+"""Clusters from the variables that Slurm's `srun` sets for each task of a job step.
+
+TensorFlow's `SlurmClusterResolver` reads the same variables. But it fails without GPUs, overwrites
+`CUDA_VISIBLE_DEVICES`, runs `scontrol`, and gives every job on a machine the same ports.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from keras_gpukit.distributed.clusters.addresses import (
+    cluster_of,
+    first_port,
+    given_addresses,
+    with_ports,
+)
+from keras_gpukit.distributed.clusters.environment import ClusterEnvironment, Variables, wrong
+from keras_gpukit.distributed.clusters.slurm_notation import (
+    expand_nodes,
+    expand_tasks,
+    node_of_each_task,
+)
+from keras_gpukit.errors import ClusterError
+from keras_gpukit.records.cluster import Cluster
+
+NODE_ADDRESSES = "GPUKIT_NODE_ADDRESSES"
+START_WITH_SRUN = "Start the script with `srun python …`, and pass all SLURM_ variables on to it."
+MOST_STEPS = 101  # a prime, so that steps of neighbouring jobs get different ports
+
+Expanded = TypeVar("Expanded")
+
+
+class Slurm(ClusterEnvironment):
+    """A job step of Slurm. Each task is one process of the cluster."""
+
+    kind = "Slurm"
+
+    def detects(self, environment: Mapping[str, str]) -> bool:
+        """Whether this process belongs to a job of Slurm."""
+        return bool(environment.get("SLURM_JOB_ID") or environment.get("SLURM_PROCID"))
+
+    def read(self, variables: Variables) -> Cluster | None:
+        """Returns the cluster of the job step; None if the step, or the whole job, has one task.
+
+        Raises:
+            ClusterError: If a variable is missing or wrong, or if a job of several tasks runs its
+                script without `srun`, so that only the first task would train.
+        """
+        if not (variables.get("SLURM_STEP_ID") or variables.get("SLURM_STEP_NUM_TASKS")):
+            _check_started_alone(variables)
+            return None
+        rank, size = variables.rank_and_size(
+            "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", START_WITH_SRUN
+        )
+        if size == 1:
+            return None
+        if variables.get("SLURM_HET_SIZE") is not None:
+            advice = "Set TF_CONFIG in each task, or submit a job of one component."
+            received = variables.used["SLURM_HET_SIZE"]
+            accepted = "is set: in a job of several components, no task knows the others' nodes"
+            raise wrong("SLURM_HET_SIZE", received, accepted, advice)
+        job = variables.whole_number("SLURM_JOB_ID", START_WITH_SRUN)
+        step = variables.whole_number("SLURM_STEP_ID", START_WITH_SRUN)
+        addresses = given_addresses(variables, size)
+        if addresses is None:
+            hosts = _hosts(variables, size, rank)
+            addresses = with_ports(hosts, first_port(variables, job + MOST_STEPS * step))
+        return cluster_of(self.kind, f"Slurm job {job}, step {step}", addresses, rank, variables)
+
+
+def _check_started_alone(variables: Variables) -> None:
+    """Checks that a process outside a job step belongs to a job of one task and one node.
+
+    Such a process was started by the batch script itself, or in the shell of `salloc`.
+    """
+    for name, noun in (("SLURM_NTASKS", "tasks"), ("SLURM_JOB_NUM_NODES", "nodes")):
+        if variables.get(name) is None:
+            continue
+        count = variables.whole_number(name, START_WITH_SRUN, least=1)
+        if count > 1:
+            raise ClusterError(
+                f"The Slurm job has {count} {noun}, and this process was started without `srun`, "
+                f"so that it would train alone. {START_WITH_SRUN} If one process is to train "
+                "alone, ask Slurm for --nodes=1 --ntasks=1 (and cores by --cpus-per-task). "
+                f"Received: {name}='{count}', SLURM_STEP_ID=None"
+            )
+
+
+def _hosts(variables: Variables, size: int, rank: int) -> list[str]:
+    """Returns the host of each task, from the node list and the tasks per node."""
+    nodes = _expand(variables, "SLURM_STEP_NODELIST", expand_nodes, "a list of nodes")
+    counts = _expand(variables, "SLURM_STEP_TASKS_PER_NODE", expand_tasks, "a list of counts")
+    if len(counts) != len(nodes) or sum(counts) != size:
+        accepted = f"must give {len(nodes)} nodes {size} tasks in all (SLURM_STEP_NUM_TASKS)"
+        received = variables.used["SLURM_STEP_TASKS_PER_NODE"]
+        raise wrong("SLURM_STEP_TASKS_PER_NODE", received, accepted, START_WITH_SRUN)
+    placed = node_of_each_task(counts, _plane(variables))
+    own = variables.whole_number("SLURM_NODEID", START_WITH_SRUN)
+    if placed[rank] != own:
+        accepted = f"must be {placed[rank]}, where the step's node list places task {rank}"
+        advice = "Start the step with `srun --distribution=block`."
+        raise wrong("SLURM_NODEID", str(own), accepted, advice)
+    by_node = _node_addresses(variables)
+    return [by_node.get(nodes[node], nodes[node]) for node in placed]
+
+
+def _expand(
+    variables: Variables, name: str, expand: Callable[[str], Expanded], accepted: str
+) -> Expanded:
+    value = variables.require(name, START_WITH_SRUN)
+    try:
+        return expand(value)
+    except ValueError as error:
+        raise wrong(
+            name, value, f"must be {accepted} as Slurm writes it", START_WITH_SRUN
+        ) from error
+
+
+def _plane(variables: Variables) -> int:
+    """Returns how many consecutive tasks a node gets per turn, given the step's distribution."""
+    distribution = re.split("[:,]", variables.get("SLURM_DISTRIBUTION") or "block")[0].lower()
+    if distribution == "cyclic":
+        return 1
+    size = re.fullmatch(r"plane=([1-9]\d*)", distribution)
+    if size is None and distribution == "plane":
+        size = re.fullmatch(r"([1-9]\d*)", variables.get("SLURM_DIST_PLANESIZE") or "")
+    # Any other distribution counts as "block"; the check of SLURM_NODEID finds out if it differs.
+    return int(size[1]) if size else sys.maxsize
+
+
+def _node_addresses(variables: Variables) -> dict[str, str]:
+    """Returns the addresses in `GPUKIT_NODE_ADDRESSES`, for nodes not reached by their names."""
+    value = variables.get(NODE_ADDRESSES) or ""
+    advice = "Set it to node=address for each node, separated by commas, or unset it."
+    addresses = {}
+    for each in filter(None, re.split(r"[,\s]+", value)):
+        node, equals, address = each.partition("=")
+        if not node or not equals or not address:
+            raise wrong(NODE_ADDRESSES, value, "must give each node an address", advice)
+        addresses[node] = address
+    return addresses

@@ -1,0 +1,117 @@
+"""Clusters from `TF_CONFIG`, the variable that TensorFlow reads, and this process's place."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from keras_gpukit.distributed.clusters.addresses import check_addresses
+from keras_gpukit.distributed.clusters.environment import ClusterEnvironment, Variables, wrong
+from keras_gpukit.records.cluster import Cluster, worker_of
+from keras_gpukit.records.environment import Worker
+
+NAME = "TF_CONFIG"
+TASK_TYPES = ("chief", "worker", "ps", "evaluator")
+ADVICE = (
+    'It must be such as {"cluster": {"worker": ["host1:port", "host2:port"]}, '
+    '"task": {"type": "worker", "index": 0}}, with the same cluster in each process.'
+)
+
+
+class TFConfig(ClusterEnvironment):
+    """The variable `TF_CONFIG`, set by a person or a launcher."""
+
+    kind = "TF_CONFIG"
+
+    def detects(self, environment: Mapping[str, str]) -> bool:
+        """Whether `TF_CONFIG` has content; as in TensorFlow, an empty one counts as unset."""
+        return environment.get(NAME, "").strip() not in ("", "{}")
+
+    def read(self, variables: Variables) -> Cluster | None:
+        """Returns the cluster; None if this process is the only one in it.
+
+        Raises:
+            ClusterError: If TensorFlow does not accept the value of `TF_CONFIG`.
+        """
+        return read_tf_config(variables, self.kind, NAME)
+
+
+def read_tf_config(variables: Variables, kind: str, source: str) -> Cluster | None:
+    """Returns the cluster that `TF_CONFIG` describes; None if this process is the only one in it.
+
+    Raises:
+        ClusterError: If TensorFlow does not accept the value of `TF_CONFIG`.
+    """
+    text = variables.require(NAME, ADVICE)
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise wrong(NAME, text, f"must be JSON ({error})", ADVICE) from error
+    addresses = _addresses(text, config)
+    task_type, index = _task(text, config, addresses)
+    if sum(map(len, addresses.values())) == 1 and task_type in addresses:
+        return None
+    return Cluster(kind, addresses, task_type, index, variables=variables.used, source=source)
+
+
+def _addresses(text: str, config: Any) -> dict[str, tuple[str, ...]]:
+    if not isinstance(config, dict) or not isinstance(config.get("cluster"), dict):
+        raise wrong(NAME, text, 'must be an object with a "cluster"', ADVICE)
+    addresses = {}
+    for task_type, hosts in config["cluster"].items():
+        if task_type not in TASK_TYPES:
+            accepted = f'must have task types of {", ".join(TASK_TYPES)}, and "{task_type}" is none'
+            raise wrong(NAME, text, accepted, ADVICE)
+        if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
+            raise wrong(NAME, text, f'must have a list of addresses for "{task_type}"', ADVICE)
+        if hosts:
+            addresses[task_type] = tuple(hosts)
+    if not addresses:
+        raise wrong(NAME, text, "must have an address in its cluster", ADVICE)
+    if len(addresses.get("chief", ())) > 1:
+        raise wrong(NAME, text, "must have one chief at most", ADVICE)
+    check_addresses(NAME, addresses, ADVICE)
+    return addresses
+
+
+def _task(text: str, config: dict[str, Any], addresses: Mapping[str, Any]) -> tuple[str, int]:
+    task = config.get("task")
+    if not isinstance(task, dict):
+        raise wrong(NAME, text, 'must have a "task": which of the cluster this process is', ADVICE)
+    task_type, index = task.get("type"), task.get("index")
+    if isinstance(index, str) and index.isdigit():
+        index = int(index)  # TensorFlow accepts a string, too
+    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+        raise wrong(NAME, text, 'must have a whole number from 0 on as the "index" of task', ADVICE)
+    # An evaluator may be missing from the cluster, since it has no server.
+    if task_type == "evaluator" and "evaluator" not in addresses:
+        return "evaluator", index
+    if not isinstance(task_type, str) or task_type not in addresses:
+        accepted = f"must have a task of its cluster's types ({', '.join(addresses)})"
+        raise wrong(NAME, text, accepted, ADVICE)
+    if index >= len(addresses[task_type]):
+        accepted = f"must have an index below {len(addresses[task_type])}, its {task_type}s"
+        raise wrong(NAME, text, accepted, ADVICE)
+    return task_type, index
+
+
+def this_worker(model: Any = None) -> Worker | None:
+    """Returns this process's place in its cluster; None without one, or if it cannot be read.
+
+    Args:
+        model: Model that is trained. The cluster resolver of its strategy, such as that of Slurm,
+            takes precedence over the environment variable `TF_CONFIG`.
+    """
+    try:
+        strategy = getattr(model, "distribute_strategy", None)
+        resolver = getattr(strategy, "cluster_resolver", None)
+        if resolver is not None and resolver.task_type:
+            cluster = resolver.cluster_spec().as_dict()
+            return worker_of(cluster, resolver.task_type, resolver.task_id)
+        config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+        task = config.get("task", {})
+        return worker_of(config.get("cluster", {}), task.get("type"), task.get("index"))
+    except Exception:  # both may contain anything, and only strategies have to understand it
+        return None

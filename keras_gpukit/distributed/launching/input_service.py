@@ -1,0 +1,126 @@
+"""Runs a tf.data service on this machine, or writes its manifest for Kubernetes."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from contextlib import ExitStack
+
+from keras_gpukit.distributed.launching.processes.ports import (
+    REUSE,
+    address_of,
+    is_listening,
+    reserved_ports,
+)
+from keras_gpukit.distributed.launching.processes.signals import ENDING, Signals
+from keras_gpukit.distributed.launching.processes.tasks import Task
+from keras_gpukit.distributed.launching.processes.worker import WorkerProcess
+from keras_gpukit.distributed.launching.rendering import render
+from keras_gpukit.version import __version__
+
+PORT = 5050
+_GRACE_S = 5.0
+_START_WITHIN_S = 120.0
+"""Maximum seconds until the dispatcher listens on its port."""
+_TURN_S = 0.2
+_MODULE = "keras_gpukit.distributed.launching.servers"
+
+
+def serve(workers: int, port: int) -> int:
+    """Runs a dispatcher and its workers until one of them dies or a signal comes.
+
+    No process is left behind in any case: each has a keeper, which ends it when this process ends.
+
+    Args:
+        workers: Number of processes that produce elements.
+        port: Port of the dispatcher; 0 chooses a free one.
+
+    Returns:
+        The exit code: 128 plus the signal's number, or 1 if a process died or the dispatcher did
+        not start.
+
+    Raises:
+        ValueError: If the port is in use.
+    """
+    if port and is_listening(port):
+        raise ValueError(
+            f"port {port} is in use. Give another --port, 0 for any. Received: --port={port}"
+        )
+    with ExitStack() as stack:
+        signals = stack.enter_context(Signals())
+        if not port:
+            (port,) = stack.enter_context(reserved_ports(1))
+        running: list[WorkerProcess] = []
+        stack.callback(_end, running)
+        address = address_of(port)
+        running.append(_start(Task("dispatcher", 0), ["dispatcher", str(port)]))
+        code = _wait(running, signals, until_port=port, until_s=time.monotonic() + _START_WITHIN_S)
+        if code is not None:
+            return code
+        running += [_start(Task("worker", i), ["input-worker", address]) for i in range(workers)]
+        print(
+            f"Input service with {workers} workers: grpc://{address}\n"
+            f'Use it: tune_input(dataset, service="grpc://{address}"). Ctrl-C ends it.',
+            flush=True,
+        )
+        ended = _wait(running, signals)
+        assert ended is not None
+        return ended
+
+
+def input_service_manifest(name: str, image: str, workers: int) -> str:
+    """Returns the Deployments of a dispatcher and its workers, and the Service, as YAML.
+
+    Args:
+        name: Name of the service; its address within the cluster is `grpc://NAME:5050`.
+        image: A container image with keras-gpukit.
+        workers: Number of pods that produce elements.
+    """
+    return render(
+        "input_service.yaml.j2",
+        name=name,
+        image=image,
+        workers=workers,
+        port=PORT,
+        module=_MODULE,
+        version=__version__,
+    )
+
+
+def _start(task: Task, arguments: list[str]) -> WorkerProcess:
+    command = [sys.executable, "-m", _MODULE, *arguments]
+    environment = {**os.environ, **REUSE}
+    return WorkerProcess(task, command, environment, 1, 2, grace_s=_GRACE_S)
+
+
+def _wait(
+    running: list[WorkerProcess],
+    signals: Signals,
+    until_port: int | None = None,
+    until_s: float | None = None,
+) -> int | None:
+    """Returns the exit code after a signal or a death; None once the port is listened on."""
+    while True:
+        select.select([signals.descriptor], [], [], _TURN_S)
+        for number in signals.read():
+            if number in ENDING:
+                return 128 + number
+        for each in running:
+            if each.returncode is not None:
+                name = "the dispatcher" if each.task.type == "dispatcher" else each.task.name
+                print(f"{name} ended ({each.returncode}); all are stopped.", file=sys.stderr)
+                return 1
+        if until_port is not None and is_listening(until_port):
+            return None
+        if until_s is not None and time.monotonic() > until_s:
+            print("The dispatcher does not start; all are stopped.", file=sys.stderr)
+            return 1
+
+
+def _end(running: list[WorkerProcess]) -> None:
+    for each in running:
+        each.stop()
+    while any(each.returncode is None for each in running):
+        time.sleep(0.05)

@@ -1,0 +1,105 @@
+"""Manifests for Kubernetes: Kubeflow's TrainJob, and a plain Indexed Job."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from keras_gpukit.distributed.launching.job import Job
+from keras_gpukit.distributed.launching.rendering import render
+from keras_gpukit.version import __version__
+
+PORT = 2222  # each pod has its own address, so jobs cannot collide
+LONGEST_NAME = 50  # 63 for a pod's host name, less what Jobs and JobSets append
+_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pods:
+    """Settings for the pods of a job.
+
+    Attributes:
+        image: Container image with the script and keras-gpukit.
+        volume: PersistentVolumeClaim and its path in the pods, such as ("data", "/data"), for
+            checkpoints and logs that outlive a pod; None for no volume.
+        shared_memory: Size of /dev/shm in the notation of Kubernetes.
+    """
+
+    image: str
+    volume: tuple[str, str] | None = None
+    shared_memory: str = "8Gi"
+
+
+def train_job(job: Job, pods: Pods) -> str:
+    """Returns a TrainJob of Kubeflow Trainer (v2) with a TrainingRuntime of its own, as YAML.
+
+    Args:
+        job: The job to run.
+        pods: Settings for its pods.
+
+    Raises:
+        ValueError: If Kubernetes does not accept the job's name, or `gpus_per_worker` is None.
+    """
+    return _manifest("trainjob.yaml.j2", job, pods, host="-node-0-{index}")
+
+
+def indexed_job(job: Job, pods: Pods) -> str:
+    """Returns an Indexed Job and its headless Service, as YAML.
+
+    Args:
+        job: The job to run.
+        pods: Settings for its pods.
+
+    Raises:
+        ValueError: If Kubernetes does not accept the job's name, or `gpus_per_worker` is None.
+    """
+    return _manifest("indexed_job.yaml.j2", job, pods, host="-{index}")
+
+
+def _manifest(template: str, job: Job, pods: Pods, host: str) -> str:
+    name = _name(job.name)
+    if job.gpus_per_worker is None:
+        raise ValueError(
+            "A pod gets only the GPUs that it asks for. Give --gpus-per-worker, 0 for none. "
+            "Received: gpus_per_worker=None"
+        )
+    return render(
+        template,
+        name=name,
+        job=job,
+        pods=pods,
+        size=job.processes,
+        port=PORT,
+        command=["python", *job.command],
+        environment=_environment(job, f"{name}{host}.{name}:{PORT}"),
+        version=__version__,
+    )
+
+
+def _name(name: str) -> str:
+    """Returns a job's name in a form that Kubernetes accepts."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if not _NAME.fullmatch(plain) or len(plain) > LONGEST_NAME:
+        raise ValueError(
+            "Kubernetes needs a name of letters, digits and dashes that begins with a letter and "
+            f"has at most {LONGEST_NAME} characters. Received: name={name!r}"
+        )
+    return plain
+
+
+def _environment(job: Job, address: str) -> list[dict[str, Any]]:
+    """Returns the environment variables of each pod, each with its reason."""
+    variables = [
+        ("GPUKIT_WORKERS", str(job.processes), "How many processes train together."),
+        ("GPUKIT_ADDRESSES", address, "Where: Kubernetes gives each pod its index."),
+    ]
+    if job.parameter_servers:
+        reason = "The last pods are parameter servers, and the first one is the chief."
+        variables.append(("GPUKIT_PARAMETER_SERVERS", str(job.parameter_servers), reason))
+    reason = "Print at once: a pod that is killed loses what it has not written yet."
+    variables.append(("PYTHONUNBUFFERED", "1", reason))
+    if job.gpus_per_worker:
+        reason = "NCCL says why it fails; at its default it is silent."
+        variables.append(("NCCL_DEBUG", "WARN", reason))
+    return [{"name": name, "value": value, "reason": reason} for name, value, reason in variables]

@@ -1,0 +1,128 @@
+"""Reads the output of one process, shows it, keeps the last lines, and writes it to a file."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import IO
+
+from keras_gpukit.distributed.launching.output.lines import Lines, without_progress
+from keras_gpukit.distributed.launching.output.screen import Screen
+from keras_gpukit.distributed.launching.output.tail import Tail
+from keras_gpukit.distributed.launching.output.terminal import Terminal
+from keras_gpukit.distributed.launching.processes.tasks import Task
+
+_READ_BYTES = 1 << 16
+_BAR_EVERY_S = 30.0
+"""Seconds between two lines with a progress bar, if there is no terminal in which to draw it."""
+
+
+class Stream:
+    """Standard output or standard error of a process, or both if they share a terminal.
+
+    Attributes:
+        inner: File descriptor that the process writes to; the launcher closes it after the start.
+        outer: File descriptor that becomes ready when there is output for `read`.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        colour: int,
+        screen: Screen,
+        tail: Tail,
+        file: IO[bytes] | None,
+        *,
+        has_errors: bool,
+    ) -> None:
+        self._task = task
+        self._colour = colour
+        self._screen = screen
+        self._tail = tail
+        self._file = file
+        self._has_errors = has_errors
+        self._lines = Lines()
+        self._shown_s = time.monotonic()
+        self._terminal: Terminal | None = None
+        if task.is_chief and screen.is_terminal:
+            self._terminal = Terminal(screen.descriptor, narrower=len(task.name) + 3)
+            self.outer, self.inner = self._terminal.outer, self._terminal.inner
+        else:
+            self.outer, self.inner = os.pipe()
+        os.set_blocking(self.outer, False)
+
+    def read(self) -> bool:
+        """Reads the available output, without waiting.
+
+        Returns:
+            Whether there was any output, so that more may follow.
+        """
+        try:
+            data = os.read(self.outer, _READ_BYTES)
+        except OSError:  # nothing at this moment, or the end of a pseudo-terminal
+            return False
+        if self._terminal is not None:
+            self._screen.draw(data, self._task.name, self._colour)
+        for line in self._lines.feed(data):
+            self._add(line)
+        if self._task.is_chief and self._terminal is None:
+            self._show_bar()
+        return bool(data)
+
+    def close(self) -> None:
+        """Reads the remaining output of a process that has ended, and closes the stream."""
+        while self.read():
+            pass
+        for line in self._lines.end():
+            self._add(line)
+        if self._terminal is not None:
+            self._screen.end_line()
+        os.close(self.outer)
+
+    def resize(self) -> None:
+        """Adopts the new size of the launcher's terminal."""
+        if self._terminal is not None:
+            self._terminal.resize()
+
+    def _show_bar(self) -> None:
+        """Shows an unfinished progress bar: its line ends with the epoch, which may take hours."""
+        bar = self._lines.unfinished
+        if bar and time.monotonic() - self._shown_s >= _BAR_EVERY_S:
+            self._show(bar)
+
+    def _show(self, line: bytes) -> None:
+        self._screen.write_line(line, self._task.name, self._colour)
+        self._shown_s = time.monotonic()
+
+    def _add(self, line: bytes) -> None:
+        self._tail.add(line, time.monotonic(), is_error=self._has_errors)
+        if self._file is not None:
+            self._file.write(line + b"\n")
+        if self._terminal is not None:
+            self._screen.remember(line, self._task.name)
+            return
+        shown = line if self._task.is_chief else without_progress(line)
+        if shown or not line:
+            self._show(shown)
+
+
+def streams_of(
+    task: Task, colour: int, screens: tuple[Screen, Screen], tail: Tail, file: IO[bytes] | None
+) -> tuple[Stream, ...]:
+    """Opens the streams of a process: one if it draws in the launcher's terminal, else two.
+
+    Args:
+        task: Task of the process.
+        colour: Number of the colour of its prefix.
+        screens: Screens for standard output and standard error; in a terminal, both are the same.
+        tail: Tail that keeps the last lines of the process.
+        file: File that gets all lines of the process; None writes none.
+
+    Returns:
+        Standard output, then standard error.
+    """
+    wanted = screens if screens[0] is not screens[1] or not task.is_chief else screens[:1]
+    return tuple(
+        Stream(task, colour, screen, tail, file, has_errors=number == len(wanted))
+        for number, screen in enumerate(wanted, start=1)
+    )

@@ -1,0 +1,108 @@
+"""Plans which processes start on this machine, and where their output goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from keras_gpukit.distributed.launching.job import Job
+from keras_gpukit.distributed.launching.output.log_files import LogFiles
+from keras_gpukit.distributed.launching.output.screen import Screen
+from keras_gpukit.distributed.launching.processes.gpus import NONE, count_gpus, shared_gpus
+from keras_gpukit.distributed.launching.processes.tasks import CLUSTER, Task, tasks_of
+from keras_gpukit.rules.visible_devices import VISIBLE
+
+_SERVER = ("-m", "keras_gpukit.distributed.launching.servers", "training")
+
+
+@dataclass(frozen=True)
+class Start:
+    """Everything that is needed to start the process of a task.
+
+    Attributes:
+        task: Task of the process.
+        command: Command line of the process.
+        variables: Environment variables of this process, without those of the cluster.
+        cpus: Processors that the process may use; empty for all.
+    """
+
+    task: Task
+    command: tuple[str, ...]
+    variables: dict[str, str] = field(default_factory=dict)
+    cpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Output:
+    """Destinations of the output of all processes.
+
+    Attributes:
+        screens: Screens for standard output and standard error; in a terminal, both are the same.
+        logs: Log files, one for each process.
+    """
+
+    screens: tuple[Screen, Screen]
+    logs: LogFiles
+
+    def tell(self, text: str) -> None:
+        """Prints a message of the launcher."""
+        self.screens[1].write_line(f"keras-gpukit launch: {text}".encode())
+
+
+def plan_starts(
+    job: Job,
+    environ: Mapping[str, str],
+    *,
+    cpus: Sequence[int],
+    runner: tuple[str, ...] = (),
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Start, ...]:
+    """Plans the start of each of a job's tasks on this machine.
+
+    Args:
+        job: The job to start.
+        environ: Environment variables of the launcher.
+        cpus: Processors that the launcher may use.
+        runner: Python arguments before the script, which run it; empty for Python itself.
+        variables: Environment variables for all processes.
+
+    Raises:
+        ValueError: If the machine has too few GPUs or processors, or if this process is already
+            part of a cluster.
+    """
+    if CLUSTER in environ:
+        raise ValueError(
+            "TF_CONFIG is set, so that this process is part of a cluster already; the processes "
+            "that it starts would leave that one. Start the script with `python` in each process "
+            f"of the cluster, or unset TF_CONFIG. Received: TF_CONFIG={environ[CLUSTER]!r}"
+        )
+    gpus = shared_gpus(job, environ, count_gpus)
+    each = job.cpus_per_worker or 0
+    if each * job.workers > len(cpus):
+        raise ValueError(
+            f"{job.workers} workers with {each} processors each need {each * job.workers}, and "
+            f"this process may use {len(cpus)}. Received: --workers={job.workers}, "
+            f"--cpus-per-worker={job.cpus_per_worker}"
+        )
+    starts = []
+    for task in tasks_of(job):
+        # Output should appear when the script prints it, not once a buffer of 8 KiB is full.
+        own = {"PYTHONUNBUFFERED": environ.get("PYTHONUNBUFFERED") or "1", **variables}
+        is_worker = task.type == "worker"
+        visible = gpus[task.index] if is_worker else NONE
+        if visible is not None:
+            own[VISIBLE] = visible
+        command = (*runner, *job.command) if task.runs_script else _SERVER
+        bound = tuple(cpus[each * task.index : each * (task.index + 1)]) if is_worker else ()
+        starts.append(Start(task, (sys.executable, *command), own, bound))
+    return tuple(starts)
+
+
+def usable_cpus() -> tuple[int, ...]:
+    """Returns the processors that this process may use; all if the system does not report them."""
+    if sys.platform == "linux":
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))

@@ -1,0 +1,108 @@
+"""Facts about the input of replicas, read from a dataset and a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_gpukit.input.pipelines.functions import operations
+from keras_gpukit.input.pipelines.kinds import BATCHES, READERS, kind, kind_of
+from keras_gpukit.input.pipelines.structure import (
+    functions,
+    inputs,
+    number,
+    setting,
+    stages,
+    unwrapped,
+)
+from keras_gpukit.layer_names import layers_in
+from keras_gpukit.records.cluster import ReplicaInput, ShardPolicy
+
+_OPEN_FILES = {"Interleave", "ParallelInterleave", "FlatMap"}
+# Stages after the last batching that leave the size of the batches in an epoch unchanged.
+_PASS_ON = {"Prefetch", "Options", "Map", "ParallelMap", "Cache", "Shuffle"}
+
+
+def replica_input(
+    dataset: Any, *, replicas: int, workers: int = 1, model: Any = None
+) -> ReplicaInput:
+    """Returns facts about the input of replicas; the dataset is not iterated.
+
+    Args:
+        dataset: A `tf.data.Dataset` of global batches.
+        replicas: Number of replicas that train in step, over all workers.
+        workers: Number of processes that the replicas run in.
+        model: Model whose BatchNormalization layers are counted; None leaves them out.
+
+    Raises:
+        TypeError: If `dataset` is not a `tf.data.Dataset`.
+    """
+    import tensorflow as tf
+
+    if not isinstance(dataset, tf.data.Dataset):
+        raise TypeError(
+            f"`dataset` must be a tf.data.Dataset. Received: dataset={type(dataset).__name__}"
+        )
+    batch, last, drops = _batching(dataset)
+    return ReplicaInput(
+        replicas=replicas,
+        workers=workers,
+        policy=_policy(dataset),
+        files=_files(dataset),
+        batch=batch,
+        last_batch=last,
+        drops_remainder=drops,
+        batch_norms=None if model is None else sum(map(_is_unsynchronized, layers_in(model))),
+    )
+
+
+def workers_of(strategy: Any) -> int:
+    """Returns the number of processes that train in step under a strategy; 1 without a cluster."""
+    resolver = getattr(strategy, "cluster_resolver", None)
+    if resolver is None:
+        return 1
+    cluster = resolver.cluster_spec().as_dict()
+    return max(1, len(cluster.get("chief", ())) + len(cluster.get("worker", ())))
+
+
+def _policy(dataset: Any) -> ShardPolicy:
+    policy: ShardPolicy = dataset.options().experimental_distribute.auto_shard_policy.name
+    return policy
+
+
+def _batching(dataset: Any) -> tuple[int | None, int | None, bool]:
+    """Returns the batch size, the last batch's size, and whether a partial batch is dropped.
+
+    The sizes are None if they are unknown. The last batch is that of an epoch.
+    """
+    stage = unwrapped(dataset)
+    while kind(stage) in _PASS_ON and len(inputs(stage)) == 1:
+        stage = unwrapped(inputs(stage)[0])
+    if kind(stage) not in BATCHES:
+        return None, None, False
+    batch = number(stage, "batch_size")
+    examples = int(inputs(stage)[0].cardinality())
+    last = None if examples <= 0 else (examples % batch or batch)
+    return batch, last, bool(setting(stage, "drop_remainder"))
+
+
+def _files(dataset: Any) -> int | None:
+    """Returns the number of files that are read; None if no reader is found or if it is unknown."""
+    counts = []
+    for stage in stages(dataset):
+        if kind(stage) in _OPEN_FILES and _opens_files(stage):
+            names = unwrapped(inputs(stage)[0])
+            while kind(names) in _PASS_ON and len(inputs(names)) == 1:
+                names = unwrapped(inputs(names)[0])
+            counts.append(int(names.cardinality()))
+    return sum(counts) if counts and min(counts) >= 0 else None
+
+
+def _opens_files(stage: Any) -> bool:
+    nodes = (node for function in functions(stage) for node in operations(function))
+    return any(kind_of(node.op) in READERS for node in nodes)
+
+
+def _is_unsynchronized(layer: Any) -> bool:
+    import keras
+
+    return isinstance(layer, keras.layers.BatchNormalization) and not layer.synchronized

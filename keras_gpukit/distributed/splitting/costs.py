@@ -1,0 +1,151 @@
+"""Measures the memory that each layer needs, and the tensors passed from layer to layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from keras_gpukit.distributed.splitting.rebuild import mark_in, marked, rebuild
+from keras_gpukit.distributed.splitting.units import Unit
+
+# Their outputs are not activations: weights are counted separately, and constants are small.
+_NO_ACTIVATIONS = frozenset({"ReadVariableOp", "Const", "Placeholder", "VarHandleOp"})
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A tensor that one unit produces and another uses.
+
+    Attributes:
+        tensor: Name of the tensor in the graph.
+        source: Index of the unit that produces the tensor.
+        target: Index of the unit that uses the tensor.
+        size_bytes: Size of the tensor; None if its shape is unknown before training.
+    """
+
+    tensor: str
+    source: int
+    target: int
+    size_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Activations:
+    """The activations that a training step keeps, and the tensors that units pass on.
+
+    Attributes:
+        kept_bytes: For each unit, bytes of its forward pass that the backward pass uses.
+        incomplete: Indices of units that keep tensors whose size is unknown before training.
+        edges: Tensors passed from unit to unit in the forward pass.
+    """
+
+    kept_bytes: tuple[int, ...]
+    incomplete: frozenset[int]
+    edges: tuple[Edge, ...]
+
+
+def weight_bytes(unit: Unit) -> int:
+    """Returns the bytes of a unit's variables."""
+    return sum(map(_variable_bytes, unit.layer.variables))
+
+
+def slot_bytes(unit: Unit, optimizer: Any) -> int:
+    """Returns the bytes that an optimizer adds for a unit's trainable variables.
+
+    The bytes are measured: for each variable in turn, a fresh optimizer of the same configuration
+    is built on a stand-in for the variable in host memory.
+    """
+    import keras
+    import tensorflow as tf
+
+    total = 0
+    for variable in unit.layer.trainable_variables:
+        with tf.device("/CPU:0"):
+            stand_in = keras.Variable(
+                keras.ops.zeros(variable.shape, variable.dtype), dtype=variable.dtype
+            )
+            fresh = type(optimizer).from_config(optimizer.get_config())
+            before = sum(map(_variable_bytes, fresh.variables))
+            fresh.build([stand_in])
+            total += sum(map(_variable_bytes, fresh.variables)) - before
+    return total
+
+
+def trace_activations(model: Any, units: int, inputs: Any) -> Activations:
+    """Returns the activations that one training step keeps, read from its graph.
+
+    Nothing is computed. The graph is traced from a copy in host memory, so the model stays
+    untouched. It has a forward pass, and the gradient of the sum of all outputs. The tensors that
+    the backward pass takes from the forward pass are those that must be kept.
+
+    Args:
+        model: A model that `units_of` accepts.
+        units: Number of units in the model.
+        inputs: A `tf.TensorSpec` for each input, in the structure of `model.input`.
+    """
+    import tensorflow as tf
+
+    with tf.device("/CPU:0"):
+        copy = rebuild(model, marked)
+    readings: list[Activations] = []
+
+    def step(inputs: Any) -> None:
+        with tf.GradientTape() as tape:
+            outputs = copy(inputs, training=True)
+            total = tf.add_n(
+                [tf.reduce_sum(tf.cast(each, "float32")) for each in tf.nest.flatten(outputs)]
+            )
+        graph = tf.compat.v1.get_default_graph()
+        forward = graph.get_operations()
+        tape.gradient(total, [each.value for each in copy.trainable_variables])
+        readings.append(_read(forward, graph.get_operations()[len(forward) :], units))
+
+    tf.function(step, autograph=False).get_concrete_function(inputs)
+    return readings[0]
+
+
+def _read(forward: Sequence[Any], backward: Sequence[Any], units: int) -> Activations:
+    """Returns the activations and edges in a graph, given its forward and backward operations."""
+    unit_of: dict[Any, int] = {}
+    edges: dict[tuple[str, int], Edge] = {}
+    for operation in forward:
+        makers = [unit_of[each.op] for each in operation.inputs if each.op in unit_of]
+        unit = mark_in(operation.name)
+        if unit is None:  # an operation between layers, such as `x + y`, goes with the later one
+            if not makers:
+                continue
+            unit = max(makers)
+        unit_of[operation] = unit
+        for tensor in operation.inputs:
+            source = unit_of.get(tensor.op)
+            if source is not None and source != unit:
+                edge = Edge(tensor.name, source, unit, _tensor_bytes(tensor))
+                edges[edge.tensor, unit] = edge
+    kept: dict[str, tuple[int, int | None]] = {}
+    for operation in backward:
+        for tensor in operation.inputs:
+            if tensor.op in unit_of and tensor.op.type not in _NO_ACTIVATIONS:
+                kept[tensor.name] = (unit_of[tensor.op], _tensor_bytes(tensor))
+    sizes = [0] * units
+    for unit, size in kept.values():
+        sizes[unit] += size or 0
+    return Activations(
+        kept_bytes=tuple(sizes),
+        incomplete=frozenset(unit for unit, size in kept.values() if size is None),
+        edges=tuple(edges.values()),
+    )
+
+
+def _tensor_bytes(tensor: Any) -> int | None:
+    if not tensor.shape.is_fully_defined() or not tensor.dtype.size:
+        return None
+    return int(tensor.shape.num_elements()) * int(tensor.dtype.size)
+
+
+def _variable_bytes(variable: Any) -> int:
+    import tensorflow as tf
+
+    elements: int = math.prod(variable.shape)
+    return elements * int(tf.as_dtype(variable.dtype).size)

@@ -1,0 +1,114 @@
+"""The strategy of several processes that train in step, on one machine or several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from keras_gpukit.distributed.meeting import wait_for_tasks
+from keras_gpukit.distributed.repairs import install
+from keras_gpukit.distributed.strategies import of_this_process
+from keras_gpukit.distributed.strategies.kind import Choice, Resources, StrategyKind, synchronous
+from keras_gpukit.records.cluster import Cluster
+
+NO_CLUSTER = (
+    "{name} needs a cluster, and the environment describes none, or one of a single process. "
+    "`keras-gpukit launch --workers 2 script.py` starts several processes of a script on this "
+    "machine and sets the environment of each. Received: strategy='{name}'"
+)
+
+
+@dataclass(frozen=True)
+class ClusterTask:
+    """This process's part in its cluster.
+
+    Attributes:
+        cluster: The cluster of processes, with this process's place in it.
+        gpus: Number of logical GPUs that this process uses.
+        worker_timeout_s: Seconds to wait for the other processes.
+    """
+
+    cluster: Cluster
+    gpus: int
+    worker_timeout_s: float
+
+    def __str__(self) -> str:
+        return str(self.cluster)
+
+    def others(self, *roles: str) -> dict[str, str]:
+        """Returns the addresses of the other tasks in these roles, by task name ("worker 1")."""
+        own = (self.cluster.task_type, self.cluster.task_index)
+        return {
+            f"{role} {index}": address
+            for role in roles
+            for index, address in enumerate(self.cluster.addresses.get(role, ()))
+            if (role, index) != own
+        }
+
+    def resolver(self) -> Any:
+        """Returns the cluster resolver that TensorFlow's strategies accept."""
+        import tensorflow as tf
+
+        return tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec({r: list(a) for r, a in self.cluster.addresses.items()}),
+            task_type=self.cluster.task_type,
+            task_id=self.cluster.task_index,
+            num_accelerators={"GPU": self.gpus},
+            rpc_layer="grpc",
+        )
+
+
+class MultiWorker(StrategyKind):
+    """Trains in step with the other processes of the cluster, on the GPUs of each."""
+
+    name = "multi_worker"
+
+    def choose(self, there: Resources) -> Choice:
+        """Chooses training in step with the cluster, and names this process's place in it.
+
+        Raises:
+            ValueError: If there is no cluster, if it has parameter servers, or if this process
+                does not train.
+        """
+        cluster = there.machine.cluster
+        if cluster is None:
+            raise ValueError(NO_CLUSTER.format(name=self.name))
+        if "ps" in cluster.addresses:
+            raise ValueError(
+                f"The cluster ({cluster}) has parameter servers, with which processes do not train "
+                "in step: use strategy='parameter_server', or leave them out. Received: "
+                "strategy='multi_worker'"
+            )
+        if cluster.task_type not in ("chief", "worker"):
+            raise ValueError(
+                f"This process ({cluster}) does not train: only the chief and workers do. "
+                "Received: strategy='multi_worker'"
+            )
+        workers = sum(len(cluster.addresses.get(role, ())) for role in ("chief", "worker"))
+        replicas = workers * max(1, there.gpus)
+        return Choice(
+            ClusterTask(cluster, there.gpus, there.worker_timeout_s),
+            f"training in step in {workers} processes, recognized from {cluster.kind}",
+            replicas=replicas,
+            meaning=synchronous(replicas, "replicas")
+            + " Only the chief writes checkpoints and logs of Keras' callbacks.",
+            must_come_first=there.machine.cluster_strategy is None,
+        )
+
+    def make(self, value: ClusterTask) -> Any:
+        """Returns this process's `tf.distribute.MultiWorkerMirroredStrategy`.
+
+        Raises:
+            WorkerError: If another worker does not come in time.
+        """
+
+        def new() -> Any:
+            import tensorflow as tf
+
+            others = value.others("chief", "worker")
+            wait_for_tasks(value.cluster.address, others, value.worker_timeout_s)
+            strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=value.resolver())
+            install.repair_multi_worker()
+            return strategy
+
+        return of_this_process.over_cluster(self.name, new)

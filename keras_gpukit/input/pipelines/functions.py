@@ -1,0 +1,137 @@
+"""Functions that a pipeline calls: their names, graphs, kinds of work and dependencies.
+
+Private names of TensorFlow, seen on 2.21: `FuncGraph._functions`, `StructuredFunctionWrapper._func`
+and `.function`, and `op_def_registry.get`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from keras_gpukit.input.pipelines.kinds import kind
+from keras_gpukit.input.pipelines.places import HELPERS, name_and_location
+from keras_gpukit.input.pipelines.structure import (
+    Dataset,
+    functions,
+    functions_of,
+    is_readable,
+    once_per_dataset,
+)
+from keras_gpukit.records.operations import PYTHON_OPERATIONS
+from keras_gpukit.records.pipeline import Work
+
+# Operations that read files, with the names that users know.
+_READERS = {
+    "TFRecordDataset": "tf.data.TFRecordDataset",
+    "TFRecordDatasetV2": "tf.data.TFRecordDataset",
+    "TextLineDataset": "tf.data.TextLineDataset",
+}
+
+
+def work_of(operations: Iterable[str]) -> Work:
+    """Returns the kind of work that a function does, given the types of its operations."""
+    kinds = set(operations)
+    if kinds & PYTHON_OPERATIONS:
+        return "python"
+    if any(kind.startswith("Parse") or kind == "DecodeCSV" for kind in kinds):
+        return "parsing"
+    if any(kind.startswith("Decode") for kind in kinds):
+        return "decoding"
+    if kinds & {"ReadFile"}:
+        return "reading"
+    return "mapping"
+
+
+def function_name(stage: Dataset) -> str:
+    """Returns the name of the function that a stage calls: "decode", "tf.data.TFRecordDataset"."""
+    for wrapper in stage._functions():
+        for node in wrapper.function.graph.as_graph_def().node:
+            if node.op in _READERS:
+                return _READERS[node.op]
+        name = getattr(getattr(wrapper, "_func", None), "__name__", "")
+        if name:
+            return str(name)
+    return "a function"
+
+
+def is_tensorflows(stage: Dataset) -> bool:
+    """Whether a stage calls a function that TensorFlow defines, other than a reader of files."""
+    is_of_library = _module(stage).split(".")[0] == "tensorflow"
+    return is_of_library and function_name(stage) not in _READERS.values()
+
+
+def makes_a_generator(stage: Dataset) -> bool:
+    """Whether a stage was made by `from_generator`."""
+    is_flat_map = kind(stage) == "FlatMap" and is_readable(stage)
+    return is_flat_map and _module(stage).endswith(".from_generator_op")
+
+
+@once_per_dataset
+def helper_of(stage: Dataset) -> str | None:
+    """Returns the helper that made a stage, such as "make_csv_dataset"; None if none did."""
+    names = [name_and_location(function)[0] for function, _ in functions_of(stage)]
+    return next((name for name in names if name in HELPERS.values()), None)
+
+
+def _module(stage: Dataset) -> str:
+    """Returns the module of the function that a stage calls; "" if unknown."""
+    function = getattr(stage._functions()[0], "_func", None)
+    return str(getattr(function, "__module__", ""))
+
+
+def variables(stage: Dataset) -> list[Any]:
+    """Returns the variables that a stage's functions use, such as a random generator's state."""
+    return [variable for function in functions(stage) for variable in function.graph.variables]
+
+
+def operations(function: Any) -> Iterator[Any]:
+    """Yields every node of a function's graph, and of the functions it calls."""
+    graph = function.graph.as_graph_def()
+    yield from graph.node
+    for called in graph.library.function:
+        yield from called.node_def
+
+
+def captures_a_dataset(function: Any) -> bool:
+    """Whether a function captures a dataset, or another variant tensor, that was made outside."""
+    import tensorflow as tf
+
+    return any(tensor.dtype == tf.variant for tensor in function.captured_inputs)
+
+
+def is_stateful(operation: str) -> bool:
+    """Whether an operation type is registered as stateful; an unknown one counts as stateful."""
+    from tensorflow.python.framework import op_def_registry
+
+    definition = op_def_registry.get(operation)
+    return definition is None or bool(definition.is_stateful)
+
+
+def returns_its_arguments(graph: Any) -> bool:
+    """Whether a function returns its arguments unchanged."""
+    returned = [_before_identities(output) for output in graph.outputs]
+    return len(returned) == len(graph.inputs) and all(
+        each is given for each, given in zip(returned, graph.inputs, strict=True)
+    )
+
+
+def _before_identities(tensor: Any) -> Any:
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def called_graphs(graph: Any) -> dict[str, Any]:
+    """Returns the graphs of the functions that a graph calls, by name."""
+    return {name: function.graph for name, function in graph._functions.items()}
+
+
+def name_in_graph(operation: Any) -> str | None:
+    """Returns the `name=` of a stage that is an operation in a function's graph; None without."""
+    from tensorflow.core.framework import dataset_metadata_pb2
+
+    if "metadata" not in {attribute.name for attribute in operation.op_def.attr}:
+        return None
+    metadata = dataset_metadata_pb2.Metadata.FromString(operation.get_attr("metadata"))
+    return metadata.name.decode() or None

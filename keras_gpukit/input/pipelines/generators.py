@@ -1,0 +1,229 @@
+"""Python code of the user that makes batches: in a `PyDataset`, a generator, or another library.
+
+Private names, seen on TensorFlow 2.21 and Keras 3.12 to 3.15: the closures of `from_generator`'s
+function, down to `_GeneratorState._generator` and `._iterators`; the registry of Python functions,
+`script_ops._py_funcs`; `TFEpochIterator.data_adapter`, `PyDatasetAdapter.py_dataset`, the closure
+of `peek_and_restore`, `GeneratorDataAdapter.generator`, whose closure holds the user's generator,
+`TorchDataLoaderAdapter._dataloader`, and the closure of `GrainDatasetAdapter`'s generator, whose
+`dataset` is the user's with Keras' conversions. If one is missing, the code is unknown.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, NamedTuple
+
+from keras_gpukit.input.pipelines.closures import closed_over
+from keras_gpukit.input.pipelines.grain_datasets import (
+    is_data_loader,
+    is_grain,
+    transformations,
+    worker_processes,
+)
+from keras_gpukit.input.pipelines.places import method_of, name_and_location
+from keras_gpukit.input.pipelines.torch_loaders import code_of_loader
+from keras_gpukit.records.operations import PYTHON_OPERATIONS
+from keras_gpukit.records.pipeline import InputLibrary, PythonSourceRecord
+
+
+class UserCode(NamedTuple):
+    """A function of the user.
+
+    Attributes:
+        name: Name of the function, such as "Photographs.__getitem__".
+        location: "file.py:12" of the function; None if unknown.
+        code: Code object of the function; None if unknown.
+    """
+
+    name: str | None
+    location: str | None
+    code: CodeType | None = None
+
+
+@dataclass(frozen=True)
+class PythonSource:
+    """Python code that makes batches.
+
+    Attributes:
+        parts: Functions that make them. A function may call later ones.
+        workers: Number of threads or processes that run it.
+        in_processes: Whether it runs in other processes, where it cannot be sampled.
+        library: Library whose dataset or loader runs it.
+        restarts_workers: Whether its processes start again at each epoch.
+    """
+
+    parts: tuple[UserCode, ...]
+    workers: int = 1
+    in_processes: bool = False
+    library: InputLibrary = "Keras"
+    restarts_workers: bool = False
+
+    @property
+    def codes(self) -> list[CodeType]:
+        """Code objects to sample; empty if the code cannot be sampled, or its library times it."""
+        sampled = not self.in_processes and self.library in ("Keras", "torch")
+        return [part.code for part in self.parts if part.code] if sampled else []
+
+    def record(
+        self, slowest: CodeType | None, busy_workers: float | None, step_time_s: float | None
+    ) -> PythonSourceRecord:
+        """Returns the record of the code after some steps.
+
+        Args:
+            slowest: Code that most samples found; None if unknown.
+            busy_workers: Mean number of threads inside the code; None if unknown.
+            step_time_s: Mean step time; None if unknown.
+        """
+        found = [part for part in self.parts if part.code is slowest is not None]
+        name, location = _named(found or self.parts)
+        return PythonSourceRecord(
+            name=name,
+            location=location,
+            workers=self.workers,
+            in_processes=self.in_processes,
+            busy_workers=busy_workers,
+            time_per_batch_s=(
+                None if busy_workers is None or step_time_s is None else busy_workers * step_time_s
+            ),
+            library=self.library,
+            restarts_workers=self.restarts_workers,
+        )
+
+
+def python_source(epoch_iterator: Any) -> PythonSource | None:
+    """Returns the Python code that makes the batches of a call; None if no such code is found.
+
+    Args:
+        epoch_iterator: Keras' `EpochIterator` of the call; None if unknown.
+    """
+    adapter = getattr(epoch_iterator, "data_adapter", None)
+    dataset = getattr(adapter, "py_dataset", None)
+    if dataset is not None:
+        code = (user_code(type(dataset).__getitem__),)
+        return PythonSource(code, max(dataset.workers, 1), dataset.use_multiprocessing)
+    loader = getattr(adapter, "_dataloader", None)
+    if loader is not None:
+        return PythonSource(
+            _of_loader(loader),
+            max(loader.num_workers, 1),
+            in_processes=loader.num_workers > 0,
+            library="torch",
+            restarts_workers=loader.num_workers > 0 and not loader.persistent_workers,
+        )
+    dataset = getattr(adapter, "_dataset", None)
+    if dataset is not None and is_grain(dataset):
+        workers = worker_processes(dataset)
+        return PythonSource(
+            _of_grain(dataset),
+            max(workers, 1),
+            in_processes=workers > 0,
+            library="Grain DataLoader" if is_data_loader(dataset) else "Grain",
+        )
+    generator = closed_over(getattr(adapter, "generator", None)).get("generator")
+    found = None if generator is None else user_code(generator)
+    return PythonSource((found,)) if found and found.code and found.name else None
+
+
+def user_code(function: Any) -> UserCode:
+    """Returns the name, place and code of a function or generator."""
+    code = getattr(function, "__code__", None) or getattr(function, "gi_code", None)
+    name, location = name_and_location(function)
+    return UserCode(name, location, code if isinstance(code, CodeType) else None)
+
+
+def _of_loader(loader: Any) -> tuple[UserCode, ...]:
+    """Returns the code behind a `DataLoader` of PyTorch, without that of PyTorch itself."""
+    fetch, *others = map(user_code, code_of_loader(loader))
+    return fetch, *(each for each in others if each.location)
+
+
+def _of_grain(dataset: Any) -> tuple[UserCode, ...]:
+    """Returns the functions of a Grain dataset, each once."""
+    found = [UserCode(each.name, each.location) for each in transformations(dataset)]
+    named = [each for each in found if each.location]
+    return tuple(dict.fromkeys(named)) or (UserCode("the Grain dataset", None),)
+
+
+def _named(parts: Iterable[UserCode]) -> tuple[str, str | None]:
+    """Returns the name of one function, or those of all that it may be."""
+    first, *others = parts
+    if not others or first.code is not None:  # which calls the others
+        return str(first.name), first.location
+    names = ", ".join(str(each.name) for each in (first, *others))
+    return f"one of {names}", first.location
+
+
+def generator_behind(function: Callable[..., Any]) -> tuple[str | None, str | None] | None:
+    """Returns the name and place of the user's generator behind a `from_generator`.
+
+    Args:
+        function: Function of the dataset's outermost stage.
+
+    Returns:
+        Those of a generator, a function that makes one, or the object that is iterated over; for a
+        `PyDataset` those of its `__getitem__`. None if it is not found.
+    """
+    state = generator_state(function)
+    return None if state is None else _users_own(state)
+
+
+def generator_state(function: Callable[..., Any]) -> Any:
+    """Returns what `from_generator` keeps of its generator; None if a stage is not its own."""
+    for nested in closed_over(function).values():
+        for state in closed_over(nested).values():
+            if hasattr(state, "_generator"):
+                return state
+    return None
+
+
+def python_function_in(graph: Any) -> tuple[str | None, str | None] | None:
+    """Returns the name and place of what a `py_function` or `numpy_function` in a graph calls.
+
+    None if there is no such call, or more than one.
+    """
+    called = list(_python_functions(graph))
+    return name_and_location(getattr(called[0], "_func", called[0])) if len(called) == 1 else None
+
+
+def _python_functions(graph: Any) -> Iterator[Any]:
+    """Yields the registered functions that a graph's operations call in Python."""
+    from tensorflow.python.ops import script_ops
+
+    registered = getattr(script_ops, "_py_funcs", {})
+    for operation in graph.get_operations():
+        if operation.type in PYTHON_OPERATIONS:
+            called = registered.get(operation.get_attr("token").decode())
+            if called is not None:
+                yield called
+
+
+def generator_in_graphs(graphs: Iterable[Any]) -> tuple[str | None, str | None] | None:
+    """Returns the name and place of a nested dataset's generator, given its function graphs."""
+    for graph in graphs:
+        for called in _python_functions(graph):
+            for state in closed_over(inspect.unwrap(called)).values():
+                if hasattr(state, "_generator"):
+                    return _users_own(state)
+    return None
+
+
+def _users_own(state: Any) -> tuple[str | None, str | None]:
+    """Returns the name and place of user code behind Keras' adapters, or behind a lambda."""
+    generator = state._generator
+    adapter: Any = getattr(generator, "__self__", None) or closed_over(generator).get("self")
+    if hasattr(adapter, "py_dataset"):
+        return name_and_location(type(adapter.py_dataset).__getitem__)
+    if hasattr(adapter, "_dataloader"):
+        return _named(_of_loader(adapter._dataloader))
+    dataset = getattr(generator, "dataset", None) or closed_over(generator).get("dataset")
+    if is_grain(dataset):
+        return _named(_of_grain(dataset))
+    if hasattr(adapter, "_first_batches"):
+        return name_and_location(closed_over(adapter.generator).get("generator", generator))
+    if getattr(generator, "__name__", None) == "<lambda>":
+        live = [each for each in state._iterators.values() if inspect.isgenerator(each)]
+        return name_and_location(live[-1] if live else generator)
+    return name_and_location(method_of(generator))

@@ -1,0 +1,190 @@
+"""Puts options or a timing stage on top of a dataset, so that tf.data measures its fetches.
+
+Private names, seen on TensorFlow 2.21: `DatasetV2._variant_tensor`, `._flat_structure` and
+`._inputs`, `_OptionsDataset._input_dataset` and `._options_attr`, `Options._set_mutable`, the
+stages' `_num_parallel_calls` and `_buffer_size`, `StructuredFunctionWrapper._function`,
+`dataset_ops.UnaryUnchangedStructureDataset`, and the kernels of `LatencyStatsDataset`. If one is
+missing, the mechanism that needs it is not used.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from keras_gpukit.input.pipelines.functions import is_stateful, operations
+from keras_gpukit.input.pipelines.kinds import kind
+from keras_gpukit.input.pipelines.structure import functions, is_readable
+
+AUTOTUNE = -1
+_FETCH_TIME = "gpukit_fetch_time"
+_FETCHES = "fetch"
+_numbers = itertools.count()
+# Stages after which TensorFlow (2.18 to 2.21) adds no prefetch, since they run ahead on their own.
+_RUN_AHEAD = {"MapAndBatch", "ParallelBatch", "ParallelInterleave", "ParallelMap", "Prefetch"}
+
+
+def with_model(dataset: Any) -> Any:
+    """Returns the dataset with autotuning enabled, although none of its stages can be tuned.
+
+    Raises:
+        ValueError: If a stage asks to be tuned, or the dataset's last stage does not set options.
+    """
+    import tensorflow as tf
+
+    # The options replace those that disable autotuning. On top of them, TensorFlow would log a
+    # warning.
+    if not hasattr(dataset, "_options_attr") or _asks_to_be_tuned(dataset):
+        raise ValueError("a stage asks to be tuned")
+    options = tf.data.Options().merge(dataset.options())
+    options._set_mutable(True)
+    options.autotune.enabled = True
+    # With autotuning, TensorFlow would make these changes on its own.
+    options.experimental_optimization.inject_prefetch = False
+    options.experimental_optimization.map_parallelization = False
+    return dataset._input_dataset.with_options(options)
+
+
+def _asks_to_be_tuned(dataset: Any) -> bool:
+    """Whether a stage, or one nested in it or before it, has a setting of `tf.data.AUTOTUNE`."""
+    numbers = (getattr(dataset, name, None) for name in ("_num_parallel_calls", "_buffer_size"))
+    wrapped = (getattr(value, "_function", None) for value in vars(dataset).values())
+    return (
+        any(number is not None and int(number) == AUTOTUNE for number in numbers)
+        or any(_holds_autotune(function.graph) for function in wrapped if function is not None)
+        or any(_asks_to_be_tuned(source) for source in dataset._inputs())
+    )
+
+
+def _holds_autotune(graph: Any) -> bool:
+    """Whether a function makes datasets and has the constant; in other functions it is harmless."""
+    operations = graph.get_operations()
+    return any("Dataset" in operation.type for operation in operations) and any(
+        list(operation.get_attr("value").int64_val) == [AUTOTUNE]
+        for operation in operations
+        if operation.type == "Const"
+    )
+
+
+def with_timed_fetches(dataset: Any) -> Any:
+    """Returns the dataset with a stage on top in which tf.data times its fetches.
+
+    With autotuning, TensorFlow appends a prefetch to most pipelines. After the timing stage it
+    would hide how long training waits, so we add it before that stage.
+
+    Raises:
+        ValueError: If the options of an autotuned dataset ask for a prefetch.
+        Exception: If this version of TensorFlow has no such stage.
+    """
+    import tensorflow as tf
+    from tensorflow.python.data.ops import dataset_ops
+
+    options, dataset = dataset.options(), with_prefetch_of_its_own(dataset)
+    # Without a unique name, all pipelines of the process would share one aggregator.
+    totals = tf.raw_ops.StatsAggregatorHandle(shared_name=f"gpukit_fetches_{next(_numbers)}")
+    layout = dataset._flat_structure
+    timed = tf.raw_ops.LatencyStatsDataset(
+        input_dataset=dataset._variant_tensor, tag=_FETCHES, **layout
+    )
+    timed = tf.raw_ops.SetStatsAggregatorDataset(
+        input_dataset=timed, stats_aggregator=totals, tag="", counter_prefix="", **layout
+    )
+
+    def total_s() -> float:
+        serialized = tf.raw_ops.StatsAggregatorSummary(iterator=totals).numpy()
+        summary = tf.compat.v1.Summary.FromString(serialized)
+        # TensorFlow counts in microseconds, and has no entry before the first fetch. Other entries
+        # belong to the stages before, such as how long their functions took.
+        return float(sum(each.histo.sum for each in summary.value if each.tag == _FETCHES)) * 1e-6
+
+    dataset = without_further_prefetch(
+        dataset_ops.UnaryUnchangedStructureDataset(dataset, timed), options
+    )
+    setattr(dataset, _FETCH_TIME, total_s)
+    weakref.finalize(dataset, _destroy, totals).atexit = False
+    return dataset
+
+
+def with_prefetch_of_its_own(dataset: Any) -> Any:
+    """Returns the dataset with the prefetch that TensorFlow would append if it were the last stage.
+
+    Raises:
+        ValueError: If the options of an autotuned dataset ask for a prefetch.
+    """
+    options = dataset.options()
+    if _is_autotuned(options) and _would_be_prefetched(dataset, options):
+        return dataset.prefetch(AUTOTUNE)
+    return dataset
+
+
+def without_further_prefetch(timed: Any, options: Any) -> Any:
+    """Returns a timed dataset to which TensorFlow appends no prefetch, which would hide the wait.
+
+    Args:
+        timed: The dataset with the stage that times its batches.
+        options: Options of the dataset without that stage.
+    """
+    import tensorflow as tf
+
+    if not _is_autotuned(options) or options.experimental_optimization.inject_prefetch is not None:
+        return timed
+    unchanged = tf.data.Options()
+    unchanged.experimental_optimization.inject_prefetch = False
+    return timed.with_options(unchanged)
+
+
+def _is_autotuned(options: Any) -> bool:
+    return options.autotune.enabled is not False
+
+
+def _destroy(resource: Any) -> None:
+    import tensorflow as tf
+
+    with tf.init_scope():  # a dataset may be collected while a function is traced
+        tf.raw_ops.DestroyResourceOp(resource=resource)
+
+
+def _would_be_prefetched(dataset: Any, options: Any) -> bool:
+    """Whether TensorFlow would append a prefetch to an autotuned pipeline.
+
+    Raises:
+        ValueError: If the options ask for it: TensorFlow would log a warning if we overruled them.
+    """
+    if options.experimental_optimization.inject_prefetch:
+        raise ValueError("its options ask for a prefetch")
+    while kind(dataset) == "Options":
+        dataset = dataset._input_dataset
+    if options.experimental_optimization.inject_prefetch is False or kind(dataset) in _RUN_AHEAD:
+        return False
+    return not _would_be_made_parallel(dataset, options)
+
+
+def _would_be_made_parallel(stage: Any, options: Any) -> bool:
+    """Whether TensorFlow would parallelize a map at the end; it adds no prefetch after such a map.
+
+    It does so if the map's function is stateless: no variable, random draw or Python function.
+    """
+    if kind(stage) != "Map" or options.experimental_optimization.map_parallelization is False:
+        return False
+    return is_readable(stage) and not any(
+        is_stateful(node.op) for function in functions(stage) for node in operations(function)
+    )
+
+
+def fetch_time(iterator: Any) -> Callable[[], float] | None:
+    """Returns a function for the total time of an iterator's fetches so far, in seconds.
+
+    Returns None if neither the iterator nor its dataset times them.
+    """
+    for holder in (iterator, getattr(iterator, "_dataset", None)):
+        total_s: Callable[[], float] | None = getattr(holder, _FETCH_TIME, None)
+        if total_s is not None:
+            return total_s
+    return None
+
+
+def times_its_fetches(iterator: Any) -> bool:
+    """Whether an iterator itself times its fetches, as the one for a coordinator's workers does."""
+    return hasattr(iterator, _FETCH_TIME)

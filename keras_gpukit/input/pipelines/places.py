@@ -1,0 +1,165 @@
+"""Name and place of a pipeline's function in user code.
+
+Private names of TensorFlow, seen on 2.21: the frames of an operation's traceback, and the source
+maps of AutoGraph's conversions in `autograph.impl.api._TRANSPILER._cache`. If one is missing, the
+place is unknown.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import types
+from typing import Any
+
+from keras_gpukit.input.pipelines.call_lines import call_line
+from keras_gpukit.input.pipelines.cells import place
+from keras_gpukit.records.pipeline import CallLine
+
+# In an operation's traceback, this TensorFlow function calls the user's function.
+CALLER = "wrapper_helper"
+# Frames from this folder come in between if AutoGraph runs a function without converting it.
+AUTOGRAPH = os.path.join("tensorflow", "python", "autograph")
+# Prefix of the files that AutoGraph writes converted functions to.
+GENERATED = "__autograph_generated_file"
+
+KERAS_ADAPTERS = os.path.join("keras", "src", "trainers", "data_adapters")
+TENSORFLOW_DATA = os.path.join("tensorflow", "python", "data")
+NAMELESS = {"<lambda>": "lambda", "<genexpr>": "generator expression"}
+# Functions of these libraries keep their names, but their places are of no use to users.
+LIBRARIES = (
+    os.path.join("tensorflow", "python"),
+    os.path.join("keras", "src"),
+    os.path.join("grain", "_src"),
+    os.path.join("torch", "utils", "data"),
+)
+# Keras' own functions in the pipeline that it makes from arrays passed to `fit`.
+KERAS = "Keras' own"
+KERAS_OWN = {
+    "permutation": f"{KERAS} shuffling of arrays",
+    "slice_batch_indices": f"{KERAS} choice of examples for each batch",
+    "grab_batch": f"{KERAS} batching of arrays",
+}
+
+# Functions of libraries that make a whole pipeline, by the file or function that defines its parts.
+HELPERS = {
+    "image_dataset_utils.py": "image_dataset_from_directory",
+    "text_dataset_utils.py": "text_dataset_from_directory",
+    "audio_dataset_utils.py": "audio_dataset_from_directory",
+    "timeseries_dataset_utils.py": "timeseries_dataset_from_array",
+    "make_csv_dataset_v2": "make_csv_dataset",
+}
+
+
+def name_and_location(function: Any) -> tuple[str | None, str | None]:
+    """Returns the name of a function, generator or other object, and its place in user code.
+
+    The name is None for functions of tf.data itself. The place is None outside user code.
+    """
+    function = _defined(function)
+    code = getattr(function, "__code__", None) or getattr(function, "gi_code", None)
+    if not isinstance(code, types.CodeType):
+        if isinstance(function, type | types.BuiltinFunctionType):
+            return function.__name__, None
+        return type(function).__name__, None
+    name = getattr(function, "__qualname__", code.co_name)
+    helper = HELPERS.get(os.path.basename(code.co_filename)) or HELPERS.get(name.split(".")[0])
+    if helper is not None and any(library in code.co_filename for library in LIBRARIES):
+        return helper, None
+    return _in_code(name.rpartition("<locals>.")[2], code.co_filename, code.co_firstlineno)
+
+
+def calling_line(function: Any) -> CallLine | None:
+    """Returns the line of user code that passes a function to `map`; None if it was not found."""
+    code = getattr(_defined(function), "__code__", None)
+    if code is None or any(library in code.co_filename for library in LIBRARIES):
+        return None
+    return call_line(code.co_filename, code.co_name, code.co_firstlineno)
+
+
+def _defined(function: Any) -> Any:
+    """Returns the function that a `def` or `lambda` made, without what wraps it."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif hasattr(function, "python_function"):  # of a tf.function
+            function = function.python_function
+        else:
+            break
+    return function.__func__ if inspect.ismethod(function) else function
+
+
+def is_lambda(name: str | None) -> bool:
+    """Whether `name_and_location` returned this name for a lambda."""
+    return name is not None and name.startswith(f"{NAMELESS['<lambda>']} at ")
+
+
+def method_of(called: Any, name: str = "__call__") -> Any:
+    """Returns the method that runs when an object is called; a function as it is."""
+    method = getattr(type(called), name, None)
+    return method if inspect.isfunction(method) else called
+
+
+def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str | None]:
+    """Returns a function's name and place from its graph, if the Python function no longer exists.
+
+    The line is the one that made the function's first operation.
+
+    Args:
+        graph: Graph of the function.
+        depth: Number of functions of the pipeline that the function is nested in.
+    """
+    for operation in graph.get_operations():
+        frames = [each for each in operation.traceback if AUTOGRAPH not in each.filename]
+        called = [at for at, frame in enumerate(frames) if frame.name == CALLER]
+        if len(called) > depth and called[depth] + 1 < len(frames):
+            frame = frames[called[depth] + 1]
+            name, filename, line = frame.name, frame.filename, frame.lineno
+            if os.path.basename(filename).startswith(GENERATED):
+                name, filename, line = _before_conversion(name, filename, line)
+            # AutoGraph converts a lambda to a function of another name.
+            called_as = "<lambda>" if graph.name.endswith("_lambda") else name
+            name, location = _in_code(called_as, filename, line)
+            if name is not None:
+                return name, location
+    return None, None
+
+
+def _before_conversion(name: str, filename: str, line: int) -> tuple[str, str | None, int]:
+    """Returns the function, file and line from which AutoGraph generated a line of code.
+
+    Tracebacks of operations already have them, except for functions that a converted one defines.
+    The file is None if it is unknown.
+    """
+    try:
+        from tensorflow.python.autograph.impl import api
+
+        converted = [
+            factory
+            for factories in list(api._TRANSPILER._cache._cache.values())
+            for factory in factories.values()
+        ]
+        for factory in converted:
+            origin = factory.source_map.get((filename, line))
+            if origin is not None:
+                return origin.function_name, origin.loc.filename, origin.loc.lineno
+    except (ImportError, AttributeError):
+        pass
+    return name.removeprefix("tf__"), None, line
+
+
+def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, str | None]:
+    if filename is None:
+        return (None if name == "<lambda>" else name), None
+    if KERAS_ADAPTERS in filename:
+        return KERAS_OWN.get(name, f"{KERAS} {name}"), None
+    if TENSORFLOW_DATA in filename:
+        return None, None
+    if any(library in filename for library in LIBRARIES):
+        return name, None
+    location = place(filename, line)
+    nameless = NAMELESS.get(name)
+    return (f"{nameless} at {location}" if nameless else name), location

@@ -1,0 +1,129 @@
+"""Checks whether a stage produces the same elements each time, as far as its graph shows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from keras_gpukit.input.pipelines.functions import (
+    captures_a_dataset,
+    function_name,
+    is_stateful,
+    operations,
+)
+from keras_gpukit.input.pipelines.kinds import kind
+from keras_gpukit.input.pipelines.structure import Dataset, functions, is_readable, stages
+from keras_gpukit.records.operations import PYTHON_OPERATIONS
+
+Impurity = Literal["random", "seeded", "python", "variable", "state"]
+"""Dependency of a function other than its arguments: random draws without a seed or with one, a
+Python function, a variable, or any other state."""
+
+_WORDS: dict[Impurity, str] = {
+    "random": "draws random numbers",
+    "seeded": "draws random numbers with a seed",
+    "python": "calls a Python function, whose behavior is unknown",
+    "variable": "reads a variable, which may change",
+    "state": "depends on state, such as a random generator's or another dataset's",
+}
+
+# Operations that are registered as stateful, but whose output depends only on their inputs as long
+# as the files and tables that they read do not change.
+_PURE = {
+    *("Assert", "Case", "If", "While", "StatefulPartitionedCall"),
+    *("LookupTableFindV2", "LookupTableSizeV2"),
+    *("TensorDataset", "TensorSliceDataset", "RangeDataset"),
+    "GeneratorDataset",  # its functions are checked on their own
+    *("TFRecordDataset", "TFRecordDatasetV2", "TextLineDataset"),
+    *("FixedLengthRecordDataset", "FixedLengthRecordDatasetV2"),
+    *("CSVDataset", "CSVDatasetV2"),
+}
+_VARIABLE = {"ReadVariableOp", "VarHandleOp", "VarIsInitializedOp", "ResourceGather"}
+
+_STEADY_KINDS = {
+    *("TensorSlice", "Tensor", "Range", "TFRecord", "TextLine", "FixedLengthRecord", "Csv"),
+    *("Map", "ParallelMap", "FlatMap", "Interleave", "ParallelInterleave", "Filter"),
+    *("Batch", "ParallelBatch", "PaddedBatch", "Unbatch", "Restructured", "Prefetch"),
+    *("Take", "Skip", "Shard", "Repeat", "Zip", "Concatenate", "Options", "Cache"),
+}
+
+
+def impurities(stage: Dataset) -> set[Impurity]:
+    """Returns what a stage's functions depend on in addition to their arguments.
+
+    If the stage's functions cannot be read, it counts as stateful.
+    """
+    if not is_readable(stage):
+        return {"state"}
+    called = functions(stage)
+    found = {
+        impurity
+        for function in called
+        for node in operations(function)
+        if (impurity := _impurity(node)) is not None
+    }
+    # The graph does not show a dataset that was made outside it.
+    if any(captures_a_dataset(function) for function in called):
+        found.add("state")
+    return found
+
+
+def _impurity(node: object) -> Impurity | None:
+    operation: str = node.op  # type: ignore[attr-defined]
+    attributes = node.attr  # type: ignore[attr-defined]
+    if operation in PYTHON_OPERATIONS:
+        return "python"
+    if operation in _VARIABLE:
+        return "variable"
+    if operation in _PURE or not is_stateful(operation):
+        return None
+    if "seed" in attributes and "seed2" in attributes:
+        return "seeded" if attributes["seed"].i or attributes["seed2"].i else "random"
+    return "state"
+
+
+def in_words(found: set[Impurity]) -> str:
+    """Returns impurities as the predicate of a sentence: "draws random numbers"."""
+    return " and ".join(_WORDS[each] for each in sorted(found))
+
+
+def changes_in_parallel(stage: Dataset, *, trust_python: bool, allow_reorder: bool) -> str | None:
+    """Returns why calling a stage's function in parallel may change its elements; None if not.
+
+    Random draws without a seed differ each time anyway. With a seed, elements would get each
+    other's draws.
+
+    Args:
+        stage: Stage whose function would be called in parallel.
+        trust_python: Whether to assume that Python functions depend only on their arguments.
+        allow_reorder: Whether elements may use seeded draws, or another state, in another order.
+    """
+    harmless: set[Impurity] = {"random", "variable"}
+    if trust_python:
+        harmless.add("python")
+    if allow_reorder:
+        harmless |= {"seeded", "state"}
+    found = impurities(stage) - harmless
+    return f"{function_name(stage)} {in_words(found)}" if found else None
+
+
+def varies(dataset: Dataset, *, trust_python: bool) -> str | None:
+    """Returns why reading a pipeline twice may give different elements; None if it cannot.
+
+    Args:
+        dataset: Pipeline from its sources up to and including the stage in question.
+        trust_python: Whether to assume that Python functions return the same each time.
+    """
+    reasons = (stage_varies(stage, trust_python=trust_python) for stage in stages(dataset))
+    return next(filter(None, reasons), None)
+
+
+def stage_varies(stage: Dataset, *, trust_python: bool) -> str | None:
+    """Returns why a stage may give different elements from the same inputs; None if it cannot."""
+    if kind(stage) == "Shuffle":
+        return "its order is shuffled"
+    if kind(stage) not in _STEADY_KINDS or not is_readable(stage):
+        return f"nothing is known about its stage {kind(stage)}"
+    if getattr(stage, "_deterministic", None) == "false":
+        return "its order is not fixed"
+    found = impurities(stage) - ({"python"} if trust_python else set())
+    return f"{function_name(stage)} {in_words(found)}" if found else None

@@ -1,0 +1,197 @@
+"""Estimates how much of the fetching hides behind compute if a call runs several steps.
+
+Within a call, Keras' loop fetches the next batch while the current step computes, so a step takes
+max(compute, fetch). The gaps between fetches, which tf.data records, separate the two. A gap is
+
+- after the call's first fetch, during which nothing computes: the overhead of the loop;
+- after each later fetch: that overhead, plus the time by which compute exceeds the fetch;
+- after the last fetch, in addition: the whole last step, during which nothing is fetched, and the
+  way out of the call, back to Python and into the next call.
+
+So each call shows the compute time of one step almost directly. Only the overhead must be
+subtracted, and the time by which the compute before it exceeded the last fetch. Fetches often
+alternate, for example if two run in parallel, and may do so in step with the calls. The last fetch
+is therefore assumed to resemble an earlier one, at the distance at which fetches resemble each
+other most; or, if that gives a clearly shorter step, to have waited in a quarter of the calls. The
+other steps of the call are assumed to compute as long on average. The stall is what remains of the
+calls' time.
+
+Entering and leaving a call is timed with calls that find no data. Such a call is faster if the
+cores are awake, and slower after a pause; and a call with steps can take longer to leave, so that a
+step seems to take longer by the same time. So the stall is a range: its lower end assumes the
+fastest empty call, its upper end twice the time of one after a pause. The range is wide only for
+steps that are not much longer than an empty call.
+
+A GPU shows the same gaps (seen on an H100 with TensorFlow 2.21 and Keras 3.15): within a call, the
+loop goes on only when the step before has ended on the device, and a call returns only when its
+last step has.
+
+One step stands for all steps of its call, so an outlier counts as many times as the call has steps.
+Medians over calls leave outliers out, for example a step that another process interrupted. With
+fewer than three calls, a median leaves nothing out, so the stall is unknown until then.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from keras_gpukit.input.wait.meters import Stretch, Times, WaitReading
+from keras_gpukit.input.wait.tf_private import empty_iterator, is_made_by_keras
+
+EMPTY_CALLS = 4
+IDLE_S = 0.005
+# With fewer steps, no earlier step of a call can show what its last fetch was like.
+FEWEST_STEPS = 3
+# With fewer calls, one outlier decides.
+FEWEST_CALLS = 3
+LONGEST_PERIOD = 16
+# A call with steps takes at most so many times as long to enter and leave as an empty one after a
+# pause. Our choice; on an H100 it took about as long.
+LONGEST_CALL = 2
+# Number of latest calls from which it is estimated how long a step computes.
+CALLS_KEPT = 1000
+# If at least this share of a call's steps found their batch ready, their gaps show how long a step
+# computes. The maximum gap could be a step that another process interrupted. Our choice.
+SHOWN_BY = 0.25
+# A quarter of the last steps that is shorter by this factor did wait for its batch. Our choice.
+CLEARLY_SHORTER = 0.9
+# Shortest and longest time in seconds to enter and leave a call, by step function. They are kept
+# because timing them takes tens of milliseconds, and a model keeps its step function from one `fit`
+# to the next.
+_call_s: weakref.WeakKeyDictionary[Any, tuple[float, float]] = weakref.WeakKeyDictionary()
+
+
+class HiddenWait:
+    """Subtracts the fetching that hides behind compute from the wait.
+
+    Args:
+        step_function: Step function that Keras made for several steps per call.
+        steps_per_execution: Number of steps in one call.
+    """
+
+    def __init__(self, step_function: Any, steps_per_execution: int) -> None:
+        self._step_function = step_function
+        self._steps_per_execution = steps_per_execution
+        self._call_s: tuple[float, float] | None = None
+        # One number per call, since each call shows the compute of a single step.
+        self._last_s: deque[float] = deque(maxlen=CALLS_KEPT)
+        self._shown_s: deque[float] = deque(maxlen=CALLS_KEPT)
+        # A row per call, with a column per period. The steps of a call limit the number of periods.
+        periods = min(LONGEST_PERIOD, steps_per_execution - 2)
+        self._longer_s: deque[Times] = deque(maxlen=CALLS_KEPT)
+        self._unlike_s = np.zeros(periods)
+
+    def calibrate(self, iterator: Any) -> None:
+        """Times once how long entering and leaving a call takes, with calls that find no data.
+
+        Such calls run no step.
+
+        Args:
+            iterator: Iterator for which the step function was traced.
+
+        Raises:
+            Exception: If this cannot be done without a new trace, or a call has too few steps.
+        """
+        if self._call_s is None:
+            self._call_s = _call_s.get(self._step_function)
+        if self._call_s is not None:
+            return
+        if self._steps_per_execution < FEWEST_STEPS:
+            raise ValueError(f"an execution has fewer than {FEWEST_STEPS} steps")
+        if not is_made_by_keras(self._step_function):
+            raise ValueError("the step function is not Keras' own")
+        empty = empty_iterator(iterator)
+        # Calls that wait for data must wake up idle cores, so some of these should too.
+        paused_s, following_s = (
+            [self._time_call(empty, pause_s) for _ in range(EMPTY_CALLS)]
+            for pause_s in (IDLE_S, 0.0)
+        )
+        longest_s = LONGEST_CALL * float(np.median(paused_s))
+        self._call_s = _call_s[self._step_function] = min(*paused_s, *following_s), longest_s
+
+    def _time_call(self, empty: Any, pause_s: float) -> float:
+        time.sleep(pause_s)
+        began_s = time.perf_counter()
+        with suppress(StopIteration):
+            self._step_function(empty)
+        return time.perf_counter() - began_s
+
+    def read(self, stretch: Stretch, gaps_s: Times, buffered: float | None) -> WaitReading:
+        """Returns the stall within a stretch.
+
+        Args:
+            stretch: Calls of the stretch.
+            gaps_s: Seconds of the gap after each fetch, with a row for each of the stretch's last
+                calls. Shape (calls, steps per execution), with at least `FEWEST_STEPS` steps.
+            buffered: Number of batches in the pipeline's last buffer; None if it has no buffer.
+        """
+        assert self._call_s is not None
+        calls, steps = gaps_s.shape
+        durations_s = stretch.durations_s[-calls:]
+        outside_s = stretch.entries_s[-calls:] - stretch.exits_s[-calls:]
+        # In a stretch of few calls, one interruption would change the median of the first gaps.
+        overhead_s = float(min(np.median(gaps_s[:, 0]), np.median(gaps_s[:, 1:-1])))
+        longer_s = np.maximum(gaps_s[:, 1:-1] - overhead_s, 0.0)
+        self._add(gaps_s[:, -1] - outside_s - overhead_s, longer_s)
+        if len(self._last_s) < FEWEST_CALLS:
+            because = f"fewer than {FEWEST_CALLS} executions show how long a step computes"
+            return WaitReading(None, None, buffered, because)
+        fetching_s = np.maximum(durations_s - gaps_s.sum(axis=1), 0.0)
+
+        def stalls_s(call_s: float) -> Times:
+            step_s = overhead_s + self._step_s(call_s)
+            stalls: Times = np.minimum(
+                durations_s - outside_s - call_s - steps * step_s, fetching_s
+            )
+            return stalls
+
+        def total_s(waits_s: Times) -> float:
+            limited_s = np.clip(waits_s.sum(), 0.0, fetching_s.sum())
+            return float(stretch.calls / calls * limited_s)
+
+        least_s, most_s = map(stalls_s, self._call_s)
+        return WaitReading(
+            wait_s=total_s(least_s),
+            waits_s=least_s if calls == stretch.calls else None,
+            buffered_batches=buffered,
+            most_s=max(total_s(least_s), total_s(most_s)),
+        )
+
+    def _add(self, last_s: Times, longer_s: Times) -> None:
+        """Adds calls.
+
+        Args:
+            last_s: Seconds of the gap after each call's last fetch, with entering and leaving the
+                call but without other overhead. Shape (calls,).
+            longer_s: Seconds by which the compute of each inner step exceeded its fetch. Shape
+                (calls, steps per execution - 2).
+        """
+        self._last_s.extend(last_s)
+        self._shown_s.extend(np.quantile(longer_s, 1 - SHOWN_BY, axis=1))
+        periods = len(self._unlike_s)
+        self._longer_s.extend(longer_s[:, : -periods - 1 : -1])
+        for period in range(1, periods + 1):
+            unlike_s = np.abs(longer_s[:, period:] - longer_s[:, :-period])
+            # If there is nothing to compare at this distance, it is the last choice.
+            unlike = unlike_s.mean() if unlike_s.size else longer_s.max()
+            self._unlike_s[period - 1] += len(last_s) * unlike
+
+    def _step_s(self, call_s: float) -> float:
+        """Returns how long a step computes, in seconds.
+
+        Args:
+            call_s: How long entering and leaving a call takes.
+        """
+        likest, last_s = int(np.argmin(self._unlike_s)), np.array(self._last_s)
+        step_s = float(np.median(last_s - np.array(self._longer_s)[:, likest]))
+        waited_s = float(np.quantile(last_s, SHOWN_BY))
+        if waited_s < CLEARLY_SHORTER * step_s:  # or it is only the shortest quarter of equal steps
+            step_s = waited_s
+        # Compute cannot exceed a fetch by more than its own duration.
+        return max(step_s - call_s, float(np.median(self._shown_s)), 0.0)

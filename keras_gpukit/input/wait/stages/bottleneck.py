@@ -1,0 +1,108 @@
+"""Finds the segment of a pipeline that limits it.
+
+Asynchronous stages cut a pipeline into segments, which run in parallel. Within a segment, stages
+run one after the other. A segment's time per batch is the sum of its stages' own times, each
+divided by the number of threads that share it. The slowest segment limits the pipeline, and its
+most expensive stage is the bottleneck.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+
+from keras_gpukit.input.wait.stages.readings import MeasuredNode
+
+
+@dataclass(frozen=True)
+class Member:
+    """A stage as a part of its segment.
+
+    Attributes:
+        stage: Measured stage.
+        threads: Number of threads that share the stage's work.
+    """
+
+    stage: MeasuredNode
+    threads: float
+
+    @property
+    def time_s(self) -> float:
+        """Seconds that the stage adds to the segment's time per batch."""
+        return self.stage.cost_per_batch_s / self.threads
+
+
+@dataclass
+class Segment:
+    """Stages that run one after the other.
+
+    Attributes:
+        threads: Number of threads that run the segment in parallel.
+        buffered_after: Mean number of elements in the buffer that the segment fills; None if it
+            fills no buffer.
+        buffered_before: Mean number of elements in the buffer that the segment takes from; None if
+            it takes from no buffer.
+        members: Stages of the segment, the one nearest to training first.
+    """
+
+    threads: float
+    buffered_after: float | None
+    buffered_before: float | None = None
+    members: list[Member] = field(default_factory=list)
+
+    @functools.cached_property
+    def time_s(self) -> float:
+        """Seconds per batch. Read it only after all members are added, since it is cached."""
+        return sum(member.time_s for member in self.members)
+
+
+def cut(output: MeasuredNode) -> list[Segment]:
+    """Cuts a pipeline into its segments.
+
+    Args:
+        output: Stage that training fetches from.
+    """
+    segments = [Segment(1.0, None)]
+    _cut(output, segments[0], 1.0, segments)
+    return [segment for segment in segments if segment.members]
+
+
+def slowest(segments: list[Segment]) -> Segment:
+    """Returns the segment that limits the pipeline."""
+    return max(segments, key=lambda segment: segment.time_s)
+
+
+def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Segment]) -> None:
+    """Adds a stage to the segment that fetches from it; an asynchronous stage starts a new segment.
+
+    Args:
+        stage: Stage to add, along with those before it and those nested in it.
+        asking: Segment that fetches from the stage.
+        copies: Number of copies of the stage that run in parallel, each with its own threads.
+        segments: All segments so far; new ones are appended.
+    """
+    if stage.buffered is None:
+        asking.members.append(Member(stage, asking.threads))
+        source = nested = asking
+    else:
+        if asking.buffered_before is None:
+            asking.buffered_before = stage.buffered
+        source = nested = Segment(copies, stage.buffered)
+        segments.append(source)
+        threads = stage.parallelism * copies
+        if stage.nested:
+            # Its threads take turns to fetch from the source and to start the datasets that its
+            # function returns. tf.data counts the wait for a turn as work. There are twice as many
+            # threads as `threads`, which process elements: the others start datasets ahead.
+            nested = Segment(threads, stage.buffered)
+            segments.append(nested)
+            source.members.append(Member(stage, 2 * threads))
+        elif stage.parallelism > 1:
+            # One thread fetches from the source, others run the function.
+            segments.append(Segment(threads, stage.buffered, None, [Member(stage, threads)]))
+        else:
+            source.members.append(Member(stage, threads))
+    for each in stage.inputs:
+        _cut(each, source, copies, segments)
+    for each in stage.nested:
+        _cut(each, nested, max(copies, each.copies), segments)

@@ -1,0 +1,202 @@
+"""Measures each place in a pipeline from several readings of its model.
+
+Most iterators live as long as the pipeline. Their cost is the growth of their counters between the
+first and the last reading, so filling buffers at the start does not count. Iterators under
+`repeat`, `interleave` and the like come and go. The readings sample them, which gives the cost per
+element; the number of elements comes from the stage that creates the iterators.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from keras_gpukit.input.wait.stages.readings import (
+    NESTING,
+    REPEATING,
+    SHUFFLING,
+    MeasuredNode,
+    ModelReading,
+    Node,
+)
+
+
+@dataclass
+class _Life:
+    """One iterator over a stretch of readings.
+
+    Attributes:
+        nodes: The iterator's nodes in the readings that contain it, in order.
+        from_start: Whether the first reading contains it.
+        to_end: Whether the last reading contains it.
+    """
+
+    nodes: list[Node]
+    from_start: bool
+    to_end: bool
+
+    @property
+    def is_lasting(self) -> bool:
+        return self.from_start and self.to_end
+
+    @property
+    def elements(self) -> int:
+        return self.nodes[-1].elements - (self.nodes[0].elements if self.from_start else 0)
+
+    @property
+    def work_s(self) -> float:
+        return self.nodes[-1].work_s - (self.nodes[0].work_s if self.from_start else 0.0)
+
+
+@dataclass
+class _Stretch:
+    """Readings of one iterator of the whole pipeline, in order."""
+
+    readings: Sequence[ModelReading]
+    lives: dict[int, _Life] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        first, last = self.readings[0].nodes, self.readings[-1].nodes
+        for reading in self.readings:
+            for number, node in reading.nodes.items():
+                if number not in self.lives:
+                    self.lives[number] = _Life([], number in first, number in last)
+                self.lives[number].nodes.append(node)
+
+    def inputs(self, number: int) -> list[int]:
+        """Returns the numbers of all inputs that an iterator ever had, oldest first."""
+        known = {each for node in self.lives[number].nodes for each in node.inputs}
+        return sorted(known & self.lives.keys())
+
+
+_Place = list[tuple[_Stretch, int]]
+
+
+@dataclass(frozen=True)
+class _Asker:
+    """A stage, as seen by the places that it fetches from.
+
+    Attributes:
+        elements: Number of elements that it produced.
+        per_batch: Number of elements that it produced per batch that left the pipeline.
+        lasting: Whether its iterators live as long as the pipeline.
+        cycle: Number of iterators that it takes elements from in turn; None if it has no cycle.
+        shuffles: Whether it shuffles: elements fetched but not yet produced are in its buffer.
+    """
+
+    elements: int
+    per_batch: float
+    lasting: bool
+    cycle: int | None
+    shuffles: bool = False
+
+
+def measure(stretches: Sequence[Sequence[ModelReading]]) -> tuple[MeasuredNode, int] | None:
+    """Returns the costs of the stages of a pipeline.
+
+    Args:
+        stretches: Readings of the same pipeline, in order. Each restart begins a new stretch; Keras
+            restarts the pipeline in each epoch.
+
+    Returns:
+        The stage that training fetches from, and the number of batches fetched between the first
+        and the last reading of each stretch, all stretches together. None if no batch was fetched.
+    """
+    whole = [_whole(readings) for readings in stretches]
+    known = [_Stretch(readings) for readings in whole if len(readings) > 1]
+    place = [(stretch, stretch.readings[0].output) for stretch in known]
+    batches = sum(stretch.lives[number].elements for stretch, number in place)
+    if batches <= 0:
+        return None
+    return _measure(place, batches, _Asker(batches, 1.0, True, None)), batches
+
+
+def _whole(readings: Sequence[ModelReading]) -> Sequence[ModelReading]:
+    """Leaves out the last readings if an iterator that should last is missing from them.
+
+    At the end of its data, a pipeline deletes exhausted iterators while batches that they made are
+    still in buffers.
+    """
+    if not readings:
+        return readings
+    lasting = _lasting(readings[0], readings[0].output)
+    end = len(readings)
+    while end > 1 and not lasting <= readings[end - 1].nodes.keys():
+        end -= 1
+    return readings[:end]
+
+
+def _lasting(reading: ModelReading, number: int) -> set[int]:
+    """Returns the iterators from one back to the sources that last as long as the pipeline."""
+    node = reading.nodes[number]
+    # A stage's source is created right after the stage, so it has the next number.
+    sources = [
+        child
+        for child in node.inputs
+        if child in reading.nodes
+        and node.kind not in REPEATING
+        and (node.kind not in NESTING or child == number + 1)
+    ]
+    return {number}.union(*(_lasting(reading, child) for child in sources))
+
+
+def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
+    """Measures one place and those before it.
+
+    Args:
+        place: All iterators that were at this place.
+        batches: Number of batches that left the pipeline.
+        asker: Stage that fetches from this place.
+    """
+    lives = [stretch.lives[number] for stretch, number in place]
+    elements = sum(life.elements for life in lives)
+    work_s = sum(life.work_s for life in lives)
+    cost_s = work_s / elements if elements else None
+    stretches = {id(stretch): stretch for stretch, _ in place}.values()
+    lasting = len(stretches) == len(lives) and all(life.is_lasting for life in lives)
+    if lasting:
+        per_batch, cost_per_batch_s = elements / batches, work_s / batches
+    else:
+        # A stage that creates iterators passes on each of their elements. So does a shuffle, in the
+        # long run.
+        seen = not asker.lasting and asker.elements > 0
+        per_asked = elements / asker.elements if seen and not asker.shuffles else 1.0
+        per_batch = asker.per_batch * per_asked
+        cost_per_batch_s = per_batch * (cost_s or 0.0)
+    newest = lives[-1].nodes[-1]
+    buffered = [node.buffered for life in lives for node in life.nodes if node.buffered is not None]
+    at_once = sum(len(life.nodes) for life in lives) / sum(len(s.readings) for s in stretches)
+    shuffles = newest.kind in SHUFFLING
+    asks = _Asker(elements, per_batch, lasting, newest.cycle, shuffles)
+    measured: dict[bool, list[MeasuredNode]] = {False: [], True: []}
+    for (_, is_nested, _), members in sorted(_by_role(place).items()):
+        measured[is_nested].append(_measure(members, batches, asks))
+    return MeasuredNode(
+        kind=newest.kind,
+        cost_s=cost_s,
+        per_batch=per_batch,
+        cost_per_batch_s=cost_per_batch_s,
+        parallelism=newest.parallelism,
+        buffered=statistics.fmean(buffered) if buffered else None,
+        # Limited by the cycle: iterators that an interleave creates ahead soon have full buffers
+        # and wait.
+        copies=max(1.0, min(at_once, asker.cycle or at_once)),
+        inputs=tuple(measured[False]),
+        nested=tuple(measured[True]),
+        pass_bytes=max(life.nodes[-1].size_bytes for life in lives),
+    )
+
+
+def _by_role(place: _Place) -> dict[tuple[int, bool, str], _Place]:
+    """Groups the inputs of a place by their position, whether they are nested, and their kind."""
+    grouped: dict[tuple[int, bool, str], _Place] = {}
+    for stretch, number in place:
+        asker = stretch.lives[number].nodes[0]
+        for position, child in enumerate(stretch.inputs(number)):
+            # A stage's source is created right after the stage, so it has the next number.
+            is_nested = asker.kind in NESTING and child != number + 1
+            alike = is_nested or asker.kind in REPEATING
+            role = (0 if alike else position, is_nested, stretch.lives[child].nodes[0].kind)
+            grouped.setdefault(role, []).append((stretch, child))
+    return grouped

@@ -1,0 +1,145 @@
+"""Readings of tf.data's model of a pipeline, and the measurement computed from several of them.
+
+tf.data models each iterator as a node. A node's processing time does not include its inputs: its
+clock is stopped while an input works. The time of a function is that of its operations. Time spent
+waiting for another thread counts for no node. See tensorflow/core/framework/model.h and
+tensorflow/core/data/captured_function.cc.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from keras_gpukit.input.pipelines.stage import Stage
+
+# Stages that create an iterator for each element of their first input, or (`REPEATING`) repeatedly.
+NESTING = {
+    "FlatMap",
+    "Interleave",
+    "ParallelInterleave",
+    "LegacyParallelInterleave",
+    "GroupByWindow",
+    "GroupByReducer",
+}
+REPEATING = {"Repeat", "ForeverRepeat", "FiniteRepeat"}
+SHUFFLING = {"Shuffle", "ShuffleAndRepeat"}
+
+
+class Node(NamedTuple):
+    """An iterator in one reading.
+
+    Attributes:
+        id: Number of the iterator, which no other iterator of the pipeline ever has.
+        kind: Name in tf.data without a version, such as "ParallelMap".
+        elements: Number of elements produced so far.
+        work_s: Processing time so far, in seconds, without the inputs.
+        parallelism: Number of threads that run its function or read the datasets it returns; 1 for
+            a stage that is not asynchronous.
+        cycle: Number of iterators that it takes elements from in turn; None if tf.data reports no
+            cycle length.
+        buffered: Number of elements in its buffer; None for a stage that is not asynchronous.
+        inputs: Numbers of the iterators that it reads from.
+        size_bytes: Total size of the elements produced so far.
+    """
+
+    id: int
+    kind: str
+    elements: int
+    work_s: float
+    parallelism: int = 1
+    cycle: int | None = None
+    buffered: float | None = None
+    inputs: tuple[int, ...] = ()
+    size_bytes: int = 0
+
+
+class ModelReading(NamedTuple):
+    """All iterators of a pipeline at one moment.
+
+    Attributes:
+        nodes: Nodes of the iterators by number.
+        output: Number of the iterator that training fetches from.
+    """
+
+    nodes: dict[int, Node]
+    output: int
+
+
+@dataclass(frozen=True)
+class MeasuredNode:
+    """A place in a pipeline, over all iterators that were there.
+
+    Attributes:
+        kind: Kind of the stage, as in `Node`.
+        cost_s: Processing seconds per element, without the inputs; None if no element was produced
+            between the readings.
+        per_batch: Number of elements per batch that left the pipeline.
+        cost_per_batch_s: Processing seconds per batch that left the pipeline, without the inputs.
+        parallelism: Number of threads, as in `Node`.
+        buffered: Mean number of elements in its buffer; NaN if it is unknown, and None for a stage
+            that is not asynchronous.
+        copies: Mean number of iterators that worked here at the same time, at least 1.
+        inputs: Stages that it reads from.
+        nested: Stages of the datasets that its function returns.
+        pass_bytes: Total size of the elements of the longest pass that was seen; 0 if unknown.
+        asked_parallelism: Setting of `parallelism` where the thread pool allows less; None
+            otherwise.
+        written: The stage in user code, if it is known; of most it is found by `aligning`.
+    """
+
+    kind: str
+    cost_s: float | None
+    per_batch: float
+    cost_per_batch_s: float
+    parallelism: int = 1
+    buffered: float | None = None
+    copies: float = 1.0
+    inputs: tuple[MeasuredNode, ...] = ()
+    nested: tuple[MeasuredNode, ...] = ()
+    pass_bytes: int = 0
+    asked_parallelism: int | None = None
+    written: Stage | None = None
+
+
+def without_version(kind: str) -> str:
+    """Returns a name of tf.data without its version, such as "Batch" for "BatchV2"."""
+    stem, mark, version = kind.rpartition("V")
+    return stem if mark and version.isdigit() else kind
+
+
+def read_nodes(model: Any) -> ModelReading:
+    """Converts a `ModelProto` to a reading."""
+    asynchronous = _asynchronous(model.DESCRIPTOR.file)
+    nodes = {}
+    for number, node in model.nodes.items():
+        settings = {setting.name: setting for setting in node.parameters}
+        # The legacy parallel interleave has a thread for each iterator of its cycle.
+        cycle = settings.get("cycle_length")
+        threads = settings.get("parallelism") or cycle
+        is_asynchronous = node.node_class in asynchronous
+        nodes[number] = Node(
+            id=number,
+            kind=without_version(node.name),
+            elements=node.num_elements,
+            work_s=node.processing_time * 1e-9,
+            parallelism=_whole(threads) if threads and is_asynchronous else 1,
+            cycle=_whole(cycle) if cycle else None,
+            buffered=float(node.buffered_elements) if is_asynchronous else None,
+            inputs=tuple(node.inputs),
+            size_bytes=node.bytes_produced,
+        )
+    return ModelReading(nodes, model.output)
+
+
+@functools.cache
+def _asynchronous(file: Any) -> frozenset[int]:
+    """Returns the `NodeClass` numbers of asynchronous stages, from the file descriptor."""
+    classes = file.enum_types_by_name["NodeClass"].values_by_name
+    return frozenset(each.number for name, each in classes.items() if name.startswith("ASYNC"))
+
+
+def _whole(setting: Any) -> int:
+    # Autotuning tries out numbers in `value`; `state_value`, if set, is the number in effect.
+    return max(1, int(setting.state_value or setting.value))

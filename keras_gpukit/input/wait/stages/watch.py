@@ -1,0 +1,222 @@
+"""Records the costs of the stages of a pipeline, from readings of tf.data's model."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import Any
+
+from keras_gpukit.errors import give_up
+from keras_gpukit.input.pipelines.kinds import kind_of, spoken, work_of_kind
+from keras_gpukit.input.pipelines.stage import Stage, read_stages
+from keras_gpukit.input.pipelines.structure import dataset_of, is_fed_by_another
+from keras_gpukit.input.wait.stages.aligning import Names, align
+from keras_gpukit.input.wait.stages.bottleneck import Member, Segment, cut, slowest
+from keras_gpukit.input.wait.stages.completing import complete
+from keras_gpukit.input.wait.stages.grain_times import GrainTimes, grain_times
+from keras_gpukit.input.wait.stages.measuring import measure
+from keras_gpukit.input.wait.stages.over_time import costs_over_time, in_order
+from keras_gpukit.input.wait.stages.readings import MeasuredNode, read_nodes
+from keras_gpukit.input.wait.stages.thread_pool import pool_threads, within_pool
+from keras_gpukit.input.wait.tf_private import parse_model
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+
+# Maximum number of readings of one pass over the pipeline, and of passes. If there are more, some
+# in the middle are dropped.
+MOST_READINGS = 16
+MOST_PASSES = 8
+# Number of latest passes that are evaluated while the run continues.
+LATEST_PASSES = 2
+# After the first passes, at most one in so many seconds is followed: more readings of short epochs
+# would cost more than they add.
+FEWEST_PASSES, PASS_EVERY_S = 4, 1.0
+SOURCE = "tf.data's live model"
+OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data has no model of a shared pipeline"
+NOT_READ = "tf.data's model of the pipeline, which has the costs of its stages, was not read"
+
+
+class PipelineWatch:
+    """Keeps readings of a pipeline's model, and computes a record from them on request.
+
+    Adding a reading only appends it to a list. Iterators are not kept alive.
+
+    ```python
+    watch = PipelineWatch()
+    watch.follow(iterator)                                            # at each new iterator
+    watch.read(tf_private.read_model(iterator))                       # now and then
+    watch.record(wait_s=0.01).stages
+    ```
+    """
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+        self._pass_began_s = 0.0
+        # By pass: seconds since the start when each reading was taken, and the unparsed reading.
+        self._passes: list[list[tuple[float, Any]]] = []
+        self._one_at_a_time = threading.RLock()  # an interrupt may leave it locked
+        self._every = 1
+        self._until_next = 0
+        self._dataset: Any = None
+        self._grain: GrainTimes | None = None
+        self._written: Stage | None = None
+        self._pool: int | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next pass over the pipeline should be followed."""
+        passes = self._passes
+        return len(passes) < FEWEST_PASSES or self._elapsed_s() - self._pass_began_s >= PASS_EVERY_S
+
+    def follow(self, iterator: Any) -> None:
+        """Starts a pass: the next readings are of this iterator, over the same pipeline as before.
+
+        Args:
+            iterator: New `tf.data.Iterator` of the pipeline.
+        """
+        if len(self._passes) == MOST_PASSES:
+            del self._passes[1:-1:2]  # the first one and the two latest stay
+        self._passes.append([])
+        self._pass_began_s = self._elapsed_s()
+        self._every, self._until_next = 1, 0
+        if self._written is None and self._dataset is None:
+            # Keras itself keeps the dataset alive while it trains on it.
+            self._dataset = dataset_of(iterator)
+            self._grain = grain_times(self._dataset) if self._dataset is not None else None
+
+    def read(self, model: Any) -> None:
+        """Adds a reading of the current iterator.
+
+        Args:
+            model: Reading, as `tf_private.read_model` returns it.
+        """
+        readings = self._passes[-1]
+        reading = self._elapsed_s(), model
+        if self._until_next and len(readings) > 1:
+            # The last one is always the newest, since costs are the growth of counters up to it.
+            readings[-1] = reading
+            self._until_next -= 1
+            return
+        readings.append(reading)
+        if len(readings) > MOST_READINGS:
+            del readings[1:-1:2]
+            self._every *= 2
+        self._until_next = self._every - 1
+
+    def stop(self) -> None:
+        """Ends what was changed to time the stages."""
+        if self._grain is not None:
+            self._grain.stop()
+
+    def latest_model(self) -> Any:
+        """Returns the latest `ModelProto`; None before the first. Any thread may call this."""
+        readings = next((each for each in reversed(self._passes) if each), None)
+        return None if readings is None else parse_model(readings[-1][1])
+
+    def record(self, wait_s: float | None, *, so_far: bool = False) -> PipelineRecord:
+        """Returns the costs of the stages; the rules decide which one is the bottleneck.
+
+        The first call names the stages, which takes milliseconds. Any thread may call this.
+
+        Args:
+            wait_s: Mean wait of a step for its batch, in seconds. It shows how much work tf.data
+                does not time, which is added. None if unknown.
+            so_far: Whether the run continues. Only the latest passes are then evaluated, since
+                steps wait for the GIL meanwhile.
+        """
+        # Copies, since readings are added meanwhile.
+        passes = [list(each) for each in self._passes[-LATEST_PASSES if so_far else 0 :]]
+        with self._one_at_a_time:
+            return self._record(wait_s, passes)
+
+    def _record(
+        self, wait_s: float | None, passes: list[list[tuple[float, Any]]]
+    ) -> PipelineRecord:
+        if self._dataset is not None and self._is_out_of_sight():
+            return PipelineRecord(unknown_because=OUT_OF_SIGHT)
+        if not any(passes):
+            return PipelineRecord(unknown_because=NOT_READ)
+        read = [[(when, read_nodes(parse_model(model))) for when, model in each] for each in passes]
+        measured = measure([[reading for _, reading in each] for each in read])
+        if measured is None:
+            because = "no batch was fetched between two readings of the pipeline's model"
+            return PipelineRecord(unknown_because=because)
+        output, batches = measured
+        costs = costs_over_time(read, output)
+        self._look_at_dataset()
+        if self._pool is not None:
+            output = within_pool(output, self._pool)
+        if self._grain is not None:
+            # Grain's times are sums over the run, so they have no parts over time.
+            output, costs = self._grain.with_stages(output), ()
+        if wait_s is not None:
+            output = complete(output, wait_s) or output
+        names = self._names(output)
+        segments = cut(output)
+        critical = slowest(segments)
+        stages = tuple(
+            _stage(member, segment, critical, names)
+            for segment, member in in_order(output, segments)
+        )
+        return PipelineRecord(
+            stages, slowest_s=critical.time_s, batches=batches, source=SOURCE, costs=costs
+        )
+
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    def _is_out_of_sight(self) -> bool:
+        try:
+            return is_fed_by_another(self._dataset)
+        except Exception:  # stages are then named by their kinds; a shared pipeline shows few
+            return False
+
+    def _look_at_dataset(self) -> None:
+        dataset, self._dataset = self._dataset, None
+        if dataset is None:
+            return
+        try:
+            self._written, self._pool = read_stages(dataset), pool_threads(dataset)
+        except Exception as error:
+            give_up("Naming the stages of the pipeline", error, "Their kinds are shown instead.")
+
+    def _names(self, output: MeasuredNode) -> Names:
+        try:
+            return align(self._written, output) if self._written is not None else {}
+        except Exception as error:
+            self._written = None
+            give_up("Naming the stages of the pipeline", error, "Their kinds are shown instead.")
+            return {}
+
+
+def _stage(member: Member, segment: Segment, critical: Segment, names: Names) -> StageRecord:
+    node = member.stage
+    kind = kind_of(node.kind)
+    written = node.written or names.get(id(node))
+    function = written.function if written is not None else None
+    given_name = written.given_name if written is not None else None
+    work = work_of_kind(kind)
+    if function is not None and function.work != "mapping":
+        work = function.work
+    is_critical = segment is critical and critical.time_s > 0
+    return StageRecord(
+        name=given_name or (function and function.name) or spoken(kind),
+        kind=spoken(kind),
+        work=work,
+        location=function.location if function is not None else None,
+        cost_s=node.cost_s,
+        cost_per_batch_s=node.cost_per_batch_s,
+        parallelism=max(node.parallelism, round(segment.threads)),
+        asked_parallelism=node.asked_parallelism,
+        buffered_before=_known(segment.buffered_before),
+        buffered_after=_known(segment.buffered_after),
+        share=member.time_s / critical.time_s if is_critical else 0.0,
+        files=written.files if written is not None else None,
+        repeats=written.repeats if written is not None else None,
+        pass_bytes=node.pass_bytes or None,
+        call=function.call if function is not None else None,
+    )
+
+
+def _known(buffered: float | None) -> float | None:
+    return None if buffered is None or math.isnan(buffered) else buffered

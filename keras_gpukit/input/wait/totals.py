@@ -1,0 +1,210 @@
+"""Adds up the windows of a phase's steps, and makes its records, in fixed memory."""
+
+from __future__ import annotations
+
+import heapq
+import operator
+from typing import NamedTuple
+
+from keras_gpukit.input.wait.meters import PipelineStart
+from keras_gpukit.input.wait.step_time_histogram import StepTimeHistogram
+from keras_gpukit.input.wait.wait_distribution import WaitHistogram
+from keras_gpukit.records.steps import (
+    Confidence,
+    InputRecord,
+    Phase,
+    PipelineStartRecord,
+    StepWindow,
+    ThroughputRecord,
+)
+
+NOT_COUNTED = (
+    "the batch size is unknown, and train_step or test_step does not update the loss tracker with "
+    "sample_weight=<batch size>"
+)
+MOST_LONGEST = 5
+"""Maximum number of waits for first batches that are kept individually: the longest ones."""
+TOO_SHORT = "no epoch had enough steps to measure, or all steps took 10 s or more"
+ONLY_STARTS = (
+    "only the first execution of each epoch was measured, whose wait counts as the pipeline's start"
+)
+
+
+class _Starts(NamedTuple):
+    """Waits for first batches: their number, sum and longest ones.
+
+    `known_wait_s` and `shuffle_s` are sums over the waits whose shuffle fraction is known.
+    """
+
+    epochs: int = 0
+    wait_s: float = 0.0
+    longest_s: tuple[float, ...] = ()
+    known_wait_s: float = 0.0
+    shuffle_s: float = 0.0
+
+
+class PipelineStarts:
+    """Adds up the waits for first batches."""
+
+    def __init__(self) -> None:
+        self._starts = _Starts()
+
+    @property
+    def epochs(self) -> int:
+        """Number of measured waits, one per epoch."""
+        return self._starts.epochs
+
+    def add(self, start: PipelineStart) -> None:
+        """Adds a wait."""
+        epochs, wait_s, longest_s, known_wait_s, shuffle_s = self._starts
+        if start.shuffle_fraction is not None:
+            known_wait_s += start.wait_s
+            shuffle_s += start.wait_s * start.shuffle_fraction
+        longest_s = tuple(heapq.nlargest(MOST_LONGEST, (*longest_s, start.wait_s)))
+        wait_s += start.wait_s
+        self._starts = _Starts(epochs + 1, wait_s, longest_s, known_wait_s, shuffle_s)
+
+    def record(self) -> PipelineStartRecord | None:
+        """Returns the means and the longest waits; None if no wait was measured."""
+        epochs, wait_s, longest_s, known_s, shuffle_s = self._starts
+        if not epochs:
+            return None
+        mean_s = wait_s / epochs
+        mean_shuffle_s = mean_s * shuffle_s / known_s if known_s else None
+        return PipelineStartRecord(epochs, mean_s, mean_shuffle_s, longest_s=longest_s)
+
+
+class _Sums(NamedTuple):
+    """Sums over windows, in one value that an interrupt or another thread never finds half set.
+
+    Attributes:
+        counted_s: Duration of the windows whose examples were counted.
+        waited_steps: Number of steps whose wait is known; `waited_duration_s`, `wait_s` and
+            `most_wait_s`, the upper end of its range, are theirs, and `later_duration_s` and
+            `later_wait_s` those of all epochs but the first.
+        ranges: Number of windows of which only a range of the wait is known.
+        readings: Number of readings of the buffered batches, whose sum is `buffered`.
+    """
+
+    steps: int = 0
+    duration_s: float = 0.0
+    examples: int = 0
+    counted_s: float = 0.0
+    waited_steps: int = 0
+    waited_duration_s: float = 0.0
+    wait_s: float = 0.0
+    most_wait_s: float = 0.0
+    ranges: int = 0
+    later_duration_s: float = 0.0
+    later_wait_s: float = 0.0
+    readings: int = 0
+    buffered: float = 0.0
+
+    def plus(self, window: StepWindow, *, is_later: bool) -> _Sums:
+        """Adds a window, of the first epoch or of a later one."""
+        steps, duration_s, wait_s = window.steps, window.duration_s, window.input_wait_s
+        more = _Sums(
+            steps=steps,
+            duration_s=duration_s,
+            examples=window.examples or 0,
+            counted_s=0.0 if window.examples is None else duration_s,
+            waited_steps=0 if wait_s is None else steps,
+            waited_duration_s=0.0 if wait_s is None else duration_s,
+            wait_s=wait_s or 0.0,
+            most_wait_s=window.most_wait_s or wait_s or 0.0,
+            ranges=int(window.most_wait_s is not None),
+            later_duration_s=duration_s if is_later and wait_s is not None else 0.0,
+            later_wait_s=(wait_s or 0.0) if is_later else 0.0,
+            readings=int(window.buffered_batches is not None),
+            buffered=window.buffered_batches or 0.0,
+        )
+        return _Sums(*map(operator.add, self, more))
+
+
+class StepTotals:
+    """Adds up the windows of a phase.
+
+    Args:
+        phase: "fit", "evaluate" or "predict".
+        steps_per_execution: Number of steps in one call of the step function.
+
+    Attributes:
+        distribution: Histogram of the waits.
+        step_times: Histogram of the step times.
+        starts: Waits for the first batches of epochs.
+    """
+
+    def __init__(self, phase: Phase, steps_per_execution: int = 1) -> None:
+        self.phase = phase
+        self.distribution = WaitHistogram(steps_per_execution)
+        self.step_times = StepTimeHistogram(steps_per_execution)
+        self.starts = PipelineStarts()
+        self._epochs = 0
+        self._sums = _Sums()
+
+    def begin_epoch(self) -> None:
+        """Notes that the steps of another epoch start."""
+        self._epochs += 1
+
+    def add(self, window: StepWindow) -> None:
+        """Adds a window."""
+        self._sums = self._sums.plus(window, is_later=self._epochs > 1)
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Mean step time in seconds; None before the first window."""
+        sums = self._sums
+        return sums.duration_s / sums.steps if sums.steps else None
+
+    def throughput(self, steps: int, wall_s: float | None) -> ThroughputRecord:
+        """Returns step times and rates.
+
+        Args:
+            steps: Number of steps that ran, measured or not.
+            wall_s: Wall time of the whole phase, in seconds; None if unknown.
+        """
+        sums = self._sums
+        return ThroughputRecord(
+            phase=self.phase,
+            steps=steps,
+            measured_steps=sums.steps,
+            step_time_s=self.step_time_s,
+            examples_per_s=sums.examples / sums.counted_s if sums.counted_s else None,
+            wall_s=wall_s,
+            examples_unknown_because=(NOT_COUNTED if sums.steps and not sums.counted_s else None),
+            step_times=self.step_times.record(),
+        )
+
+    def input(
+        self, mechanism: str | None, confidence: Confidence | None, unknown_because: str | None
+    ) -> InputRecord:
+        """Returns the input wait.
+
+        Args:
+            mechanism: Name of the measuring mechanism; None without a meter.
+            confidence: Confidence of the measurement; None without a meter.
+            unknown_because: Reason to report if no step's wait was measured; None if there is no
+                specific reason.
+        """
+        sums = self._sums
+        if sums.waited_steps == 0:
+            start = self.starts.record()
+            reason = unknown_because or (TOO_SHORT if start is None else ONLY_STARTS)
+            return InputRecord(self.phase, mechanism, unknown_because=reason, pipeline_start=start)
+        return InputRecord(
+            phase=self.phase,
+            mechanism=mechanism,
+            confidence=confidence,
+            measured_steps=sums.waited_steps,
+            wait_s=sums.wait_s / sums.waited_steps,
+            stall_fraction=sums.wait_s / sums.waited_duration_s,
+            most_stall_fraction=(
+                sums.most_wait_s / sums.waited_duration_s if sums.ranges else None
+            ),
+            later_stall_fraction=(
+                sums.later_wait_s / sums.later_duration_s if sums.later_duration_s else None
+            ),
+            buffered_batches=sums.buffered / sums.readings if sums.readings else None,
+            distribution=self.distribution.record(),
+            pipeline_start=self.starts.record(),
+        )

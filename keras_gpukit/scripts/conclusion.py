@@ -1,0 +1,283 @@
+"""Conclusion at the end of a script's process: prints the verdict, and where the report is."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from keras_gpukit.scripts.main_module import failures
+from keras_gpukit.scripts.own_loop import TO_SEE_MORE, OwnLoops
+from keras_gpukit.scripts.run_folder import RunFolder
+from keras_gpukit.scripts.watched_fits import WatchedFits
+
+if TYPE_CHECKING:
+    from keras_gpukit.records.machine import MemoryRecord
+    from keras_gpukit.records.report import Report, RunReport
+    from keras_gpukit.records.run import RunSummary
+    from keras_gpukit.records.script import ScriptRecord
+
+_VERDICTS_LISTED = 5
+REPORT = "report.html"
+
+
+class Conclusion:
+    """Prints the verdict on standard error, and writes the report next to the records.
+
+    Args:
+        fits: Monitored fits of the script.
+        folder: Folder that the report is written to.
+        opens: Whether to open the report in a browser.
+        command: Name of the command in messages, "run" or "launch".
+        details: Whether the verdict lists every finding with its figures and all advice.
+        loops: The script's own loops over datasets, reported if it calls no `fit`.
+        imports_s: Returns the seconds in which TensorFlow and Keras were imported; None if this
+            process runs no script itself.
+    """
+
+    def __init__(
+        self,
+        fits: WatchedFits,
+        folder: RunFolder,
+        *,
+        opens: bool,
+        command: str = "run",
+        details: bool = False,
+        loops: OwnLoops | None = None,
+        imports_s: Callable[[], float] | None = None,
+    ) -> None:
+        self._fits = fits
+        self._folder = folder
+        self._opens = opens
+        self._command = command
+        self._details = details
+        self._loops = loops
+        self._imports_s = imports_s
+        self._began_s = time.time()
+        self._process = os.getpid()
+        self._started_in = os.getcwd()
+        # The script may replace sys.stderr, even by its standard output. It is None if closed.
+        self._error_output = sys.stderr or io.StringIO()
+
+    def tell(self) -> None:
+        """Prints the conclusion at exit; changes neither the exit code nor standard output."""
+        if os.getpid() != self._process:
+            return  # a fork of the script, which ends before the script does
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()  # the script's output comes first if both share a terminal
+        with contextlib.suppress(Exception, KeyboardInterrupt):  # the stream may be closed
+            try:
+                self._tell()
+            except Exception as error:
+                self._say(f"the report could not be made ({type(error).__name__}: {error}).")
+
+    def _tell(self) -> None:
+        script = self._script()
+        own_loop = None if self._fits.count or self._fits.has_own else self._record_loop()
+        log_dirs = sorted(self._fits.own_log_dirs)
+        if self._folder.is_made:
+            log_dirs.insert(0, self._folder.path())
+        if not log_dirs:
+            self._tell_that_there_is_nothing()
+            if script is not None and script.calls:
+                self._print_script(script)
+            return
+        if script is not None:
+            _write_script(script, self._folder.path())
+        report = _read(log_dirs, self._began_s)
+        if report is None:
+            self._say("nothing was recorded; a warning above says why.")
+            return
+        report = replace(report, script=script)
+        path = self._folder.path() / REPORT
+        try:
+            _write(report, path)  # first, since printing may fail
+        finally:
+            self._print_verdicts(report.runs, script)
+        if own_loop is not None:
+            self._print(TO_SEE_MORE.format(place=own_loop))
+        self._print(f"Report: {self._shown(path)}")
+        for log_dir in log_dirs:
+            self._print(f"TensorBoard: tensorboard --logdir {self._shown(log_dir)}")
+        if self._opens:
+            _open_in_browser(path)
+
+    def _record_loop(self) -> str | None:
+        """Records the longest loop of the script's own; returns its place, None without one."""
+        summary = self._loops and self._loops.summary()
+        if not self._loops or not summary:
+            return None
+        from keras_gpukit.watching.run_output import RunOutput
+
+        output = RunOutput(self._folder.path() / "own-loop")
+        output.start(None)
+        output.record("environment", summary.environment, 0)
+        output.record("summary", summary, summary.steps)
+        output.close()
+        return self._loops.place
+
+    def _tell_that_there_is_nothing(self) -> None:
+        keras = sys.modules.get("keras")
+        if keras is not None and keras.backend.backend() != "tensorflow":
+            name = keras.backend.backend()
+            self._say(f"Keras runs on {name}; only the TensorFlow backend can be monitored.")
+        elif keras is None and "tf_keras" in sys.modules:
+            self._say("this script uses tf_keras (Keras 2); only Keras 3 can be monitored.")
+        elif keras is not None and not self._fits.has_own:
+            no_fit = "the script called no fit(), so nothing was monitored."
+            self._say(failures[0] if failures else no_fit)
+
+    def _script(self) -> ScriptRecord | None:
+        """Returns where the time of this process went until now; None if it ran no script."""
+        if self._imports_s is None:
+            return None
+        import psutil
+
+        return self._fits.calls.record(psutil.Process().create_time(), self._imports_s())
+
+    def _print_script(self, script: ScriptRecord) -> None:
+        """Prints the verdict on a script without a monitored fit, if there is any."""
+        from keras_gpukit.records.environment import Environment
+        from keras_gpukit.records.finding import Verdict
+        from keras_gpukit.records.run import RunSummary
+        from keras_gpukit.reports.script import account
+        from keras_gpukit.rules.many_calls import ManyShortCalls
+
+        self._print(f"{account(script)}.")
+        finding = ManyShortCalls().judge_script(script)
+        if finding is not None:
+            verdict = Verdict((finding,))
+            self._print_panel(RunSummary(Environment({}), ending="completed", verdict=verdict))
+
+    def _print_panel(self, summary: RunSummary) -> None:
+        from rich.console import Console
+
+        from keras_gpukit.reports.console import print_summary
+
+        print_summary(summary, Console(file=self._error_output), details=self._details)
+
+    def _print_verdicts(self, runs: tuple[RunReport, ...], script: ScriptRecord | None) -> None:
+        """Prints the verdict on the script's calls and the longest run, then a line for others."""
+        from keras_gpukit.records.capture import ProfilerRecord
+        from keras_gpukit.reports.html.verdict_lines import verdict_line
+        from keras_gpukit.reports.script import account
+        from keras_gpukit.rules import judge
+        from keras_gpukit.rules.many_calls import ManyShortCalls
+
+        # Each worker of a cluster has a record of the same fit.
+        fits = [run for run in runs if run.is_chief] or runs
+        # A process that was killed and restarted has left an unfinished run.
+        ended = [run for run in fits if run.state != "unfinished"] or fits
+        longest = max(ended, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
+        which = "longest" if len(ended) == len(fits) else "longest that ended"
+        if _has_failed(fits[0]):  # the newest one
+            longest, which = fits[0], "last"
+        elif failures:
+            self._say(failures[0])
+        if len(fits) > 1:
+            count = max(self._fits.count, len(fits))
+            self._print(f"{count} fits were monitored; the {which} is {longest.name}:")
+        captures = tuple(each.capture for each in longest.captures if each.capture is not None)
+        summary, is_script = longest.summary, False
+        if script is not None:
+            self._print(f"{account(script)}.")
+            is_script = ManyShortCalls().judge_script(script) is not None
+            # The newest fit has the readings of memory after all fits of this process.
+            summary = replace(summary, script=script, memory=_with_fits(summary, fits[0].summary))
+            summary = replace(summary, verdict=judge(summary))
+        self._print_panel(replace(summary, captures=ProfilerRecord(captures)))
+        is_many = is_script or len(fits) > _VERDICTS_LISTED
+        names = defaultdict(list)
+        for run in runs:
+            line = verdict_line(run)
+            # Of many fits, remarks on each of them and what the panel says are no news.
+            is_news = any(each.severity != "info" for each in run.summary.findings)
+            is_news = is_news and not any(each.title in line for each in summary.findings)
+            if run is not longest and (is_news or not is_many):
+                names[line].append(run.name)
+        for verdict, those in list(names.items())[:_VERDICTS_LISTED]:
+            more = f" and {len(those) - 1} more" if len(those) > 1 else ""
+            self._print(f"{those[-1]}{more}: {verdict}")
+        if len(names) > _VERDICTS_LISTED:
+            self._print(f"and {len(names) - _VERDICTS_LISTED} other verdicts")
+
+    def _say(self, message: str) -> None:
+        self._print(f"keras-gpukit {self._command}: {message}")
+
+    def _print(self, line: str) -> None:
+        from keras_gpukit.reports.printable import printable
+
+        print(printable(line), file=self._error_output)
+
+    def _shown(self, path: Path) -> str:
+        """Returns a path relative to the folder where the script started, if it is inside.
+
+        The script may have changed the current folder since.
+        """
+        relative = os.path.relpath(path, self._started_in)
+        return str(path) if relative.startswith(os.pardir) else relative
+
+
+def _has_failed(run: RunReport) -> bool:
+    from keras_gpukit.rules.verdict import ENDED_BY
+
+    return any(each.code in ENDED_BY for each in run.summary.findings)
+
+
+def _with_fits(summary: RunSummary, newest: RunSummary) -> MemoryRecord | None:
+    if summary.memory is None or newest.memory is None:
+        return summary.memory
+    return replace(summary.memory, fits=newest.memory.fits)
+
+
+def _read(log_dirs: list[Path], since_s: float) -> Report | None:
+    """Returns the runs since a time, newest first; None if there are no runs."""
+    from keras_gpukit.saved_runs import load_report
+
+    reports = []
+    for log_dir in log_dirs:
+        with contextlib.suppress(OSError):  # a callback of the script has written nothing
+            reports.append(load_report(log_dir))
+    runs = [run for each in reports for run in each.runs if (run.began_s or 0.0) >= since_s]
+    if not runs:
+        return None
+    runs.sort(key=lambda run: run.began_s or 0.0, reverse=True)
+    notes = tuple(note for each in reports for note in each.notes)
+    return replace(reports[0], runs=tuple(runs), notes=notes)
+
+
+def _write_script(script: ScriptRecord, folder: Path) -> None:
+    import msgspec
+
+    from keras_gpukit.records.names import FOLDER, SCRIPT_FILE
+    from keras_gpukit.whole_files import replace_file
+
+    (folder / FOLDER).mkdir(exist_ok=True)
+    replace_file(folder / FOLDER / SCRIPT_FILE, msgspec.json.encode(script))
+
+
+def _write(report: Report, path: Path) -> None:
+    from keras_gpukit.reports.html import render
+    from keras_gpukit.whole_files import replace_file
+
+    replace_file(path, render(report).encode("utf-8"))
+
+
+def _open_in_browser(path: Path) -> None:
+    """Opens a page in a browser; the output of the browser's command goes to standard error."""
+    import webbrowser
+
+    output = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        webbrowser.open(path.absolute().as_uri())
+    finally:
+        os.dup2(output, 1)
+        os.close(output)

@@ -1,0 +1,115 @@
+"""Answers a question about a script's first `fit` instead of training."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from keras_gpukit.scripts import keras_private
+from keras_gpukit.scripts.import_hook import ImportHook
+from keras_gpukit.scripts.main_module import CannotOpenError, run_main
+
+Question = Callable[[Any], None]
+"""Function that is called with the callback list within `fit`, once Keras has built the model and
+its optimizer. It prints the answer, or raises an exception that says why there is no answer."""
+
+
+def ask_first_fit(question: Question, args: argparse.Namespace) -> str | None:
+    """Runs a script up to its first `fit`, and ends it there.
+
+    Returns:
+        Why there is no answer; None if there is one.
+
+    Raises:
+        BaseException: Any exception that the script raised before its first `fit`.
+    """
+    first_fit = _FirstFit(question)
+    ImportHook({"keras": first_fit.watch_fits}).install()
+    try:
+        run_main(args.script, args.module, args.script_arguments)
+    except CannotOpenError as error:
+        return str(error)
+    except SystemExit:
+        if not first_fit.has_asked:
+            raise
+    return first_fit.failed_because
+
+
+class _FirstFit:
+    """Ends the script at its first `fit`.
+
+    Attributes:
+        has_asked: Whether a `fit` was reached.
+        failed_because: Why there is no answer; None if there is one. Final once the script is over.
+    """
+
+    def __init__(self, question: Question) -> None:
+        self.has_asked = False
+        self.failed_because: str | None = "the script called no fit()"
+        self._question = question
+
+    def watch_fits(self) -> None:
+        """Starts to watch for a `fit`; called once Keras was imported."""
+        import keras
+
+        if keras.backend.backend() == "tensorflow":
+            keras_private.on_each_list(self._ask)
+        else:
+            name = keras.backend.backend()
+            self.failed_because = f"Keras runs on {name}; only TensorFlow's memory is known"
+
+    def _ask(self, method: str, callback_list: Any, given: int) -> None:
+        if method != "fit" or self.has_asked:
+            return  # the question itself may run a fit
+        self.has_asked = True
+        try:
+            self._question(callback_list)
+            self.failed_because = None
+        except Exception as error:
+            self.failed_because = f"{type(error).__name__}: {error}"
+        raise SystemExit(0 if self.failed_because is None else 2)
+
+
+def predict(batch_size: int | None) -> Question:
+    """Returns a question: how much memory do the training steps need?
+
+    Args:
+        batch_size: Batch size to predict for; None for the script's own.
+    """
+
+    def question(callback_list: Any) -> None:
+        from keras_gpukit.reports.console import print_anywhere
+        from keras_gpukit.reports.memory import render
+        from keras_gpukit.trials.predict_memory import predict_of_spec
+        from keras_gpukit.watching.call_frame import batch_of, first_batch_of_fit
+
+        spec, own_size = batch_of("fit")
+        size = batch_size or own_size or first_batch_of_fit()
+        if spec is None or size is None:
+            raise ValueError("the size of its batches is not known; give --batch-size")
+        print_anywhere(render(predict_of_spec(callback_list.model, spec, size)))
+
+    return question
+
+
+def find_size(max_batch_size: int | None, seconds: float) -> Question:
+    """Returns a question: which batch size is the largest that fits, and which is the fastest?
+
+    Args:
+        max_batch_size: Largest batch size to try; None for the default.
+        seconds: How long to search, in seconds.
+    """
+
+    def question(callback_list: Any) -> None:
+        from keras_gpukit.trials.find_batch_size import find_batch_size
+        from keras_gpukit.watching.call_frame import arrays_of_fit, data_of_fit
+
+        find_batch_size(
+            callback_list.model,
+            arrays_of_fit() or data_of_fit(),
+            max_batch_size=max_batch_size,
+            seconds=seconds,
+        )
+
+    return question

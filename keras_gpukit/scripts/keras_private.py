@@ -1,0 +1,106 @@
+"""Undocumented behavior of Keras that running an unchanged script relies on.
+
+Seen on Keras 3.12 to 3.15: `fit` itself creates a `keras.callbacks.CallbackList` with
+`add_history=True`, and `evaluate` and `predict` create theirs without it. If `fit` no longer does
+so, no `fit` is found. `_EXCLUDED_PATHS` in `keras.src.utils.traceback_utils` lists the folders
+whose frames Keras removes from tracebacks, with the decorator `filter_traceback` around `fit`,
+`evaluate` and `predict`. Without it, exceptions that the script catches contain frames of this
+package. `train_function`, `test_function` and `predict_function` of a model are None until a call
+makes them, and again after `compile`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from keras_gpukit.records.script import METHODS, Method
+from keras_gpukit.scripts.tracebacks import PACKAGE
+
+STEP_FUNCTIONS = {
+    "fit": ("train_function", "test_function"),
+    "evaluate": ("test_function",),
+    "predict": ("predict_function",),
+    "train_on_batch": ("train_function",),
+    "test_on_batch": ("test_function",),
+    "predict_on_batch": ("predict_function",),
+}
+"""Attributes with the step functions that a call traces if they are None."""
+
+
+def on_each_list(action: Callable[[str, Any, int], None]) -> Callable[[], None]:
+    """Calls an action with the callback list of each `fit`, `evaluate` and `predict`, once created.
+
+    The list is created within the method, even if a subclass overrides it. It contains the
+    callbacks of any nested list that the caller gave. No frame of this function is on the stack
+    while the method runs. The validation of a `fit` uses the list of the `fit`.
+
+    Args:
+        action: Called with the method's name, the list, and the number of callbacks that the caller
+            gave. Callbacks that Keras adds come after these.
+
+    Returns:
+        A function that undoes this.
+    """
+    import keras
+
+    original = keras.callbacks.CallbackList.__init__
+
+    @functools.wraps(original)
+    def made(
+        self: Any, callbacks: Any = None, add_history: bool = False, *args: Any, **kwargs: Any
+    ) -> None:
+        original(self, callbacks, add_history, *args, **kwargs)
+        method = sys._getframe(1).f_code.co_name
+        # The script's own training loop may create such a list too, and use it differently.
+        if add_history if method == "fit" else method in ("evaluate", "predict"):
+            action(method, self, len(keras.tree.flatten(callbacks)) if callbacks else 0)
+
+    keras.callbacks.CallbackList.__init__ = made
+
+    def undo() -> None:
+        keras.callbacks.CallbackList.__init__ = original
+
+    return undo
+
+
+def around_each_call(around: Callable[[Method, Any], Any]) -> Callable[[], None]:
+    """Wraps `fit`, `evaluate`, `predict` and the methods for one batch of every model.
+
+    Args:
+        around: Returns the wrapper for a method and its function.
+
+    Returns:
+        A function that undoes this.
+    """
+    import keras
+    from keras.src.utils import traceback_utils
+
+    originals: list[tuple[Any, str, Any]] = []
+    for method in METHODS:
+        owner = next(kind for kind in keras.Model.__mro__ if method in vars(kind))
+        original = vars(owner)[method]
+        inner = getattr(original, "__wrapped__", None)
+        if inner is None:
+            wrapped = around(method, original)
+        else:  # below Keras' own decorator, which removes the wrapper's frame from tracebacks
+            wrapped = traceback_utils.filter_traceback(around(method, inner))
+        originals.append((owner, method, original))
+        setattr(owner, method, wrapped)
+
+    def undo() -> None:
+        for owner, method, original in originals:
+            setattr(owner, method, original)
+
+    return undo
+
+
+def leave_out_of_tracebacks() -> None:
+    """Makes Keras remove this package's frames from tracebacks, as it does its own."""
+    from keras.src.utils import traceback_utils
+
+    excluded = getattr(traceback_utils, "_EXCLUDED_PATHS", None)
+    if isinstance(excluded, tuple) and PACKAGE not in excluded:
+        traceback_utils._EXCLUDED_PATHS = (*excluded, PACKAGE)

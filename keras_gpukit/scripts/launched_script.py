@@ -1,0 +1,38 @@
+"""Runs the script of a launched process as Python would, with Keras repaired for several workers.
+
+Command line: python -m keras_gpukit.scripts.launched_script (SCRIPT | -m MODULE) [ARGUMENT ...]
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Sequence
+
+from keras_gpukit.scripts.main_module import CannotOpenError, keep_interrupted, run_main
+from keras_gpukit.scripts.on_imports import OnImports
+
+RUNNER = ("-m", "keras_gpukit.scripts.launched_script")
+"""Arguments of Python before the script."""
+
+
+def run(words: Sequence[str]) -> int:
+    """Runs a script or a module; its exceptions pass through.
+
+    Returns:
+        0 if it ran to its end, 2 if the script cannot be read, as Python itself ends.
+    """
+    atexit.register(keep_interrupted)
+    OnImports().install()
+    is_module = words[0] == "-m"
+    script, module = (None, words[1]) if is_module else (words[0], None)
+    try:
+        run_main(script, module, words[2 if is_module else 1 :])
+    except CannotOpenError as error:
+        print(f"{sys.executable}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

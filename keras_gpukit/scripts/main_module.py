@@ -1,0 +1,148 @@
+"""Runs a script or a module as `__main__`, as if Python itself had been started with it.
+
+Private name of Python, seen in 3.10 to 3.13: `runpy._run_module_as_main`, which `python -m` calls.
+`runpy.run_module` is no replacement: it empties the module afterwards, while threads and exit
+handlers still use it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import io
+import os
+import pkgutil
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import SourceFileLoader
+from types import CodeType, ModuleType
+from typing import Any
+
+from keras_gpukit.scripts.tracebacks import hide_own_frames
+
+_ended_by: list[type[BaseException]] = []
+"""Type of the exception that ended the script, other than `SystemExit`; empty without one."""
+failures: list[str] = []
+"""How that exception ended the script, in words; empty without one, and for an interrupt."""
+
+
+class CannotOpenError(Exception):
+    """The script cannot be opened; the message is the one that Python prints."""
+
+
+def run_main(script: str | None, module: str | None, arguments: Sequence[str]) -> None:
+    """Runs a script or a module; its exceptions pass through.
+
+    Args:
+        script: Path of a file, or of a folder or zip file with a `__main__.py`.
+        module: Name of a module or package to run instead of a script.
+        arguments: Arguments of the script or module, for `sys.argv[1:]`.
+
+    Raises:
+        CannotOpenError: If the script's file cannot be read.
+    """
+    if module is not None:
+        _run_module(module, arguments)
+    elif script is not None:
+        _run_script(script, arguments)
+
+
+def _run_script(path: str, arguments: Sequence[str]) -> None:
+    sys.argv = [path, *arguments]
+    if pkgutil.get_importer(path) is not None:
+        _replace_main()
+        _first_on_path(os.path.abspath(path))
+        _leaving_no_frames(_run_module_as_main, "__main__", False)
+        return
+    absolute = os.path.abspath(path)
+    source, code = _read(absolute)
+    main = _replace_main()
+    main.__loader__ = SourceFileLoader("__main__", absolute)
+    main.__dict__.update({"__file__": absolute, "__cached__": None})
+    _first_on_path(os.path.dirname(os.path.realpath(absolute)))
+    _leaving_no_frames(_execute, code or source, absolute, main.__dict__)
+
+
+def _run_module(name: str, arguments: Sequence[str]) -> None:
+    """Runs a module or package as `python -m` does."""
+    sys.argv = ["-m", *arguments]
+    _replace_main()
+    _first_on_path(os.getcwd())
+    _leaving_no_frames(_run_module_as_main, name, True)
+
+
+def keep_interrupted() -> None:
+    """Makes Python still end the process by SIGINT if Ctrl-C ended the script; an exit handler.
+
+    CPython notes that it must do so, but forgets it if an exit handler runs source code, as the
+    definition of a dataclass does. Source code that raises the exception again restores the note.
+    """
+    if _ended_by == [KeyboardInterrupt]:
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")
+
+
+def _read(path: str) -> tuple[bytes, CodeType | None]:
+    """Returns a file's bytes, and its code object if the file is compiled; else None."""
+    try:
+        with io.open_code(path) as file:
+            code = pkgutil.read_code(file)
+            file.seek(0)
+            return file.read(), code
+    except OSError as error:
+        raise CannotOpenError(
+            f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
+        ) from error
+
+
+def _execute(program: bytes | CodeType, path: str, names: dict[str, Any]) -> None:
+    code = program
+    if not isinstance(code, CodeType):
+        code = compile(code, path, "exec", dont_inherit=True)
+    exec(code, names)
+
+
+def _replace_main() -> ModuleType:
+    """Replaces our `__main__` by an empty one, with the attributes that Python gives it."""
+    main = ModuleType("__main__")
+    main.__dict__.update({"__annotations__": {}, "__builtins__": builtins})
+    sys.modules["__main__"] = main
+    return main
+
+
+def _first_on_path(folder: str) -> None:
+    """Replaces our command's folder on `sys.path`, unless Python adds no folder (`python -P`)."""
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+        sys.path[0] = folder
+
+
+def _run_module_as_main(name: str, alter_argv: bool) -> None:
+    runpy._run_module_as_main(name, alter_argv)  # type: ignore[attr-defined]
+
+
+def _leaving_no_frames(run: Callable[..., None], *arguments: Any) -> None:
+    """Runs a function; an exception that ends the process is shown without this package's frames.
+
+    The exception passes on to Python, which prints it with the exception hook that is in place by
+    then, and ends the process as usual for that exception.
+    """
+    try:
+        run(*arguments)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _ended_by.append(type(error))
+        if isinstance(error, Exception):
+            with contextlib.suppress(Exception):
+                failures.append(_in_words(error))
+        sys.excepthook = hide_own_frames(sys.excepthook)
+        raise
+
+
+def _in_words(error: Exception) -> str:
+    from keras_gpukit.watching.error_place import kind_and_message, user_line
+
+    (kind, message), line = kind_and_message(error), user_line(error)
+    at = f" ({line})" if line else ""
+    return f"{kind}{at} ended the script: {message}"

@@ -1,0 +1,90 @@
+"""Sets up TensorFlow and Keras right after a script has imported them.
+
+Not earlier: settings that the script makes before its imports, such as environment variables, must
+take effect. And not later: TensorFlow's devices may start with the script's next line.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from keras_gpukit.scripts.import_hook import ImportHook
+from keras_gpukit.scripts.own_loop import OwnLoops
+from keras_gpukit.scripts.own_strategies import OwnStrategies
+from keras_gpukit.scripts.watched_fits import WatchedFits
+
+
+class OnImports:
+    """Sets up GPUs once TensorFlow is imported, and watches fits once Keras is imported.
+
+    Keras is also repaired for a multi-worker strategy that the script makes itself.
+
+    Args:
+        fits: Monitoring of fits, which is installed once Keras is imported; None without any.
+        loops: Monitoring of the script's own loops, installed once TensorFlow is imported; None
+            without any.
+        gpu_settings: Arguments for `configure_gpus`. If empty, the function is not called.
+    """
+
+    def __init__(
+        self,
+        fits: WatchedFits | None = None,
+        loops: OwnLoops | None = None,
+        gpu_settings: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self._fits = fits
+        self._loops = loops
+        self._gpu_settings = dict(gpu_settings)
+        self._own_strategies = OwnStrategies()
+        self._hook = ImportHook({"tensorflow": self._tensorflow, "keras": self._keras})
+
+    def install(self) -> None:
+        """Starts to watch imports."""
+        self._hook.install()
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds in which TensorFlow and Keras were imported so far."""
+        return self._hook.spent_s
+
+    def _tensorflow(self) -> None:
+        if self._loops is not None:
+            self._loops.install()
+        self._own_strategies.watch()
+        if not self._hook.is_under_way("keras"):  # otherwise Keras is not ready for settings yet
+            self._set_gpus_up()
+
+    def _keras(self) -> None:
+        import keras
+
+        if "tensorflow" in sys.modules:
+            self._set_gpus_up()
+        self._own_strategies.keras_imported()
+        if self._fits is not None and keras.backend.backend() == "tensorflow":
+            self._fits.install()
+
+    def _set_gpus_up(self) -> None:
+        if not self._gpu_settings:
+            return
+        settings = {"strategy": "none", **self._gpu_settings}
+        self._gpu_settings = {}
+        import tensorflow as tf
+        from rich.console import Console
+
+        from keras_gpukit.configure.api import configure_gpus
+        from keras_gpukit.errors import GPUKitError
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the printed setup contains the warnings
+                setup = configure_gpus(**settings, verbose=False)
+            if setup.strategy is not None:
+                tf.distribute.experimental_set_strategy(setup.strategy)
+        except (GPUKitError, TypeError, ValueError) as error:
+            print(f"keras-gpukit run: {error}", file=sys.stderr)
+            raise SystemExit(2) from None
+        Console(stderr=True).print(setup)

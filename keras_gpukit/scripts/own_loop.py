@@ -1,0 +1,215 @@
+"""Measures a script that iterates over a dataset in a loop of its own, without `fit`.
+
+Private names of TensorFlow, seen on 2.21: `OwnedIterator.__next__`, which a `for` loop over a
+dataset calls for each batch, in `tensorflow.python.data.ops.iterator_ops`. Keras' `fit` and
+`evaluate` do not call it, since their steps fetch batches in a graph. Without it, a script without
+`fit` is not measured.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+from keras_gpukit.errors import Guard
+from keras_gpukit.input.pipelines.cells import place
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.watching.script_globals import is_of_the_script
+
+LEAST_STEPS = 10
+"""Fewest batches of a loop that is reported; fewer are a look at the data. Our choice."""
+TO_SEE_MORE = """\
+The loop at {place} is the script's own, so only its batches, the host and the GPUs were measured.
+For more, profile 20 of its steps with these two lines, then run keras-gpukit report profile:
+  with tf.profiler.experimental.Profile("profile"):  # around the 20 steps
+      with tf.profiler.experimental.Trace("train", step_num=step, _r=1):  # around each step"""
+_LIBRARIES = tuple(os.path.join(*each) for each in (("keras", "src"), ("keras_gpukit", "")))
+
+
+@dataclass
+class _Loop:
+    """A line that takes batches, over all of its passes. Each pass's first step is left out.
+
+    Attributes:
+        place: The line, such as "train.py:40".
+        pipeline: Readings of tf.data's model.
+    """
+
+    place: str
+    pipeline: Any
+    steps: int = 0
+    waited_s: float = 0.0
+    lasted_s: float = 0.0
+
+
+@dataclass
+class _Pass:
+    loop: _Loop | None
+    batches: int = 0
+    began_s: float = 0.0
+    waited_s: float = 0.0
+    is_in_step: bool = False
+
+    def ends(self, now_s: float) -> None:
+        """Adds the step that ends now, unless it was the first one."""
+        counts, self.is_in_step = self.is_in_step and self.batches > 1, False
+        if self.loop is not None and counts:
+            self.loop.steps += 1
+            self.loop.waited_s += self.waited_s
+            self.loop.lasted_s += now_s - self.began_s
+
+
+@dataclass
+class OwnLoops:
+    """Times the batches that the script's main thread takes from datasets, and reads the machine.
+
+    The machine is read from the first batch on.
+    """
+
+    _loops: dict[str, _Loop] = field(default_factory=dict)
+    _readings: Any = None
+    _guard: Guard = field(
+        default_factory=lambda: Guard("Timing a loop over a dataset", "It is not measured.")
+    )
+
+    def install(self) -> None:
+        """Starts to time batches. Needs TensorFlow imported."""
+        with self._guard:
+            from tensorflow.python.data.ops import iterator_ops
+
+            iterator_ops.OwnedIterator.__next__ = self._timed(iterator_ops.OwnedIterator.__next__)
+
+    def summary(self) -> RunSummary | None:
+        """Ends the readings; returns the judged record of the longest loop, None without one."""
+        if self._readings is not None:
+            self._readings[1].stop()
+        loop = self._longest
+        if loop is None or self._guard.failed_because is not None:
+            return None
+        return _summarize(loop, *self._readings)
+
+    @property
+    def place(self) -> str | None:
+        """Line of the loop that `summary` is of; None without one."""
+        return None if self._longest is None else self._longest.place
+
+    @property
+    def _longest(self) -> _Loop | None:
+        loops = [each for each in self._loops.values() if each.steps >= LEAST_STEPS]
+        return max(loops, key=lambda each: each.lasted_s, default=None)
+
+    def _timed(self, take: Any) -> Any:
+        import tensorflow as tf
+
+        now, main = time.perf_counter, threading.main_thread().ident
+        in_graph = tf.inside_function
+
+        @functools.wraps(take)
+        def timed(iterator: Any) -> Any:
+            if threading.get_ident() != main or in_graph():
+                return take(iterator)
+            began_s = now()
+            followed = iterator.__dict__.get("_gpukit_pass")
+            if followed is not None:
+                followed.ends(began_s)
+            batch = take(iterator)
+            if followed is None:
+                followed = iterator._gpukit_pass = _Pass(self._loop_of_caller())
+            followed.began_s, followed.waited_s = began_s, now() - began_s
+            followed.batches, followed.is_in_step = followed.batches + 1, True
+            if followed.loop is not None:
+                self._look(iterator, followed.loop, followed.batches)
+            return batch
+
+        return timed
+
+    def _loop_of_caller(self) -> _Loop | None:
+        """Returns the loop in the script that takes a batch; None if a library does."""
+        from keras_gpukit.input.wait.stages.watch import PipelineWatch
+
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if any(each in file for each in _LIBRARIES):
+                return None
+            if is_of_the_script(file):
+                line = place(file, frame.f_lineno)
+                return self._loops.setdefault(line, _Loop(line, PipelineWatch()))
+            frame = frame.f_back
+        return None
+
+    def _look(self, iterator: Any, loop: _Loop, batches: int) -> None:
+        """Reads tf.data's model after the first batch and at every power of two."""
+        if batches & (batches - 1) or self._guard.failed_because is not None:
+            return
+        from keras_gpukit.input.wait import tf_private
+
+        with self._guard:
+            if self._readings is None:
+                self._readings = _start_readings()
+            if not tf_private.shows_models(iterator._iterator_resource.device):
+                return
+            if tf_private.has_model(iterator):
+                if batches == 1:
+                    loop.pipeline.follow(iterator)
+                loop.pipeline.read(tf_private.read_model(iterator))
+
+
+def _start_readings() -> tuple[Any, Any]:
+    """Starts to read GPUs and host; returns the callback that does so, and its session."""
+    from keras_gpukit.callbacks.utilization import Utilization
+    from keras_gpukit.sensors.sampling import SamplingThread
+    from keras_gpukit.watching.environment import process_environment
+    from keras_gpukit.watching.run_output import RunOutput
+
+    sampler = SamplingThread()
+    session: Any = SimpleNamespace(
+        phase="fit",
+        step=0,
+        environment=process_environment(),
+        output=RunOutput(None),
+        every_second=sampler.add,
+        read_now=sampler.call,
+        wall=SimpleNamespace(total_s=1.0),
+        stop=sampler.stop,
+    )
+    readings = Utilization(None)
+    readings.begin(session, "fit")
+    sampler.start()
+    return readings, session
+
+
+def _summarize(loop: _Loop, readings: Any, session: Any) -> RunSummary:
+    from dataclasses import replace
+
+    from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+    from keras_gpukit.rules import judge
+    from keras_gpukit.rules.bottleneck import name_bottleneck
+
+    readings.end(session, "fit")
+    wait_s, fraction = loop.waited_s / loop.steps, loop.waited_s / loop.lasted_s
+    # GPUs compute while the loop waits for its next batch. Unproven on a GPU.
+    record = InputRecord(
+        "fit",
+        "timed calls of the dataset's iterator",
+        confidence="upper bound" if session.environment.gpus else "exact",
+        measured_steps=loop.steps,
+        wait_s=wait_s,
+        stall_fraction=fraction,
+        pipeline=name_bottleneck(loop.pipeline.record(wait_s), fraction, wait_s),
+    )
+    step_s = loop.lasted_s / loop.steps
+    summary = RunSummary(
+        environment=session.environment,
+        throughput=ThroughputRecord("fit", loop.steps, loop.steps, step_s, None),
+        input=record,
+        utilization=readings.summary,
+        ending="completed",
+    )
+    return replace(summary, verdict=judge(summary))

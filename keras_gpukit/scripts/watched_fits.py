@@ -1,0 +1,134 @@
+"""Adds a `Monitor` to every `fit` of a script that was not written for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from keras_gpukit.errors import Guard
+from keras_gpukit.scripts import keras_private
+from keras_gpukit.scripts.run_folder import RunFolder
+from keras_gpukit.scripts.script_calls import ScriptCalls
+
+ALWAYS_MONITORED = 16
+"""Number of first fits that are always monitored. Our choice: more than the rules need to judge
+growth from fit to fit."""
+MOST_COST = 0.01
+"""Later fits are monitored while starting and ending monitors has taken at most this share of the
+time since the first fit. Our choice."""
+
+
+class WatchedFits:
+    """Adds callbacks to each `fit` of this process, and times all calls of Keras' methods.
+
+    A `fit` that already has a `Monitor` or a part of one gets no other `Monitor`. A `fit` within a
+    `fit` of the same model gets nothing, since that would mix their figures. Of many short fits,
+    only some get callbacks: monitoring each would take a good part of their time, and write
+    thousands of records.
+
+    Args:
+        folder: Folder that the fits are written to.
+        profile: Whether to add a `Profiler` too.
+        before_fit: Called at the start of each `fit`.
+
+    Attributes:
+        calls: Counts and times all calls.
+        count: Number of fits that got a `Monitor`.
+        own_log_dirs: Log folders of callbacks of this package that the script itself uses.
+        has_own: Whether the script itself uses callbacks of this package, including those that
+            write nothing.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        profile: bool = False,
+        before_fit: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.calls = ScriptCalls(self._cost_s)
+        self.count = 0
+        self.own_log_dirs: set[Path] = set()
+        self.has_own = False
+        self._folder = folder
+        self._profile = profile
+        self._before_fit = before_fit
+        self._guard = Guard("Adding a Monitor", "Later fits are not monitored.")
+        self._lock = threading.RLock()  # an interrupt may leave it locked
+        self._memory: Any = None
+        self._monitor: Any = None
+        self._spent_s = 0.0
+        self._first_began_s: float | None = None
+
+    def install(self) -> Callable[[], None]:
+        """Starts to add callbacks, and returns a function that stops it. Needs Keras imported."""
+        keras_private.leave_out_of_tracebacks()
+        installed = self.calls.install(), keras_private.on_each_list(self._made)
+
+        def undo() -> None:
+            for each in installed:
+                each()
+
+        return undo
+
+    def _made(self, method: str, callback_list: Any, given: int) -> None:
+        self.calls.follow(method, callback_list)
+        if method == "fit" and self._guard.failed_because is None:
+            with self._guard:
+                self._before_fit()
+                for callback in self._wanted(callback_list):
+                    callback.set_params(callback_list.params)
+                    callback.set_model(callback_list.model)
+                    callback_list.callbacks.insert(given, callback)
+
+    def _wanted(self, callback_list: Any) -> list[Any]:
+        """Returns the callbacks to add, the last one first."""
+        # Imported only now that the script has loaded Keras.
+        from keras_gpukit.callbacks.base import WatchingCallback
+        from keras_gpukit.callbacks.monitor import Monitor
+        from keras_gpukit.callbacks.profiler import Profiler
+        from keras_gpukit.watching.fit_memory import FitMemory
+        from keras_gpukit.watching.open_session import is_watched
+
+        own = [each for each in callback_list.callbacks if isinstance(each, WatchingCallback)]
+        log_dirs = [each.log_dir for each in own if each.log_dir is not None]
+        with self._lock:
+            self.own_log_dirs.update(path.absolute() for path in log_dirs)
+            self.has_own = self.has_own or bool(own)
+            model = callback_list.model
+            if model is None or is_watched(model):
+                return []
+            # Memory belongs to the process: each fit continues the readings of earlier fits.
+            self._memory = self._memory or FitMemory()
+            if not self._is_due():
+                self._memory.skip(model)
+                return []
+            log_dir = log_dirs[0] if log_dirs else self._folder.of_model(model)
+            wanted: list[Any] = []
+            if self._profile and not any(isinstance(each, Profiler) for each in own):
+                wanted.append(Profiler(log_dir))
+            if all(isinstance(each, Profiler) for each in own):
+                self._monitor = Monitor(log_dir, verbose=0)
+                self._monitor.continue_with(self._memory)
+                wanted.append(self._monitor)
+                self.count += 1
+            return wanted
+
+    def _is_due(self) -> bool:
+        now_s = time.perf_counter()
+        if self._first_began_s is None:
+            self._first_began_s = now_s
+        if self.count < ALWAYS_MONITORED:
+            return True
+        return self._cost_s() <= MOST_COST * (now_s - self._first_began_s)
+
+    def _cost_s(self) -> float:
+        """Returns the seconds that starting and ending monitors has taken so far."""
+        summary = None if self._monitor is None else self._monitor.summary
+        if summary is not None:
+            self._monitor = None  # it refers to its model
+            self._spent_s += summary.startup_s or 0.0
+        return self._spent_s

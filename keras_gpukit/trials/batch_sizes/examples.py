@@ -1,0 +1,199 @@
+"""Takes a few examples of a data set and makes batches of any size from them."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from keras_gpukit.trials.checks import check_arrays, wrong_kind
+
+# On a CPU, examples take memory from the allocator that is measured, so they must be few.
+HELD_EXAMPLES = 64
+HELD_BYTES = 2**24
+BATCHES_READY = 2
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A few examples of a data set, in host memory.
+
+    Attributes:
+        parts: Arrays with one row per example, in the structure of the argument of `fit`.
+        batch_size: Examples per batch of the data set; None for arrays, which have no batches.
+        total: Number of examples in the data set; None if unknown.
+        total_is_exact: Whether `total` is exact; otherwise it is an estimate.
+    """
+
+    parts: Any
+    batch_size: int | None
+    total: int | None
+    total_is_exact: bool = True
+
+    @property
+    def held(self) -> int:
+        """Number of examples that are held."""
+        import tensorflow as tf
+
+        return len(tf.nest.flatten(self.parts)[0])
+
+    @property
+    def example_bytes(self) -> float:
+        """Average size of an example in bytes."""
+        return _example_bytes(self.parts)
+
+    @property
+    def spec(self) -> Any:
+        """Specification of a batch of any size, as a dataset's `element_spec`."""
+        return self.batches(1, 1).element_spec
+
+    def batches(self, batch_size: int, rows: int) -> Any:
+        """Returns a `tf.data.Dataset` that assembles each batch from examples, as pipelines do.
+
+        Args:
+            batch_size: Examples per batch; the last batch may have fewer.
+            rows: Total number of examples. The held examples are repeated to get this number.
+        """
+        import tensorflow as tf
+
+        with tf.device("CPU:0"):
+            slices = tf.data.Dataset.from_tensor_slices(self.parts)
+        batches = slices.repeat().take(rows).batch(batch_size).prefetch(BATCHES_READY)
+        # Fix the number of ready batches: if a CPU trains, they take memory from its allocator.
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        return batches.with_options(options)
+
+    def one_batch(self, batch_size: int) -> Any:
+        """Returns an endless `tf.data.Dataset` that repeats one batch from memory."""
+        import tensorflow as tf
+
+        rows = np.arange(batch_size) % self.held
+        with tf.device("CPU:0"):
+            batch = tf.nest.map_structure(lambda part: tf.convert_to_tensor(part[rows]), self.parts)
+            one = tf.data.Dataset.from_tensors(batch)
+        # Leave the batch size open in the specification, so that all sizes share one trace, as in
+        # Keras.
+        variant = tf.data.experimental.to_variant(one)
+        return tf.data.experimental.from_variant(variant, self.spec).repeat().prefetch(1)
+
+
+def examples_of(dataset: Any) -> Examples:
+    """Takes a few examples from a dataset for `fit`.
+
+    If batches have different shapes, as with padded sequences, the examples come from the batch
+    with the largest examples among the first eight.
+
+    Args:
+        dataset: A `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a tuple of arrays.
+
+    Raises:
+        TypeError: If the dataset has none of these types.
+        ValueError: If the dataset is empty, or its elements are not batches of dense tensors.
+    """
+    import keras
+    import tensorflow as tf
+
+    if isinstance(dataset, tuple):
+        total = check_arrays(tf.nest.flatten(dataset))
+        parts = tf.nest.map_structure(lambda array: array[:HELD_EXAMPLES], _without_lists(dataset))
+        return Examples(_first(tf.nest.map_structure(_as_fed, parts)), None, total)
+    if isinstance(dataset, tf.data.Dataset):
+        _check_spec(dataset)
+        batches = list(dataset.take(_LOOKED_AT).as_numpy_iterator())
+        count = int(dataset.cardinality())
+    elif isinstance(dataset, keras.utils.PyDataset):
+        batches = list(_first_of(dataset))
+        count = -1 if dataset.num_batches is None else dataset.num_batches
+    else:
+        raise wrong_kind(
+            dataset,
+            "dataset must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of "
+            "arrays (x, y).",
+        )
+    if not batches:
+        raise ValueError(f"dataset must have at least one batch. Received: dataset={dataset!r}")
+    parts = max((tf.nest.map_structure(_as_fed, each) for each in batches), key=_example_bytes)
+    rows = [_rows(each) for each in batches]
+    if len(rows) == count:
+        return Examples(_first(parts), max(rows), sum(rows))
+    # The last batch was not examined, and may be smaller.
+    about = max(rows) * count if count > 0 else None
+    return Examples(_first(parts), max(rows), about, total_is_exact=False)
+
+
+_LOOKED_AT = 8
+
+
+def _first_of(dataset: Any) -> Iterator[Any]:
+    count = dataset.num_batches
+    for index in range(_LOOKED_AT if count is None else min(count, _LOOKED_AT)):
+        yield _without_lists(dataset[index])
+
+
+def _without_lists(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {name: _without_lists(each) for name, each in part.items() if each is not None}
+    if isinstance(part, (list, tuple)):
+        return tuple(_without_lists(each) for each in part if each is not None)
+    return part
+
+
+def _check_spec(dataset: Any) -> None:
+    import tensorflow as tf
+
+    for spec in tf.nest.flatten(dataset.element_spec):
+        if not isinstance(spec, tf.TensorSpec):
+            raise ValueError(
+                "dataset must give dense tensors: batches of another size cannot be made of ragged "
+                f"and sparse ones. Received: {reprlib.repr(spec)} in its elements"
+            )
+        if spec.shape.rank == 0:
+            raise ValueError(
+                "dataset must give batches, as fit() needs them: call dataset.batch(). "
+                f"Received: dataset={dataset!r}"
+            )
+
+
+def _as_fed(array: Any) -> np.ndarray:
+    """Returns an array as Keras feeds it: float64 becomes `floatx`."""
+    import keras
+
+    found = np.asarray(array)
+    if not found.shape:
+        raise ValueError(
+            "dataset must give batches, arrays with a row for each example. "
+            f"Received: a batch with {reprlib.repr(array)} in it"
+        )
+    return found.astype(keras.config.floatx()) if found.dtype == np.float64 else found
+
+
+def _rows(batch: Any) -> int:
+    import tensorflow as tf
+
+    rows = {len(each) for each in tf.nest.flatten(batch)}
+    if len(rows) != 1:
+        raise ValueError(
+            "dataset must give batches, whose arrays all have a row for each example; "
+            "call dataset.batch() if it gives single examples. "
+            f"Received: an element with arrays of {sorted(rows)} rows"
+        )
+    return rows.pop()
+
+
+def _example_bytes(parts: Any) -> float:
+    import tensorflow as tf
+
+    size_bytes: int = sum(each.nbytes for each in tf.nest.flatten(parts))
+    return size_bytes / max(_rows(parts), 1)
+
+
+def _first(parts: Any) -> Any:
+    """Returns the first examples: at most 64 and at most 16 MiB, but at least one."""
+    import tensorflow as tf
+
+    count = max(1, min(HELD_EXAMPLES, int(HELD_BYTES / max(_example_bytes(parts), 1))))
+    return tf.nest.map_structure(lambda part: part[:count], parts)

@@ -1,0 +1,140 @@
+"""Passes the model, the examples and the device settings to a trial process."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from keras_gpukit.trials.batch_sizes.device_settings import DeviceSettings, current_settings
+from keras_gpukit.trials.batch_sizes.examples import Examples
+from keras_gpukit.trials.checks import check_one_device
+
+_MODEL, _COMPILATION, _EXAMPLES = "model.keras", "compilation.json", "examples.pickle"
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a trial process needs to train the model.
+
+    Attributes:
+        folder: Folder with the examples, and with the saved model if `build` is None.
+        build: Function that makes the compiled model; None if the model is loaded from the folder.
+        devices: Device settings of the process that runs the search.
+    """
+
+    folder: Path
+    build: Callable[[], Any] | None
+    devices: DeviceSettings
+
+    @classmethod
+    def of(cls, folder: Path, model: Any) -> Job:
+        """Returns a job for a model; `save` must still write its files.
+
+        Args:
+            folder: An empty folder.
+            model: A compiled model, or a function that makes one.
+
+        Raises:
+            ValueError: If another process cannot import the function.
+        """
+        import keras
+
+        build = None if isinstance(model, keras.Model) else model
+        try:
+            pickle.dumps(build)
+        except Exception as error:
+            raise ValueError(
+                "`model`, a function, must be one that another process can import: define it "
+                "with def at the top level of a module, and not within a function or as a "
+                f"lambda. Received: model={build!r} ({error})"
+            ) from error
+        return cls(folder, build, current_settings())
+
+    def save(self, model: Any, examples: Examples) -> None:
+        """Writes the examples to the folder, and the model if no function makes it.
+
+        Args:
+            model: A compiled model, or a function that makes one.
+            examples: Examples from which batches are made.
+
+        Raises:
+            ValueError: If the model cannot be saved.
+        """
+        with (self.folder / _EXAMPLES).open("wb") as file:
+            pickle.dump(examples, file)
+        if self.build is not None:
+            return
+        try:
+            model.save(self.folder / _MODEL)
+            if _is_compiled_by_keras(model):
+                (self.folder / _COMPILATION).write_text(json.dumps(model.get_compile_config()))
+        except Exception as error:
+            raise ValueError(
+                "`model` must be one that Keras can save, as trials in processes of their own "
+                "load it there; give a function that makes it instead. "
+                f"Received: a model named {model.name!r} ({type(error).__name__}: {error})"
+            ) from error
+
+    def examples(self) -> Examples:
+        """Reads the examples from the folder."""
+        with (self.folder / _EXAMPLES).open("rb") as file:
+            examples: Examples = pickle.load(file)
+        return examples
+
+    def model(self) -> Any:
+        """Makes or loads the compiled model.
+
+        Raises:
+            ValueError: If the function does not return a Keras model, the model is not compiled, or
+                the model is on several replicas.
+        """
+        import keras
+
+        if self.build is not None:
+            model = self.build()
+            if not isinstance(model, keras.Model) or not model.compiled:
+                raise ValueError(
+                    "`model`, a function, must return a compiled keras.Model. "
+                    f"Received: {self.build!r}, which returns {model!r}"
+                )
+            check_one_device(model, "find the batch size of a replica")
+            return model
+        model = self._load()
+        if not model.compiled:
+            raise ValueError(
+                "`model` must be one whose compilation Keras saves with it; give a function that "
+                f"makes it instead. Received: a model named {model.name!r}"
+            )
+        return model
+
+    def _load(self) -> Any:
+        """Loads the model with an optimizer that has no slots yet, as in a new program.
+
+        If Keras loads the optimizer, it makes the slots at once. They then take memory before the
+        input does, and larger batches fit than in a new program.
+        """
+        import keras
+
+        # The caller has just saved this model, so any code in it is the caller's own.
+        compilation = self.folder / _COMPILATION
+        model = keras.saving.load_model(
+            self.folder / _MODEL, compile=not compilation.exists(), safe_mode=False
+        )
+        if compilation.exists():
+            config = json.loads(compilation.read_text())
+            model.compile(**keras.saving.deserialize_keras_object(config, safe_mode=False))
+        return model
+
+
+def _is_compiled_by_keras(model: Any) -> bool:
+    """Whether the model's class uses Keras' own methods for compiling, saving and loading."""
+    import keras
+
+    return bool(model.get_compile_config()) and all(
+        getattr(type(model), name) is getattr(keras.Model, name)
+        for name in ("compile", "get_compile_config", "compile_from_config")
+    )

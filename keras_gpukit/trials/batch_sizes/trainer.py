@@ -1,0 +1,270 @@
+"""Trains a model with a batch size, to find whether it fits and how fast it is."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from keras_gpukit.memory.model_state import execution_of, held_by_others
+from keras_gpukit.memory.oom_message import read_message
+from keras_gpukit.memory.out_of_memory import is_out_of_memory
+from keras_gpukit.memory.step_memory import StepMemory
+from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.memory import Execution
+from keras_gpukit.sensors.allocator import AllocatorSensor
+from keras_gpukit.sensors.devices import visible_gpus
+from keras_gpukit.trials.batch_sizes.examples import Examples
+from keras_gpukit.trials.measuring.intervals import summarize
+from keras_gpukit.trials.measuring.rates import run_for
+
+# Number of rounds that measure a rate: the first number for slow steps, the second for fast ones.
+LEAST_ROUNDS, MOST_ROUNDS = 3, 15
+# Memory is predicted for the first batch size and its doublings, until the memory limit is exceeded
+# or the last size is reached.
+FIRST_PREDICTED, LAST_PREDICTED = 16, 2**16
+T = TypeVar("T")
+
+
+class DoesNotFit(Exception):
+    """Memory ran out; the message says how this was noticed."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The amount of training in a trial.
+
+    Attributes:
+        steps: Executions of the train function with full batches, per epoch.
+        epochs: Number of epochs.
+        last: Size of the smaller batch at the end of each epoch, as a share of the batch size; 0
+            for no smaller batch.
+        withheld_bytes: Device memory in bytes that is not available to training.
+    """
+
+    steps: int
+    epochs: int = 1
+    last: float = 0.0
+    withheld_bytes: int = 0
+
+    @property
+    def executions(self) -> int:
+        """Number of executions of the train function in all epochs."""
+        return self.epochs * (self.steps + (self.last > 0))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The result of a trial that passed.
+
+    Attributes:
+        peak_bytes: Peak of the bytes in use by the device's allocator, without withheld memory, and
+            without the first step if there were more; None if the allocator has no such count.
+        step_s: Mean seconds per execution after the first; None if there was only one.
+    """
+
+    peak_bytes: int | None
+    step_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Properties of a model that are known before the search.
+
+    Attributes:
+        execution: How training steps run: "graph", "eager" or "xla".
+        limit_bytes: Memory limit of the device; None if unknown.
+        predicted: Batch sizes with their predicted peaks in bytes; empty if a prediction would be
+            incomplete.
+        first_step_s: Seconds of the first step, most of which is tracing.
+        predicting_s: Seconds of the prediction.
+    """
+
+    execution: Execution
+    limit_bytes: int | None
+    predicted: tuple[tuple[int, int], ...] = ()
+    first_step_s: float = 0.0
+    predicting_s: float = 0.0
+
+
+class Trainer:
+    """Trains a model to find whether batch sizes fit. The model is changed.
+
+    Args:
+        model: A compiled model.
+        examples: Examples from which batches are made.
+    """
+
+    def __init__(self, model: Any, examples: Examples) -> None:
+        self._model = model
+        self._examples = examples
+        # The traces of the user's own training are neither used nor changed.
+        model.train_function = None
+
+    def survey(self) -> Survey:
+        """Trains one step with one example, which builds the model, and predicts larger batches.
+
+        Raises:
+            DoesNotFit: If not even one example fits.
+        """
+        began = time.perf_counter()
+        self.train(1, Work(steps=1))
+        trained = time.perf_counter()
+        sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
+        limit = sensor.limit_bytes(sensor.devices[0]) if sensor.devices else None
+        predicted = self._predict(sensor, limit)
+        return Survey(
+            execution_of(self._model),
+            limit,
+            predicted,
+            first_step_s=trained - began,
+            predicting_s=time.perf_counter() - trained,
+        )
+
+    def train(self, batch_size: int, work: Work) -> Trained:
+        """Trains with a batch size by calling `fit`.
+
+        Args:
+            batch_size: Examples per batch.
+            work: Amount of training.
+
+        Returns:
+            Peak memory and step time.
+
+        Raises:
+            DoesNotFit: If memory ran out.
+        """
+        rows = batch_size * work.steps * self._model.steps_per_execution
+        rows += max(int(work.last * batch_size), 1) if work.last else 0
+
+        def fit(sensor: AllocatorSensor) -> float | None:
+            with _withheld(work.withheld_bytes):
+                return self._fit(sensor, batch_size, rows, work.epochs)
+
+        step_s, peak_bytes = _measured(fit)
+        return Trained(None if peak_bytes is None else peak_bytes - work.withheld_bytes, step_s)
+
+    def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
+        """Measures how fast the model trains on one batch in memory.
+
+        Args:
+            batch_size: Examples per batch.
+            seconds: Duration of the measurement; slow steps take longer.
+
+        Returns:
+            Rate in examples/s, and peak of the bytes in use by the allocator (None if unknown).
+
+        Raises:
+            DoesNotFit: If memory ran out.
+        """
+        examples = batch_size * self._model.steps_per_execution
+
+        def measure(sensor: AllocatorSensor) -> Rate:
+            # This builds parts that are not built yet, and compiles for this size.
+            self._fit(sensor, batch_size, examples)
+            sensor.first_step_ended()
+            strategy = self._model.distribute_strategy
+            batches = strategy.experimental_distribute_dataset(self._examples.one_batch(batch_size))
+            iterator = iter(batches)
+
+            def step() -> Any:
+                return self._model.train_function(iterator)
+
+            run_for(step, seconds / MOST_ROUNDS)
+            rates: list[float] = []
+            end = time.perf_counter() + seconds
+            while len(rates) < LEAST_ROUNDS or (
+                len(rates) < MOST_ROUNDS and time.perf_counter() < end
+            ):
+                began = time.perf_counter()
+                calls = run_for(step, seconds / MOST_ROUNDS)
+                rates.append(calls * examples / (time.perf_counter() - began))
+            return summarize(rates, "examples/s")
+
+        return _measured(measure)
+
+    def _fit(
+        self, sensor: AllocatorSensor, batch_size: int, rows: int, epochs: int = 1
+    ) -> float | None:
+        """Trains, and returns the mean seconds per execution after the first; None if only one."""
+        import keras
+
+        ends: list[float] = []
+
+        def ended(batch: int, logs: Any) -> None:
+            ends.append(time.perf_counter())
+
+        def begins(batch: int, logs: Any) -> None:
+            # On a GPU, cuDNN tries algorithms in the first step with each size of a batch.
+            if len(ends) == 1 or (ends and batch == 0):
+                sensor.first_step_ended()
+
+        clock = keras.callbacks.LambdaCallback(
+            on_train_batch_begin=begins, on_train_batch_end=ended
+        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*ran out of data")
+            dataset = self._examples.batches(batch_size, rows)
+            # Keras warns if `shuffle` is True, the default, and the argument is a dataset.
+            self._model.fit(dataset, epochs=epochs, verbose=0, shuffle=False, callbacks=[clock])
+        return (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else None
+
+    def _predict(
+        self, sensor: AllocatorSensor, limit_bytes: int | None
+    ) -> tuple[tuple[int, int], ...]:
+        peaks: list[tuple[int, int]] = []
+        try:
+            other_bytes = held_by_others(self._model, sensor)
+            memory = StepMemory(self._model, self._examples.spec, other_bytes)
+            size = FIRST_PREDICTED
+            while memory.graph.scales and size <= LAST_PREDICTED:
+                prediction = memory.predict(size)
+                if prediction.peak_bytes is None or prediction.is_lower_bound:
+                    return ()
+                peaks.append((size, prediction.peak_bytes))
+                if len(peaks) > 1 and limit_bytes and prediction.peak_bytes > limit_bytes:
+                    break
+                size *= 2
+        except Exception:  # the step cannot be traced outside fit(): search without a prediction
+            return ()
+        return tuple(peaks)
+
+
+@contextmanager
+def _withheld(count: int) -> Iterator[None]:
+    """Allocates bytes on the measured device while the context is active; does nothing for 0."""
+    if not count:
+        yield
+        return
+    import tensorflow as tf
+
+    sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
+    with tf.device(sensor.devices[0]):
+        held = tf.zeros(count, tf.uint8)
+    yield
+    del held
+
+
+def _measured(work: Callable[[AllocatorSensor], T]) -> tuple[T, int | None]:
+    """Calls a function; returns its result and the bytes that its steps need (None if unknown)."""
+    sensor = AllocatorSensor(visible_gpus())
+    try:
+        result = work(sensor)
+        peaks = [each.needed_bytes for each in sensor.read()]
+        return result, peaks[0] if peaks else None
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        note = _note(error)
+    # Raise after the error is released, since its traceback would keep tensors alive.
+    raise DoesNotFit(note)
+
+
+def _note(error: BaseException) -> str:
+    message = read_message(str(getattr(error, "message", error)))
+    if message is None or message.shape is None:
+        return "the device had too little memory"
+    return f"no memory for a tensor of shape {list(message.shape)}"

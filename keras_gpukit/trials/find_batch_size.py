@@ -1,0 +1,232 @@
+"""`find_batch_size`: finds the largest batch size that fits into memory, and the fastest."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from keras_gpukit.arguments import check_auto_or_flag, check_flag, check_whole
+from keras_gpukit.memory.model_state import execution_of
+from keras_gpukit.memory.untouched import untouched
+from keras_gpukit.records.batch_size import BatchSizeSearch
+from keras_gpukit.reports.batch_size import print_search
+from keras_gpukit.rules import batch_size as rules
+from keras_gpukit.sensors.allocator import AllocatorSensor
+from keras_gpukit.sensors.devices import visible_gpus
+from keras_gpukit.sensors.memory_limit import left_bytes
+from keras_gpukit.trials.batch_sizes.device_settings import current_settings
+from keras_gpukit.trials.batch_sizes.examples import Examples, examples_of
+from keras_gpukit.trials.batch_sizes.finding import Finding
+from keras_gpukit.trials.batch_sizes.input_rate import input_rate
+from keras_gpukit.trials.batch_sizes.job import Job
+from keras_gpukit.trials.batch_sizes.trials import InOwnProcesses, InThisProcess, Trials
+from keras_gpukit.trials.checks import (
+    check_experiment,
+    check_model,
+    check_one_device,
+)
+
+MOST = 2**16
+INPUT_SHARE, INPUT_S = 1 / 50, 2.0
+
+
+def find_batch_size(
+    model: Any,
+    dataset: Any,
+    *,
+    isolated: bool = False,
+    max_batch_size: int | None = None,
+    seconds: float = 90.0,
+    verbose: Literal["auto"] | bool = "auto",
+) -> BatchSizeSearch:
+    """Finds the largest batch size that fits into memory, and the fastest.
+
+    The largest batch size is found by training. Trials with small batches correct the predicted
+    size. Further trials start at that size and narrow a bracket until its ends differ by at most
+    2 %. The recommended size is 2 % below the largest that passed. Up to six longer trials confirm
+    it: each trains two epochs of full batches with a smaller last batch, while the memory of 2 % of
+    the batch is withheld. If one of them fails, the recommended size is lowered.
+
+    The fastest batch size is the knee of the throughput curve: the smallest size whose rate is
+    within 5 % of the highest. Rates are measured for the largest size and for powers of two below
+    it. The rate of the input is measured too, and no batch size counts as faster than the input.
+
+    Batches of any size are made by repeating a few examples of the data set.
+
+    Without `isolated`, trials run in this process, next to all that it holds in memory. The model
+    is restored bit for bit, as by `diagnose`, but TensorFlow keeps the memory that it took. With
+    `isolated`, each memory trial starts in a new process and so finds the memory that a separate
+    program would find. If tracing the step takes long, several sizes share a process, the smallest
+    first.
+
+    Args:
+        model: A compiled model, on one device. With `isolated`, Keras must be able to save it with
+            its compilation. Alternatively, pass a function without arguments that makes the model
+            and that another process can import.
+        dataset: The argument of `fit`: a `tf.data.Dataset` of batches, a `keras.utils.PyDataset`,
+            or a tuple of arrays `(x, y)` or `(x, y, sample_weight)`. Its batch size is irrelevant.
+        isolated: Whether trials run in separate processes. The script must then guard its code with
+            `if __name__ == "__main__":`. On GPUs, this process must not take all the memory: call
+            `configure_gpus(memory="growth")`.
+        max_batch_size: Maximum batch size to look for. By default the number of examples, but at
+            most 65,536. To be sure that it fits, sizes up to 2 % above it are tried.
+        seconds: Approximate duration of the search. Trials are planned from the durations of
+            earlier ones. At least one trial confirms the largest size, and one rate is measured, in
+            any case.
+        verbose: Whether to show progress and print the result; "auto" means True.
+
+    Returns:
+        Both batch sizes, and all trials. On a CPU without a memory limit, `largest` is None.
+
+    Raises:
+        TypeError: If an argument has another type.
+        ValueError: If the model is not compiled, is on several replicas, accepts one batch size
+            only, or cannot be moved to another process; if the dataset is empty or does not give
+            batches of dense tensors; if `isolated` is False for steps compiled by XLA on a CPU with
+            a memory limit, where running out of memory ends the process; or if another argument is
+            out of range.
+        TrialError: If a trial in a separate process failed for a reason other than memory.
+
+    Example:
+        ```python
+        found = gpukit.find_batch_size(model, (x, y))
+        found.largest, found.fastest  # 1210, 256
+        ```
+    """
+    check_experiment("find_batch_size", seconds)
+    check_whole("max_batch_size", max_batch_size, optional=True)
+    check_flag("isolated", isolated)
+    check_auto_or_flag("verbose", verbose)
+    _check_model(model, isolated)
+    began = time.perf_counter()
+    examples = examples_of(dataset)
+    most, most_because = _most(max_batch_size, examples)
+    with ExitStack() as stack:
+        tell = stack.enter_context(_progress(bool(verbose), seconds))
+        tell("the input alone")
+        measured = input_rate(dataset, examples, min(INPUT_SHARE * seconds, INPUT_S))
+        rate = None if measured is None else measured.median
+        trials = stack.enter_context(_trials(model, examples, isolated))
+        left_s = seconds - (time.perf_counter() - began)
+        finding = Finding(trials, most=most, seconds=left_s, input_rate=rate, tell=tell)
+        survey = finding.survey()
+        unlimited = None
+        if survey is not None and survey.limit_bytes is not None:
+            finding.find_largest(survey)
+            if finding.largest is not None:
+                finding.measure_below(finding.largest)
+        elif survey is not None:
+            unlimited = "as no limit of the device's memory is known"
+            finding.measure_from_one(survey, left_bytes())
+    search = BatchSizeSearch(
+        largest=finding.largest,
+        fastest=rules.fastest(finding.rates, rate),
+        trials=tuple(finding.done),
+        margin=rules.MARGIN,
+        limit_bytes=None if survey is None else survey.limit_bytes,
+        predicted_largest=finding.predicted,
+        input_rate=measured,
+        limited_by_input=rules.is_limited_by_input(finding.rates, rate),
+        most=most,
+        most_because=most_because,
+        unlimited_because=unlimited,
+        isolated=isolated,
+        execution=survey.execution if survey is not None else "graph",
+        ending=finding.ending,
+        duration_s=time.perf_counter() - began,
+    )
+    if verbose:
+        print_search(search)
+    return search
+
+
+def _check_model(model: Any, isolated: bool) -> None:
+    import keras
+
+    if isolated and not current_settings().leave_memory:
+        raise ValueError(
+            "`isolated` needs memory of the GPU that this process has not taken: call "
+            'configure_gpus(memory="growth") first. Received: isolated=True'
+        )
+    if isolated and not isinstance(model, keras.Model) and callable(model):
+        return
+    check_model(model)
+    check_one_device(model, "find the batch size of a replica")
+    fixed = {each.shape[0] for each in getattr(model, "inputs", None) or ()} - {None}
+    if fixed and not _may_be_built_by_data(model):
+        raise ValueError(
+            "`model` must take batches of any size: leave out batch_size of its Input. "
+            f"Received: a model named {model.name!r} for batches of {fixed.pop()}"
+        )
+    if not isolated and _cannot_survive(model):
+        raise ValueError(
+            "`isolated` must be True for steps compiled by XLA on a CPU: TensorFlow's allocator "
+            "ends the process when such a step ran out of memory. Received: isolated=False"
+        )
+
+
+def _may_be_built_by_data(model: Any) -> bool:
+    """Whether the model's fixed batch size may come from the first batch, on which Keras built it.
+
+    Such a model trains with any other size too, unless a layer keeps a state for each example.
+    """
+    import keras
+
+    return isinstance(model, keras.Sequential) and not any(
+        getattr(layer, "stateful", False) for layer in model.layers
+    )
+
+
+def _cannot_survive(model: Any) -> bool:
+    """Whether an out-of-memory error would end this process."""
+    sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
+    return execution_of(model) == "xla" and any(
+        device.startswith("CPU") and sensor.limit_bytes(device) for device in sensor.devices
+    )
+
+
+def _most(given: int | None, examples: Examples) -> tuple[int, str]:
+    """Returns the maximum batch size to look for, and the reason for this maximum."""
+    if given is not None:
+        return given, f"max_batch_size is {given:,}"
+    if examples.total is not None and examples.total < MOST:
+        about = "" if examples.total_is_exact else "about "
+        return examples.total, f"the data set has {about}{examples.total:,} examples"
+    return MOST, f"by default {MOST:,} is the most"
+
+
+@contextmanager
+def _trials(model: Any, examples: Examples, isolated: bool) -> Iterator[Trials]:
+    with ExitStack() as stack:
+        trials: Trials
+        if isolated:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="keras_gpukit-"))
+            job = Job.of(Path(folder), model)
+            # Start the process before saving: it removes the folder if this process dies.
+            trials = InOwnProcesses(job)
+            stack.callback(trials.close)
+            job.save(model, examples)
+        else:
+            stack.enter_context(untouched(model))
+            trials = InThisProcess(model, examples)
+        yield trials
+
+
+@contextmanager
+def _progress(shown: bool, seconds: float) -> Iterator[Callable[[str], None]]:
+    from rich.progress import Progress
+
+    began = time.perf_counter()
+    # Refresh between trials only: a refresh thread would disturb the measurement.
+    with Progress(auto_refresh=False, transient=True, disable=not shown) as progress:
+        task = progress.add_task("find_batch_size", total=seconds)
+
+        def tell(what: str) -> None:
+            passed_s = time.perf_counter() - began
+            progress.update(task, description=what, completed=passed_s, refresh=True)
+
+        yield tell

@@ -1,0 +1,80 @@
+"""Measures rates: of any function, and of training on batches in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.trials.measuring.held_batches import replay
+from keras_gpukit.trials.measuring.inside_fit import Step, within_fit
+from keras_gpukit.trials.measuring.intervals import summarize
+
+# With 15 rounds, the interval leaves out the three lowest and the three highest rates.
+ROUNDS = 15
+# Share of each measurement that is not counted, while buffers empty or fill and idle cores wake up.
+SETTLING = 0.25
+# Fewer calls give no reliable rate, however long they take.
+MINIMUM_CALLS = 3
+
+Call = Callable[[], Any]
+
+
+def compute_rate(model: Any, held: Any, *, seconds: float) -> Rate:
+    """Measures how fast a model trains on batches in memory, with its own compiled train step.
+
+    This trains the model: call it within `untouched(model)`.
+
+    Args:
+        model: A compiled model.
+        held: Batches in memory, as returned by `hold`; training repeats them.
+        seconds: Duration of the measurement. Tracing takes additional time.
+    """
+    rates: list[float] = []
+
+    def experiment(step: Step, iterator: Any) -> None:
+        def train() -> Any:
+            return step(iterator)
+
+        each_s, batches = seconds / ROUNDS, model.steps_per_execution
+        run_for(train, each_s)
+        rates.extend(rate_of(train, each_s, batches=batches) for _ in range(ROUNDS))
+
+    within_fit(model, replay(held), experiment)
+    return summarize(rates)
+
+
+def rate_of(call: Call, seconds: float, *, batches: int = 1, settling: float = SETTLING) -> float:
+    """Measures how often a function can be called once its speed has settled.
+
+    Args:
+        call: The function to call.
+        seconds: Duration of the measurement, including the time that is not counted.
+        batches: Batches per call.
+        settling: Share of the duration, at its start, that is not counted.
+
+    Returns:
+        Batches per second.
+    """
+    run_for(call, settling * seconds)
+    began = time.perf_counter()
+    calls = run_for(call, (1 - settling) * seconds, at_least=MINIMUM_CALLS)
+    return calls * batches / (time.perf_counter() - began)
+
+
+def run_for(call: Call, seconds: float, *, at_least: int = 1) -> int:
+    """Calls a function repeatedly, and waits for the devices at the end.
+
+    Returns:
+        The number of calls.
+    """
+    import tensorflow as tf
+
+    calls = 0
+    end = time.perf_counter() + seconds
+    while calls < at_least or time.perf_counter() < end:
+        call()
+        calls += 1
+    tf.test.experimental.sync_devices()
+    return calls

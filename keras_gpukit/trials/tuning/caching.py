@@ -1,0 +1,154 @@
+"""Proposes a cache in memory or on disk if the elements of a pipeline fit into it."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from keras_gpukit.input.pipelines.functions import function_name
+from keras_gpukit.input.pipelines.kinds import BATCHES, kind
+from keras_gpukit.input.pipelines.rebuilding import stack
+from keras_gpukit.input.pipelines.structure import Dataset, functions, inputs, number
+from keras_gpukit.reports.units import size
+from keras_gpukit.sensors.memory_limit import left_bytes
+from keras_gpukit.trials.tuning.cache_places import places
+from keras_gpukit.trials.tuning.changes import Allowed, Change
+from keras_gpukit.trials.tuning.permission import CachePermission, Place
+from keras_gpukit.trials.tuning.reading import Readings
+
+# Shares of the free space that a cache may take. The rest is for training, and for other data that
+# grows until the first epoch has filled the cache.
+MEMORY_SHARE = 0.5
+DISK_SHARE = 0.8
+# Maximum number of elements in a cache on disk, because its index has an entry for each tensor. Our
+# choice.
+MOST_ON_DISK = 10_000_000
+
+_SAME_COUNT = {"Map", "ParallelMap", "Prefetch", "Options"}
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """Number of elements that a cache would hold, and their total size in bytes."""
+
+    count: float
+    size_bytes: float
+
+
+def propose(
+    dataset: Dataset,
+    allowed: Allowed,
+    readings: Readings,
+    permission: CachePermission,
+    is_over: Callable[[], bool] = lambda: False,
+) -> tuple[Change | None, str]:
+    """Proposes a cache at the highest place where it fits.
+
+    Args:
+        dataset: The pipeline.
+        allowed: Changes that the user allows.
+        readings: Reads samples of the pipeline to estimate its size.
+        permission: Places and folder that the user allows for a cache.
+        is_over: Returns whether time has run out.
+
+    Returns:
+        The change and "", or None and the reason.
+    """
+    candidates, reason = places(dataset, allowed)
+    counts: dict[int, int | None] = {}
+    for cut in candidates:
+        if is_over():
+            return None, "time ran out"
+        extent = _extent(cut.below, readings, counts)
+        if extent is None:
+            reason = "the size of its contents is unknown"
+            continue
+        needed = extent.size_bytes
+        for place in permission.places:
+            free = _free_bytes(place, permission.folder)
+            if needed > free:
+                reason = f"it needs {size(needed)}, but only {size(free)} of {place} may be used"
+                continue
+            if place == "disk" and extent.count > MOST_ON_DISK:
+                reason = f"its {extent.count:.0f} elements are too many for a cache on disk"
+                continue
+            # With a cache in memory, a shuffle above it shares the tensors of the cache.
+            shuffled = _shuffled_bytes(cut.above, extent) if place == "disk" else 0.0
+            allowance = _free_bytes("memory", permission.folder)
+            if shuffled > allowance:
+                reason = (
+                    f"shuffling the cached elements needs {size(shuffled)}, "
+                    f"but only {size(allowance)} of memory may be used"
+                )
+                continue
+            name = "" if place == "memory" else permission.path
+            changed = stack(cut.below.cache(name), cut.above)
+            what = function_name(cut.below) if functions(cut.below) else "the elements"
+            return Change(
+                f"cache-{place}",
+                f"cache the output of {what} in {place} ({size(needed)})",
+                changed,
+                note="the first epoch fills it",
+            ), ""
+    return None, reason
+
+
+def _extent(dataset: Dataset, readings: Readings, counts: dict[int, int | None]) -> _Extent | None:
+    some = readings.sample(readings.ready(dataset))
+    if some.whole:
+        return _Extent(some.count, some.size_bytes)
+    count = _count(dataset, readings, counts)
+    return None if count is None else _Extent(count, some.size_bytes / some.count * count)
+
+
+def _shuffled_bytes(above: list[Dataset], cached: _Extent) -> float:
+    """Returns the total size in bytes of the elements in the shuffle buffers above a cache."""
+    count = cached.count
+    each_bytes = cached.size_bytes / count if count else 0.0
+    held_bytes = 0.0
+    for stage in above:
+        if kind(stage) in BATCHES:
+            size = number(stage, "batch_size")
+            count, each_bytes = count / size, each_bytes * size
+        elif kind(stage) == "Repeat":
+            count = math.inf
+        elif kind(stage) == "Shuffle":
+            buffer = number(stage, "buffer_size")  # a negative size means all elements
+            held_bytes += each_bytes * (count if buffer < 0 else min(buffer, count))
+    return held_bytes
+
+
+def _count(dataset: Dataset, readings: Readings, counts: dict[int, int | None]) -> float | None:
+    """Returns the number of elements; None if unknown.
+
+    Counts them once, at the lowest stage from which the number follows, where they are cheapest to
+    make.
+
+    Args:
+        dataset: The pipeline.
+        readings: Reads the stage.
+        counts: Earlier counts by the id of the stage; the new count is added.
+    """
+    known = int(dataset.cardinality())
+    if known >= 0:
+        return known
+    divisor = 1
+    stage = dataset
+    while len(inputs(stage)) == 1:
+        if kind(stage) in BATCHES:
+            divisor *= number(stage, "batch_size")
+        elif kind(stage) not in _SAME_COUNT:
+            break
+        stage = inputs(stage)[0]
+    if id(stage) not in counts:
+        counts[id(stage)] = readings.count(readings.ready(stage))
+    counted = counts[id(stage)]
+    return None if counted is None else counted / divisor
+
+
+def _free_bytes(place: Place, folder: str) -> float:
+    if place == "disk":
+        return DISK_SHARE * shutil.disk_usage(folder).free
+    return MEMORY_SHARE * left_bytes()

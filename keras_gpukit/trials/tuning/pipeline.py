@@ -1,0 +1,193 @@
+"""Tunes a `tf.data.Dataset` by trying changes in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from keras_gpukit.input.pipelines.functions import variables as variables_of
+from keras_gpukit.input.pipelines.kinds import kind
+from keras_gpukit.input.pipelines.rebuilding import changeable, rebuilt
+from keras_gpukit.input.pipelines.remaking import draws_orders
+from keras_gpukit.input.pipelines.structure import Dataset, cache_file, stages
+from keras_gpukit.memory.untouched import put_back
+from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, Trial
+from keras_gpukit.rules.tuning_advice import advise
+from keras_gpukit.trials.measuring.rounds import Read
+from keras_gpukit.trials.tuning import caching, changes, service
+from keras_gpukit.trials.tuning.as_code import code
+from keras_gpukit.trials.tuning.changes import Allowed, Change
+from keras_gpukit.trials.tuning.permission import CachePermission
+from keras_gpukit.trials.tuning.reading import Readings, rebuilt_stages
+from keras_gpukit.trials.tuning.traits import traits
+from keras_gpukit.trials.tuning.trials import Attempt, Decide, Trials
+
+# To try prefetching, each fetch is followed by a pause, as by a step. The pause is as long as
+# making a batch takes, but at most this long.
+LONGEST_STEP_S = 0.05
+# Placeholder in the code for the path of a temporary cache.
+PATH_IN_CODE = '"cache/elements"'
+
+# In the order in which they are tried, after a cache: what it holds needs no further change.
+_PROPOSALS: tuple[changes.Proposal, ...] = (
+    changes.autotuning,
+    changes.parallel_maps,
+    changes.parallel_files,
+    changes.parallel_batches,
+    changes.any_order,
+    changes.more_threads,
+    changes.prefetch,
+)
+
+
+class PipelineTuning:
+    """Tunes a `tf.data.Dataset`.
+
+    Args:
+        dataset: The pipeline.
+        allowed: Changes that the user allows.
+        permission: The user's permission to cache elements.
+        readings: Prepares pipelines for reading.
+        service: Address of a tf.data service that may make elements; None for no service.
+
+    Raises:
+        ValueError: If reading the pipeline would leave an incomplete cache on disk.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        allowed: Allowed,
+        permission: CachePermission,
+        readings: Readings,
+        service: str | None = None,
+    ) -> None:
+        within_reach = {id(stage) for stage in changeable(dataset)}
+        for stage in stages(dataset):
+            if kind(stage) == "Cache" and id(stage) not in within_reach and cache_file(stage):
+                raise ValueError(
+                    "dataset must not cache on disk below a stage that is not known: reading a "
+                    "part of it would leave a part of the cache. Tune the dataset below its "
+                    f"cache. Received: dataset={dataset!r}"
+                )
+        self._dataset = self._best = dataset
+        self._allowed = allowed
+        self._permission = permission
+        self._readings = readings
+        self._service = service
+        self._lines: list[str] = []
+        self._cache_pays = False
+
+    def read(self, dataset: Dataset) -> Read:
+        """Returns a function that reads a pipeline briefly and returns its rate."""
+        return self._readings.of(dataset)
+
+    def batches(self) -> Dataset:
+        """Returns the pipeline in a form from which batches can be taken."""
+        return self._readings.ready(self._dataset)
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Restores the variables that the pipeline uses, such as the state of a generator."""
+        variables = [each for stage in stages(self._dataset) for each in variables_of(stage)]
+        with put_back([partial(each.assign, each.numpy()) for each in variables]):
+            yield
+
+    def tune(self, trials: Trials) -> Dataset:
+        """Tries every change.
+
+        Returns:
+            The tuned pipeline, newly built so that nothing was read from it yet; the original one
+            if no change was kept.
+        """
+        self._try_caching(trials)
+        hindered = changes.hindered_maps(self._best, self._allowed)
+        if hindered and not trials.ending:
+            trials.skip("parallel-map", *hindered)
+        self._try_service(trials)
+        for propose in _PROPOSALS:
+            change = None if trials.ending else propose(self._best, self._allowed)
+            if change is not None:
+                self._try(change, trials)
+        if self._best is self._dataset:
+            return self._dataset
+        tuned = rebuilt(self._best)
+        for name, value in vars(self._dataset).items():
+            if not name.startswith("_"):  # such as Keras' `class_names`
+                setattr(tuned, name, value)
+        return tuned
+
+    def accept(self, tuned: Dataset) -> None:
+        """Makes the folder that a tuned pipeline's cache on disk is written to."""
+        for stage in stages(tuned):
+            if kind(stage) == "Cache":
+                self._permission.make_room(stage)
+
+    def code(self, tuned: Dataset) -> str:
+        """Returns the Python code of the tuned pipeline."""
+        lines, told = list(self._lines), code(self._dataset, tuned)
+        path = repr(self._permission.path)
+        if self._permission.is_temporary and path in told:
+            lines.append(f"# The folder of {PATH_IN_CODE} must exist.")
+            told = told.replace(path, PATH_IN_CODE)
+        return "\n".join([*lines, told])
+
+    def advice(self, tuned: Dataset) -> list[str]:
+        """Returns advice on changes by hand, and on state that reading could not restore."""
+        told = traits(tuned, trust_python=self._allowed.trust_python)
+        lines = advise(told, cache_pays=self._cache_pays)
+        copied = {id(stage) for stage in rebuilt_stages(self._dataset)}
+        if any(id(stage) not in copied and draws_orders(stage) for stage in stages(self._dataset)):
+            lines.append(
+                "A seeded shuffle or random numbers come before a stage of unknown kind: tuning "
+                "has advanced them. Rebuild the dataset to get what they give without tuning."
+            )
+        return lines
+
+    def _try_caching(self, trials: Trials) -> None:
+        permission = self._permission
+        if not permission.places or trials.ending:
+            return
+        change, reason = caching.propose(
+            self._best, self._allowed, self._readings, permission, lambda: bool(trials.ending)
+        )
+        if change is None:
+            trials.skip("cache", "cache elements", reason)
+            return
+        description = change.description
+        trial = self._try(change, trials, lambda found: permission.decide(description, found))
+        self._cache_pays = trial.note == CACHE_NOT_ALLOWED
+
+    def _try_service(self, trials: Trials) -> None:
+        if self._service is None or trials.ending:
+            return
+        change, reason = service.propose(self._best, self._allowed, self._service)
+        if change is None:
+            trials.skip(service.NAME, "make elements in the tf.data service", reason)
+        else:
+            self._try(change, trials)
+
+    def _try(
+        self,
+        change: Change,
+        trials: Trials,
+        decide: Decide | None = None,
+    ) -> Trial:
+        step_s = min(LONGEST_STEP_S, 1 / trials.best.median) if change.overlaps else 0.0
+        before = self._readings.of(self._best, step_s)
+        after = self._readings.of(change.dataset, step_s)
+        attempt = Attempt(
+            change.name,
+            change.description,
+            before,
+            after,
+            decide or (lambda found: change.blocked),
+            change.note,
+            change.overlaps,
+        )
+        trial = trials.run(attempt)
+        if trial.kept:
+            self._best = change.dataset
+            self._lines += [line for line in change.lines if line not in self._lines]
+        return trial

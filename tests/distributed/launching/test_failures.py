@@ -1,0 +1,84 @@
+"""Which of several failing processes is named."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from keras_gpukit.distributed.launching.failures import Ending, describe, first_failure, last_words
+from keras_gpukit.distributed.launching.output.tail import Tail
+from keras_gpukit.distributed.launching.processes.arrivals import Arrivals
+from keras_gpukit.distributed.launching.processes.tasks import Task
+
+WORKERS = [Task("worker", index) for index in range(3)]
+LOST = "keras_gpukit.errors.WorkerError: Lost contact with worker 1 at 127.0.0.1:4000: it ended"
+UNAVAILABLE = "tensorflow.python.framework.errors_impl.UnavailableError: worker:1 is gone"
+
+
+def ending(index: int, code: int | None, at_s: float, exception: str = "", **kwargs) -> Ending:
+    tail = Tail()
+    if exception:
+        for line in ("Traceback (most recent call last):", '  File "x.py", line 1', exception):
+            tail.add(line.encode(), kwargs.get("raised_s", at_s), is_error=True)
+    return Ending(WORKERS[index], code, at_s, tail, kwargs.get("missing_s"))
+
+
+@pytest.mark.parametrize(
+    "endings",
+    [
+        # The last one is the cause.
+        [ending(0, 1, 2.0, "ValueError: later"), ending(1, 1, 1.0, "ValueError: first")],
+        [ending(0, 1, 1.0, UNAVAILABLE), ending(1, -9, 1.1)],
+        [ending(0, 1, 1.0, LOST), ending(1, 1, 1.1, "ValueError: boom")],
+        [ending(0, 1, 1.0, UNAVAILABLE), ending(1, 1, 2.0, "ValueError: boom")],
+        [ending(0, 1, 1.0, UNAVAILABLE), ending(1, None, 3.0, "ValueError: hangs")],
+        [ending(0, 1, 2.0, "ValueError: b"), ending(1, 1, 3.0, "ValueError: a", raised_s=1.0)],
+        [ending(0, 1, 1.0, UNAVAILABLE), ending(1, 1, 0.5, UNAVAILABLE)],
+    ],
+)
+def test_the_one_that_failed_first_by_itself_is_named(endings):
+    assert first_failure(endings) is endings[-1]
+    assert first_failure(endings[::-1]) is endings[-1]
+
+
+@pytest.mark.parametrize(
+    ("failure", "exit_code", "words"),
+    [
+        (ending(1, 3, 1.0), 3, "worker 1 ended with exit code 3."),
+        (ending(1, -signal.SIGKILL, 1.0), 137, "was killed by SIGKILL, as by the kernel when"),
+        (ending(1, -signal.SIGSEGV, 1.0), 139, "was killed by SIGSEGV."),
+        (ending(1, -40, 1.0), 168, "was killed by signal 40."),
+        (ending(1, None, 1.0, "ValueError: x"), 1, "raised an exception and did not end."),
+        (ending(1, None, 1.0, missing_s=30.0), 124, "within 30 s: it is running, and no server"),
+        (ending(1, 0, 1.0, missing_s=30.0), 124, "within 30 s: it has ended with exit code 0"),
+    ],
+)
+def test_how_it_failed_is_said(failure, exit_code, words):
+    assert failure.exit_code == exit_code
+    assert words in describe(failure, ())
+
+
+def test_what_followed_is_said_after_it():
+    text = describe(ending(1, -9, 1.0), [ending(0, 1, 1.1, UNAVAILABLE), ending(2, 1, 1.2)])
+    assert text.startswith("worker 1 was killed by SIGKILL")
+    assert f"worker 0 failed after it ({UNAVAILABLE}). worker 2 failed after it." in text
+
+
+def test_a_killed_process_has_no_traceback_of_its_end():
+    killed = ending(1, -9, 1.0, "ValueError: caught and logged long before")
+    assert killed.traceback is None
+    assert last_words(killed)[-1] == b"ValueError: caught and logged long before"
+
+
+def test_who_does_not_come_is_known_after_the_timeout():
+    listening: set[int] = set()
+    arrivals = Arrivals(dict(zip(WORKERS, (1, 2, 3), strict=True)), 10.0, listening.__contains__)
+    assert arrivals.overdue(1000.0) == ()  # while none has come, it is no cluster
+    listening |= {1}
+    assert arrivals.overdue(2000.0) == ()
+    listening |= {3}
+    assert arrivals.overdue(2009.0) == ()
+    assert arrivals.overdue(2010.0) == (WORKERS[1],)
+    listening |= {2}
+    assert arrivals.overdue(2012.0) == ()

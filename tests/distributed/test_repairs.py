@@ -1,0 +1,137 @@
+"""Each fault is looked for before it is repaired; a Keras without it is left alone."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from keras_gpukit.distributed.repairs import install
+from keras_gpukit.distributed.repairs.keras_private import trainer_module
+from keras_gpukit.distributed.repairs.lost_worker import lost_tasks
+from keras_gpukit.distributed.repairs.several_steps import nests_the_step
+from keras_gpukit.errors import GPUKitWarning
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture
+def fixed_keras():
+    """A trainer that has none of the faults."""
+    import tensorflow as tf
+
+    class TensorFlowTrainer:
+        def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+            if adapter := getattr(iterator, "data_adapter", None):
+                return self._symbolic_build(data_batch=adapter._output_signature)
+            _, _, batches = iterator[0]
+            strategy = self.distribute_strategy
+            own = [strategy.experimental_local_results(each)[0] for each in next(batches)]
+            return self._symbolic_build(data_batch=own)
+
+        def _make_function(self, step):
+            @tf.function(autograph=False)
+            def function(iterator):
+                return step(next(iterator))
+
+            return function
+
+    def reduce_per_replica(values, strategy, reduction):
+        return strategy.reduce("MEAN", values, axis=None)
+
+    return SimpleNamespace(
+        TensorFlowTrainer=TensorFlowTrainer, reduce_per_replica=reduce_per_replica
+    )
+
+
+@pytest.mark.parametrize("repair", install.MULTI_WORKER, ids=lambda repair: repair.what)
+def test_this_keras_has_the_fault_and_a_fixed_one_does_not(repair, fixed_keras):
+    # The first fails once Keras has fixed it, or renamed what is repaired: then look again.
+    assert repair.is_needed(trainer_module())
+    assert not repair.is_needed(fixed_keras)
+
+
+@pytest.mark.parametrize("repair", install.MULTI_WORKER, ids=lambda repair: repair.what)
+def test_a_fixed_keras_is_left_alone(repair, fixed_keras, monkeypatch):
+    monkeypatch.setattr(install, "_done", set())
+    monkeypatch.setattr(install, "trainer_module", lambda: fixed_keras)
+    before = dict(vars(fixed_keras.TensorFlowTrainer)), fixed_keras.reduce_per_replica
+    install._make(repair)
+    assert (dict(vars(fixed_keras.TensorFlowTrainer)), fixed_keras.reduce_per_replica) == before
+
+
+def test_an_unknown_keras_is_left_alone_with_a_warning(monkeypatch):
+    monkeypatch.setattr(install, "_done", set())
+    monkeypatch.setattr(install, "trainer_module", lambda: SimpleNamespace(TensorFlowTrainer=None))
+    with pytest.warns(GPUKitWarning, match="several steps per execution"):
+        install._make(install.SEVERAL_STEPS)
+
+
+def test_a_lost_worker_is_told_from_other_failures():
+    heartbeats = (
+        "Collective ops is aborted by: Error reported from /job:worker/task:1: The following tasks "
+        "are unhealthy (stopped sending heartbeats):\n/job:worker/replica:0/task:1\n"
+    )
+    assert lost_tasks(heartbeats, ("worker", 0)) == [("worker", 1)]
+    socket = (
+        "Collective ops is aborted by: Socket closed\nAdditional GRPC error information from "
+        "remote target /job:worker/replica:0/task:2 while calling /tensorflow.WorkerService/RecvBuf"
+    )
+    assert lost_tasks(socket, ("worker", 0)) == [("worker", 2)]
+    mismatch = (
+        "Collective ops is aborted by: Shape mismatch in the collective instance 3. remote target "
+        "/job:worker/replica:0/task:1 {grpc_status:13}"
+    )
+    assert lost_tasks(mismatch, ("worker", 0)) == []
+
+
+TWO_REPLICAS = """
+import tensorflow as tf
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import keras, numpy as np
+from keras_gpukit.distributed.repairs import install
+strategy = tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])
+install.repair_mirrored()
+"""
+
+
+@pytest.mark.slow
+def test_mirrored_replicas_take_several_steps_with_collectives(run_script):
+    run_script(
+        TWO_REPLICAS
+        + """
+def loss(steps):
+    with strategy.scope():
+        dense = keras.layers.Dense(1, kernel_initializer="ones")
+        model = keras.Sequential([keras.Input((3,)), dense])
+        model.compile("sgd", "mse", steps_per_execution=steps)
+    x = np.arange(48, dtype="float32").reshape(16, 3) / 48
+    return model.fit(x, x[:, :1], batch_size=4, shuffle=False, verbose=0).history["loss"]
+np.testing.assert_allclose(loss(3), loss(1), rtol=1e-6)
+"""
+    )
+
+
+@pytest.mark.slow
+def test_mirrored_replicas_take_each_batch_of_a_pydatasets_workers_once(run_script):
+    run_script(
+        TWO_REPLICAS
+        + """
+class Numbers(keras.utils.PyDataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        return np.zeros((4, 1), "float32"), np.full((4, 1), 10.0**index, "float32")
+with strategy.scope():
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.0), lambda y_true, y_pred: y_true + 0.0 * y_pred)
+loss = model.fit(Numbers(workers=2), epochs=3, verbose=0).history["loss"]
+np.testing.assert_allclose(loss, [1111 / 4] * 3, rtol=1e-5)
+"""
+    )
+
+
+def test_the_search_for_the_nested_step_traces_and_changes_nothing():
+    trainer = trainer_module()
+    before = trainer.TensorFlowTrainer._make_function
+    assert nests_the_step(trainer)
+    assert trainer.TensorFlowTrainer._make_function is before

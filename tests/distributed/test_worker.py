@@ -1,0 +1,104 @@
+"""Which process of a cluster this one is."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from keras_gpukit.distributed.clusters.tf_config import this_worker
+from keras_gpukit.records.environment import Environment, Worker
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.saved_runs import load_report
+
+WORKERS = {"worker": ["a:1", "b:1", "c:1"]}
+WITH_CHIEF = {"chief": ["x:1"], "worker": ["a:1", "b:1"]}
+
+
+def tf_config(cluster, task_type, index) -> str:
+    return json.dumps({"cluster": cluster, "task": {"type": task_type, "index": index}})
+
+
+@pytest.mark.parametrize(
+    ("config", "worker"),
+    [
+        (tf_config(WORKERS, "worker", 2), Worker("worker", 2, 3)),
+        (tf_config(WITH_CHIEF, "chief", 0), Worker("chief", 0, 3)),
+        (tf_config(WITH_CHIEF, "worker", 1), Worker("worker", 2, 3)),
+        (tf_config(WITH_CHIEF, "evaluator", 0), Worker("evaluator", None, 3)),
+        (tf_config({**WITH_CHIEF, "ps": ["p:1"]}, "chief", 0), Worker("chief", None, 2)),
+        (json.dumps({"cluster": WORKERS}), Worker(None, None, 3)),
+        (tf_config(WORKERS, "worker", None), Worker("worker", None, 3)),
+        (tf_config({}, "worker", 0), None),
+        ("", None),
+        ("{", None),
+        ("[]", None),
+        (tf_config(WORKERS, "worker", "first"), None),
+    ],
+)
+def test_the_place_in_the_cluster_is_read_from_tf_config(config, worker, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", config)
+    assert this_worker() == worker
+
+
+@pytest.mark.parametrize(
+    ("worker", "speaks"),
+    [
+        (None, True),
+        (Worker("worker", 0, 3), True),
+        (Worker("chief", 0, 3), True),
+        (Worker("chief", None, 2), True),  # coordinates parameter servers
+        (Worker("worker", 1, 3), False),
+        (Worker("evaluator", None, 3), False),
+        (Worker("ps", None, 3), False),
+    ],
+)
+def test_one_process_of_a_cluster_speaks_for_all(worker, speaks):
+    assert Environment({}, worker=worker).is_chief is speaks
+    assert RunReport("logs", "completed", worker=worker).is_chief is speaks
+
+
+def test_a_process_of_its_own_is_no_worker(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert this_worker() is None
+
+
+@pytest.mark.tensorflow
+def test_what_the_strategys_cluster_resolver_knows_takes_precedence(monkeypatch):
+    import tensorflow as tf
+
+    monkeypatch.setenv("TF_CONFIG", tf_config(WORKERS, "worker", 2))
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(WITH_CHIEF), task_type="worker", task_id=0
+    )
+    model = SimpleNamespace(distribute_strategy=SimpleNamespace(cluster_resolver=resolver))
+    assert this_worker(model) == Worker("worker", 1, 3)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("cluster", [WORKERS, WITH_CHIEF])
+def test_workers_are_counted_as_tensorflow_does(cluster, monkeypatch):
+    from tensorflow.python.distribute import multi_worker_util as util
+
+    for task_type, hosts in cluster.items():
+        for index in range(len(hosts)):
+            monkeypatch.setenv("TF_CONFIG", tf_config(cluster, task_type, index))
+            worker = this_worker()
+            assert worker.index == util.id_in_cluster(cluster, task_type, index)
+            assert worker.count == util.worker_count(cluster, task_type)
+
+
+@pytest.mark.tensorflow
+def test_a_workers_run_says_which_worker_it_is(tmp_path, monkeypatch):
+    from helpers.training import fast_dataset, small_model
+
+    from keras_gpukit import Monitor
+
+    monkeypatch.setenv("TF_CONFIG", tf_config(WORKERS, "worker", 1))
+    monitor = Monitor(tmp_path / "logs")
+    small_model().fit(fast_dataset(4), verbose=0, callbacks=[monitor])
+    (run,) = load_report(tmp_path).runs
+    assert (run.name, run.worker) == ("logs, worker 1", Worker("worker", 1, 3))
+    assert run.summary.environment.worker == monitor.summary.environment.worker == run.worker
+    assert list((tmp_path / "logs" / "gpukit" / "run-1").glob("events.*"))

@@ -1,0 +1,50 @@
+"""Places in notebooks: by the cell's number, as its author sees it."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from keras_gpukit.input.pipelines.places import name_and_location
+
+IN_JUPYTER = "/tmp/ipykernel_4711/1234567890.py"
+
+
+def located(filename: str) -> tuple[str | None, str | None]:
+    """A function and a lambda that a file or cell defines in its third line."""
+    names: dict = {}
+    exec(compile("\n\ndef load(x): return lambda: x", filename, "exec"), names)
+    assert name_and_location(names["load"])[0] == "load"
+    return name_and_location(names["load"](0))[0], name_and_location(names["load"])[1]
+
+
+@pytest.fixture
+def jupyter(monkeypatch):
+    """IPython as it is loaded in a notebook, with one cell."""
+
+    def format_code_name(name):
+        return ("Cell", "In[3]") if name == IN_JUPYTER else None
+
+    shell = SimpleNamespace(compile=SimpleNamespace(format_code_name=format_code_name))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    return shell
+
+
+def test_a_cell_has_its_number(jupyter):
+    assert located(IN_JUPYTER) == ("lambda at cell 3, line 3", "cell 3, line 3")
+    assert located("/home/me/train.py") == ("lambda at train.py:3", "train.py:3")
+
+
+def test_a_cell_whose_number_is_unknown(jupyter):
+    other = "/tmp/ipykernel_4711/99.py"
+    assert located(other)[1] == "a notebook's cell, line 3"
+    del jupyter.compile.format_code_name  # as in an old IPython
+    assert located(IN_JUPYTER)[1] == "a notebook's cell, line 3"
+
+
+def test_without_ipython_the_name_of_the_cells_file_says_what_it_can():
+    assert located("<ipython-input-12-0a1b2c>")[1] == "cell 12, line 3"
+    assert located("/tmp/ipython-input-12-123456.py")[1] == "cell 12, line 3"
+    assert located(IN_JUPYTER)[1] == "a notebook's cell, line 3"

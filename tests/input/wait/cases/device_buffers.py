@@ -1,0 +1,72 @@
+"""Fits whose batches are buffered on devices that hide tf.data's model; prints what they report."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import keras
+import tensorflow as tf
+from helpers.training import fast_dataset, sleeping_model, slow_dataset, small_model
+
+import keras_gpukit as gpukit
+from keras_gpukit.input.wait import tf_private
+
+STEP_S = 0.02
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+# Logical CPUs stand in for GPUs.
+tf_private.HIDE_MODELS = ("CPU:1",)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+to_device = tf.data.experimental.prefetch_to_device("CPU:1")
+
+
+def record_of(model, data, **options):
+    callback = gpukit.InputStall(None)
+    model.fit(data, verbose=0, callbacks=[callback], **options)
+    summary = callback.summary
+    return {
+        "stall": summary.stall_fraction,
+        "confidence": summary.confidence,
+        "mechanism": summary.mechanism,
+        "steps": summary.measured_steps,
+        "because": summary.unknown_because,
+        "start_s": summary.pipeline_start.mean_s if summary.pipeline_start else None,
+    }
+
+
+def weights_after(data, callbacks):
+    keras.utils.set_random_seed(0)
+    model = small_model()
+    model.fit(data.shuffle(8, seed=1).apply(to_device), epochs=2, verbose=0, callbacks=callbacks)
+    return [weight.tobytes() for weight in model.get_weights()]
+
+
+def mirrored(make):
+    with strategy.scope():
+        return make()
+
+
+told = {
+    name: record_of(sleeping_model(STEP_S), data.apply(to_device), epochs=2)
+    for name, data in (
+        ("ready", fast_dataset(40)),
+        ("half", slow_dataset(20, 3 * STEP_S)),
+        ("starved", slow_dataset(10, 0.3)),
+    )
+}
+endless = slow_dataset(100, 0.1).apply(to_device)
+told["endless"] = record_of(small_model(), endless, epochs=3, steps_per_epoch=6)
+told["several"] = record_of(
+    small_model(steps_per_execution=4), fast_dataset(40).apply(to_device), epochs=2
+)
+for name, data in (
+    ("mirrored ready", fast_dataset(20)),
+    ("mirrored starved", slow_dataset(10, 0.3)),
+):
+    told[name] = record_of(mirrored(lambda: sleeping_model(STEP_S)), data, epochs=2)
+monitor = gpukit.Monitor(sys.argv[1], verbose=1)
+mirrored(small_model).fit(slow_dataset(20, 0.1), verbose=0, callbacks=[monitor])
+monitored = weights_after(fast_dataset(20), [gpukit.InputStall(None)])
+told["bit identical"] = monitored == weights_after(fast_dataset(20), [])
+print(json.dumps(told))

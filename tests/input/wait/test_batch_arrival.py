@@ -1,0 +1,206 @@
+"""The input wait where batches are buffered on devices, on logical CPUs and with given times."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import prepared
+from helpers.training import fast_dataset, small_model
+
+import keras_gpukit as gpukit
+from keras_gpukit.input.pipelines.batch_times import with_batch_times
+from keras_gpukit.input.pipelines.device_buffers import Feed
+from keras_gpukit.input.wait import meter_choice, pipeline_model
+from keras_gpukit.input.wait.batch_arrival import BatchArrivalMeter
+from keras_gpukit.input.wait.meters import Stretch
+
+CASES = Path(__file__).parent / "cases"
+SHORT = 100
+"""The most characters of a reason."""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("monitored")
+    done = prepared.run(CASES / "device_buffers.py", folder, timeout=300)
+    return json.loads(done.stdout.splitlines()[-1]), done.stdout
+
+
+def test_prefetch_to_device(told):
+    ready, half, starved = (told[0][name] for name in ("ready", "half", "starved"))
+    assert ready["stall"] < 0.2 < half["stall"] < starved["stall"]
+    assert {each["mechanism"] for each in (ready, half, starved)} == {"batch arrival"}
+    assert starved["confidence"] == "sampled"
+    assert 0.6 < starved["stall"] <= 1
+    assert starved["start_s"] >= 0.3
+
+
+def test_several_epochs_over_one_iterator(told):
+    assert told[0]["endless"]["stall"] >= 0.6
+    # Left out are the first step of the run, and the first and last of each epoch.
+    assert told[0]["endless"]["steps"] >= 3 * 4
+
+
+def test_two_replicas(told):
+    ready, starved = told[0]["mirrored ready"], told[0]["mirrored starved"]
+    assert ready["confidence"] == starved["confidence"] == "sampled"
+    assert ready["stall"] < 0.2
+    assert 0.6 < starved["stall"] <= 1
+
+
+def test_the_panel_shows_the_stall_of_two_replicas(told):
+    assert "of the time is spent waiting for data" in told[1]
+    assert "stall unknown" not in told[1]
+
+
+def test_several_steps_per_execution_are_unknown_for_a_reason(told):
+    record = told[0]["several"]
+    assert record["stall"] is None
+    assert len(record["because"]) <= SHORT
+
+
+def test_weights_are_bit_identical(told):
+    assert told[0]["bit identical"]
+
+
+def test_elements_and_batches_ahead_stay_the_same():
+    drawn = []
+
+    def draw(element):
+        drawn.append(int(element))
+        return np.int64(element)
+
+    def taken(change):
+        drawn.clear()
+        data = tf.data.Dataset.range(20).map(
+            lambda element: tf.ensure_shape(tf.numpy_function(draw, [element], tf.int64), [])
+        )
+        data = data.prefetch(3)
+        iterator = iter(change(data))
+        first = [int(next(iterator)) for _ in range(2)]
+        while len(drawn) < 5:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        return first, len(drawn), int(change(data).cardinality()), [int(each) for each in iterator]
+
+    assert taken(lambda data: with_batch_times(data, 8)[0]) == taken(lambda data: data)
+
+
+def test_times_are_those_of_the_newest_iterator():
+    data, times = with_batch_times(tf.data.Dataset.range(6), 4)
+    for _ in data:
+        pass
+    began_s = time.time()
+    iterator = iter(data)
+    for _ in range(3):
+        next(iterator)
+    known_s = times.times_s(times.take(), np.arange(5))
+    assert np.all(known_s[:3] >= began_s - 0.01)
+    assert np.all(np.diff(known_s[:3].ravel()) >= 0)
+    assert np.all(np.isnan(known_s[4]))
+    assert np.isnan(times.times_s(times.take(), np.array([3]))[0, 1])  # kept from the last one
+
+
+class GivenTimes:
+    """Stands in for the times of a pipeline's batches."""
+
+    def __init__(self, requested_s, handed_out_s):
+        unix_s = time.time() - time.perf_counter()
+        self._times_s = np.stack([requested_s, handed_out_s], axis=-1) + unix_s
+
+    def take(self):
+        return None
+
+    def times_s(self, taken, batches):
+        inside = batches < len(self._times_s)
+        return np.where(inside[:, None], self._times_s[batches * inside], np.nan)
+
+
+def waits(requested_s, handed_out_s, entries_s, *, devices=1, is_direct=True, **options):
+    """Returns the reading of all calls but the first and last, and the meter; exits are late."""
+    calls = [0]
+    feed = Feed(GivenTimes(requested_s, handed_out_s), devices, is_direct)
+    meter = BatchArrivalMeter(feed, lambda: calls[0], **{"steps_per_execution": 1, **options})
+    entries_s = np.array(entries_s)
+    meter.start(None, Stretch(entries_s[:2], entries_s[1:2], entries_s[2]))
+    calls[0] = len(entries_s)
+    stretch = Stretch(entries_s[1:], entries_s[2:], entries_s[-1] + 1)
+    return meter.read([meter.take()], stretch), meter
+
+
+def test_a_step_waits_until_its_batch_has_arrived():
+    # A batch is handed out 2 s after it was requested, its copy takes 1 s, a step 1 s.
+    requested_s = 3.0 * np.arange(7)
+    reading, meter = waits(requested_s, requested_s + 2, np.r_[0, 4.0 + 3 * np.arange(5)])
+    assert reading.waits_s == pytest.approx([2] * 4, abs=1e-4)
+    assert meter.confidence == "sampled"
+
+
+def test_a_batch_that_is_ready_makes_no_step_wait():
+    # The device has room for one batch, and requests the next one when a step takes that.
+    entries_s = 5.0 * np.arange(6)
+    requested_s = np.r_[-4, entries_s + 0.1]
+    reading, meter = waits(requested_s, requested_s + 1, entries_s)
+    assert reading.wait_s == pytest.approx(4 * 0.1, abs=1e-3)
+    assert meter.confidence == "upper bound"
+    # Once a late batch has shown how long a copy takes, it is known that these were there.
+    handed_out_s = requested_s + 1
+    handed_out_s[2], requested_s[3:] = entries_s[2] + 1, requested_s[3:] + 1.5
+    reading, meter = waits(requested_s, handed_out_s, entries_s)
+    assert reading.waits_s[[0, 2, 3]] == pytest.approx(0, abs=1e-3)
+    assert meter.confidence == "sampled"
+
+
+def test_a_slow_copy_counts():
+    # Copies take 3.5 s, steps 1 s.
+    requested_s = 4.0 * np.arange(7)
+    reading, _ = waits(requested_s, requested_s + 0.5, np.r_[0, 5.0 + 4 * np.arange(5)])
+    assert reading.waits_s == pytest.approx([3] * 4, abs=1e-3)
+
+
+def test_with_two_devices_the_step_waits_for_the_last_batch():
+    handed_out_s = 1.0 + np.arange(14)
+    entries_s = np.r_[0, 3.0 + 2 * np.arange(5)]
+    reading, meter = waits(
+        np.r_[0, handed_out_s[:-1]], handed_out_s, entries_s, devices=2, is_direct=False
+    )
+    assert reading.waits_s == pytest.approx([1] * 4, abs=1e-3)
+    assert meter.confidence == "sampled"
+
+
+@pytest.mark.parametrize(
+    ("batches", "options"), [(3, {}), (20, {"steps_per_execution": 2})], ids=["missing", "several"]
+)
+def test_what_is_unknown_has_a_short_reason(batches, options):
+    requested_s = np.arange(float(batches))
+    reading, _ = waits(requested_s, requested_s + 0.5, np.arange(6.0), **options)
+    assert reading.wait_s is None
+    assert 0 < len(reading.unknown_because) <= SHORT
+
+
+def test_a_clock_that_was_set_makes_the_wait_unknown(monkeypatch):
+    meter = BatchArrivalMeter(Feed(GivenTimes([0.0], [0.0]), 1, True), lambda: 0, 1)
+    set_s = time.time() + 60
+    monkeypatch.setattr(time, "time", lambda: set_s)
+    reading = meter.read([meter.take()], Stretch(np.arange(3.0), np.arange(1.0, 3.0), 3.0))
+    assert reading.wait_s is None
+    assert "clock" in reading.unknown_because
+
+
+def test_a_model_that_cannot_be_read_is_read_once(monkeypatch):
+    tries = []
+
+    def unreadable(iterator):
+        tries.append(iterator)
+        raise tf.errors.InvalidArgumentError(None, None, "Cannot assign a device\n" * 30)
+
+    monkeypatch.setattr(pipeline_model, "check_model", unreadable)
+    callback = gpukit.InputStall(None)
+    small_model().fit(fast_dataset(8), epochs=4, verbose=0, callbacks=[callback])
+    assert len(tries) == 1
+    assert callback.summary.unknown_because == meter_choice.NOT_READ

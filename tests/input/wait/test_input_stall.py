@@ -1,0 +1,676 @@
+"""The input wait, against pipelines and steps whose times are known."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.training import (
+    BATCH,
+    SlowPyDataset,
+    arrays,
+    fast_dataset,
+    sleeping_model,
+    slow_dataset,
+    slow_generator,
+    small_model,
+    without_autotuning,
+    working_model,
+)
+
+import keras_gpukit as gpukit
+from keras_gpukit.input.wait.clock import StepClock
+from keras_gpukit.input.wait.device_work import DeviceWork
+from keras_gpukit.input.wait.meters import Stretch, WaitReading
+
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
+# The step of a small model takes about a millisecond, so such a pipeline always holds it up, also
+# on a machine that is busy with other things. How exact the figures are, a benchmark shows.
+PIPELINE_S = 0.04
+# Likewise, such a step takes many times as long as fetching what is there.
+STEP_S = 0.01
+# What a pipeline that is always ready stalls at most, on a machine that is busy with other things.
+NONE = 0.2
+BATCHES = 40
+
+
+def stall(data, model=None, **fit_options):
+    callback = gpukit.InputStall(None)
+    model = model or small_model()
+    model.fit(data, verbose=0, callbacks=[callback], **fit_options)
+    return callback.summary
+
+
+def test_the_slower_the_pipeline_the_larger_the_stall():
+    model, throughput = sleeping_model(STEP_S), gpukit.Throughput(None)
+    model.fit(fast_dataset(BATCHES), epochs=2, verbose=0, callbacks=[throughput])
+    step_s = throughput.summary.step_time_s
+    records = [stall(slow_dataset(BATCHES, times * step_s), model) for times in (0, 2, 8)]
+    none, half, most = (record.stall_fraction for record in records)
+    assert none < half < most
+    assert {record.confidence for record in records} == {"exact"}
+
+
+def test_a_cached_pipeline_does_not_stall():
+    record = stall(fast_dataset(BATCHES), sleeping_model(STEP_S), epochs=2)
+    assert record.stall_fraction < NONE
+
+
+@pytest.mark.parametrize("options", [{"jit_compile": True}, {"run_eagerly": True}])
+def test_jit_and_eager_steps(options):
+    # A quick step waits for a slow pipeline, and a slow step not for a quick one. Eager steps take
+    # up to 0.1 s on a busy machine.
+    slow = stall(slow_dataset(8, 0.4), small_model(**options))
+    fast = stall(fast_dataset(BATCHES), working_model(**options), epochs=2)
+    assert slow.stall_fraction > fast.stall_fraction + 0.2
+    assert fast.stall_fraction < NONE
+
+
+@pytest.mark.parametrize(
+    ("data", "mechanism"),
+    [
+        (lambda: SlowPyDataset(BATCHES, PIPELINE_S), "pipeline model"),
+        (lambda: SlowPyDataset(BATCHES, 2 * PIPELINE_S, workers=2), "fetch latency"),
+        (lambda: slow_generator(BATCHES, PIPELINE_S), "pipeline model"),
+    ],
+    ids=["PyDataset", "PyDataset, two workers", "generator"],
+)
+def test_python_inputs(data, mechanism):
+    record = stall(data())
+    assert record.mechanism == mechanism
+    assert record.stall_fraction >= 0.6
+
+
+def test_numpy_arrays_do_not_stall():
+    inputs, targets = arrays(BATCHES)
+    record = stall(inputs, sleeping_model(STEP_S), y=targets, batch_size=BATCH, epochs=2)
+    assert record.stall_fraction < NONE
+
+
+def test_fetching_that_hides_behind_compute_is_no_stall():
+    # Each step computes some 40 ms, and meanwhile the next batch is fetched for half that time.
+    model = sleeping_model(0.02, steps_per_execution=8)
+    record = stall(slow_dataset(64, 0.02), model)
+    assert record.confidence == "sampled"
+    assert record.stall_fraction < 0.2
+
+
+def test_a_stall_within_an_execution_of_several_steps():
+    record = stall(slow_dataset(64, PIPELINE_S), small_model(steps_per_execution=8))
+    assert record.confidence == "sampled"
+    assert record.stall_fraction >= 0.6
+
+
+@pytest.mark.parametrize("steps", [40, 100])
+def test_long_executions_are_measured(steps):
+    record = stall(slow_dataset(6 * steps, 0.01), small_model(steps_per_execution=steps))
+    # The first execution includes tracing, and no execution follows the last one. A window is a
+    # second, so that with 100 steps the first two executions are read alone.
+    assert record.measured_steps >= 2 * steps
+    assert record.unknown_because is None
+    model = sleeping_model(0.005, steps_per_execution=steps)
+    assert stall(fast_dataset(6 * steps), model).stall_fraction < record.stall_fraction
+
+
+def test_fewer_than_three_executions_are_unknown_and_say_so():
+    # The gap after an execution's last fetch may be an interruption, and stands for all its steps.
+    record = stall(slow_dataset(4 * 40, 0.01), small_model(steps_per_execution=40))
+    assert record.stall_fraction is None
+    assert "fewer than 3 executions" in record.unknown_because
+
+
+def test_executions_longer_than_tf_data_remembers_are_unknown_and_say_so():
+    record = stall(fast_dataset(404), small_model(steps_per_execution=101))
+    assert record.stall_fraction is None
+    assert "more than 100 steps" in record.unknown_because
+
+
+def nested_buffer(_):
+    return fast_dataset(4).unbatch().prefetch(50)
+
+
+@pytest.mark.parametrize(
+    ("data", "has_one"),
+    [
+        (lambda: fast_dataset(40).prefetch(2), True),
+        (lambda: fast_dataset(40).prefetch(2).map(lambda x, y: (x + 1, y)), True),
+        (lambda: fast_dataset(40), False),
+        (lambda: fast_dataset(40).unbatch().prefetch(50).batch(8), False),
+        (lambda: tf.data.Dataset.range(10).interleave(nested_buffer).batch(8), False),
+    ],
+)
+def test_only_a_buffer_of_batches_counts_as_the_last_buffer(data, has_one):
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    buffered = stall(data().with_options(options)).buffered_batches
+    assert buffered is not None if has_one else buffered is None
+
+
+def test_eager_executions_hide_nothing():
+    model = small_model(steps_per_execution=4, run_eagerly=True)
+    slow, fast = (stall(slow_dataset(12, seconds), model) for seconds in (0.3, 0.0))
+    assert {slow.confidence, fast.confidence} == {"exact"}
+    assert slow.stall_fraction > fast.stall_fraction + 0.1
+
+
+def asking_to_be_tuned(data):
+    return data.map(lambda *batch: batch, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+@pytest.mark.parametrize("change", [lambda data: data.shuffle(4), asking_to_be_tuned])
+def test_without_autotuning_a_pipeline_is_measured(change):
+    record = stall(without_autotuning(change(slow_dataset(BATCHES, PIPELINE_S))))
+    assert record.mechanism == "fetch latency"
+    assert record.stall_fraction >= 0.6
+    fast = without_autotuning(change(fast_dataset(BATCHES)))
+    assert stall(fast, sleeping_model(STEP_S), epochs=2).stall_fraction < NONE
+
+
+@pytest.mark.parametrize(
+    ("change", "confidence"),
+    [(lambda data: data.shuffle(4), "sampled"), (asking_to_be_tuned, "upper bound")],
+    ids=["nothing to tune", "something to tune"],
+)
+def test_without_autotuning_what_hides_is_told_where_nothing_asks_to_be_tuned(change, confidence):
+    data = without_autotuning(change(slow_dataset(64, PIPELINE_S)))
+    record = stall(data, small_model(steps_per_execution=8))
+    assert record.confidence == confidence
+    assert record.stall_fraction >= 0.25
+
+
+def test_batches_that_come_in_pairs_are_seen_through():
+    # Two maps wait in parallel: every other fetch finds its batch, in step with the executions.
+    def in_pairs(seconds):
+        def wait(*batch):
+            with tf.control_dependencies([tf.py_function(lambda: time.sleep(seconds), [], [])]):
+                return tf.nest.map_structure(tf.identity, batch)
+
+        return fast_dataset(64).map(wait, num_parallel_calls=2, deterministic=True)
+
+    model = sleeping_model(0.02, steps_per_execution=8)
+    # A batch each 160 ms, and each 5 ms, for a step of some 40.
+    slow, fast = (stall(in_pairs(seconds), model) for seconds in (0.32, 0.01))
+    assert {slow.confidence, fast.confidence} == {"sampled"}
+    assert slow.stall_fraction > fast.stall_fraction + 0.25
+
+
+def test_two_steps_an_execution_are_an_upper_bound():
+    record = stall(slow_dataset(24, PIPELINE_S), small_model(steps_per_execution=2))
+    assert record.confidence == "upper bound"
+    assert record.stall_fraction >= 0.6
+
+
+def test_a_pipeline_that_is_out_of_reach_is_unknown_and_says_why(monkeypatch):
+    monkeypatch.setattr("keras_gpukit.watching.phase_steps.epoch_iterator", lambda _: None)
+    record = stall(without_autotuning(slow_dataset(4, 0)))
+    assert record.stall_fraction is None
+    assert "autotuning is off" in record.unknown_because
+
+
+def test_epochs_over_one_endless_pipeline_go_on_being_measured():
+    data = slow_dataset(BATCHES, PIPELINE_S).repeat(3)
+    record = stall(data, epochs=4, steps_per_epoch=20)
+    assert record.measured_steps > 60
+    assert record.stall_fraction >= 0.7
+
+
+def test_an_endless_python_pipeline_without_autotuning_is_not_begun_anew():
+    # Made rebuilt in the second epoch, it would give its first elements again.
+    seen = []
+
+    class Counts(SlowPyDataset):
+        def __getitem__(self, index):
+            seen.append(index)
+            return super().__getitem__(index)
+
+    callback = gpukit.InputStall(None)
+    data = Counts(12, 0.0, workers=2)
+    small_model().fit(data, epochs=3, steps_per_epoch=4, verbose=0, callbacks=[callback])
+    watched, seen = seen, []
+    small_model().fit(Counts(12, 0.0, workers=2), epochs=3, steps_per_epoch=4, verbose=0)
+    assert set(watched) == set(seen)
+    assert callback.summary.mechanism == "fetch latency"
+
+
+def test_evaluate_and_predict_are_measured():
+    model, callback = small_model(), gpukit.InputStall(None)
+    model.evaluate(slow_dataset(BATCHES, PIPELINE_S), verbose=0, callbacks=[callback])
+    assert callback.summary.phase == "evaluate"
+    assert callback.summary.stall_fraction >= 0.6
+    model.predict(slow_dataset(BATCHES, PIPELINE_S), verbose=0, callbacks=[callback])
+    assert callback.summary.phase == "predict"
+    assert callback.summary.stall_fraction >= 0.6
+
+
+def test_validation_is_told_apart():
+    callback, throughput = gpukit.InputStall(None), gpukit.Throughput(None)
+    sleeping_model(STEP_S).fit(
+        fast_dataset(BATCHES),
+        epochs=2,
+        validation_data=slow_dataset(10, 10 * STEP_S),
+        verbose=0,
+        callbacks=[callback, throughput],
+    )
+    assert callback.summary.stall_fraction < 0.2
+    assert callback.validation.stall_fraction >= 0.4
+    assert throughput.summary.steps == 2 * BATCHES
+    assert throughput.validation.steps == 2 * 10
+
+
+def test_throughput_counts_every_example_and_step():
+    inputs, targets = arrays(10)
+    callback = gpukit.Throughput(None)
+    model = small_model(steps_per_execution=4)
+    # 155 examples: nine batches of 16 and one of 11, in three executions.
+    model.fit(inputs[:155], targets[:155], batch_size=BATCH, verbose=0, callbacks=[callback])
+    assert callback.summary.steps == 10
+    several = gpukit.Throughput(None)
+    # Three epochs of ten steps each, the last execution of each a shorter one.
+    model = small_model(steps_per_execution=4)
+    model.fit(
+        inputs[:155], targets[:155], epochs=3, verbose=0, callbacks=[several], batch_size=BATCH
+    )
+    assert several.summary.steps == 30
+    slow = gpukit.Throughput(None)
+    small_model().fit(slow_dataset(30, PIPELINE_S), verbose=0, callbacks=[slow])
+    rate = slow.summary.examples_per_s
+    assert rate == pytest.approx(BATCH / slow.summary.step_time_s, rel=0.01)
+    assert slow.summary.step_time_s >= PIPELINE_S
+
+
+def unknown_length(data):
+    return data.filter(lambda *_: True)
+
+
+def test_the_end_of_data_of_unknown_length_is_no_wait():
+    # A slow second step makes the first gap the longest: read one off, it would look like waiting.
+    class SlowSecondStep(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 1:
+                time.sleep(0.5)
+
+    callback = gpukit.InputStall(None)
+    sleeping_model(STEP_S).fit(
+        unknown_length(fast_dataset(12)),
+        epochs=3,
+        verbose=0,
+        callbacks=[callback, SlowSecondStep()],
+    )
+    assert callback.summary.stall_fraction < 0.2
+
+
+def test_a_slow_callback_on_the_last_batch_hides_no_wait():
+    class SlowLastStep(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 19:
+                time.sleep(0.5)
+
+    callback = gpukit.InputStall(None)
+    small_model().fit(
+        unknown_length(slow_dataset(20, PIPELINE_S)),
+        epochs=2,
+        verbose=0,
+        callbacks=[callback, SlowLastStep()],
+    )
+    assert callback.summary.stall_fraction > 0.5
+
+
+def test_steps_that_others_take_from_the_pipeline_are_unknown_not_wrong():
+    class MakesAnew(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 10:
+                self.model.make_train_function(force=True)
+
+    callback = gpukit.InputStall(None)
+    small_model().fit(slow_dataset(20, PIPELINE_S), verbose=0, callbacks=[callback, MakesAnew()])
+    assert callback.summary.stall_fraction is None
+
+
+MIRRORED = """
+import json
+import tensorflow as tf, keras
+from helpers.training import fast_dataset, sleeping_model, slow_dataset
+import keras_gpukit as gpukit
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+told = {}
+for name, data in (("slow", slow_dataset(12, 0.25)), ("fast", fast_dataset(40))):
+    with strategy.scope():
+        model = sleeping_model(0.02)
+    callback = gpukit.InputStall(None)
+    model.fit(data, epochs=2, verbose=0, callbacks=[callback])
+    told[name] = callback.summary.stall_fraction
+print(json.dumps(told))
+"""
+
+
+def test_two_replicas(run_script):
+    told = json.loads(run_script(MIRRORED).stdout.splitlines()[-1])
+    assert told["slow"] > told["fast"] + 0.25
+
+
+class FakeMeter:
+    """Waits a quarter of each stretch."""
+
+    mechanism = "fake"
+    confidence = "exact"
+    reads_early = True
+
+    def waited_s(self):
+        return None
+
+    def take(self):
+        return None
+
+    def start(self, taken, first):
+        return None
+
+    def read(self, taken, stretch):
+        waits_s = stretch.durations_s / 4
+        return WaitReading(float(waits_s.sum()), waits_s, 1.0)
+
+
+class Pipeline:
+    """Stands in for an iterator; what matters is only which one it is."""
+
+
+def fake_clock(windows, *, first_step=0, **options):
+    """Returns a clock whose meter is a fake one, and which adds its windows to a list."""
+    return StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=first_step,
+        on_window=windows.append,
+        choose=lambda source: FakeMeter(),
+        **options,
+    )
+
+
+def clocked(durations, *, pause_after=(), raises_at=None):
+    """Drives a clock by steps of given durations; gives the windows and the clock."""
+    time_s = itertools.accumulate(durations, initial=0.0)
+    windows = []
+    entries = iter(time_s)
+    now_s = 0.0
+
+    def now():
+        return now_s
+
+    clock = fake_clock(windows, first_step=100, now=now)
+    step = clock.wrap(lambda source: "logs")
+    pipeline = Pipeline()
+    for call in range(len(durations)):
+        now_s = next(entries)
+        assert step(pipeline) == "logs"
+        if call in pause_after:
+            clock.pause()
+            pipeline = Pipeline()
+    clock.pause()
+    clock.work_out()
+    return windows, clock
+
+
+def test_windows_leave_out_the_first_step_of_a_pipeline_and_the_last():
+    # The first takes 9 s, for tracing; the last has no next step to end it.
+    windows, clock = clocked([9.0, *[0.01] * 10, 7.0])
+    assert sum(window.steps for window in windows) == 10
+    assert sum(window.duration_s for window in windows) == pytest.approx(0.1)
+    assert sum(window.input_wait_s for window in windows) == pytest.approx(0.025)
+    assert clock.steps == 12
+    assert clock.step == 112
+
+
+@pytest.mark.parametrize("calls", [96, 97, 98, 99, 100])
+def test_no_step_is_lost_where_the_last_one_ends_a_reading(calls):
+    windows, _ = clocked([0.001] * calls)
+    assert sum(window.steps for window in windows) == calls - 2
+    assert sum(window.duration_s for window in windows) == pytest.approx((calls - 2) * 0.001)
+
+
+def test_the_time_between_epochs_is_no_steps_time():
+    windows, _ = clocked([1.0, 0.1, 0.1, 60.0, 1.0, 0.1, 0.1, 0.1], pause_after=(3,))
+    assert sum(window.duration_s for window in windows) == pytest.approx(0.4)
+
+
+def test_a_long_run_is_told_about_once_a_second():
+    windows, _ = clocked([0.001] * 10_000)
+    assert len(windows) == pytest.approx(10, abs=1)
+    assert sum(window.input_wait_s for window in windows) == pytest.approx(9.998 / 4)
+    windows, _ = clocked([0.5] * 20)
+    assert max(window.duration_s for window in windows) <= 1.5
+
+
+def test_a_step_function_that_raises_is_no_step():
+    clock = StepClock(
+        phase="fit", steps_per_execution=1, first_step=0, on_window=print, choose=lambda *_: ""
+    )
+
+    def ends(source):
+        raise StopIteration
+
+    with pytest.raises(StopIteration):
+        clock.wrap(ends)(Pipeline())
+    assert clock.steps == 0
+    clock.pause()
+
+
+def test_a_first_step_that_failed_may_be_tried_again():
+    windows = []
+    clock = fake_clock(windows)
+    fails = iter([True])
+
+    def step_function(source):
+        if next(fails, False):
+            raise RuntimeError("out of memory")
+
+    step, pipeline = clock.wrap(step_function), Pipeline()
+    with pytest.raises(RuntimeError):
+        step(pipeline)
+    for _ in range(12):
+        step(pipeline)
+    clock.pause()
+    clock.work_out()
+    assert clock.steps == 12
+    assert sum(window.steps for window in windows) == 10
+
+
+def test_a_meter_that_fails_is_given_up_and_the_step_goes_on(caplog):
+    class Breaks(FakeMeter):
+        def start(self, taken, first):
+            raise RuntimeError("no model any more")
+
+    clock = StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=0,
+        on_window=print,
+        choose=lambda *_: Breaks(),
+    )
+    step, epochs = clock.wrap(lambda source: 1), [Pipeline() for _ in range(3)]
+    assert [step(pipeline) for pipeline in epochs for _ in range(200)] == [1] * 600
+    assert len(caplog.records) == 1
+    assert "no model any more" in clock.waits.unknown_because
+
+
+def test_errors_are_reported_after_timing_was_given_up():
+    errors = []
+    clock = fake_clock([], on_error=errors.append)
+    clock.stop("it was replaced")
+
+    def fails(source):
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError):
+        clock.wrap(fails)(Pipeline())
+    assert [str(error) for error in errors] == ["out of memory"]
+
+
+def test_readings_switch_threads_promptly_and_their_waits_are_no_overhead():
+    usual_s, seen_s = sys.getswitchinterval(), []
+
+    def waits(window):
+        seen_s.append(sys.getswitchinterval())
+        time.sleep(0.3)  # as for the GIL
+        raise RuntimeError("a listener fails")
+
+    clock = StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=0,
+        on_window=waits,
+        choose=lambda source: FakeMeter(),
+    )
+    step, pipeline = clock.wrap(lambda source: None), Pipeline()
+    for _ in range(12):
+        step(pipeline)
+    clock.pause()
+    clock.work_out()
+    assert seen_s
+    assert max(seen_s) < usual_s == sys.getswitchinterval()
+    assert clock.overhead_s < 0.3
+
+
+def test_a_window_ends_when_its_last_call_returned_and_not_when_callbacks_let_go():
+    windows, now_s = [], 0.0
+    clock = fake_clock(windows, now=lambda: now_s)
+    step, pipeline = clock.wrap(lambda source: None), Pipeline()
+    for _ in range(12):
+        now_s += 0.01
+        step(pipeline)
+    ended_s = time.time()
+    now_s += 20.0  # a checkpoint, by a callback listed before
+    clock.pause()
+    clock.work_out()
+    assert windows[-1].time_s == pytest.approx(ended_s - 20.0, abs=1.0)
+
+
+def test_the_private_names_are_still_there():
+    from keras_gpukit.input.pipelines import measurable
+    from keras_gpukit.input.wait import tf_private
+    from keras_gpukit.input.wait.examples import ExampleCounter
+
+    data = slow_dataset(3, 0)
+    iterator = iter(data)
+    assert tf_private.host_iterator(iterator) is iterator
+    assert list(tf_private.empty_iterator(iterator)) == []
+    timed = iter(measurable.with_timed_fetches(data))
+    total_s = measurable.fetch_time(timed)
+    next(timed)
+    assert total_s() > 0
+    options = tf.data.Options()
+    options.autotune.enabled, options.threading.private_threadpool_size = False, 1
+    off = data.with_options(options)
+    assert tf_private.has_model(iter(measurable.with_model(off)))
+    assert not tf_private.has_model(iter(off))
+    model = small_model()
+    model.make_train_function()
+    assert tf_private.is_made_by_keras(model.train_function)
+    counter = ExampleCounter(model)
+    before = counter.take()
+    model.fit(fast_dataset(2), verbose=0, callbacks=[keras.callbacks.Callback()])
+    assert counter.between(before, counter.take(), calls=2) == 2 * BATCH
+    # A worker that has run out of data takes part in steps with no examples.
+    assert counter.between(counter.take(), counter.take(), calls=1) == 0
+    assert counter.between(before, before, calls=1) is None  # as of a step that does not count
+
+
+def test_callbacks_of_other_folders_take_nothing_from_each_other(tmp_path):
+    stalls = [gpukit.InputStall(None), gpukit.InputStall(tmp_path / "a")]
+    model = small_model()
+    callbacks = [*stalls, gpukit.Throughput(tmp_path)]
+    model.fit(fast_dataset(10), epochs=2, verbose=0, callbacks=callbacks)
+    for callback in stalls:
+        assert callback.summary.mechanism == "pipeline model"
+        assert callback.summary.measured_steps == 16
+        assert callback.summary.breakdown is not None
+        assert callback.summary.unknown_because is None
+    assert not hasattr(model.train_function, "gpukit_left")
+
+
+def behind(period_s, wait_s, compute_s, *, report=True):
+    """Drives a clock on a device that computes each step only after its function returned.
+
+    Args:
+        period_s: From each call's entry to the next.
+        wait_s: Waited in each call, from its entry on.
+        compute_s: Taken by the device from then on, one step after the other.
+        report: Whether the ends of steps are reported.
+    """
+    now_s, finished_s, windows = 0.0, 0.0, []
+    device = DeviceWork(now=lambda: finished_s)
+
+    class Meter(FakeMeter):
+        def read(self, taken, stretch):
+            waits_s = np.full(stretch.calls, wait_s)
+            return WaitReading(float(waits_s.sum()), waits_s)
+
+    meter = Meter()
+    clock = StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=0,
+        on_window=windows.append,
+        choose=lambda source: meter,
+        device=device,
+        now=lambda: now_s,
+    )
+    step, pipeline, pending = clock.wrap(lambda source: "logs"), Pipeline(), []
+    for _ in range(200):
+        while report and pending and pending[0] <= now_s:
+            finished_s = pending.pop(0)
+            device.note_finished()
+        step(pipeline)
+        pending.append(max(now_s + wait_s, pending[-1] if pending else 0.0) + compute_s)
+        now_s += period_s
+    clock.pause()
+    clock.work_out()
+    waited_s = sum(window.input_wait_s for window in windows)
+    return waited_s / sum(window.duration_s for window in windows), meter.confidence
+
+
+def test_a_device_that_runs_behind_hides_a_wait():
+    # A batch each 16 ms, of which the device computes 12 while the next one is fetched.
+    stalled, confidence = behind(period_s=0.016, wait_s=0.016, compute_s=0.012)
+    assert stalled == pytest.approx(0.25, abs=0.01)
+    assert confidence == "exact"
+
+
+def test_a_device_that_always_has_work_is_not_stalled():
+    assert behind(period_s=0.016, wait_s=0.016, compute_s=0.02) == (0.0, "exact")
+
+
+def test_what_an_unknown_device_hides_is_an_upper_bound():
+    stalled, confidence = behind(0.016, 0.016, 0.012, report=False)
+    assert stalled == pytest.approx(1.0)
+    assert confidence == "upper bound"
+
+
+def test_ends_of_steps_that_threads_note_out_of_order_are_counted_once():
+    ends_s = iter([1.0, 4.0, 2.0, 3.0, 5.0])
+    device = DeviceWork(now=lambda: next(ends_s))
+    for _ in range(5):
+        device.note_finished()
+    for first_call, before_s in ((1, 1.0), (3, 3.0), (4, 4.0)):
+        # The batch comes a second after the entry, half a second after the step before has ended.
+        entries_s, exits_s = np.array([before_s - 0.5, before_s + 0.9]), np.array([before_s + 0.8])
+        stretch = Stretch(entries_s, exits_s, next_exit_s=before_s + 1.8)
+        found = device.exposed(WaitReading(1.0, np.array([1.0])), stretch, first_call)
+        assert found.wait_s == 0.5
+
+
+def test_each_step_is_reported_once_and_on_time(monkeypatch):
+    # As on a GPU, but the steps of a CPU end before their function returns.
+    monkeypatch.setattr("keras_gpukit.watching.phase_steps.runs_behind", lambda model: True)
+    stalls = [gpukit.InputStall(None), gpukit.InputStall(None)]
+    small_model().fit(slow_dataset(BATCHES, PIPELINE_S), verbose=0, callbacks=stalls)
+    for callback in stalls:
+        assert callback.summary.stall_fraction >= 0.5
+        assert callback.summary.confidence == "exact"

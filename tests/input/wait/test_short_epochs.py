@@ -1,0 +1,374 @@
+"""The input wait of short epochs, down to one step."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.training import (
+    fast_dataset,
+    sleeping_model,
+    slow_dataset,
+    small_model,
+    without_autotuning,
+)
+
+import keras_gpukit as gpukit
+from keras_gpukit.input.pipelines import measurable
+from keras_gpukit.input.wait.clock import StepClock
+from keras_gpukit.input.wait.device_work import DeviceWork
+from keras_gpukit.input.wait.meters import Stretch, WaitReading
+from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
+from keras_gpukit.input.wait.wall_time import WallTime
+
+WAIT_S, COMPUTE_S, BETWEEN_S = 0.25, 0.0625, 4.0
+EPOCHS = 4
+
+
+class Pipeline:
+    """Stands in for an iterator; what matters is only which one it is."""
+
+
+class GivenWaits:
+    """A meter that is advanced by hand."""
+
+    mechanism = "given"
+    confidence = "exact"
+    reads_early = True
+
+    def __init__(self) -> None:
+        self.total_s = 0.0
+
+    def waited_s(self):
+        return self.total_s
+
+    def take(self):
+        return self.total_s
+
+    def start(self, taken, first):
+        return None
+
+    def read(self, taken, stretch):
+        return WaitReading(None)
+
+
+class GivenExamples:
+    """A counter that is advanced by hand: each call sees as many examples as there were calls."""
+
+    def __init__(self) -> None:
+        self.seen = self.calls = 0
+
+    def add(self):
+        self.calls += 1
+        self.seen += self.calls
+
+    def take(self):
+        return self.seen
+
+    def between(self, before, after, calls, *, full=False):
+        return after - before
+
+
+def given_run(calls, *, new_pipeline=True, **options):
+    """Returns the record, the breakdown and the windows of epochs of so many calls."""
+    now_s, windows = 0.0, []
+    meter, examples = GivenWaits(), GivenExamples()
+    wall = WallTime("callbacks", now=lambda: now_s)
+
+    def step_function(source):
+        nonlocal now_s
+        now_s += WAIT_S + COMPUTE_S
+        meter.total_s += WAIT_S
+        examples.add()
+
+    clock = StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=0,
+        on_window=windows.append,
+        choose=lambda source: meter,
+        wall=wall,
+        examples=examples,
+        now=lambda: now_s,
+        **options,
+    )
+    step, pipeline = clock.wrap(step_function), Pipeline()
+    for _ in range(EPOCHS):
+        for _ in range(calls):
+            step(pipeline)
+        clock.pause()
+        now_s += BETWEEN_S
+        pipeline = Pipeline() if new_pipeline else pipeline
+    wall.end()
+    record = clock.totals.input(meter.mechanism, meter.confidence, clock.waits.unknown_because)
+    return record, wall, windows
+
+
+def test_epochs_of_two_steps_have_one_that_waits_for_the_start_and_one_that_does_not():
+    record, wall, windows = given_run(2)
+    assert record.measured_steps == EPOCHS
+    assert record.wait_s == WAIT_S
+    # Time between epochs is no step's.
+    assert record.stall_fraction == WAIT_S / (WAIT_S + COMPUTE_S)
+    assert record.distribution.worst_s == WAIT_S
+    # The first start of the run is part of its first step.
+    assert (record.pipeline_start.epochs, record.pipeline_start.mean_s) == (EPOCHS - 1, WAIT_S)
+    assert [window.examples for window in windows] == [2, 4, 6, 8]
+    assert [window.step for window in windows] == [2, 4, 6, 8]
+    parts = wall.breakdown(record.wait_s * EPOCHS)
+    assert parts.epoch_start_s == (EPOCHS - 1) * WAIT_S
+    assert parts.compute_s == (2 * EPOCHS - 1) * COMPUTE_S
+    assert parts.first_step_s == WAIT_S + COMPUTE_S
+
+
+def test_epochs_of_one_step_wait_for_their_start_only():
+    record, wall, windows = given_run(1)
+    assert (record.pipeline_start.epochs, record.pipeline_start.mean_s) == (EPOCHS - 1, WAIT_S)
+    assert record.wait_s is None
+    assert "pipeline's start" in record.unknown_because
+    assert windows == []
+    parts = wall.breakdown(0.0)
+    assert parts.epoch_start_s == (EPOCHS - 1) * WAIT_S
+    assert parts.compute_s == (EPOCHS - 1) * COMPUTE_S
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_all_steps_of_short_epochs_over_one_pipeline_are_measured(calls):
+    record, _, windows = given_run(calls, new_pipeline=False)
+    # All but the run's first step.
+    assert record.measured_steps == EPOCHS * calls - 1
+    assert record.wait_s == WAIT_S
+    assert record.pipeline_start is None
+    assert sum(window.duration_s for window in windows) == record.measured_steps * (
+        WAIT_S + COMPUTE_S
+    )
+    assert sum(window.examples for window in windows) == sum(range(2, EPOCHS * calls + 1))
+
+
+def test_a_process_that_stood_still_leaves_a_short_epoch_unknown():
+    record, _, _ = given_run(2, stood_still_since=lambda moment_s: True)
+    assert record.wait_s is None
+    assert record.unknown_because == "the process was suspended"
+
+
+def test_what_a_device_hides_of_a_short_epoch_is_unknown():
+    assert given_run(2)[0].confidence == "exact"
+    assert given_run(2, device=DeviceWork())[0].confidence == "upper bound"
+
+
+PIPELINE_S = 0.05
+
+
+def unknown_length(data):
+    return data.filter(lambda *_: True)
+
+
+def without_prefetch(data):
+    """Each step waits for all of its batch, however long the steps take."""
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    return data.with_options(options)
+
+
+def test_the_planted_wait_of_short_epochs_is_accounted_for():
+    model = small_model()
+
+    def measured(data, model=model, **options):
+        callback = gpukit.InputStall(None)
+        model.fit(data, epochs=EPOCHS, verbose=0, callbacks=[callback], **options)
+        return callback.summary
+
+    one, two, many = (slow_dataset(batches, PIPELINE_S) for batches in (1, 2, 8))
+    # Of each run the first step is left out, and of unknown lengths the first epoch.
+    for data, steps, options in (
+        (without_prefetch(one), EPOCHS - 1, {}),
+        (without_prefetch(two), 2 * EPOCHS - 1, {}),
+        (without_prefetch(many.repeat()), EPOCHS - 1, {"steps_per_epoch": 1}),
+        (without_autotuning(two), 2 * EPOCHS - 1, {}),
+        (unknown_length(without_prefetch(two)), 2 * EPOCHS - 2, {}),
+    ):
+        record = measured(data, **options)
+        assert record.mechanism == "fetch latency"
+        start = record.pipeline_start
+        starts_s = start.epochs * start.mean_s if start else 0.0
+        waited_s = starts_s + record.measured_steps * (record.wait_s or 0.0)
+        assert waited_s >= steps * PIPELINE_S
+        assert record.breakdown.input_s + record.breakdown.epoch_start_s >= steps * PIPELINE_S
+        assert record.breakdown.compute_s > 0
+    callback = gpukit.InputStall(None)
+    model.fit(one, verbose=0, callbacks=[callback])
+    assert callback.summary.mechanism == "pipeline model"  # a single step only traces
+    fast = measured(fast_dataset(2), sleeping_model(0.01)).breakdown
+    assert fast.input_s < fast.compute_s
+
+
+def test_where_timed_fetches_cannot_be_read_the_pipelines_model_is(monkeypatch):
+    def unreadable(**_):
+        raise NotImplementedError("no summary")
+
+    monkeypatch.setattr(tf.raw_ops, "StatsAggregatorSummary", unreadable)
+
+    def measured(data):
+        callback = gpukit.InputStall(None)
+        small_model().fit(data, epochs=EPOCHS, verbose=0, callbacks=[callback])
+        return callback.summary
+
+    record = measured(without_prefetch(slow_dataset(3, PIPELINE_S)))
+    assert record.mechanism == "pipeline model"
+    assert record.stall_fraction >= 0.6
+    record = measured(without_autotuning(slow_dataset(3, PIPELINE_S)))
+    assert record.stall_fraction is None
+    assert record.unknown_because == "autotuning is off, so tf.data keeps no model of the pipeline"
+
+
+def examples_of(inputs, targets):
+    return tf.data.Dataset.from_tensor_slices((inputs, targets))
+
+
+def negated(number):
+    return -number
+
+
+def drawn(number):
+    return number + tf.random.uniform([], 0, 5, tf.int64)
+
+
+def from_python(number):
+    return tf.numpy_function(np.negative, [number], tf.int64)
+
+
+def not_made_parallel():
+    options = tf.data.Options()
+    options.experimental_optimization.map_parallelization = False
+    return options
+
+
+def numbers():
+    """Never comes to its end, where tf.data would remove stages from its model."""
+    return tf.data.Dataset.range(10**9).batch(2)
+
+
+def stage_names(data):
+    """Names of the stages that tf.data runs, from the last one on."""
+    iterator = iter(data)
+    next(iterator)
+    model = tf.data.experimental.get_model_proto(iterator)
+    return [model.nodes[key].name for key in sorted(model.nodes)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda: numbers(),
+        lambda: numbers().map(negated, num_parallel_calls=2),
+        lambda: numbers().prefetch(1),
+        lambda: numbers().map(negated),
+        lambda: numbers().map(negated).with_options(not_made_parallel()),
+        lambda: numbers().map(drawn),
+        lambda: numbers().map(from_python),
+    ],
+    ids=[
+        "TensorFlow adds a prefetch",
+        "parallel",
+        "prefetched",
+        "made parallel",
+        "not made parallel",
+        "draws at random",
+        "calls Python",
+    ],
+)
+def test_timing_fetches_leaves_the_stages_as_they_are(data):
+    plain, timed = stage_names(data()), stage_names(measurable.with_timed_fetches(data()))
+    assert [name for name in timed if "Stats" not in name] == plain
+    assert timed[1:3] == ["SetStatsAggregator", "LatencyStats"]
+
+
+def test_fetches_timed_from_the_second_epoch_on_find_the_same_batches():
+    def passes(later):
+        tf.random.set_seed(1)
+        data = tf.data.Dataset.range(20).shuffle(8).batch(10)
+        first = [batch.numpy().tolist() for batch in data]
+        changed = later(data)
+        return [first, *([batch.numpy().tolist() for batch in changed] for _ in range(2))]
+
+    plain = passes(lambda data: data)
+    assert plain[0] != plain[1]
+    assert passes(measurable.with_timed_fetches) == plain
+
+
+def total_s(timed):
+    return measurable.fetch_time(iter(timed))()
+
+
+def test_fetches_are_timed_and_nothing_else():
+    # TensorFlow also adds up how long the function of such a stage takes, and in another unit.
+    data = fast_dataset(100).flat_map(examples_of)
+    other = measurable.with_timed_fetches(fast_dataset(4))
+    began = time.perf_counter()
+    one = measurable.with_timed_fetches(data)
+    for _ in one:
+        pass
+    assert 0 < total_s(one) < time.perf_counter() - began
+    assert total_s(other) == 0
+
+
+def test_windows_of_short_epochs_are_worked_out_about_once_a_second():
+    now_s, windows, told_at_s = 0.0, [], set()
+
+    def step_function(source):
+        nonlocal now_s
+        now_s += 0.01
+
+    def on_window(window):
+        windows.append(window)
+        told_at_s.add(now_s)
+
+    clock = StepClock(
+        phase="fit",
+        steps_per_execution=1,
+        first_step=0,
+        on_window=on_window,
+        choose=lambda source: GivenWaits(),
+        now=lambda: now_s,
+    )
+    step = clock.wrap(step_function)
+    for _ in range(50):
+        pipeline = Pipeline()
+        for _ in range(5):
+            step(pipeline)
+        clock.pause()
+    clock.work_out()
+    assert [window.step for window in windows] == list(range(5, 251, 5))
+    # Each without the first step and the last.
+    assert {window.steps for window in windows} == {3}
+    assert len(told_at_s) <= 6  # in 2.5 s, with the first epoch and the end
+
+
+@pytest.mark.parametrize("steps", [2, 30, 97])
+def test_a_reading_at_an_epochs_end_shows_its_start_too(steps):
+    iterator = iter(without_prefetch(slow_dataset(100, 0.002)))
+    early = PipelineModelMeter(iterator, 1, on_reading=lambda reading: None)
+    late = PipelineModelMeter(iterator, 1)
+    assert (early.reads_early, late.reads_early) == (True, False)
+    entries_s, exits_s = [], []
+
+    def call():
+        entries_s.append(time.perf_counter())
+        next(iterator)
+        exits_s.append(time.perf_counter())
+
+    call()
+    call()
+    first = Stretch(np.array(entries_s), np.array(exits_s[:1]), exits_s[1])
+    start = early.start(early.take(), first)
+    for _ in range(steps):
+        call()
+    stretch = Stretch(np.array(entries_s[1:]), np.array(exits_s[1:-1]), exits_s[-1])
+    taken = early.take(), late.take()
+    expected = early.read(taken[:1], stretch)
+    assert late.start(None, first).wait_s == start.wait_s
+    found = late.read(taken[1:], stretch)
+    assert found.wait_s == expected.wait_s >= 0.5 * steps * 0.002
+    assert found.waits_s.tolist() == expected.waits_s.tolist()

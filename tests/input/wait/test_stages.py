@@ -1,0 +1,631 @@
+"""Which stage of a pipeline is named, and what its figures are."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.training import FEATURES, sleep_in_tensorflow, small_model
+
+import keras_gpukit as gpukit
+from keras_gpukit.input.pipelines import functions, structure
+from keras_gpukit.input.pipelines import stage as stage_module
+from keras_gpukit.input.pipelines.functions import work_of
+from keras_gpukit.input.pipelines.stage import read_stages
+from keras_gpukit.input.wait.stages import thread_pool
+from keras_gpukit.input.wait.stages.bottleneck import cut, slowest
+from keras_gpukit.input.wait.stages.completing import complete
+from keras_gpukit.input.wait.stages.measuring import measure
+from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node
+from keras_gpukit.input.wait.stages.thread_pool import within_pool
+from keras_gpukit.input.wait.stages.watch import PipelineWatch
+from keras_gpukit.input.wait.tf_private import read_model
+from keras_gpukit.rules import contention
+from keras_gpukit.rules.bottleneck import name_bottleneck
+from keras_gpukit.sensors.interpreter import ContentionSensor
+
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
+# What tf.data's model says, several times, of pipelines made by hand.
+
+
+def reading(*nodes: Node) -> ModelReading:
+    return ModelReading({node.id: node for node in nodes}, nodes[0].id)
+
+
+def by_kind(stage: MeasuredNode) -> dict[str, MeasuredNode]:
+    found = {stage.kind: stage}
+    for each in (*stage.inputs, *stage.nested):
+        found |= by_kind(each)
+    return found
+
+
+def test_filling_the_buffers_at_the_start_does_not_count():
+    first = reading(Node(1, "Root", 10, 0.0, inputs=(2,)), Node(2, "Shuffle", 1000, 50.0))
+    last = reading(Node(1, "Root", 20, 0.0, inputs=(2,)), Node(2, "Shuffle", 1040, 50.2))
+    output, batches = measure([[first, last]])
+    shuffle = by_kind(output)["Shuffle"]
+    assert batches == 10
+    assert shuffle.cost_s == pytest.approx(0.2 / 40)
+    assert shuffle.cost_per_batch_s == pytest.approx(0.2 / 10)
+
+
+def test_epochs_add_up():
+    def epoch(number: int) -> list[ModelReading]:
+        ids = 10 * number + 1, 10 * number + 2
+        return [
+            reading(
+                Node(ids[0], "Root", count, 0.0, inputs=ids[1:]),
+                Node(ids[1], "Map", count, 0.1 * count),
+            )
+            for count in (1, 4)
+        ]
+
+    output, batches = measure([epoch(0), epoch(1)])
+    assert batches == 6
+    assert by_kind(output)["Map"].cost_per_batch_s == pytest.approx(0.1)
+
+
+def test_nested_pipelines_that_come_and_go_are_sampled():
+    def moment(batches: int, nested: int, work_s: float, elements: int) -> ModelReading:
+        return reading(
+            Node(1, "Root", batches, 0.0, inputs=(2,)),
+            Node(2, "Batch", batches, 0.0, inputs=(3,)),
+            Node(3, "FlatMap", batches * 8, 0.0, inputs=(4, nested)),
+            Node(4, "Range", batches, 0.0),
+            Node(nested, "Map", elements, work_s),
+        )
+
+    moments = [moment(1, 7, 0.02, 2), moment(5, 70, 0.05, 5), moment(9, 99, 0.03, 3)]
+    stages = by_kind(measure([moments])[0])
+    assert stages["Map"].cost_s == pytest.approx(0.01)
+    assert stages["Map"].cost_per_batch_s == pytest.approx(8 * 0.01)
+    assert [each.kind for each in stages["FlatMap"].nested] == ["Map"]
+    assert [each.kind for each in stages["FlatMap"].inputs] == ["Range"]
+
+
+def test_a_shuffle_that_is_filled_anew_with_each_repetition_hands_on_what_it_took():
+    def moment(batches: int, pass_: int, taken: int) -> ModelReading:
+        ids = [10 * pass_ + number for number in (1, 2, 3)]
+        passed = batches * 8
+        return reading(
+            Node(1, "Root", batches, 0.0, inputs=(2,)),
+            Node(2, "Repeat", batches, 0.0, inputs=(ids[0],)),
+            Node(ids[0], "Batch", batches, 0.0, inputs=(ids[1],)),
+            Node(ids[1], "Shuffle", passed, 0.0, inputs=(ids[2],)),
+            Node(ids[2], "Map", taken, 0.01 * taken),
+        )
+
+    # Each pass took 100 elements more than it gave, to fill its buffer.
+    moments = [moment(1, 1, 108), moment(5, 1, 140), moment(10, 2, 140)]
+    slow = by_kind(measure([moments])[0])["Map"]
+    assert slow.cost_s == pytest.approx(0.01)
+    assert slow.cost_per_batch_s == pytest.approx(8 * 0.01)
+
+
+def test_one_reading_is_not_enough():
+    assert measure([[reading(Node(1, "Root", 10, 0.0))]]) is None
+
+
+def stage(kind, cost_s, *inputs, nested=(), per_batch=1.0, **options) -> MeasuredNode:
+    return MeasuredNode(
+        kind,
+        cost_s,
+        per_batch,
+        (cost_s or 0.0) * per_batch,
+        inputs=inputs,
+        nested=nested,
+        **options,
+    )
+
+
+def named_slowest(output: MeasuredNode) -> str:
+    return max(slowest(cut(output)).members, key=lambda member: member.time_s).stage.kind
+
+
+def test_a_buffer_cuts_a_pipeline():
+    filtered = stage("Filter", 4.0, stage("Range", 1.0))
+    together = stage("Batch", 2.0, stage("Map", 3.0, filtered))
+    assert slowest(cut(together)).time_s == 10.0
+    apart = stage("Batch", 2.0, stage("Map", 3.0, stage("Prefetch", 0.0, filtered, buffered=1.0)))
+    assert sorted(segment.time_s for segment in cut(apart)) == [5.0, 5.0]
+
+
+def test_threads_share_the_work():
+    source = stage("Range", 3.0)
+    assert named_slowest(stage("ParallelMap", 4.0, source, buffered=0.0, parallelism=2)) == "Range"
+    assert named_slowest(stage("ParallelMap", 4.0, source, buffered=0.0, parallelism=1)) != "Range"
+
+
+def test_no_more_calls_run_in_parallel_than_the_pool_has_threads():
+    asked = stage("Prefetch", 0.0, stage("ParallelMap", 4.0, buffered=0.0, parallelism=16))
+    found = within_pool(asked, 2).inputs[0]
+    assert (found.parallelism, found.asked_parallelism) == (2, 16)
+    assert slowest(cut(within_pool(asked, 2))).time_s == 4.0 / 2
+    assert within_pool(asked, 16) == asked
+
+
+def test_the_pool_is_the_datasets_own_or_has_a_thread_per_core(monkeypatch):
+    monkeypatch.setattr(thread_pool, "usable_cores", lambda: 3)
+    numbers = tf.data.Dataset.range(4)
+    assert thread_pool.pool_threads(numbers.map(add_one, num_parallel_calls=16)) == 3
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 7
+    assert thread_pool.pool_threads(numbers.with_options(options).batch(2)) == 7
+    waiting = numbers.map(add_one, num_parallel_calls=16, use_unbounded_threadpool=True)
+    assert thread_pool.pool_threads(waiting.batch(2)) is None
+
+
+def test_nested_stages_work_in_the_threads_of_their_interleave():
+    def interleave(source_s: float, own_s: float) -> MeasuredNode:
+        return stage(
+            "ParallelInterleave",
+            own_s,
+            stage("Generator", source_s),
+            nested=(stage("Map", 6.0),),
+            buffered=0.0,
+            parallelism=2,
+        )
+
+    assert named_slowest(interleave(2.0, 0.1)) == "Map"
+    assert named_slowest(interleave(4.0, 0.1)) == "Generator"
+    # Its threads wait for each other at the source, which tf.data takes for the interleave's work.
+    assert named_slowest(interleave(4.0, 11.0)) == "Generator"
+
+
+def test_calls_of_tiny_functions_are_accounted_for():
+    mapped = stage("Map", 5e-6, stage("Range", 1e-6, per_batch=1000), per_batch=1000)
+    completed = complete(stage("Batch", 1e-3, mapped), wait_s=0.05)
+    assert named_slowest(completed) == "Map"
+    assert slowest(cut(completed)).time_s == pytest.approx(0.05)
+
+
+def test_a_nested_stage_that_was_never_seen_to_finish_is_what_takes_the_time():
+    nested = stage("Batch", None, stage("Map", None))
+    output = stage("FlatMap", 1e-3, stage("Range", 1e-3), nested=(nested,))
+    assert named_slowest(complete(output, wait_s=0.5)) == "Map"
+
+
+def test_a_wait_that_nothing_explains_stays_unexplained():
+    assert complete(stage("Sleep", 1e-3, stage("Range", 1e-3)), wait_s=0.5) is None
+
+
+# Names, from the Python code of real pipelines.
+
+
+def names_of(dataset: tf.data.Dataset) -> dict[str, tuple]:
+    found = {}
+
+    def walk(named):
+        function = named.function
+        found[named.kind] = (
+            named.given_name,
+            function and function.name,
+            function and (function.location or "").partition(":")[0],
+            function and function.work,
+        )
+        for each in (*named.inputs, *named.nested):
+            walk(each)
+
+    walk(read_stages(dataset))
+    return found
+
+
+def decode(record):
+    return tf.io.decode_raw(record, tf.float32)
+
+
+def in_python(x):
+    return tf.numpy_function(lambda y: y, [x], tf.float32)
+
+
+def records_of(path):
+    return tf.data.TFRecordDataset(path).map(decode, name="decoding").batch(2)
+
+
+def test_functions_give_their_names_and_places():
+    dataset = tf.data.Dataset.range(4).map(lambda x: tf.cast(x, tf.float32), name="to_float")
+    assert names_of(dataset)["Map"][0] == "to_float"
+    given, name, file, work = names_of(tf.data.Dataset.range(4).map(lambda x: x + 1))["Map"]
+    assert (given, file, work) == (None, "test_stages.py", "mapping")
+    assert name.startswith("lambda at test_stages.py:")
+    python = tf.data.Dataset.from_tensors(1.0).map(in_python)
+    assert names_of(python)["Map"] == (None, "in_python", "test_stages.py", "python")
+
+
+# AutoGraph leaves alone what it has no source of, too, such as what was typed in.
+@pytest.mark.parametrize("converted", [True, False])
+def test_stages_in_nested_datasets_are_named(converted):
+    nested = records_of if converted else tf.autograph.experimental.do_not_convert(records_of)
+    names = names_of(tf.data.Dataset.from_tensor_slices(["a"]).interleave(nested))
+    assert names["Interleave"][1:] == ("records_of", "test_stages.py", "mapping")
+    assert names["Map"] == ("decoding", "decode", "test_stages.py", "decoding")
+    assert {"TFRecord", "Batch"} <= set(names)
+
+
+def test_a_reader_is_known_with_its_files_and_its_helper(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("x,y\n1,2\n")
+
+    def read(*names, **options):
+        files = [str(tmp_path / name) for name in names]
+        dataset = tf.data.experimental.make_csv_dataset(files, 2, num_epochs=1, **options)
+        stage = read_stages(dataset)
+        while stage.kind != "Interleave":
+            (stage,) = stage.inputs
+        (reader,) = stage.nested
+        assert {stage.function.name, reader.function.name} == {"make_csv_dataset"}
+        assert stage.function.work == reader.function.work == "reading"
+        return reader.files
+
+    assert read("a.csv", shuffle=False) == 1
+    assert read("a.csv", "b.csv") == 2
+    (lines,) = read_stages(tf.data.TextLineDataset([str(tmp_path / "a.csv")])).nested
+    assert lines.files == 1
+
+
+def test_stages_that_repeat_themselves_in_each_epoch_are_known():
+    numbers = tf.data.Dataset.range(8)
+    assert read_stages(numbers.map(add_one).batch(2).prefetch(1)).repeats
+    assert read_stages(numbers.shuffle(4).map(add_one)).repeats  # in another order
+    random = numbers.map(lambda x: tf.random.uniform(()))
+    assert not read_stages(random.batch(2)).repeats
+    assert not read_stages(numbers.repeat().map(add_one)).repeats
+    assert not read_stages(numbers.map(in_python)).repeats
+
+
+def rows():
+    while True:
+        yield np.ones((4, FEATURES), "float32"), np.ones((4, 1), "float32")
+
+
+class Files(keras.utils.PyDataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        return next(rows())
+
+
+def generated(_):
+    return tf.data.Dataset.from_generator(rows, output_signature=SIGNATURE)
+
+
+@pytest.mark.parametrize("converted", [True, False])
+def test_a_generator_in_a_nested_dataset_is_named(converted):
+    nested = generated if converted else tf.autograph.experimental.do_not_convert(generated)
+    names = names_of(tf.data.Dataset.range(2).interleave(nested))
+    assert names["Generator"] == (None, "rows", "test_stages.py", "python")
+
+
+def add_one(x):
+    return x + 1
+
+
+def adding_to(start):
+    def added(x):
+        return tf.data.Dataset.range(2).map(add_one).map(lambda y: x + y + start)
+
+    return added
+
+
+def sums_of(x):
+    return tf.data.Dataset.range(2).flat_map(adding_to(3))
+
+
+def test_functions_that_autograph_converted_have_the_users_places():
+    """Those that a converted function defines are in a file that AutoGraph wrote."""
+    found = []
+
+    def walk(stage):
+        if stage.function is not None:
+            found.append((stage.function.name, stage.function.location))
+        for each in (*stage.inputs, *stage.nested):
+            walk(each)
+
+    walk(read_stages(tf.data.Dataset.range(2).interleave(sums_of)))
+    first = adding_to.__code__.co_firstlineno
+    lambda_at = f"test_stages.py:{first + 2}"
+    assert found == [
+        ("sums_of", f"test_stages.py:{sums_of.__code__.co_firstlineno}"),
+        ("added", lambda_at),
+        (f"lambda at {lambda_at}", lambda_at),
+        ("add_one", f"test_stages.py:{add_one.__code__.co_firstlineno + 1}"),
+    ]
+
+
+SIGNATURE = (tf.TensorSpec((4, FEATURES)), tf.TensorSpec((4, 1)))
+
+
+class Watching(keras.callbacks.Callback):
+    """Reads the model at every step."""
+
+    def __init__(self):
+        super().__init__()
+        self.watch = PipelineWatch()
+        self.iterators = []
+
+    def on_train_begin(self, logs=None):
+        step = self.model.train_function
+
+        def watched(iterator):
+            outputs = step(iterator)
+            if not any(iterator is each for each in self.iterators):
+                self.iterators.append(iterator)
+                self.watch.follow(iterator)
+            self.watch.read(read_model(iterator))
+            return outputs
+
+        self.model.train_function = watched
+
+
+def watched_fit(data, stall_fraction=0.9, wait_s=0.01, **options):
+    watching = Watching()
+    small_model().fit(data, verbose=0, callbacks=[watching], **options)
+    return name_bottleneck(watching.watch.record(wait_s), stall_fraction, wait_s)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "name"),
+    [
+        (Files, {}, "Files.__getitem__"),
+        (rows, {"steps_per_epoch": 6}, "rows"),
+        (
+            lambda: tf.data.Dataset.from_generator(lambda: rows(), output_signature=SIGNATURE),
+            {"steps_per_epoch": 6},
+            "rows",
+        ),
+    ],
+    ids=["PyDataset", "generator", "from_generator"],
+)
+def test_a_generator_goes_by_what_the_user_wrote(data, options, name):
+    stages = {stage.kind: stage for stage in watched_fit(data(), **options).stages}
+    assert stages["generator"].name == name
+    assert stages["generator"].work == "python"
+    assert stages["generator"].location.startswith("test_stages.py:")
+
+
+def test_what_keras_makes_of_arrays_is_called_its_own():
+    inputs = np.ones((96, FEATURES), "float32")
+    record = watched_fit(inputs, y=inputs[:, :1], batch_size=8)
+    assert "Keras' own batching of arrays" in {stage.name for stage in record.stages}
+
+
+# The whole way, from a run to its record.
+
+
+def slow(x):
+    sleeping = tf.data.Dataset.from_tensors(x).apply(sleep_in_tensorflow(0.002))
+    return tf.ensure_shape(sleeping.get_single_element(), [FEATURES])
+
+
+def features(x):
+    return tf.fill([FEATURES], tf.cast(x, tf.float32))
+
+
+def pair(x):
+    return x, tf.reduce_sum(x, axis=1, keepdims=True)
+
+
+def pipeline(batches=12):
+    numbers = tf.data.Dataset.range(4 * batches).map(features).shuffle(8)
+    return numbers.map(slow).batch(4).map(pair, name="pairing").prefetch(2)
+
+
+def test_the_slow_stage_is_the_bottleneck():
+    record = watched_fit(pipeline(), epochs=2)
+    assert record.bottleneck.name == "slow"
+    assert record.bottleneck.share > 0.5
+    assert record.bottleneck in record.stages
+    assert record.bottleneck.cost_per_batch_s > 4 * 0.002
+    assert record.unknown_because is None
+    assert record.balanced_because is None
+    names = [stage.name for stage in record.stages]
+    assert names.index("pairing") < names.index("slow") < names.index("shuffle")
+
+
+@pytest.mark.parametrize(
+    "doing_nothing",
+    [
+        lambda data: data.map(lambda *batch: batch),
+        lambda data: data.unbatch().batch(4),
+        lambda data: data.rebatch(4),
+    ],
+    ids=["map", "unbatch", "rebatch"],
+)
+def test_maps_that_tf_data_leaves_out_take_no_name_from_others(doing_nothing):
+    def slow_batch(x):
+        return tf.map_fn(slow, x)
+
+    batches = tf.data.Dataset.range(48).map(features).batch(4).map(slow_batch).map(pair)
+    record = watched_fit(doing_nothing(batches).prefetch(2), epochs=2)
+    assert record.bottleneck.name == "slow_batch"
+
+
+def test_no_bottleneck_where_steps_hardly_wait():
+    record = watched_fit(pipeline(), stall_fraction=0.04)
+    assert record.bottleneck is None
+    assert "4.0 %" in record.balanced_because
+    assert record.stages
+
+
+def test_no_bottleneck_where_the_wait_is_unknown():
+    record = watched_fit(pipeline(), stall_fraction=None)
+    assert record.bottleneck is None
+    assert record.unknown_because
+
+
+def test_time_that_nothing_shows_names_nobody():
+    pairs = tf.data.Dataset.range(48).map(features).batch(4).map(pair)
+    record = watched_fit(pairs.apply(sleep_in_tensorflow(0.05)), wait_s=0.05)
+    assert record.bottleneck is None
+    assert "tf.data accounts for" in record.unknown_because
+
+
+def test_an_unread_pipeline_is_unknown():
+    assert PipelineWatch().record(0.01).unknown_because
+
+
+def test_long_runs_take_no_more_memory_and_keep_the_newest_reading():
+    watch = PipelineWatch()
+    iterator = iter(tf.data.Dataset.range(500))
+    watch.follow(iterator)
+    for _ in range(300):
+        next(iterator)
+        watch.read(read_model(iterator))
+    assert sum(map(len, watch._passes)) <= 20
+    assert watch.record(None).batches == 299
+
+
+def test_without_names_stages_go_by_their_kinds(monkeypatch, caplog):
+    def gone(dataset):
+        raise AttributeError("_inputs")
+
+    monkeypatch.setattr(stage_module, "inputs", gone)
+    record = watched_fit(pipeline())
+    assert record.bottleneck.name == record.bottleneck.kind == "map and batch"
+    assert "Naming the stages" in caplog.text
+
+
+def test_the_private_names_are_there():
+    dataset = tf.data.Dataset.range(4).map(features, name="mapping")
+    iterator = iter(dataset)
+    assert structure.dataset_of(iterator) is dataset
+    assert [type(each).__name__ for each in structure.inputs(dataset)] == ["_RangeDataset"]
+    assert structure.given_name(dataset) == "mapping"
+    ((function, graph),) = structure.functions_of(dataset)
+    assert function is features
+    nested = tf.data.Dataset.from_tensor_slices(["a"]).flat_map(records_of)
+    ((_, graph),) = structure.functions_of(nested)
+    assert functions.called_graphs(graph)
+    assert structure.unwrapped(tf.data.TFRecordDataset("a"))._inputs is not None
+
+
+def test_replicas_that_share_a_pipeline_are_out_of_sight(run_script):
+    script = """
+import tensorflow as tf
+cpus = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+from keras_gpukit.input.wait.stages.watch import PipelineWatch
+from keras_gpukit.input.wait.tf_private import read_model
+from keras_gpukit.input.wait.tf_private import host_iterator
+
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+dataset = tf.data.Dataset.range(64).batch(4).prefetch(2)
+distributed = iter(strategy.experimental_distribute_dataset(dataset))
+host = host_iterator(distributed)
+watch = PipelineWatch()
+watch.follow(host)
+for _ in range(3):
+    next(distributed)
+    watch.read(read_model(host))
+print(watch.record(0.01).unknown_because)
+"""
+    assert "replicas share the pipeline" in run_script(script).stdout
+
+
+@pytest.mark.parametrize(
+    ("operations", "work"),
+    [
+        (["Cast", "DecodeJpeg"], "decoding"),
+        (["ParseExampleV2"], "parsing"),
+        (["ReadFile"], "reading"),
+        (["ReadFile", "DecodePng"], "decoding"),
+        (["DecodePng", "EagerPyFunc"], "python"),
+        (["Mul"], "mapping"),
+    ],
+)
+def test_operations_tell_what_a_function_does(operations, work):
+    assert work_of(operations) == work
+
+
+# Contention.
+
+
+class Clock:
+    """Wakes whoever sleeps too late by a given time."""
+
+    def __init__(self, late_s: float):
+        self.now_s, self.late_s = 0.0, late_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds + self.late_s
+
+    def now(self) -> float:
+        return self.now_s
+
+
+@pytest.mark.parametrize(
+    ("late_s", "busy", "causes"),
+    [
+        (0.0001, 0.3, ()),
+        (0.005, 0.5, ("interpreter lock",)),
+        (0.0001, 0.95, ("all cores busy",)),
+        (0.005, 0.95, ("interpreter lock", "all cores busy")),
+    ],
+)
+def test_contention_is_told_by_its_cause(late_s, busy, causes):
+    clock = Clock(late_s)
+    sensor = ContentionSensor(
+        sleep=clock.sleep, now=clock.now, process_s=lambda: 4 * busy * clock.now_s, cores=4
+    )
+    for _ in range(3):
+        sensor.read()
+    record = sensor.record()
+    assert record.gil_wait_s == pytest.approx(late_s)
+    assert record.cores_busy_fraction == pytest.approx(busy)
+    assert contention.causes(record.gil_wait_s, record.cores_busy_fraction) == causes
+
+
+def test_contention_that_was_not_measured_is_unknown():
+    assert contention.causes(None, None) is None
+
+
+def test_a_thread_that_keeps_the_lock_is_noticed(run_script):
+    script = """
+import threading, time
+from keras_gpukit.input.pipelines import functions, structure
+from keras_gpukit.input.pipelines import stage as stage_module
+from keras_gpukit.input.pipelines.functions import work_of
+from keras_gpukit.input.pipelines.stage import read_stages
+from keras_gpukit.rules.contention import causes
+from keras_gpukit.sensors.interpreter import ContentionSensor
+stop = False
+def burn():
+    while not stop:
+        sum(range(1000))
+thread = threading.Thread(target=burn)
+thread.start()
+for _ in range(50):  # on a busy machine the other thread may get no core for a while
+    sensor = ContentionSensor()
+    for _ in range(20):
+        time.sleep(0.01)
+        sensor.read()
+    record = sensor.record()
+    if "interpreter lock" in causes(record.gil_wait_s, record.cores_busy_fraction):
+        print("noticed")
+        break
+stop = True
+thread.join()
+"""
+    assert "noticed" in run_script(script).stdout
+
+
+@pytest.mark.parametrize("steps", [20, 47, 188])
+def test_the_slow_stage_of_short_epochs_is_named(steps):
+    # At an epoch's end the pipeline has let its stages go, while batches are still in buffers.
+    # It sleeps, as work would wait for a core on a busy machine, which tf.data does not count.
+    def slow_map(number):
+        sleeping = tf.data.Dataset.from_tensors(number).apply(sleep_in_tensorflow(0.0005))
+        return features(sleeping.get_single_element()), tf.zeros([1])
+
+    data = tf.data.Dataset.range(steps * 16).map(slow_map).shuffle(100).batch(16)
+    callback = gpukit.InputStall(None)
+    small_model().fit(data, epochs=3, verbose=0, callbacks=[callback])
+    pipeline = callback.summary.pipeline
+    assert pipeline.bottleneck is not None, pipeline.unknown_because
+    assert pipeline.bottleneck.name == "slow_map"
+    assert pipeline.bottleneck.cost_per_batch_s == pytest.approx(
+        16 * pipeline.bottleneck.cost_s, rel=0.3
+    )

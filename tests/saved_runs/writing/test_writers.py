@@ -1,0 +1,407 @@
+"""What is written of a run: read back, cut short, and on disks that take no more."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+import weakref
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.plugins.custom_scalar import layout_pb2
+
+from keras_gpukit.records.codec import SCHEMA
+from keras_gpukit.records.machine import HostSample
+from keras_gpukit.saved_runs.writing import run_log
+from keras_gpukit.saved_runs.writing.event_file import LAYOUT, EventFile
+from keras_gpukit.saved_runs.writing.json_lines import JsonLines
+from keras_gpukit.saved_runs.writing.run_log import WRITERS, RunLog
+from keras_gpukit.saved_runs.writing.writer import Writer
+
+
+@pytest.fixture(autouse=True)
+def _quick_flushes(monkeypatch):
+    monkeypatch.setattr(run_log, "FLUSH_EVERY_S", 0.01)
+
+
+def event_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("events.out.tfevents.*"))
+
+
+def loaded(folder: Path) -> EventAccumulator:
+    return EventAccumulator(str(folder)).Reload()
+
+
+def texts(folder: Path, tag: str) -> list[str]:
+    return [event.tensor_proto.string_val[0].decode() for event in loaded(folder).Tensors(tag)]
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+# Event files
+
+
+def test_tensorboard_reads_scalars_at_their_steps_and_times(tmp_path):
+    file = EventFile(tmp_path)
+    file.write_values([(10.5, 64, {"step/time_ms": 1.25, "input/wait_ms": 0.5})])
+    file.write_values([(11.5, 128, {"step/time_ms": 1.5})])
+    file.close()
+    scalars = loaded(tmp_path)
+    assert [(e.wall_time, e.step, e.value) for e in scalars.Scalars("step/time_ms")] == [
+        (10.5, 64, 1.25),
+        (11.5, 128, 1.5),
+    ]
+    assert [e.value for e in scalars.Scalars("input/wait_ms")] == [0.5]
+
+
+def test_tensorboard_reads_texts(tmp_path):
+    file = EventFile(tmp_path)
+    file.write_values([(1.0, 3, {"findings": "**bold** µs"})])
+    file.close()
+    accumulated = loaded(tmp_path)
+    assert accumulated.SummaryMetadata("findings").plugin_data.plugin_name == "text"
+    assert texts(tmp_path, "findings") == ["**bold** µs"]
+
+
+def test_tensorboard_reads_the_layout(tmp_path):
+    EventFile(tmp_path).close()
+    (event,) = loaded(tmp_path).Tensors("custom_scalars__config__")
+    layout = layout_pb2.Layout.FromString(event.tensor_proto.string_val[0])
+    shown = {
+        category.title: {chart.title: tuple(chart.multiline.tag) for chart in category.chart}
+        for category in layout.category
+    }
+    assert shown == {
+        title: {chart: tuple(f"^{tag}$" for tag in tags) for chart, tags in charts.items()}
+        for title, charts in LAYOUT.items()
+    }
+
+
+def test_the_first_event_tells_the_files_version(tmp_path):
+    EventFile(tmp_path).close()
+    (path,) = event_files(tmp_path)
+    assert next(iter(EventFileLoader(str(path)).Load())).file_version == "brain.Event:2"
+
+
+def test_event_files_of_one_second_do_not_share_a_name(tmp_path):
+    for _ in range(3):
+        EventFile(tmp_path).close()
+    assert len(event_files(tmp_path)) == 3
+
+
+def test_writing_events_loads_no_tensorflow(tmp_path):
+    code = """
+        import sys
+        from pathlib import Path
+        from keras_gpukit.saved_runs.writing.event_file import EventFile
+        EventFile(Path(sys.argv[1])).close()
+        assert "tensorflow" not in sys.modules
+    """
+    run_python(code, tmp_path)
+    assert event_files(tmp_path)
+
+
+# JSON lines
+
+
+def test_runs_follow_one_another_each_led_by_the_schema(tmp_path):
+    for cpu_percent in (10.0, None):
+        log = RunLog(tmp_path)
+        log.record("host", HostSample(cpu_percent, memory_bytes=7), step=9)
+        log.close()
+    written = lines(tmp_path / "gpukit" / "run.jsonl")
+    assert [line["kind"] for line in written] == ["run", "host", "run", "host"]
+    assert written[0]["record"]["schema"] == SCHEMA
+    assert [written[i]["record"]["cpu_percent"] for i in (1, 3)] == [10.0, None]
+    assert [line["step"] for line in written] == [None, 9, None, 9]
+    times_s = [line["time_s"] for line in written]
+    assert times_s == sorted(times_s)
+    assert abs(times_s[0] - time.time()) < 60
+
+
+def test_a_line_torn_by_a_crash_spoils_no_line_of_the_next_run(tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(b'{"kind": "run", "record": {}}\n{"kind": "ho')
+    file = JsonLines(path)
+    file.write_records([(1.0, None, "run", {"schema": SCHEMA})])
+    file.close()
+    whole, torn, after = path.read_text().splitlines()
+    assert json.loads(whole)["kind"] == "run"
+    assert torn == '{"kind": "ho'
+    assert json.loads(after)["record"] == {"schema": SCHEMA}
+
+
+# The log
+
+
+def test_what_is_unknown_is_left_out_of_tensorboard(tmp_path):
+    log = RunLog(tmp_path)
+    log.values(1, {"step/time_ms": 1.0, "input/wait_ms": None}, 5.0)
+    log.values(2, {"input/wait_ms": None})
+    log.close()
+    assert loaded(log.folder).Tags()["scalars"] == ["step/time_ms"]
+
+
+def test_what_is_written_can_be_read_while_the_run_goes_on(tmp_path):
+    log = RunLog(tmp_path)
+    written = threading.Event()
+    log.values(1, {"step/time_ms": 1.0})
+    for _ in range(500):
+        if event_files(log.folder) and loaded(log.folder).Tags()["scalars"]:
+            written.set()
+            break
+        written.wait(0.02)
+    log.close()
+    assert written.is_set()
+
+
+def test_a_closed_log_stays_closed(tmp_path):
+    log = RunLog(tmp_path)
+    log.record("host", HostSample())
+    log.close()
+    before = (log.folder / "run.jsonl").read_bytes()
+    log.close()
+    log.record("host", HostSample())
+    log.values(1, {"step/time_ms": 1.0})
+    log.close()
+    assert (log.folder / "run.jsonl").read_bytes() == before
+    assert loaded(log.folder).Tags()["scalars"] == []
+
+
+def test_what_a_log_writes_no_more_it_does_not_keep(tmp_path):
+    """A full disk early in a long run must not fill the memory as well."""
+    log = RunLog(tmp_path)
+    log.close()
+    sample = HostSample()
+    kept = weakref.ref(sample)
+    log.record("host", sample)
+    del sample
+    assert kept() is None
+
+
+def test_writing_leaves_no_thread_and_no_open_file(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        log = RunLog(tmp_path)
+        log.values(1, {"step/time_ms": 1.0})
+        log.close()
+    assert "gpukit-writer" not in {thread.name for thread in threading.enumerate()}
+    assert not [path for path in open_files() if str(tmp_path) in path]
+
+
+def open_files() -> list[str]:
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("needs /proc")
+    return [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists()]
+
+
+def test_writing_is_charged_to_the_cost_of_watching(tmp_path):
+    log = RunLog(tmp_path)
+    log.values(1, {"setup": "x" * 100_000})
+    log.close()
+    assert log.cpu_s > 0
+
+
+# A writer of one's own
+
+
+class CSVFile(Writer):
+    """A third writer: each figure in a row of a table."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._file = (folder / f"{name}.csv").open("w", newline="")
+        self._rows = csv.writer(self._file)
+
+    def write_values(self, values):
+        for _, step, by_tag in values:
+            self._rows.writerows((step, tag, value) for tag, value in by_tag.items())
+
+    def close(self):
+        self._file.close()
+
+
+class Broken(Writer):
+    closed = 0
+
+    def __init__(self, folder: Path, name: str) -> None: ...
+
+    def write_records(self, records):
+        raise ConnectionError("the server is gone")
+
+    def close(self):
+        Broken.closed += 1
+
+
+def test_a_third_writer_is_a_class_and_its_name(tmp_path):
+    log = RunLog(tmp_path, writers=(*WRITERS, CSVFile))
+    log.values(1, {"step/time_ms": 1.5, "input/wait_ms": None})
+    log.record("host", HostSample(10.0))
+    log.values(2, {"step/time_ms": 2.5})
+    log.close()
+    table = (log.folder / "run.csv").read_text().split()
+    assert table == ["1,step/time_ms,1.5", "2,step/time_ms,2.5"]
+    assert [event.value for event in loaded(log.folder).Scalars("step/time_ms")] == [1.5, 2.5]
+    assert [line["kind"] for line in lines(log.folder / "run.jsonl")] == ["run", "host"]
+
+
+def test_a_writer_that_fails_is_reported_once_and_stops_no_other(tmp_path, caplog):
+    def refuses(folder, name):
+        raise PermissionError("no account")
+
+    log = RunLog(tmp_path, writers=(refuses, Broken, *WRITERS))
+    for _ in range(3_000):
+        if len(caplog.records) == 2:
+            break
+        time.sleep(0.01)
+    log.record("host", HostSample(10.0))
+    log.close()
+    assert [line["kind"] for line in lines(log.folder / "run.jsonl")] == ["run", "host"]
+    assert [reason in caplog.text for reason in ("no account", "the server is gone")] == [True] * 2
+    assert len(caplog.records) == 2
+    assert Broken.closed == 1
+
+
+# Disks that take no more
+
+
+def test_a_folder_that_cannot_be_made_is_said_once(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    log = RunLog(tmp_path / "file" / "logs")
+    for step in range(3):
+        log.values(step, {"step/time_ms": 1.0})
+        log.record("host", HostSample())
+    log.close()
+    (warning,) = caplog.records
+    assert "Writing to" in warning.message
+    assert "Training continues" in warning.message
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "overflow", ['log.values(2, {"placement": flood})', 'log.record("placement", flood)']
+)
+def test_a_full_disk_is_said_once_and_leaves_whole_files(tmp_path, overflow):
+    """Files may not outgrow a limit in a process of its own; its disk, so to speak, is full."""
+    code = f"""
+        import resource, signal, sys, time
+        from pathlib import Path
+        from keras_gpukit.saved_runs.writing import run_log
+        from keras_gpukit.records.machine import HostSample
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
+        run_log.FLUSH_EVERY_S = 0.01
+        flood = "x" * 100_000
+        log = run_log.RunLog(Path(sys.argv[1]))
+        log.values(1, {{"test/value": 1.5}})
+        log.record("host", HostSample(1.0))
+        while not any(b"test/value" in p.read_bytes() for p in log.folder.glob("events*")):
+            time.sleep(0.01)
+        {overflow}
+        log.close()
+        log.record("host", HostSample(2.0))
+        log.close()
+        print("alive")
+    """
+    done = run_python(code, tmp_path)
+    assert done.stdout == "alive\n"
+    assert done.stderr.count("Writing to") == 1
+    assert "File too large" in done.stderr
+    folder = tmp_path / "gpukit"
+    assert [line["kind"] for line in lines(folder / "run.jsonl")] == ["run", "host"]
+    (path,) = event_files(folder)
+    events = list(EventFileLoader(str(path)).Load())
+    assert [event.step for event in events if event.summary.value] == [0, 1]
+    assert path.stat().st_size < 50_000
+
+
+def test_taking_a_failed_write_back_spares_what_others_appended(tmp_path):
+    code = """
+        import resource, signal, sys
+        from pathlib import Path
+        from keras_gpukit.saved_runs.writing.json_lines import JsonLines
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY))
+        path = Path(sys.argv[1]) / "run.jsonl"
+        mine, theirs = JsonLines(path), JsonLines(path)
+        mine.write_records([(1.0, None, "mine", 1)])
+        theirs.write_records([(1.0, None, "theirs", 2)])
+        try:
+            mine.write_records([(1.0, None, "mine", "x" * 2_000)])
+        except OSError:
+            print("full")
+    """
+    assert run_python(code, tmp_path).stdout == "full\n"
+    assert [line["kind"] for line in lines(tmp_path / "run.jsonl")] == ["mine", "theirs"]
+
+
+def test_a_disk_that_hangs_does_not_hold_the_run_up(tmp_path, monkeypatch, caplog):
+    """Opening a pipe that nobody reads blocks, as a lost network disk does."""
+    monkeypatch.setattr(run_log, "CLOSE_WITHIN_S", 0.05)
+    (tmp_path / "gpukit").mkdir()
+    pipe = tmp_path / "gpukit" / "run.jsonl"
+    os.mkfifo(pipe)
+    log = RunLog(tmp_path)
+    log.close()
+    (warning,) = caplog.records
+    assert "not done after" in warning.message
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # the disk is back: the thread ends
+    monkeypatch.setattr(run_log, "CLOSE_WITHIN_S", 30)
+    log.close()
+    assert b'"schema"' in os.read(reader, 1_000)
+    os.close(reader)
+
+
+# Ways out of a process
+
+
+@pytest.mark.heavy
+def test_a_log_nobody_closed_does_not_keep_the_process_from_ending(tmp_path):
+    code = """
+        import sys
+        from pathlib import Path
+        from keras_gpukit.saved_runs.writing.run_log import RunLog
+        RunLog(Path(sys.argv[1])).values(1, {"step/time_ms": 1.0})
+    """
+    run_python(code, tmp_path)
+
+
+@pytest.mark.heavy
+def test_a_forked_process_writes_nothing_to_its_parents_log(tmp_path):
+    """Python data loaders fork workers out of a run that is being watched."""
+    code = """
+        import os, sys
+        from pathlib import Path
+        from keras_gpukit.records.machine import HostSample
+        from keras_gpukit.saved_runs.writing.run_log import RunLog
+        log = RunLog(Path(sys.argv[1]))
+        log.record("host", HostSample())
+        child = os.fork()
+        if not child:
+            log.record("host", HostSample())
+            log.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        log.close()
+    """
+    run_python(code, tmp_path)
+    written = lines(tmp_path / "gpukit" / "run.jsonl")
+    assert [line["kind"] for line in written] == ["run", "host"]
+
+
+def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs code in a process of its own, with the folder as its argument."""
+    command = [sys.executable, "-c", textwrap.dedent(code), str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

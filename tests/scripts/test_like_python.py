@@ -1,0 +1,161 @@
+"""`keras-gpukit run` against Python itself: whatever a script can see or return is the same.
+
+No script here imports a framework, so that a process takes a moment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from keras_gpukit.cli.main import main
+
+RUN = (sys.executable, "-m", "keras_gpukit", "run")
+SCRIPTS = {
+    "seen": (
+        0,
+        """
+        import atexit, sys
+        print(sys.argv, sys.path, __file__, __name__, __package__, __spec__, type(__loader__))
+        print(list(globals()), type(__builtins__), sys.modules["__main__"].__dict__ is globals())
+        print(sys.stdin.read())
+        print({"rich", "msgspec", "numpy", "keras"} & sys.modules.keys())
+        atexit.register(lambda: print("exit handler of", __name__))
+        """,
+    ),
+    "pickles": (
+        0,
+        """
+        import multiprocessing, pickle
+
+        class Number:
+            def __init__(self, value):
+                self.value = value
+
+        def double(number):
+            return Number(2 * number.value)
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print([each.value for each in pool.map(double, [Number(1), Number(2)])])
+            print(pickle.loads(pickle.dumps(Number(3))).value)
+        """,
+    ),
+    "raises": (
+        1,
+        """
+        def fail():
+            try:
+                {}["key"]
+            except KeyError as error:
+                raise ValueError("a cause and a context") from error
+
+        fail()
+        """,
+    ),
+    "raises in its own hook": (
+        1,
+        """
+        import sys, traceback
+
+        def show(kind, error, trace):
+            print("".join(traceback.format_exception(kind, error, trace)))
+
+        sys.excepthook = show
+        1 / 0
+        """,
+    ),
+    "no python": (1, "a = "),
+    "exits with a number": (5, "raise SystemExit(5)"),
+    "exits with a message": (1, "import sys; sys.exit('because')"),
+    "ends at once": (7, "import os; os._exit(7)"),
+    "thread outlives the script": (
+        0,
+        """
+        import threading, time
+        threading.Thread(target=lambda: (time.sleep(0.2), print("from the thread"))).start()
+        """,
+    ),
+    "interrupted": (-signal.SIGINT, "import os, signal; os.kill(os.getpid(), signal.SIGINT)"),
+    "terminated": (-signal.SIGTERM, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"),
+}
+
+
+def ended(command, folder, *arguments):
+    """What came of a command: exit code, standard output, standard error."""
+    done = subprocess.run(
+        [*command, *arguments],
+        cwd=folder,
+        input=b"from stdin",
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("code", "source"), SCRIPTS.values(), ids=SCRIPTS)
+def test_a_script_ends_as_under_python(tmp_path, code, source):
+    (tmp_path / "script.py").write_text(re.sub(r"^ {8}", "", source, flags=re.MULTILINE))
+    arguments = ("script.py", "--", "--log-dir", "-m", "x y")
+    under_python = ended((sys.executable,), tmp_path, *arguments)
+    assert under_python[0] == code
+    assert ended(RUN, tmp_path, *arguments) == under_python
+    assert not (tmp_path / "logs").exists()  # nothing was monitored
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("-m", "package", "-m", "--log-dir"), ("-m", "package.part", "--"), ("package", "x")],
+)
+def test_modules_and_folders_run_as_under_python(tmp_path, arguments):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for name in ("__main__.py", "part.py"):
+        (package / name).write_text(
+            "import sys\nprint(sys.argv, sys.path, __name__, __package__, __spec__.name)\n1 / 0\n"
+        )
+    assert ended(RUN, tmp_path, *arguments) == ended((sys.executable,), tmp_path, *arguments)
+
+
+def test_the_verdict_leaves_an_interrupt_an_interrupt(tmp_path):
+    (tmp_path / "script.py").write_text("raise KeyboardInterrupt")
+    command = f"""if True:
+        import atexit
+        from keras_gpukit.scripts import main_module
+        atexit.register(main_module.keep_interrupted)
+        atexit.register(lambda: exec("1"))  # as modules do that the report imports
+        main_module.run_main({str(tmp_path / "script.py")!r}, None, [])"""
+    assert ended((sys.executable, "-c", command), tmp_path)[0] == -signal.SIGINT
+
+
+def test_a_script_that_is_not_there(tmp_path):
+    code, _, error = ended(RUN, tmp_path, "nowhere.py")
+    assert code == 2
+    missing = f"can't open file '{tmp_path / 'nowhere.py'}': [Errno 2] No such file or directory"
+    assert error.decode() == f"keras-gpukit run: {missing}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "give the SCRIPT to run, or -m MODULE"),
+        (("--memory", "8 parsecs", "x.py"), "`memory` must be"),
+        (("--memory", "growth,8GiB", "x.py"), "TensorFlow grows the memory of all its GPUs"),
+        (("--deterministic", "x.py"), "needs a `seed`"),
+        (("--log-dir", __file__, "x.py"), "is not a folder"),
+        (("--profil", "x.py"), "unrecognized arguments: --profil"),
+    ],
+)
+def test_wrong_arguments_end_it_before_the_script_starts(capsys, arguments, complaint):
+    with pytest.raises(SystemExit) as ending:
+        main(["run", *arguments])
+    assert ending.value.code == 2
+    assert complaint in capsys.readouterr().err
