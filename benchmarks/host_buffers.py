@@ -32,7 +32,7 @@ def train(name: str) -> dict[str, Any]:
     import psutil
 
     import keras_gpukit as gpukit
-    from keras_gpukit.rules.host_buffers import InputFillsMemory
+    from keras_gpukit.rules.memory.host_buffers import InputFillsMemory
     from keras_gpukit.watching import host_buffers as watching
 
     process = psutil.Process()

@@ -21,9 +21,9 @@ from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.names import HOST_MEMORY
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series
-from keras_gpukit.rules import epoch_growth, memory_growth
-from keras_gpukit.rules.epoch_growth import LEAST_PROCESS_BYTES, steady_rise
-from keras_gpukit.rules.memory_growth import growths_over_time
+from keras_gpukit.rules.memory import epoch_growth, memory_growth
+from keras_gpukit.rules.memory.epoch_growth import LEAST_PROCESS_BYTES, steady_rise
+from keras_gpukit.rules.memory.memory_growth import growths_over_time
 
 MIB = 2**20
 START_BYTES, STEP_BYTES = 2048 * MIB, 64 * MIB

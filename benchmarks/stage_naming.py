@@ -30,7 +30,7 @@ from rich.table import Table
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.tf_private import parse_model, read_model
 from keras_gpukit.records.pipeline import PipelineRecord
-from keras_gpukit.rules.bottleneck import name_bottleneck
+from keras_gpukit.rules.input.bottleneck import name_bottleneck
 
 READ_EVERY = 16
 SLOW_STEP_S = 0.03

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import keras_gpukit as gpukit
 from benchmarks.gpu.models import Case
-from keras_gpukit.rules.precision import PEAK_RATIO
+from keras_gpukit.rules.compute.precision import PEAK_RATIO
 
 EPOCHS, STEPS, EACH = 4, 16, 8
 """Epochs of a training, steps of an epoch, and of an execution: Keras' loop then costs little."""

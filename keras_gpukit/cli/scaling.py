@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _forecast(args: argparse.Namespace) -> ScalingForecast:
-    from keras_gpukit.rules.scaling import forecast
+    from keras_gpukit.rules.cluster.scaling import forecast
 
     given = (args.step_ms, args.gradient_mb, args.batch, args.inside, args.between)
     if args.log_dir is None and not any(given):
@@ -117,8 +117,8 @@ def _read_run(log_dir: Path, wanted: str | None) -> tuple[str, RunSummary]:
 def _known(args: argparse.Namespace, summary: RunSummary | None) -> tuple[ScalingBasis, Link, Link]:
     """Returns the known figures and both links; options take precedence over the run."""
     from keras_gpukit.records.scaling import ScalingBasis
-    from keras_gpukit.rules.scaling import measured_link
-    from keras_gpukit.rules.scaling_basis import basis_of, latency_s
+    from keras_gpukit.rules.cluster.scaling import measured_link
+    from keras_gpukit.rules.cluster.scaling_basis import basis_of, latency_s
 
     basis = ScalingBasis() if summary is None else basis_of(summary)
     given: dict[str, Any] = {}
@@ -149,7 +149,7 @@ def _known(args: argparse.Namespace, summary: RunSummary | None) -> tuple[Scalin
 
 def _link(text: str) -> Link:
     from keras_gpukit.records.scaling import Link
-    from keras_gpukit.rules.scaling import LINKS
+    from keras_gpukit.rules.cluster.scaling import LINKS
 
     if text in LINKS:
         return LINKS[text]

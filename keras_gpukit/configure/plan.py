@@ -15,7 +15,7 @@ from keras_gpukit.distributed.strategies.registry import ACTIONS
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.records.setup import Action, Cause
-from keras_gpukit.rules.no_gpu import NOT_WANTED, why_no_gpu
+from keras_gpukit.rules.setup.no_gpu import NOT_WANTED, why_no_gpu
 
 _ABOUT_GPUS = ("devices", "memory", "logical_gpus", "tf32", "allocator", "gpu_threads")
 

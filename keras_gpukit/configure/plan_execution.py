@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.configure.actions import Draft
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.rules.precision import TF32_FROM, choose_policy, lowest_capability, misfit
+from keras_gpukit.rules.compute.precision import TF32_FROM, choose_policy, lowest_capability, misfit
 
 
 def plan_variables(draft: Draft, settings: Settings) -> None:

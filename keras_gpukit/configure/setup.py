@@ -20,7 +20,7 @@ from keras_gpukit.records.installation import TensorFlowState
 from keras_gpukit.records.setup import Action, Cause
 from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.setup import setup_panel, worker_lines
-from keras_gpukit.rules.replica_advice import advise
+from keras_gpukit.rules.cluster.replica_advice import advise
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.records.memory import MemoryByCause, OutOfMemory
-from keras_gpukit.rules.batch_size import below_failed, predicted_limit_bytes
-from keras_gpukit.rules.memory_options import memory_options
+from keras_gpukit.rules.compute.batch_size import below_failed, predicted_limit_bytes
+from keras_gpukit.rules.memory.memory_options import memory_options
 
 
 def what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | None) -> OutOfMemory:

@@ -17,7 +17,7 @@ from keras_gpukit.memory.simulation import Order, Peak, Simulation
 from keras_gpukit.memory.step_graph import TRACED_BATCH, Node
 from keras_gpukit.memory.tracing import trace_step
 from keras_gpukit.records.memory import Execution, HeldTensor, MemoryByCause, MemoryPrediction
-from keras_gpukit.rules.batch_size import predicted_limit_bytes
+from keras_gpukit.rules.compute.batch_size import predicted_limit_bytes
 
 LARGEST_LISTED = 5
 MOST_LAYERS_NAMED = 3

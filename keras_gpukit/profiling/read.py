@@ -19,7 +19,7 @@ from keras_gpukit.profiling.reading.spans import NOTHING
 from keras_gpukit.profiling.reading.stages import rank_stages
 from keras_gpukit.profiling.reading.steps import Steps, find_steps
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.rules.profiler_errors import remedy
+from keras_gpukit.rules.whole_run.profiler_errors import remedy
 
 LARGEST_BYTES = 256 << 20
 """Size of the largest profile that is read. Fifty steps of a large model take a tenth of it."""

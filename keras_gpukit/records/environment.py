@@ -80,7 +80,7 @@ class Environment:
         trainable_bytes: Size of the trainable weights. The gradients that replicas exchange in each
             step have the same size.
         settings: Settings in effect that can slow a run, by their key in
-            `keras_gpukit.rules.settings`, each as the user writes it.
+            `keras_gpukit.rules.setup.settings`, each as the user writes it.
         preprocessing: Names of the model's own preprocessing layers, such as "random_flip".
     """
 

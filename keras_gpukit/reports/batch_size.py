@@ -13,7 +13,7 @@ from keras_gpukit.reports.batch_size_chart import chart
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.notebook import as_html, card
 from keras_gpukit.reports.printable import plain
-from keras_gpukit.rules.batch_size import is_near_enough
+from keras_gpukit.rules.compute.batch_size import is_near_enough
 
 _BAR = 12
 """Length of the longest bar, in characters."""

@@ -12,7 +12,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.phrases import saved
 from keras_gpukit.reports.printable import as_text, plain
-from keras_gpukit.rules.contention import ADVICE
+from keras_gpukit.rules.input.contention import ADVICE
 
 _CONTRADICTION = (
     "The rates contradict each other: training got batches faster than the data alone gives them. "

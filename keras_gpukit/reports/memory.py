@@ -12,7 +12,7 @@ from keras_gpukit.records.memory import MemoryByCause, MemoryPrediction
 from keras_gpukit.reports import units
 from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_peak
-from keras_gpukit.rules.batch_size import PREDICTED_MARGIN
+from keras_gpukit.rules.compute.batch_size import PREDICTED_MARGIN
 
 _EXACT = ("weights", "optimizer slots")
 _STEPS = {"graph": "graph steps", "eager": "eager steps", "xla": "steps compiled by XLA"}

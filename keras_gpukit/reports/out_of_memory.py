@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.memory import MemoryOption, OutOfMemory
 from keras_gpukit.reports import units
-from keras_gpukit.rules.batch_size import PREDICTED_MARGIN
+from keras_gpukit.rules.compute.batch_size import PREDICTED_MARGIN
 
 HEADING = "keras_gpukit: why memory ran out"
 _LARGEST_SHOWN = 3

@@ -10,7 +10,7 @@ from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.finding import Saving, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, TimeBreakdown
-from keras_gpukit.rules.contention import gil_is_contended
+from keras_gpukit.rules.input.contention import gil_is_contended
 
 # Shares of the run's wall time. The rules of xprof begin to suggest something at the first one; its
 # input-pipeline analyzer calls the second one "highly input-bound".

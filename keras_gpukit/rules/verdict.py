@@ -4,46 +4,46 @@ from __future__ import annotations
 
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.communication import CommunicationBound
-from keras_gpukit.rules.cpu_fallback import CPUFallback
-from keras_gpukit.rules.endings import DeviceOutOfMemory, EndedByError, HostOutOfMemory
-from keras_gpukit.rules.first_step import FirstStepNotOver
-from keras_gpukit.rules.first_step_memory import FirstStepMemory
-from keras_gpukit.rules.hangs import Hung
-from keras_gpukit.rules.host_buffers import InputFillsMemory
-from keras_gpukit.rules.host_cpu import HostCPUSaturated
-from keras_gpukit.rules.input_bound import InputBound
-from keras_gpukit.rules.input_holds_gil import InputHoldsGIL
-from keras_gpukit.rules.input_takes_cores import InputTakesCores
-from keras_gpukit.rules.killed import Killed
-from keras_gpukit.rules.launch_bound import LaunchBound
-from keras_gpukit.rules.machine_causes import MOSTLY, SINCE_CALLBACKS, SINCE_INPUT
-from keras_gpukit.rules.many_calls import ManyShortCalls
-from keras_gpukit.rules.memory import MemoryMostlyUnused, MemoryNearlyFull
-from keras_gpukit.rules.memory_grows import MemoryGrows
-from keras_gpukit.rules.no_gpu import NoGPU
-from keras_gpukit.rules.not_compute import MostlyNotCompute
-from keras_gpukit.rules.not_learning import LossNotFinite, NotLearning
-from keras_gpukit.rules.other_processes import OtherProcessesOnGPU
-from keras_gpukit.rules.precision import Float32OnTensorCores
-from keras_gpukit.rules.preprocessing_in_model import PreprocessingInModel
+from keras_gpukit.rules.cluster.communication import CommunicationBound
+from keras_gpukit.rules.cluster.shards import UnevenShards
+from keras_gpukit.rules.cluster.straggler import Straggler
+from keras_gpukit.rules.cluster.unscaled_batch import BatchNotScaled
+from keras_gpukit.rules.cluster.workers_alone import WorkersTrainAlone
+from keras_gpukit.rules.compute.cpu_fallback import CPUFallback
+from keras_gpukit.rules.compute.host_cpu import HostCPUSaturated
+from keras_gpukit.rules.compute.launch_bound import LaunchBound
+from keras_gpukit.rules.compute.precision import Float32OnTensorCores
+from keras_gpukit.rules.compute.preprocessing_in_model import PreprocessingInModel
+from keras_gpukit.rules.compute.tiny_steps import TinySteps
+from keras_gpukit.rules.compute.tracing_again import TracingAgain
+from keras_gpukit.rules.compute.utilization import LowUtilization
+from keras_gpukit.rules.input.input_bound import InputBound
+from keras_gpukit.rules.input.input_holds_gil import InputHoldsGIL
+from keras_gpukit.rules.input.input_takes_cores import InputTakesCores
+from keras_gpukit.rules.memory.first_step_memory import FirstStepMemory
+from keras_gpukit.rules.memory.host_buffers import InputFillsMemory
+from keras_gpukit.rules.memory.memory import MemoryMostlyUnused, MemoryNearlyFull
+from keras_gpukit.rules.memory.memory_grows import MemoryGrows
 from keras_gpukit.rules.rule import NotApplicable, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
-from keras_gpukit.rules.shards import UnevenShards
-from keras_gpukit.rules.slow_settings import SlowSettings
-from keras_gpukit.rules.slower_over_time import SlowerOverTime
-from keras_gpukit.rules.straggler import Straggler
-from keras_gpukit.rules.throttling import Throttled
-from keras_gpukit.rules.time_parts import (
+from keras_gpukit.rules.setup.no_gpu import NoGPU
+from keras_gpukit.rules.setup.other_processes import OtherProcessesOnGPU
+from keras_gpukit.rules.setup.slow_settings import SlowSettings
+from keras_gpukit.rules.setup.throttling import Throttled
+from keras_gpukit.rules.slowdown.machine_causes import MOSTLY, SINCE_CALLBACKS, SINCE_INPUT
+from keras_gpukit.rules.slowdown.slower_over_time import SlowerOverTime
+from keras_gpukit.rules.whole_run.endings import DeviceOutOfMemory, EndedByError, HostOutOfMemory
+from keras_gpukit.rules.whole_run.first_step import FirstStepNotOver
+from keras_gpukit.rules.whole_run.hangs import Hung
+from keras_gpukit.rules.whole_run.killed import Killed
+from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
+from keras_gpukit.rules.whole_run.not_compute import MostlyNotCompute
+from keras_gpukit.rules.whole_run.not_learning import LossNotFinite, NotLearning
+from keras_gpukit.rules.whole_run.time_parts import (
     LongValidation,
     SlowCallbacks,
     SlowEpochStart,
 )
-from keras_gpukit.rules.tiny_steps import TinySteps
-from keras_gpukit.rules.tracing_again import TracingAgain
-from keras_gpukit.rules.unscaled_batch import BatchNotScaled
-from keras_gpukit.rules.utilization import LowUtilization
-from keras_gpukit.rules.workers_alone import WorkersTrainAlone
 
 RULES: tuple[Rule, ...] = (
     DeviceOutOfMemory(),

@@ -17,7 +17,7 @@ from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.search import MOST_FOLDERS, find_run_files
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.many_calls import ManyShortCalls
+from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
 from keras_gpukit.saved_runs.captures import Captures
 from keras_gpukit.saved_runs.run_file import (
     MOST_DETAILED,

@@ -148,7 +148,7 @@ class Conclusion:
         from keras_gpukit.records.finding import Verdict
         from keras_gpukit.records.run import RunSummary
         from keras_gpukit.reports.script import account
-        from keras_gpukit.rules.many_calls import ManyShortCalls
+        from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
 
         self._print(f"{account(script)}.")
         finding = ManyShortCalls().judge_script(script)
@@ -169,7 +169,7 @@ class Conclusion:
         from keras_gpukit.reports.html.verdict_lines import verdict_line
         from keras_gpukit.reports.script import account
         from keras_gpukit.rules import judge
-        from keras_gpukit.rules.many_calls import ManyShortCalls
+        from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
 
         # Each worker of a cluster has a record of the same fit.
         fits = [run for run in runs if run.is_chief] or runs

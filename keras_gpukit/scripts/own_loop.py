@@ -190,7 +190,7 @@ def _summarize(loop: _Loop, readings: Any, session: Any) -> RunSummary:
 
     from keras_gpukit.records.steps import InputRecord, ThroughputRecord
     from keras_gpukit.rules import judge
-    from keras_gpukit.rules.bottleneck import name_bottleneck
+    from keras_gpukit.rules.input.bottleneck import name_bottleneck
 
     readings.end(session, "fit")
     wait_s, fraction = loop.waited_s / loop.steps, loop.waited_s / loop.lasted_s

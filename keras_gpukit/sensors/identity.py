@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import Driver, DriverGPU, MIGInstance
-from keras_gpukit.rules.visible_devices import cuda_order
+from keras_gpukit.rules.setup.visible_devices import cuda_order
 from keras_gpukit.sensors.cuda import CUDADevice
 
 

@@ -14,7 +14,7 @@ from keras_gpukit.memory.model_state import execution_of
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.batch_size import BatchSizeSearch
 from keras_gpukit.reports.batch_size import print_search
-from keras_gpukit.rules import batch_size as rules
+from keras_gpukit.rules.compute import batch_size as rules
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.memory_limit import left_bytes

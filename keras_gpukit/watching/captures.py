@@ -23,7 +23,7 @@ from keras_gpukit.records.names import FOLDER, REQUEST_FILE
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.records.worker_comparison import trains_with_others
-from keras_gpukit.rules.anomalies import StepAnomalies, UtilizationAnomalies
+from keras_gpukit.rules.slowdown.anomalies import StepAnomalies, UtilizationAnomalies
 from keras_gpukit.sensors.nvml import NVMLSensor
 from keras_gpukit.watching.automatic_capture import AutomaticCapture, not_automatic_because
 from keras_gpukit.watching.call_frame import callbacks_of_fit

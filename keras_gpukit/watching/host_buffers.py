@@ -15,7 +15,7 @@ from keras_gpukit.input.pipelines.host_buffers import host_buffers
 from keras_gpukit.input.wait.stages.element_sizes import Sizes, measured_element_bytes
 from keras_gpukit.records.host_buffers import HostBuffer, HostBuffers
 from keras_gpukit.reports.phrases import evidence
-from keras_gpukit.rules.host_buffers import InputFillsMemory
+from keras_gpukit.rules.memory.host_buffers import InputFillsMemory
 from keras_gpukit.sensors.memory_limit import left_bytes
 from keras_gpukit.watching.call_frame import callback_list, dataset_of_fit, epochs_of
 from keras_gpukit.watching.session import Session

@@ -27,7 +27,7 @@ from keras_gpukit.records.steps import (
     ThroughputRecord,
     TimeBreakdown,
 )
-from keras_gpukit.rules.bottleneck import name_bottleneck
+from keras_gpukit.rules.input.bottleneck import name_bottleneck
 from keras_gpukit.watching.call_frame import CallFrame, batch_of, epoch_iterator, has_one_epoch
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute

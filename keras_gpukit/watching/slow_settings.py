@@ -17,8 +17,8 @@ from importlib import import_module
 from typing import Any
 
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY
-from keras_gpukit.rules import settings
-from keras_gpukit.rules.callback_advice import TENSORBOARD, TENSORBOARD_DEFAULTS
+from keras_gpukit.rules.setup import settings
+from keras_gpukit.rules.whole_run.callback_advice import TENSORBOARD, TENSORBOARD_DEFAULTS
 from keras_gpukit.sensors.tf_private import is_deterministic
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 

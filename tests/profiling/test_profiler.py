@@ -312,7 +312,7 @@ def often(monkeypatch):
     """What happens each second happens each hundredth."""
     monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.01)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.01)
-    monkeypatch.setattr("keras_gpukit.rules.anomalies.STRETCH_S", 0.01)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.STRETCH_S", 0.01)
 
 
 class At(keras.callbacks.Callback):

@@ -33,7 +33,7 @@ from keras_gpukit.profiling.capturing.marked_profile import amend
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.rules.lateness import exchange_s, late_member
+from keras_gpukit.rules.cluster.lateness import exchange_s, late_member
 
 # The first step is left out, and the last, whose end is not in the profile.
 COUNTED = STEPS - 2

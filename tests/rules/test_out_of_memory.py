@@ -18,7 +18,7 @@ from keras_gpukit.records.memory import (
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, Progress, ThroughputRecord
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.memory_options import memory_options
+from keras_gpukit.rules.memory.memory_options import memory_options
 
 GIB = 2**30
 RUN = RunSummary(Environment({}))

@@ -41,8 +41,8 @@ from keras_gpukit.records.steps import (
     WaitDistribution,
 )
 from keras_gpukit.rules import RULES, judge
-from keras_gpukit.rules.epoch_start_advice import ARRAYS
-from keras_gpukit.rules.hangs import with_hangs
+from keras_gpukit.rules.whole_run.epoch_start_advice import ARRAYS
+from keras_gpukit.rules.whole_run.hangs import with_hangs
 
 GIB = 2**30
 A100 = GPUInfo(0, compute_capability=(8, 0))

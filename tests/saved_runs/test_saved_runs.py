@@ -19,7 +19,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports.html import render
-from keras_gpukit.rules.shifts import shifts_of
+from keras_gpukit.rules.slowdown.shifts import shifts_of
 from keras_gpukit.saved_runs import LogFolder, load_report
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.run_file import LONGEST_BYTES, MOST_DETAILED, MOST_LISTED, RunFile

@@ -21,7 +21,7 @@ from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 from keras_gpukit.records.codec import from_dict
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import GPUSample, HostSample, MemoryRecord
-from keras_gpukit.rules import throttling
+from keras_gpukit.rules.setup import throttling
 from keras_gpukit.sensors import devices, gpu_processes
 from keras_gpukit.sensors.allocator import NO_ALLOCATOR
 from keras_gpukit.sensors.cuda import CUDADevice

@@ -16,7 +16,7 @@ from helpers.fake_nvml import GIB, FakeGPU, FakeNVML, scenario
 
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import GPUSample
-from keras_gpukit.rules.visible_devices import cuda_order
+from keras_gpukit.rules.setup.visible_devices import cuda_order
 from keras_gpukit.sensors import gpu_processes
 from keras_gpukit.sensors.cuda import CUDADevice, cuda_devices
 from keras_gpukit.sensors.driver import read_driver

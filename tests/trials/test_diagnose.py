@@ -32,7 +32,7 @@ from keras_gpukit.memory.untouched import put_back, untouched
 from keras_gpukit.records.diagnosis import Rate, Round
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.diagnosis import conclusions, render
-from keras_gpukit.rules import contention as contention_rules
+from keras_gpukit.rules.input import contention as contention_rules
 from keras_gpukit.trials.diagnose import diagnose
 from keras_gpukit.trials.diagnosing import turns
 from keras_gpukit.trials.diagnosing.conclusions import conclude

@@ -21,7 +21,7 @@ from keras_gpukit.input.pipelines.remaking import is_known
 from keras_gpukit.input.pipelines.structure import stages
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.tuning import Trial, TuningRecord
-from keras_gpukit.rules.tuning_advice import advise
+from keras_gpukit.rules.input.tuning_advice import advise
 from keras_gpukit.trials.measuring import rounds as rounds_module
 from keras_gpukit.trials.tune_input import tune_input
 from keras_gpukit.trials.tuning import caching, changes

@@ -14,7 +14,7 @@ from keras import layers
 from tensorflow.python.data.ops import debug_mode
 
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY
-from keras_gpukit.rules import settings
+from keras_gpukit.rules.setup import settings
 from keras_gpukit.watching.environment import read_environment
 
 

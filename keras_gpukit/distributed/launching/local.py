@@ -13,7 +13,7 @@ from keras_gpukit.distributed.launching.output.log_files import LogFiles
 from keras_gpukit.distributed.launching.output.screen import Screen
 from keras_gpukit.distributed.launching.plan import Output, Start, plan_starts, usable_cpus
 from keras_gpukit.distributed.launching.processes.signals import Signals
-from keras_gpukit.rules.visible_devices import VISIBLE
+from keras_gpukit.rules.setup.visible_devices import VISIBLE
 
 
 def launch(

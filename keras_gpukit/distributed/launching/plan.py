@@ -13,7 +13,7 @@ from keras_gpukit.distributed.launching.output.log_files import LogFiles
 from keras_gpukit.distributed.launching.output.screen import Screen
 from keras_gpukit.distributed.launching.processes.gpus import NONE, count_gpus, shared_gpus
 from keras_gpukit.distributed.launching.processes.tasks import CLUSTER, Task, tasks_of
-from keras_gpukit.rules.visible_devices import VISIBLE
+from keras_gpukit.rules.setup.visible_devices import VISIBLE
 
 _SERVER = ("-m", "keras_gpukit.distributed.launching.servers", "training")
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_gpukit.input.wait.meters import Times
 from keras_gpukit.records.steps import WaitDistribution
-from keras_gpukit.rules.input_bound import SHORTEST_WAIT_S
+from keras_gpukit.rules.input.input_bound import SHORTEST_WAIT_S
 from keras_gpukit.rules.savings import WARNING_FRACTION
 
 # Bounds of the histogram's buckets: from 1 µs to 1000 s, each 5 % above the last.

@@ -21,7 +21,7 @@ from keras_gpukit.profiling.capturing.preemption import start_function
 from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
 from keras_gpukit.records.capture import CaptureRecord, Trigger
 from keras_gpukit.records.names import PROFILE_SUFFIX
-from keras_gpukit.rules.profiler_errors import remedy
+from keras_gpukit.rules.whole_run.profiler_errors import remedy
 
 # A disk or a driver that hangs must not keep `fit` from returning.
 FINISH_WITHIN_S = 30.0

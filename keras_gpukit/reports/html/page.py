@@ -35,7 +35,7 @@ from keras_gpukit.reports.html.timeline_chart import timeline_chart
 from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
 from keras_gpukit.reports.html.workers_chart import workers_chart
 from keras_gpukit.reports.phrases import correction, saved_parts
-from keras_gpukit.rules.many_calls import ManyShortCalls
+from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
 
 _FOLDER = "keras_gpukit.reports.html"
 _STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")

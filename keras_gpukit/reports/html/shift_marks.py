@@ -13,8 +13,8 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import marked_line
 from keras_gpukit.reports.html.event_lanes import Lane, Mark
 from keras_gpukit.reports.html.time_axis import TimeAxis
-from keras_gpukit.rules.shifts import shifts_of
-from keras_gpukit.rules.slower_over_time import two_digits
+from keras_gpukit.rules.slowdown.shifts import shifts_of
+from keras_gpukit.rules.slowdown.slower_over_time import two_digits
 
 COLOR = "#c9a227"
 # More labels would cover each other.

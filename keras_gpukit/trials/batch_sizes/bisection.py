@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from keras_gpukit.rules.batch_size import is_near_enough
+from keras_gpukit.rules.compute.batch_size import is_near_enough
 
 STEP = 1.06
 """Factor of the first step beyond the batch size that was expected to be the largest. The n-th step

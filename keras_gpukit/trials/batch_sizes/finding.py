@@ -8,7 +8,7 @@ from itertools import count, islice
 
 from keras_gpukit.records.batch_size import BatchSizeEnding, BatchSizeTrial
 from keras_gpukit.reports import units
-from keras_gpukit.rules import batch_size as rules
+from keras_gpukit.rules.compute import batch_size as rules
 from keras_gpukit.trials.batch_sizes.bisection import Bisection, halves
 from keras_gpukit.trials.batch_sizes.estimate import Estimate
 from keras_gpukit.trials.batch_sizes.time_plan import LAST_EPOCHS, LEAST_STEPS, TimePlan

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 
 from keras_gpukit.records.diagnosis import Diagnosis, Round
-from keras_gpukit.rules.contention import contention, contradicts
 from keras_gpukit.rules.gains import ceiling_gain
+from keras_gpukit.rules.input.contention import contention, contradicts
 from keras_gpukit.trials.measuring.intervals import summarize
 
 

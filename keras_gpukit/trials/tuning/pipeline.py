@@ -13,7 +13,7 @@ from keras_gpukit.input.pipelines.remaking import draws_orders
 from keras_gpukit.input.pipelines.structure import Dataset, cache_file, stages
 from keras_gpukit.memory.untouched import put_back
 from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, Trial
-from keras_gpukit.rules.tuning_advice import advise
+from keras_gpukit.rules.input.tuning_advice import advise
 from keras_gpukit.trials.measuring.rounds import Read
 from keras_gpukit.trials.tuning import caching, changes, service
 from keras_gpukit.trials.tuning.as_code import code

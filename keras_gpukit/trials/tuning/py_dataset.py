@@ -7,7 +7,7 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from keras_gpukit.rules.tuning_advice import PROCESSES, WITHIN
+from keras_gpukit.rules.input.tuning_advice import PROCESSES, WITHIN
 from keras_gpukit.trials.measuring.inside_fit import without_model
 from keras_gpukit.trials.measuring.rounds import Read
 from keras_gpukit.trials.sources import endless

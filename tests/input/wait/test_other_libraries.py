@@ -13,7 +13,7 @@ import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines.generators import python_source
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.input_advice import advice_for
+from keras_gpukit.rules.input.input_advice import advice_for
 
 BATCH, BATCHES, SLEEP_S = 8, 12, 0.004
 

@@ -21,8 +21,8 @@ from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, 
 from keras_gpukit.input.wait.stages.thread_pool import within_pool
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.tf_private import read_model
-from keras_gpukit.rules import contention
-from keras_gpukit.rules.bottleneck import name_bottleneck
+from keras_gpukit.rules.input import contention
+from keras_gpukit.rules.input.bottleneck import name_bottleneck
 from keras_gpukit.sensors.interpreter import ContentionSensor
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
@@ -589,7 +589,7 @@ from keras_gpukit.input.pipelines import functions, structure
 from keras_gpukit.input.pipelines import stage as stage_module
 from keras_gpukit.input.pipelines.functions import work_of
 from keras_gpukit.input.pipelines.stage import read_stages
-from keras_gpukit.rules.contention import causes
+from keras_gpukit.rules.input.contention import causes
 from keras_gpukit.sensors.interpreter import ContentionSensor
 stop = False
 def burn():

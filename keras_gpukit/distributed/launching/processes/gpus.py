@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from keras_gpukit.distributed.launching.job import Job
-from keras_gpukit.rules.visible_devices import VISIBLE, entries_of
+from keras_gpukit.rules.setup.visible_devices import VISIBLE, entries_of
 
 NONE = "-1"
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from keras_gpukit.input.wait.stages.bottleneck import cut, slowest
 from keras_gpukit.input.wait.stages.readings import MeasuredNode
-from keras_gpukit.rules.bottleneck import ACCOUNTED
+from keras_gpukit.rules.input.bottleneck import ACCOUNTED
 
 # Stages that call a function for each input element or, without an input, for each output element.
 CALLING = {"Map", "ParallelMap", "MapAndBatch", "Filter", "ParallelFilter", "Scan", "Generator"}

@@ -1,0 +1,1 @@
+"""Rules on several workers and replicas."""

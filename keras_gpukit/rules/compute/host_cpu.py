@@ -1,0 +1,137 @@
+"""Whether the host's cores limit training."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Figure, Finding, Saving
+from keras_gpukit.records.machine import HostUtilization
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION
+from keras_gpukit.rules.input.input_bound import is_input_bound
+from keras_gpukit.rules.rule import Outcome, Rule, host_readings, readings_too_few
+from keras_gpukit.rules.savings import of_run, validation_wait_s
+
+# Least use of all cores from which other processes, or those of the job, count. A desktop or a
+# browser takes less, another training run takes more; our choice.
+OTHERS_PERCENT = JOB_PERCENT = 25.0
+# A process is named if it uses at least this share of what all other processes use; our choice.
+NAMED_FRACTION = 0.10
+LESS_WORK = (
+    "Do less work per example: smaller images, or prepare them once, before training",
+    "Augment with layers inside the model, which run on the GPU",
+)
+
+
+class HostCPUSaturated(Rule):
+    """Host cores that are mostly busy with this run, its job or other processes.
+
+    The threshold is 70 % on average over all cores: if making batches and training share the cores,
+    neither uses all of them all the time. A run that trains on the CPU keeps the cores busy when
+    all is well. Its own use therefore counts only together with a wait for input, or with a GPU
+    that depends on the host. Other processes count from a quarter of the cores on, and so do other
+    processes of the job; our choice.
+    """
+
+    code = "host-cpu-saturated"
+    subject = "host cores"
+    title = "The host's cores are mostly busy"
+    requires = "readings of the host's cores"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Judges whether the cores are busy, with what, and whether that matters."""
+        host = host_readings(summary)
+        if host is None or host.cpu_percent is None:
+            return self.abstain(readings_too_few(summary))
+        if host.cpu_percent < 100 * CORES_BUSY_FRACTION:
+            return None
+        waits = is_input_bound(summary)
+        others = _others_percent(summary, host)
+        if others is not None and others >= OTHERS_PERCENT:
+            saving = None if summary.environment.gpus else _saving(summary, host)
+            if saving is not None and saving.is_negligible:
+                saving = None
+                if not waits:
+                    return None
+            return self._others(summary, host, others, saving, matters=bool(waits))
+        if (host.job_cpu_percent or 0.0) >= JOB_PERCENT:
+            return self._job(host, matters=bool(waits))
+        if not waits and not summary.environment.gpus:
+            return self.abstain("this run trains on the CPU, which keeps the cores busy itself")
+        less_work = LESS_WORK if summary.environment.gpus else LESS_WORK[:1]
+        return self.find(
+            "warning" if waits else "info",
+            *_evidence(host),
+            advice=(*less_work, "Give the run more cores"),
+        )
+
+    def _job(self, host: HostUtilization, *, matters: bool) -> Finding:
+        return self.find(
+            "warning" if matters else "info",
+            *_evidence(host),
+            advice=(
+                "Start fewer workers on this host, or give each cores of its own: keras-gpukit "
+                "launch --cpus-per-worker N",
+                *LESS_WORK[:1],
+            ),
+            title="The job's workers share the cores of this host",
+        )
+
+    def _others(
+        self,
+        summary: RunSummary,
+        host: HostUtilization,
+        others: float,
+        saving: Saving | None,
+        *,
+        matters: bool,
+    ) -> Finding:
+        on_gpu = bool(summary.environment.gpus)
+        large = [use for use in host.others if use.cpu_percent >= NAMED_FRACTION * others]
+        names = [f"{use.name} (pid {use.pid})" for use in large]
+        shares = [
+            Figure(name, use.cpu_percent, "%") for name, use in zip(names, large, strict=True)
+        ]
+        named = f": {', '.join(names)}" if names else ""
+        return self.find(
+            "info" if on_gpu and not matters else "warning",
+            *_evidence(host),
+            Figure("other processes", others, "%"),
+            *shares,
+            advice=(
+                "Stop other processes that use the cores, or give the run its own cores",
+                *LESS_WORK[:1],
+            ),
+            saving=saving,
+            title=f"Other processes keep the cores busy{named}",
+        )
+
+
+def _others_percent(summary: RunSummary, host: HostUtilization) -> float | None:
+    """Returns the percentage of all cores used by processes outside this one and its job."""
+    if host.cpu_percent is None or host.process_cpu_percent is None:
+        return None
+    worker = summary.environment.worker
+    if host.job_cpu_percent is None and worker is not None and worker.count != 1:
+        return None  # as while a run goes on: other workers of the job may use the cores
+    known = host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent
+    return host.cpu_percent - sum(each or 0.0 for each in known)
+
+
+def _saving(summary: RunSummary, host: HostUtilization) -> Saving | None:
+    """Returns the most that the run would save if its job had all cores of this host."""
+    parts = summary.breakdown
+    if parts is None or parts.compute_s is None or host.process_cpu_percent is None:
+        return None
+    validating_s = max(parts.validation_s - validation_wait_s(summary), 0.0)
+    computing_s = parts.compute_s + parts.first_step_s + parts.tracing_s + validating_s
+    of_job = host.process_cpu_percent + (host.job_cpu_percent or 0.0)
+    alone_s = of_job / 100 * parts.wall_s
+    return of_run(summary, 0.0, computing_s - alone_s, basis="cores used by others")
+
+
+def _evidence(host: HostUtilization) -> tuple[Figure, ...]:
+    figures = [Figure("cores busy", host.cpu_percent or 0.0, "%")]
+    if host.process_cpu_percent is not None:
+        figures.append(Figure("this process", host.process_cpu_percent, "%"))
+    if (host.job_cpu_percent or 0.0) >= 1:
+        figures.append(Figure("the job's other processes", host.job_cpu_percent or 0.0, "%"))
+    return tuple(figures)

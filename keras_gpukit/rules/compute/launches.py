@@ -1,0 +1,70 @@
+"""How long a step's GPU waits until the host has launched its next kernel, from a profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from keras_gpukit.records.operations import PYTHON_OPERATIONS
+from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.compute.products import PRODUCT_KINDS
+from keras_gpukit.rules.savings import WARNING_FRACTION
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Launches of a step's kernels, as a profile shows them.
+
+    Attributes:
+        fraction: Share of the step time in which the GPUs waited for launches, 0 to 1.
+        kernels: Kernels per step on one GPU.
+        kernel_s: Mean time of a kernel, in seconds.
+    """
+
+    fraction: float
+    kernels: float
+    kernel_s: float
+
+    @property
+    def limit(self) -> bool:
+        """Whether launches take at least a tenth of the steps' time, as for other waits."""
+        return self.fraction >= WARNING_FRACTION
+
+
+def launches_of(summary: RunSummary) -> Launches | None:
+    """Returns what the run's profile shows of launches; None without a profile of a GPU's steps.
+
+    The profiler itself slows launches down. So the time by which captured steps took longer than
+    the run's steps is taken off.
+    """
+    profile, step_s = summary.profile, summary.step_time_s
+    if profile is None or not profile.devices or not profile.step_time_s or not step_s:
+        return None
+    waited_s = profile.parts_s.get("kernel launch", 0.0) - max(profile.step_time_s - step_s, 0.0)
+    kernels = max(device.kernels for device in profile.devices) / profile.steps
+    computed_s = profile.parts_s.get("device compute", 0.0)
+    return Launches(max(waited_s, 0.0) / step_s, kernels, computed_s / kernels if kernels else 0.0)
+
+
+def eager_s(summary: RunSummary) -> tuple[float, float] | None:
+    """Returns the seconds, at least and at most, that eager steps lose; None without a profile.
+
+    At least: the time in which a profile shows neither an operation nor a wait, which is Python,
+    without the time that the profiler adds. At most: all but the time in which a GPU computed.
+    """
+    profile, parts, step_s = summary.profile, summary.breakdown, summary.step_time_s
+    if profile is None or not profile.step_time_s or parts is None or not step_s:
+        return None
+    steps = summary.steps or 0
+    python_s = profile.parts_s.get("idle", 0.0) - max(profile.step_time_s - step_s, 0.0)
+    computed_s = profile.parts_s.get("device compute", 0.0)
+    if not profile.devices:
+        computed_s = sum(profile.kinds_s.get(kind, 0.0) for kind in PRODUCT_KINDS)
+    most_s = max((parts.compute_s or 0.0) - steps * computed_s, 0.0)
+    return min(max(steps * python_s, 0.0), most_s), most_s
+
+
+def calls_python(record: PlacementRecord | None) -> bool:
+    """Whether operations of the step call Python functions, which take the host's time too."""
+    types = set[str]().union(*record.operations.values()) if record else set[str]()
+    return not PYTHON_OPERATIONS.isdisjoint(types)

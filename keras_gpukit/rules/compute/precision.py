@@ -1,0 +1,141 @@
+"""Which numeric precision a GPU is fast at, and whether the model computes in it."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records.finding import Figure, Finding, Severity
+from keras_gpukit.records.machine import mean_busy_percent
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.compute.launch_bound import LOW_PERCENT
+from keras_gpukit.rules.compute.products import has_products, products_of
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, gpu_readings, percent
+from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute
+
+# Tensor Cores multiply float16 from compute capability 7.0 on, and bfloat16 and TF32 from 8.0 on:
+# https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (Compute Capabilities), and for Keras
+# https://www.tensorflow.org/guide/mixed_precision (Supported hardware).
+FLOAT16_FROM = (7, 0)
+BFLOAT16_FROM = (8, 0)
+TF32_FROM = (8, 0)
+
+# Peak rates of dense products from NVIDIA's data sheets: V100 float16 125, float32 15.7 TFLOPS;
+# A100 bfloat16 312, TensorFloat-32 156, float32 19.5 TFLOPS.
+FLOAT16_GAIN = 8.0
+BFLOAT16_GAIN = 16.0
+BFLOAT16_OVER_TF32_GAIN = 2.0
+HALF_THE_BYTES = 0.5
+PEAK_RATIO = "peak rate over that of now"
+
+MIXED = "configure_gpus(mixed_precision='auto') first: it takes {policy}"
+
+
+class Float32OnTensorCores(Rule):
+    """A float32 model on GPUs with tensor cores.
+
+    Tensor cores multiply float16 from compute capability 7.0 and bfloat16 from 8.0 (NVIDIA's CUDA
+    documentation); every GPU of the run must have them. They speed up matrix products and
+    convolutions, so a profile must show that these take at least 10 % of the steps' own time, as
+    for other parts. Without a profile the step must have some, the GPUs must not be known to be
+    under 50 % busy, and the finding only says "may".
+
+    The saving is an upper bound: it assumes products that are faster by the ratio of the chips'
+    peak rates, and other kernels that are twice as fast, since they read and write half the bytes.
+    Without a profile it assumes only products. From 8.0 on, TensorFlow computes float32 products on
+    the tensor cores as TensorFloat-32 unless that is disabled. The remaining gain is then smaller,
+    and the finding is a remark.
+    """
+
+    code = "float32-on-tensor-cores"
+    subject = "precision"
+    title = "float32 on GPUs that are faster at 16 bits"
+    requires = (
+        "a GPU's compute capability, the precision, and a profile or the operations of a step"
+    )
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the dtype policy with the lowest compute capability among the GPUs."""
+        environment = summary.environment
+        if not environment.gpus:
+            return self.abstain(NO_GPU)
+        weakest = lowest_capability(environment.gpus)
+        if environment.precision is None or weakest is None:
+            return self.abstain()
+        if environment.precision != "float32" or weakest < FLOAT16_FROM:
+            return None
+        products = products_of(summary)
+        matter = has_products(summary)
+        if products is not None:
+            matter = products.products >= WARNING_FRACTION
+        elif (mean_busy_percent(gpu_readings(summary)) or LOW_PERCENT) < LOW_PERCENT:
+            return self.abstain("the GPUs are mostly idle, in whatever they compute")
+        if not matter:
+            return self.abstain() if matter is None else None
+        major, minor = weakest
+        capability = Figure("compute capability", major + minor / 10)
+        if weakest < BFLOAT16_FROM:
+            advice = (MIXED.format(policy="mixed_float16"),)
+            return self._found("warning", summary, capability, advice, FLOAT16_GAIN)
+        mixed = MIXED.format(policy="mixed_bfloat16")
+        if environment.tf32 is False:
+            instead = "Or configure_gpus(tf32=True): float32 with tensor cores"
+            return self._found("warning", summary, capability, (mixed, instead), BFLOAT16_GAIN)
+        gain = BFLOAT16_OVER_TF32_GAIN if environment.tf32 else None
+        return self._found("info", summary, capability, (mixed,), gain)
+
+    def _found(
+        self,
+        severity: Severity,
+        summary: RunSummary,
+        capability: Figure,
+        advice: tuple[str, ...],
+        gain: float | None,
+    ) -> Finding:
+        products = products_of(summary)
+        figures, saving = [capability], None
+        if products is not None:
+            figures.append(percent("of a step in products and convolutions", products.products))
+        if gain is not None:
+            saved = 1 - 1 / gain
+            if products is not None:
+                saved = saved * products.products + HALF_THE_BYTES * products.others
+            figures.append(Figure(PEAK_RATIO, gain, "×"))
+            saving = of_compute(summary, saved, basis="peak rates of the chip")
+        title = "float32 on GPUs that may be faster at 16 bits" if products is None else None
+        return self.find(severity, *figures, advice=advice, saving=saving, title=title)
+
+
+def choose_policy(gpus: tuple[GPUInfo, ...]) -> tuple[str, str]:
+    """Returns the dtype policy that suits all of the GPUs, and why."""
+    if not gpus:
+        return "float32", "no GPU is used, and CPUs gain little from mixed precision"
+    oldest = lowest_capability(gpus)
+    if oldest is None:
+        return "float32", "a GPU's compute capability is unknown"
+    text = f"compute capability {oldest[0]}.{oldest[1]}"
+    if oldest >= BFLOAT16_FROM:
+        return "mixed_bfloat16", f"{text} has bfloat16 Tensor Cores (8.0 and newer)"
+    if oldest >= FLOAT16_FROM:
+        return "mixed_float16", f"{text} has float16 Tensor Cores (7.0 and newer) but no bfloat16"
+    return "float32", f"{text} has no Tensor Cores (they came with 7.0)"
+
+
+def lowest_capability(gpus: tuple[GPUInfo, ...]) -> tuple[int, int] | None:
+    """Returns the lowest compute capability among the GPUs; None if one is unknown."""
+    known = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
+    return min(known, default=None) if len(known) == len(gpus) else None
+
+
+def misfit(policy: str, gpus: tuple[GPUInfo, ...]) -> str | None:
+    """Returns what is wrong with a dtype policy on these GPUs; None if nothing is."""
+    needed = {"mixed_float16": FLOAT16_FROM, "mixed_bfloat16": BFLOAT16_FROM}.get(policy)
+    if needed is None:
+        return None
+    if not gpus:
+        return f"{policy} is meant for GPUs; on the CPU it is often slower than float32"
+    oldest = lowest_capability(gpus)
+    if oldest is None or oldest >= needed:
+        return None
+    return (
+        f"{policy} is fast from compute capability {needed[0]}.{needed[1]} on; "
+        f"a GPU here has {oldest[0]}.{oldest[1]}"
+    )

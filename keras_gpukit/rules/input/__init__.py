@@ -1,0 +1,1 @@
+"""Rules on the input: whether steps wait for it, why, and what to change."""

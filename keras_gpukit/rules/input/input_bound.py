@@ -1,0 +1,192 @@
+"""Whether steps wait for their next batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from keras_gpukit.records.finding import Figure, Severity
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.rules.input.input_advice import advice_for, bottleneck, change_for, general_advice
+from keras_gpukit.rules.rule import TOO_SHORT, NotApplicable, Outcome, Rule, percent
+from keras_gpukit.rules.savings import (
+    SAMPLED_MARGIN,
+    WARNING_FRACTION,
+    lasting_time_s,
+    of_input,
+    severity,
+)
+from keras_gpukit.rules.setup.settings import in_effect, undone, written
+
+MINIMUM_STEPS = 10
+STARVED_BATCHES = 0.5
+SHORTEST_WAIT_S = 0.25e-3
+FIRST_EPOCH = "later epochs hardly wait: over more epochs this matters less"
+
+
+FILLS_CACHE = (
+    "the first epoch fills the cache, later epochs hardly wait: over more epochs this matters less"
+)
+
+
+class InputBound(Rule):
+    """The share of the steps' time that goes to waiting for data.
+
+    The threshold is 10 % of the steps' time, where the rules of xprof (TensorFlow's profiler) begin
+    to suggest something. Its "moderately input-bound", from 5 %, is too close to what a healthy run
+    shows. The severity follows from the share of the whole run that steps waited. If only a range
+    is known, its lower end counts.
+
+    If the wait is only an upper bound, part of it may hide behind the device's work. It then counts
+    only if the pipeline's buffer was empty as well: buffers of stalled pipelines were measured to
+    be empty, and others to hold 0.86 batches or more (`benchmarks/rule_thresholds.py`); the line
+    between is our choice. The minimum number of steps is our choice too: with fewer, the first
+    batch, which always takes longer, would decide. A sampled stall must exceed the thresholds by
+    five percentage points, since it may be off by that much.
+
+    In the same benchmark, fetching a batch that is ready took at most 0.06 ms; it takes longer on
+    busy machines. Waits under 0.25 ms per step therefore do not count, however large a share of a
+    tiny step they are.
+
+    If only the first epoch stalls, as when a cache is filled, the title says so and the finding
+    stays a warning: the stall is a smaller share of a longer run.
+    """
+
+    code = "input-bound"
+    subject = "input wait"
+    title = "Steps wait for data"
+    requires = f"the input wait of at least {MINIMUM_STEPS} steps"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the stall with the thresholds."""
+        record = summary.input
+        if record is None or record.stall_fraction is None:
+            return self.abstain(record.unknown_because if record else None)
+        if record.measured_steps < MINIMUM_STEPS:
+            return self.abstain(
+                f"{TOO_SHORT}: the wait of {record.measured_steps} of the {MINIMUM_STEPS} steps "
+                "needed was measured"
+            )
+        stall = record.stall_fraction
+        certain = stall - SAMPLED_MARGIN if record.confidence == "sampled" else stall
+        if certain < WARNING_FRACTION:
+            return None
+        if record.wait_s is not None and record.wait_s < SHORTEST_WAIT_S:
+            return None
+        if record.confidence == "upper bound":
+            return self._at_most(summary, record, stall)
+        later = record.later_stall_fraction
+        advice = advice_for(record, summary)
+        what, figures = None, []
+        if later is not None and later < WARNING_FRACTION:
+            # If a cache helps, the run already has one: its later epochs show that.
+            advice = tuple(line for line in advice if "cache" not in line)
+            what = "Steps of the first epoch wait for data"
+            advice = (_first_epoch(record), *advice)
+            figures.append(percent("after the first epoch", later))
+        saving = of_input(summary)
+        level: Severity = "warning" if figures else severity(saving, summary)
+        causes = {
+            key: each
+            for key, each in in_effect(summary.environment).items()
+            if each.slows == "input"
+        }
+        what = what or _share_waited(summary, stall)
+        title = _title(record, what)
+        if causes:
+            key, cause = next(iter(causes.items()))
+            title = f"{what}: {written(summary.environment, key)} {cause.does}"
+            advice = undone(causes)
+            # What batches take without the setting is unknown.
+            saving = saving and replace(saving, low_s=0.0)
+        found = self.find(
+            level,
+            *_stage(record),
+            *_wait(record),
+            percent("input stall", stall),
+            *_range(record),
+            *figures,
+            advice=advice,
+            saving=saving,
+            title=title,
+        )
+        return replace(found, change=change_for(record, advice[0]))
+
+    def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Outcome:
+        filled = record.buffered_batches
+        if filled is None or filled >= STARVED_BATCHES:
+            return self.abstain(
+                "the wait is known only as an upper bound, part of it may hide behind compute"
+            )
+        return self.find(
+            "warning",
+            percent("input stall, at most", stall),
+            Figure("batches in the buffer", filled),
+            advice=(
+                "compile(steps_per_execution=1) for a run: its wait is exact",
+                *general_advice(record, summary),
+            ),
+            saving=of_input(summary),
+            title="Steps may wait for data",
+        )
+
+
+def _first_epoch(record: InputRecord) -> str:
+    stages = record.pipeline.stages if record.pipeline else ()
+    return FILLS_CACHE if any(stage.work == "caching" for stage in stages) else FIRST_EPOCH
+
+
+def is_input_bound(summary: RunSummary) -> bool | None:
+    """Whether input explains a slow run; None if unknown."""
+    outcome = InputBound().judge(summary)
+    return None if isinstance(outcome, NotApplicable) else outcome is not None
+
+
+def _range(record: InputRecord) -> Iterator[Figure]:
+    least, most = record.stall_fraction, record.most_stall_fraction
+    if least is not None and most is not None and most - least >= SAMPLED_MARGIN:
+        yield percent("at most", most)
+
+
+def _wait(record: InputRecord) -> Iterator[Figure]:
+    if record.wait_s is not None:
+        yield Figure("wait per step", 1000 * record.wait_s, "ms")
+    if record.distribution is not None and record.distribution.burst_period_steps is not None:
+        yield Figure("a stall every", record.distribution.burst_period_steps, "steps")
+
+
+def _stage(record: InputRecord) -> Iterator[Figure]:
+    source, stage = record.python, bottleneck(record)
+    # The stage is timed at each batch; the code is sampled only once per second.
+    if source is not None and stage is not None and stage.name == source.name:
+        source = source if source.workers > 1 or stage.cost_per_batch_s is None else None
+    if source is not None and source.time_per_batch_s is not None:
+        yield Figure(f"{source.name} per batch", 1000 * source.time_per_batch_s, "ms")
+        if source.busy_workers is not None and source.workers > 1:
+            yield Figure(f"busy of {source.workers} workers", source.busy_workers)
+    elif stage is not None and stage.cost_per_batch_s is not None:
+        yield Figure(f"{stage.name} per batch", 1000 * stage.cost_per_batch_s, "ms")
+        if stage.parallelism > 1:
+            yield Figure("in parallel", stage.parallelism)
+        if stage.asked_parallelism is not None:
+            yield Figure("parallel calls asked for", stage.asked_parallelism)
+
+
+def _share_waited(summary: RunSummary, stall: float) -> str:
+    """Says what share of the time is spent waiting: of the run without its first step, if known."""
+    parts = summary.breakdown
+    if parts is None or parts.input_s is None:
+        return f"{100 * stall:.0f} % of the steps' time is spent waiting for data"
+    share = parts.input_s / lasting_time_s(parts)
+    return f"{100 * share:.0f} % of the time is spent waiting for data"
+
+
+def _title(record: InputRecord, what: str) -> str:
+    stage, source = bottleneck(record), record.python
+    if stage is not None:
+        return f"{what}: the bottleneck is {stage.name}{stage.where}"
+    if source is None:
+        return what
+    where = f" ({source.location})" if source.location else ""
+    return f"{what}: the bottleneck is {source.name}{where}"

@@ -1,0 +1,1 @@
+"""Rules on the memory of GPUs and host: what is left, what grows, and what would fit."""

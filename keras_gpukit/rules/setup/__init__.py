@@ -1,0 +1,1 @@
+"""Rules on the machine and its settings: GPUs, driver, libraries, what slows every step."""

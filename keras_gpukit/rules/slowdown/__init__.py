@@ -1,0 +1,1 @@
+"""Rules on runs that became slower: when, and what changed then."""

@@ -1,0 +1,151 @@
+"""Whether steps take longer later in a run than earlier."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.names import STEP_TIME
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.shift import Series, Shift
+from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule, percent
+from keras_gpukit.rules.savings import of_run, severity
+from keras_gpukit.rules.slowdown.change_points import FEWEST
+from keras_gpukit.rules.slowdown.machine_causes import Cause
+from keras_gpukit.rules.slowdown.shift_causes import cause_of
+from keras_gpukit.rules.slowdown.shifts import series_of, shifts_in
+
+LEAST_SHARE = 0.05
+SHORTEST_S = float(FEWEST)
+WARM_UP_S = 10.0
+WARM_UP_SHARE = 0.2
+# A later level below this multiple of an earlier one counts as a return to it.
+_SAME = 1.1
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """A change to slower steps.
+
+    Attributes:
+        shift: Change of the step time.
+        begin_s: Start of the level before the change, in seconds since the run began.
+        back: Later change that made steps as fast as before; None if they stayed slower.
+        lost_s: Total extra time of the slower steps, compared with the level before the change.
+        low_s: Total extra time compared with the ninth decile of the step times before.
+        high_s: Total extra time compared with the first decile of the step times before.
+    """
+
+    shift: Shift
+    begin_s: float
+    back: Shift | None
+    lost_s: float
+    low_s: float
+    high_s: float
+
+
+class SlowerOverTime(Rule):
+    """Steps that take 1.25 times as long from some step on, or gradually come to do so.
+
+    Optimal partitioning separates changes of level from noise, see `change_points`. The ratio is
+    our choice, and so is the least share of the steps' time, 5 %, that must have been lost.
+
+    Changes in the first ten seconds, or in the first fifth of a run under 50 s, are warm-up: steps
+    are fast while they use up what buffers held when training began. Ten seconds are our choice.
+    Steps that become faster, as when a cache is filled, are not a fault.
+    """
+
+    code = "slower-over-time"
+    subject = "step time over time"
+    title = "Steps became slower as the run went on"
+    requires = f"step times over at least {SHORTEST_S:.0f} s, in at least {FEWEST} points"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Looks for the change to slower steps that cost the most."""
+        series = series_of(summary, STEP_TIME)
+        # Each epoch ends a point, so even ten points may cover little time in a short run.
+        if series is None or len(series.mean) < FEWEST or series.elapsed_s[-1] < SHORTEST_S:
+            return self.abstain(f"{TOO_SHORT}: needs {self.requires}")
+        found = slowdowns(summary, series)
+        if not found:
+            return None
+        worst = max(found, key=lambda each: each.lost_s)
+        steps_ms = (mean * steps for mean, steps in zip(series.mean, series.weight, strict=True))
+        share = worst.lost_s / (sum(steps_ms) / 1e3)
+        if share < LEAST_SHARE:
+            return None
+        shift, cause = worst.shift, cause_of(summary, worst.shift, worst.begin_s)
+        saving = of_run(summary, worst.low_s, worst.high_s, basis=cause.basis)
+        return self.find(
+            # A slowdown that lasts costs more in a longer run, so it is more than a remark.
+            "critical" if severity(saving, summary) == "critical" else "warning",
+            Figure("step time before", shift.before, "ms"),
+            Figure("after", shift.after, "ms"),
+            *cause.evidence,
+            percent("of the steps' time lost", share),
+            advice=cause.advice,
+            saving=saving,
+            title=_title(worst, cause),
+        )
+
+
+def slowdowns(summary: RunSummary, series: Series) -> tuple[Slowdown, ...]:
+    """Returns the changes to slower steps after the warm-up, in order."""
+    shifts = shifts_in(summary, STEP_TIME)
+    warm_up_s = min(WARM_UP_S, WARM_UP_SHARE * series.elapsed_s[-1])
+    found = []
+    begin_s = 0.0
+    for place, shift in enumerate(shifts):
+        drifts_from_start = shift.kind == "drift" and shift.elapsed_s == 0.0
+        if shift.after > shift.before and (shift.elapsed_s >= warm_up_s or drifts_from_start):
+            later = (each for each in shifts[place + 1 :] if each.after < _SAME * shift.before)
+            found.append(_slowdown(series, shift, next(later, None), begin_s))
+        begin_s = shift.elapsed_s
+    return tuple(found)
+
+
+def _slowdown(series: Series, shift: Shift, back: Shift | None, begin_s: float) -> Slowdown:
+    end_s = back.elapsed_s if back else series.elapsed_s[-1]
+    points = list(zip(series.elapsed_s, series.mean, series.weight, strict=True))
+    before = [mean for until_s, mean, _ in points if begin_s < until_s <= shift.elapsed_s]
+    # A drift has no level before it, or starts at that level.
+    fast_ms = slow_ms = shift.before
+    if shift.kind == "level" and len(before) > 1:
+        fast_ms, *_, slow_ms = statistics.quantiles(before, n=10, method="inclusive")
+
+    def lost_s(level: float) -> float:
+        slow = (each for each in points if shift.elapsed_s < each[0] <= end_s)
+        return sum((mean - level) * steps for _, mean, steps in slow) / 1e3
+
+    return Slowdown(shift, begin_s, back, lost_s(shift.before), lost_s(slow_ms), lost_s(fast_ms))
+
+
+def _title(slowdown: Slowdown, cause: Cause) -> str:
+    shift, back = slowdown.shift, slowdown.back
+    times = f"{two_digits(shift.after / shift.before)}× slower"
+    when = f", when {cause.words}" if cause.words else ""
+    if shift.kind == "drift":
+        begin = "the start" if shift.elapsed_s == 0 else _moment(shift.step, shift.elapsed_s)
+        return f"Steps became {times} from {begin} to {_moment(shift.end_step, shift.end_s)}{when}"
+    since = f"step {shift.step:,}, {_spoken(shift.elapsed_s)} in"
+    if back is not None:
+        return f"Steps were {times} from {since}, until step {back.step - 1:,}{when}"
+    return f"Steps are {times} from {since}{when}"
+
+
+def _moment(step: int, elapsed_s: float) -> str:
+    return f"step {step:,} ({_spoken(elapsed_s)} in)"
+
+
+def _spoken(elapsed_s: float) -> str:
+    """Formats a time since the run began: "40 s", "1.2 min"."""
+    for size_s, unit in ((3600.0, "h"), (60.0, "min")):
+        if elapsed_s >= size_s:
+            return f"{two_digits(elapsed_s / size_s)} {unit}"
+    return f"{two_digits(elapsed_s)} s"
+
+
+def two_digits(number: float) -> str:
+    """Formats a factor or a number for a title: "4.9", "12"."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"

@@ -1,0 +1,95 @@
+"""Whether most of a run's time went to something other than compute, whatever that is."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Finding, Severity
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import TimeBreakdown
+from keras_gpukit.rules.compute.tiny_steps import TinySteps
+from keras_gpukit.rules.compute.tracing_again import TracingAgain
+from keras_gpukit.rules.input.input_bound import InputBound
+from keras_gpukit.rules.rule import Outcome, Rule, percent
+from keras_gpukit.rules.savings import of_run
+from keras_gpukit.rules.whole_run.hangs import Hung
+from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
+from keras_gpukit.rules.whole_run.time_parts import (
+    REQUIRES,
+    LongValidation,
+    SlowCallbacks,
+    SlowEpochStart,
+    TimeRule,
+)
+
+HALF = 0.5
+SHORT_RUN_S = 60.0
+# Rules that explain one part of the time. If one of them reports it, it says more than this rule.
+COVERED_BY: dict[str, tuple[Rule, ...]] = {
+    "input": (InputBound(),),
+    "epoch starts": (SlowEpochStart(),),
+    "tracing again": (TracingAgain(),),
+    "callbacks": (SlowCallbacks(), TinySteps(), TracingAgain()),
+    "validation": (LongValidation(),),
+    "hangs": (Hung(),),
+}
+ONCE = "the first step"
+ADVICE: dict[str, tuple[str, ...]] = {
+    "input": ("Prepare batches ahead: ds.prefetch(tf.data.AUTOTUNE) last",),
+    "epoch starts": ("ds.repeat() and fit(steps_per_epoch=...): one pipeline for all epochs",),
+    ONCE: (
+        "It traces and compiles the model, once: over a longer run it matters less",
+        "Where it takes minutes: a smaller graph, without unrolled loops",
+    ),
+    "tracing again": ("Create the step function once and reuse it",),
+    "validation": ("fit(validation_freq=...), validation_steps, or a larger batch there",),
+    "callbacks": ("In your own callbacks, do work every hundredth batch, not in each",),
+    "other": ("Use longer epochs: Keras then does its work at an epoch's end less often",),
+    "unknown": ("keras_gpukit.Profiler(log_dir, at_steps=(100,)) shows what the steps do",),
+}
+
+
+class MostlyNotCompute(TimeRule):
+    """Compute took less than half of the run, and no other rule explains the largest other part.
+
+    Half is our choice. The finding names the largest other part, even if it is time that belongs
+    to no known part. If it is unknown how long steps computed, only a known part of more than half
+    is named. The first step happens only once. If it is the largest part, the finding is a
+    remark in a run of less than a minute (our choice), and is left out if another rule finds a
+    lasting cause.
+    """
+
+    code = "mostly-not-compute"
+    subject = "share of compute"
+    title = "Most of the time did not go to compute"
+    requires = REQUIRES
+
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
+        """Compares compute with half of the time, then looks for the largest other part."""
+        if (parts.compute_s or 0.0) >= HALF * parts.wall_s:
+            return None
+        others = {**parts.parts, "unknown": parts.unknown_s}
+        others.pop("compute")
+        if parts.compute_s is None:
+            others.pop("unknown")  # all of it may be compute
+        name, spent_s = max(
+            ((part, spent_s or 0.0) for part, spent_s in others.items()), key=lambda part: part[1]
+        )
+        if parts.compute_s is None and spent_s <= HALF * parts.wall_s:
+            return self.abstain("it is unknown how long steps computed")
+        covering = COVERED_BY.get(name, ())
+        if name == ONCE:
+            lasting = (rule for rules in COVERED_BY.values() for rule in rules)
+            covering = (*lasting, ManyShortCalls())
+        if any(isinstance(rule.judge(summary), Finding) for rule in covering):
+            return None
+        short = name == ONCE and parts.wall_s < SHORT_RUN_S
+        severity: Severity = "info" if short else "warning"
+        figures = [percent(name, spent_s / parts.wall_s)]
+        if parts.compute_s is not None:
+            figures.append(percent("compute", parts.compute_s / parts.wall_s))
+        return self.find(
+            severity,
+            *figures,
+            advice=ADVICE[name],
+            saving=of_run(summary, 0.0, spent_s, basis=f"time of {name}", upper_bound=True),
+            title=f"{self.title}: the largest part is {name}",
+        )

@@ -1,0 +1,226 @@
+"""Whether something other than steps takes much of a run's time."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from keras_gpukit.records.finding import Figure, Severity
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
+from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule, percent
+from keras_gpukit.rules.savings import (
+    WARNING_FRACTION,
+    lasting_time_s,
+    of_callbacks,
+    of_run,
+    severity,
+    validation_wait_s,
+)
+from keras_gpukit.rules.whole_run.callback_advice import as_written, callback_advice
+from keras_gpukit.rules.whole_run.epoch_start_advice import SLOW_ONES, starts_advice
+
+MINIMUM_WALL_S = 5.0
+NOTABLE_FRACTION = 0.10
+LONG_VALIDATION_FRACTION = 0.30
+# Upper bound of the time that Keras' own loop takes between two steps.
+LOOP_S = 0.25e-3
+MOSTLY = 0.5
+FEW, NEARLY_ALL = 0.25, 0.8
+
+REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
+LESS_TIME = f"{TOO_SHORT}: it took less than {MINIMUM_WALL_S:g} s"
+
+
+class TimeRule(Rule):
+    """A rule on where a run's time went. It skips short runs, which mostly consist of start-up."""
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Judges the parts of the time, if they are known."""
+        parts = summary.breakdown
+        if parts is None:
+            return self.abstain()
+        if parts.wall_s < MINIMUM_WALL_S:
+            return self.abstain(LESS_TIME)
+        return self.judge_parts(summary, parts)
+
+    @abstractmethod
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
+        """Judges the parts of a run that is long enough."""
+
+
+class SlowEpochStart(TimeRule):
+    """The share of the time that goes to starting epochs, until their first batches arrive.
+
+    Keras creates a new iterator for each epoch. The pipeline then restarts and fills its buffers
+    again, and steps wait meanwhile. The threshold of a tenth is our choice, as for other waits. The
+    first epoch cannot be separated from tracing, so at least one more must have been seen.
+
+    If at most a quarter of the epochs account for four fifths of the waits, the finding names those
+    few. Both shares are our choice.
+
+    Where the first batches come soon, Keras and TensorFlow themselves take the time: to make an
+    iterator and to free the last one. Freeing it stalls now and then, with and without this
+    package, which differs between runs of the same script. So that is a remark, unless it takes
+    half of the time (our choice), as with thousands of epochs of a few steps.
+    """
+
+    code = "slow-epoch-start"
+    subject = "epoch starts"
+    title = "Each epoch takes long to start"
+    requires = f"{REQUIRES}, and the start of an epoch after the first"
+
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
+        """Compares the share with the threshold."""
+        start = summary.input.pipeline_start if summary.input else None
+        if start is None:
+            return self.abstain("no epoch after the first began, or its start was not measured")
+        # The first epoch's pipeline starts in any case; its wait is part of the first step.
+        lasting_s = max(
+            start.epochs * start.mean_s, parts.epoch_start_s * start.epochs / (start.epochs + 1)
+        )
+        share, each_s = lasting_s / parts.wall_s, lasting_s / start.epochs
+        if share < NOTABLE_FRACTION:
+            return None
+        figures = [
+            percent("of the time", share),
+            Figure("start of an epoch", each_s, "s"),
+            Figure("of it waiting for the first batch", start.mean_s, "s"),
+        ]
+        waits_first = start.mean_s >= MOSTLY * each_s
+        few = _slow_ones(start) if waits_first else 0
+        advice = starts_advice(summary.input, waits_first=waits_first)
+        title = None
+        if few:
+            title = f"{few} of {start.epochs} epochs took long to start"
+            figures.append(Figure("longest wait for a first batch", start.longest_s[0], "s"))
+            advice = (SLOW_ONES,)
+        elif start.shuffle_s is not None and start.shuffle_s >= MOSTLY * each_s:
+            figures.append(Figure("of it filling the shuffle buffer", start.shuffle_s, "s"))
+            advice = (
+                "a smaller shuffle buffer, or shuffle file names instead of examples",
+                "ds.repeat() and fit(steps_per_epoch=...): one pipeline for all epochs",
+            )
+        saving = of_run(
+            summary,
+            lasting_s,
+            max(parts.epoch_start_s, lasting_s) + start.mean_s,
+            basis="epoch starts",
+        )
+        return self.find(
+            severity(saving, summary) if waits_first or share >= MOSTLY else "info",
+            *figures,
+            advice=advice,
+            saving=saving,
+            title=title,
+        )
+
+
+def _slow_ones(start: PipelineStartRecord) -> int:
+    """Returns how many epochs account for most of the waits for first batches; 0 if not few."""
+    total_s = start.epochs * start.mean_s
+    for count in range(1, len(start.longest_s) + 1):
+        if count > FEW * start.epochs:
+            break
+        if sum(start.longest_s[:count]) >= NEARLY_ALL * total_s:
+            return count
+    return 0
+
+
+class SlowCallbacks(TimeRule):
+    """The share of the time that goes to callbacks, including checkpoints.
+
+    The time between steps includes Keras' own loop. So 0.25 ms per execution is left out, more than
+    the loop was measured to take. The threshold of a tenth is our choice. A callback is named if it
+    took half of the time in callbacks, also our choice. The lower end of the saving is then its
+    own time. If half of that time traces functions again, `TracingAgain` says so instead.
+    """
+
+    code = "slow-callbacks"
+    subject = "callbacks"
+    title = "Callbacks slow training down"
+    requires = REQUIRES
+
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
+        """Compares the share with the threshold."""
+        executions = _executions(summary)
+        if executions is None:
+            return self.abstain()
+        spent_s = parts.callbacks_s - LOOP_S * executions
+        share = spent_s / parts.wall_s
+        # `TracingAgain` names functions that are traced again and again in callbacks.
+        traced_s = sum(each.again_s for each in parts.retraced)
+        if share < NOTABLE_FRACTION or traced_s >= MOSTLY * spent_s:
+            return None
+        saving = all_of_them = of_callbacks(summary, spent_s, parts.callbacks_s)
+        name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))
+        is_named = longest_s >= MOSTLY * spent_s
+        figures = [percent("of the time", share), Figure("in callbacks", spent_s, "s")]
+        title = None
+        if is_named:
+            # Its time comes from samples, and may exceed the time left without Keras' loop.
+            longest_s = min(longest_s, spent_s)
+            figures.append(Figure(f"in {name}", longest_s, "s"))
+            saving = of_callbacks(summary, longest_s, parts.callbacks_s)
+            title = f"{as_written(summary, name)} takes {longest_s:.3g} of {parts.wall_s:.3g} s"
+        return self.find(
+            severity(all_of_them, summary),
+            *figures,
+            advice=callback_advice(summary, name if is_named else None),
+            saving=saving,
+            title=title,
+        )
+
+
+def _executions(summary: RunSummary) -> float | None:
+    """Returns how many times Keras' loop called the step function; None if unknown."""
+    if summary.throughput is not None and summary.throughput.executions is not None:
+        return summary.throughput.executions
+    if summary.steps is None:
+        return None
+    return summary.steps / (summary.environment.steps_per_execution or 1)
+
+
+class LongValidation(TimeRule):
+    """The share of the time that goes to validation within `fit`.
+
+    The threshold of three tenths is our choice. The finding is a remark if compute takes at least
+    half of the time, since how often to validate is the user's decision. What validation waits for
+    data can be saved without validating less: that has the thresholds of the wait in training.
+    """
+
+    code = "long-validation"
+    subject = "validation"
+    title = "Validation takes a large part of the time"
+    requires = REQUIRES
+
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
+        """Compares the share, and that of its wait for data, with the thresholds."""
+        lasting_s, wait_s = lasting_time_s(parts), validation_wait_s(summary)
+        share = parts.validation_s / lasting_s
+        if share < LONG_VALIDATION_FRACTION and wait_s / lasting_s < WARNING_FRACTION:
+            return None
+        saving = of_run(summary, wait_s, parts.validation_s, basis="validation", upper_bound=True)
+        figures = [percent("of the time", share)]
+        if summary.validation is not None:
+            figures.append(Figure("steps of validation", summary.validation.steps))
+        title = f"Validation takes {100 * share:.0f} % of the time"
+        advice: tuple[str, ...] = (
+            "fit(validation_freq=...), validation_steps, or a larger validation_batch_size",
+        )
+        if wait_s >= MOSTLY * parts.validation_s:
+            figures.append(Figure("of it waiting for input", wait_s, "s"))
+            title += f", {100 * wait_s / parts.validation_s:.0f} % of it waiting for data"
+            advice = (
+                "make batches of validation_data faster: ds.cache(), parallel maps, ds.prefetch(); "
+                "workers=4 of a PyDataset",
+                *advice,
+            )
+        least: Severity = "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning"
+        waiting = severity(saving, summary)
+        return self.find(
+            least if waiting == "info" else waiting,
+            *figures,
+            saving=saving,
+            advice=advice,
+            title=title,
+        )

@@ -1,0 +1,290 @@
+"""Settings that slow a run are named with what they cost, and only where they cost something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment, GPUInfo
+from keras_gpukit.records.machine import HostUtilization, UtilizationRecord
+from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, StageRecord
+from keras_gpukit.records.profile import DeviceProfile, OperationProfile, ProfileRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
+from keras_gpukit.rules import judge
+from keras_gpukit.rules.setup import settings
+from keras_gpukit.rules.setup.slow_settings import NOT_MEASURED
+
+GPUS = (GPUInfo(0, "NVIDIA H100"),)
+STEPS = 1000
+COMPUTE_S = 60.0
+UNKNOWN = TimeBreakdown(100.0, None, None, 1.0, 1.0, 3.0, 0.0, 0.0)
+ENVIRONMENT = Environment({}, cpu_count=4, steps_per_execution=1)
+
+
+def run(*keys, gpus=(), eager=False, preprocessing=(), profile=None, busy=0.9, work="mapping", **s):
+    """A run of 100 s: 60 s of compute, the rest for the parts given, else unknown."""
+    seconds = {
+        "input_s": 0.0,
+        "callbacks_s": 0.0,
+        "epoch_start_s": 0.0,
+        "first_step_s": 1.0,
+        "validation_s": 0.0,
+        "other_s": 0.0,
+        "compute_s": COMPUTE_S,
+    }
+    parts = TimeBreakdown(100.0, **(seconds | s))
+    wait_s = parts.input_s / STEPS
+    stage = StageRecord("rows", "generator", work, cost_per_batch_s=wait_s)
+    return RunSummary(
+        replace(
+            ENVIRONMENT,
+            gpus=gpus,
+            run_eagerly=eager,
+            settings={key: key for key in keys},
+            preprocessing=preprocessing,
+        ),
+        throughput=ThroughputRecord("fit", STEPS, STEPS, 0.06 + wait_s, None),
+        input=InputRecord(
+            "fit",
+            confidence="exact",
+            measured_steps=STEPS,
+            wait_s=wait_s,
+            stall_fraction=wait_s / (wait_s + 0.06),
+            breakdown=parts,
+            pipeline=PipelineRecord((stage,), stage),
+            contention=ContentionRecord(0.0, busy),
+        ),
+        profile=profile,
+    )
+
+
+def found(summary, code="slow-settings"):
+    return next((each for each in judge(summary).findings if each.code == code), None)
+
+
+# What a setting costs, and where it costs nothing
+
+
+@pytest.mark.parametrize(
+    ("key", "costs", "free"),
+    [
+        (settings.CHECK_NUMERICS, {}, {"compute_s": 8.0}),
+        (settings.ACTIVE_PROFILER, {}, {"compute_s": 9.0}),
+        ("TF_CPP_MAX_VLOG_LEVEL", {}, {"compute_s": 9.0}),
+        ("CUDA_LAUNCH_BLOCKING", {"gpus": GPUS}, {}),
+        (settings.DETERMINISM, {"gpus": GPUS}, {}),
+        ("TF_ENABLE_ONEDNN_OPTS", {}, {"gpus": GPUS}),
+        (settings.PLACEMENT_LOG, {"eager": True}, {}),
+        (settings.ONE_INTRA_THREAD, {"busy": 0.25}, {"busy": 0.9}),
+        (settings.TRACE, {"callbacks_s": 20.0}, {}),
+        (settings.DEBUG_BUILD, {"input_s": 20.0, "work": "python"}, {"input_s": 20.0}),
+        ("XLA_FLAGS", {"first_step_s": 20.0}, {}),
+    ],
+)
+def test_a_setting_is_named_only_where_the_part_that_it_slows_takes_time(key, costs, free):
+    assert settings.undone({key: settings.SETTINGS[key]})[0] in found(run(key, **costs)).advice
+    assert found(run(key, **free)) is None
+
+
+def test_what_is_often_chosen_on_purpose_is_a_remark():
+    assert found(run("TF_ENABLE_ONEDNN_OPTS")).severity == "info"
+    assert found(run("TF_CPP_MAX_VLOG_LEVEL")).severity == "warning"
+
+
+def test_where_no_figure_can_be_read_none_is_promised():
+    unknown = found(run("CUDA_LAUNCH_BLOCKING", gpus=GPUS))
+    assert unknown.saving is None
+    assert unknown.advice == ("unset CUDA_LAUNCH_BLOCKING", NOT_MEASURED)
+
+
+def test_at_most_the_part_that_it_slows_is_promised():
+    start = found(run("XLA_FLAGS", first_step_s=20.0))
+    assert (start.saving.low_s, start.saving.high_s) == (0.0, 20.0)
+    one_core = found(run(settings.ONE_INTRA_THREAD, busy=0.25))
+    assert one_core.saving.high_s == pytest.approx(COMPUTE_S * 3 / 4)
+    assert one_core.saving.upper_bound
+
+
+def test_all_settings_that_matter_are_undone_the_costliest_first():
+    both = found(run(settings.CHECK_NUMERICS, settings.ACTIVE_PROFILER, RUN_FUNCTIONS_EAGERLY))
+    assert both.title.startswith(RUN_FUNCTIONS_EAGERLY)
+    assert both.advice[:3] == settings.undone(
+        {
+            key: settings.SETTINGS[key]
+            for key in (RUN_FUNCTIONS_EAGERLY, settings.CHECK_NUMERICS, settings.ACTIVE_PROFILER)
+        }
+    )
+
+
+@pytest.mark.parametrize("key", settings.SETTINGS)
+def test_a_title_is_one_line(key):
+    setting = settings.SETTINGS[key]
+    title = f"Steps wait for input: {key} {setting.does}" if setting.slows == "input" else key
+    assert len(title) <= 100
+
+
+def test_variables_count_by_their_values():
+    environment = {
+        "TF_ENABLE_ONEDNN_OPTS": "0",
+        "CUDA_LAUNCH_BLOCKING": "0",
+        "XLA_FLAGS": "--xla_cpu_use_acl=true --xla_dump_to=/tmp/hlo",
+        "TF_XLA_FLAGS": "--tf_xla_enable_xla_devices",
+        "TF_CPP_MAX_VLOG_LEVEL": "0",
+    }
+    assert settings.slow_variables(environment) == {
+        "TF_ENABLE_ONEDNN_OPTS": "TF_ENABLE_ONEDNN_OPTS=0",
+        "XLA_FLAGS": f"XLA_FLAGS={environment['XLA_FLAGS']}",
+    }
+
+
+# Eager steps
+
+
+def eager(idle_s, host_s=0.0, device_s=0.0, step_s=0.06, matmul_s=0.0, devices=()):
+    parts = {"idle": idle_s, "host compute": host_s, "device compute": device_s}
+    kinds = {"matmul": matmul_s, "elementwise": host_s - matmul_s}
+    return ProfileRecord(steps=8, step_time_s=step_s, parts_s=parts, kinds_s=kinds, devices=devices)
+
+
+def test_eager_steps_are_named_with_the_time_in_python():
+    told = found(run(eager=True, profile=eager(0.045, 0.015, matmul_s=0.002)))
+    assert told.title.startswith("compile(run_eagerly=True) starts each operation of a step ")
+    assert told.title.endswith("from Python: 45 of 100 s")
+    assert told.advice == ("compile(run_eagerly=False)",)
+    assert told.severity == "critical"
+    assert told.saving.low_s == pytest.approx(45.0)
+    assert told.saving.high_s == pytest.approx(COMPUTE_S - 2.0)
+
+
+def test_what_a_profiler_adds_to_eager_steps_is_no_cost_of_theirs():
+    told = found(run(eager=True, profile=eager(0.065, 0.015, step_s=0.08)))
+    assert told.saving.low_s == pytest.approx(45.0)
+
+
+def test_a_gpu_keeps_its_time_of_what_eager_steps_are_said_to_lose():
+    devices = (DeviceProfile("GPU:0", 0.2, 0.2, kernels=100),)
+    told = found(run(eager=True, gpus=GPUS, profile=eager(0.04, 0.008, 0.012, devices=devices)))
+    assert told.saving.high_s == pytest.approx(COMPUTE_S - 12.0)
+
+
+def test_eager_steps_have_one_cause():
+    verdict = judge(run(eager=True))
+    assert [each.code for each in verdict.findings] == ["slow-settings", "no-gpu"]
+    assert verdict.findings[0].saving is None
+
+
+# Input
+
+
+def test_the_debug_mode_of_tf_data_is_the_cause_of_a_wait_for_input():
+    slow = run(settings.DEBUG_MODE, input_s=30.0)
+    told = found(slow, "input-bound")
+    cause = f"waiting for data: {settings.DEBUG_MODE} runs tf.data serially in Python"
+    assert told.title.endswith(cause)
+    assert told.advice == (f"remove {settings.DEBUG_MODE}",)
+    assert (told.severity, told.saving.low_s) == ("critical", 0.0)
+    assert judge(slow).findings[0] == told
+    assert found(run(settings.DEBUG_MODE, input_s=1.0), "input-bound") is None
+    slow = replace(slow, input=replace(slow.input, stall_fraction=None, breakdown=UNKNOWN))
+    told = found(slow)
+    assert told.title == f"{settings.DEBUG_MODE} runs tf.data serially in Python"
+    assert told.evidence[0].value == pytest.approx(95.0)
+
+
+# Preprocessing layers in the model
+
+
+LAYERS = ("random_flip", "random_rotation")
+ROTATES = "functional/augment/random_rotation_1/ImageProjectiveTransformV3"
+
+
+def profile(*operations, host_s=0.06, devices=()):
+    """Eight steps of 60 ms, with operations of so many milliseconds each."""
+    all_ms = sum(ms for _, ms in operations)
+    each = (
+        OperationProfile(name, "Op", "other", 8 * ms / 1e3, 8, ms / all_ms)
+        for name, ms in operations
+    )
+    parts = {"device compute" if devices else "host compute": host_s}
+    return ProfileRecord(
+        steps=8, step_time_s=0.06, parts_s=parts, operations=tuple(each), devices=devices
+    )
+
+
+AUGMENTS = profile((ROTATES, 24.0), ("functional/augment/random_flip/Sel", 12.0), ("conv/C", 24.0))
+
+
+def test_preprocessing_layers_are_named_with_their_share():
+    told = found(run(preprocessing=LAYERS, profile=AUGMENTS), "preprocessing-in-model")
+    assert told.title.startswith("Preprocessing in the model takes 60 % of each step, mostly ")
+    assert told.title.endswith("random_rotation")
+    assert told.severity == "critical"
+    assert told.saving.low_s == pytest.approx(36.0 * 0.9)
+    assert told.saving.high_s == pytest.approx((36.0 + 0.3) * 1.1)
+    shares = {figure.name: figure.value for figure in told.evidence}
+    assert shares["random_rotation"] == pytest.approx(40.0)
+
+
+def test_operations_that_ran_in_parallel_are_taken_off_at_the_lower_end():
+    parallel = replace(AUGMENTS, parts_s={"host compute": 0.048})
+    told = found(run(preprocessing=LAYERS, profile=parallel), "preprocessing-in-model")
+    assert told.saving.low_s == pytest.approx(24.0 * 0.9)
+
+
+def test_layers_go_into_the_input_only_where_that_helps():
+    def first(cpu_percent=95.0, **more):
+        summary = run(preprocessing=LAYERS, profile=AUGMENTS, **more)
+        host = UtilizationRecord(9, 1.0, host=HostUtilization(cpu_percent, 30.0))
+        return found(replace(summary, utilization=host), "preprocessing-in-model").advice
+
+    assert "ds.map" in first(50.0)[0]
+    assert "ds.map" in first(gpus=GPUS)[0]
+    few, moved = first()
+    assert few.startswith("fewer or cheaper layers")
+    assert "only as much as cores are idle" in moved
+    assert not any("ds.map" in line for line in first(input_s=30.0))
+
+
+def test_cheap_layers_and_models_without_any_are_no_finding():
+    cheap = profile((ROTATES, 3.0), ("conv/C", 57.0))
+    on_gpu = replace(cheap, devices=(DeviceProfile("GPU:0", 0.9, 0.9, kernels=100),))
+    for each in (cheap, replace(on_gpu, parts_s={"device compute": 0.06})):
+        assert "preprocessing-in-model" in judge(run(preprocessing=LAYERS, profile=each)).passed
+    without = judge(run(profile=AUGMENTS)).not_applicable
+    assert "no preprocessing layers" in without["preprocessing-in-model"]
+    unseen = judge(run(preprocessing=LAYERS)).not_applicable
+    assert "a profile" in unseen["preprocessing-in-model"]
+
+
+# TensorBoard
+
+
+def test_tensorboard_is_advised_on_what_it_was_asked_for():
+    def told(at_epochs_s, **arguments):
+        summary = run(callbacks_s=30.0)
+        written = {f"TensorBoard.{key}": f"{key}={each}" for key, each in arguments.items()}
+        parts = replace(
+            summary.breakdown,
+            by_callback={"TensorBoard": 28.0},
+            callbacks_at_epochs={"TensorBoard": at_epochs_s},
+        )
+        return found(
+            replace(
+                summary,
+                environment=replace(summary.environment, settings=written),
+                input=replace(summary.input, breakdown=parts),
+            ),
+            "slow-callbacks",
+        )
+
+    given = {"histogram_freq": 1, "profile_batch": (5, 50)}
+    histograms = told(27.0, **given)
+    assert histograms.title == "TensorBoard(histogram_freq=1) takes 28 of 100 s"
+    assert histograms.advice[0].startswith("TensorBoard(histogram_freq=0), or less often")
+    both = told(10.0, **given)
+    assert both.title == "TensorBoard(profile_batch=(5, 50), histogram_freq=1) takes 28 of 100 s"
+    assert "18 s between steps, 10 s at epochs' ends" in both.advice[0]
+    assert told(27.0).title == "TensorBoard takes 28 of 100 s"
+    assert not any("update_freq" in line for line in told(27.0).advice)
