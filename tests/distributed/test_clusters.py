@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from distribute.environments import (
+from distributed.environments import (
     FOUR,
     INDEXED_JOB,
     JAX_TRAIN_JOB,

@@ -14,7 +14,7 @@ import tensorflow as tf
 from helpers import prepared
 from helpers.processes import ROOT
 from helpers.training import arrays, small_model
-from training.cases.models import (
+from memory.less.cases.models import (
     INPUTS,
     TOKENS,
     Block,

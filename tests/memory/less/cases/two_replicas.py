@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import tensorflow as tf
-from training.cases.models import (
+from memory.less.cases.models import (
     difference,
     short_deterministic_model,
     short_random_model,
