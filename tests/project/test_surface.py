@@ -13,8 +13,9 @@ import types
 import typing
 from pathlib import Path
 
-import keras_gpukit
 import pytest
+
+import keras_gpukit
 from keras_gpukit.cli.main import parsers
 from keras_gpukit.records.report import Report
 from keras_gpukit.rules.verdict import RULES
