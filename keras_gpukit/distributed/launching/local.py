@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from keras_gpukit.distributed.launching.attempt import Attempt
 from keras_gpukit.distributed.launching.failures import Ending, describe, first_failure, last_words
 from keras_gpukit.distributed.launching.job import Job
-from keras_gpukit.distributed.launching.output.log_files import LogFiles
-from keras_gpukit.distributed.launching.output.screen import Screen
 from keras_gpukit.distributed.launching.plan import Output, Start, plan_starts, usable_cpus
-from keras_gpukit.distributed.launching.processes.signals import Signals
+from keras_gpukit.distributed.launching.screen import Screen
+from keras_gpukit.distributed.launching.streams import LogFiles
+from keras_gpukit.distributed.launching.workers import Signals
 from keras_gpukit.rules.setup.visible_devices import VISIBLE
 
 

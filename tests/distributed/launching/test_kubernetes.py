@@ -11,8 +11,8 @@ from kubeflow_trainer_api.models.trainer_v1alpha1_training_runtime import (
 )
 
 from keras_gpukit.distributed.clusters import read_cluster
+from keras_gpukit.distributed.launching.elsewhere import Pods, indexed_job, train_job
 from keras_gpukit.distributed.launching.job import Job
-from keras_gpukit.distributed.launching.kubernetes import Pods, indexed_job, train_job
 
 PODS = Pods(image="registry.example/team/train:1")
 JOBS = {
