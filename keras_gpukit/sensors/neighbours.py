@@ -42,14 +42,20 @@ class NeighbourSensor:
         self._job: JobProcesses | None = None
         self._due_s = now() + FIRST_LOOK_AFTER_S
 
-    def note(self, sample: HostSample) -> None:
-        """Looks at all processes if a reading of the host shows that others use much."""
+    def note(self, sample: HostSample) -> bool:
+        """Looks at all processes if a reading of the host shows that others use much.
+
+        Returns:
+            Whether it looked.
+        """
         if sample.cpu_percent is None or sample.process_cpu_percent is None:
-            return
+            return False
         if sample.cpu_percent - sample.process_cpu_percent < MUCH_PERCENT:
-            return
-        if self._now() >= self._due_s:
-            self.look()
+            return False
+        if self._now() < self._due_s:
+            return False
+        self.look()
+        return True
 
     def end(self) -> None:
         """Looks a last time, if there was a first look."""

@@ -110,7 +110,7 @@ def test_a_monitor_and_its_session_are_freed_with_it_and_wait_for_no_garbage_col
         kept = [weakref.ref(watching[0])]
 
         def note(epoch, logs):
-            kept.append(weakref.ref(watching[0].lifecycle.session))
+            kept.append(weakref.ref(watching[0]._lifecycle.session))
 
         noting = keras.callbacks.LambdaCallback(on_epoch_end=note)
         model.fit(*data, verbose=0, callbacks=[*watching, noting])
@@ -128,7 +128,7 @@ def test_steps_are_counted_apart_from_updates_over_several_fits(tmp_path):
         throughput = gpukit.Throughput(tmp_path)
         note = keras.callbacks.LambdaCallback(
             on_train_batch_end=lambda batch, logs, to=first_steps, of=throughput: to.append(
-                of.lifecycle.session.step
+                of._lifecycle.session.step
             )
         )
         model.fit(data, verbose=0, callbacks=[throughput, note])
@@ -204,8 +204,8 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
     errors = []
 
     class Listens(gpukit.Throughput):
-        def begin(self, session, phase):
-            super().begin(session, phase)
+        def _begin(self, session, phase):
+            super()._begin(session, phase)
             session.on_error(errors.append)
 
     def generate():
@@ -260,14 +260,14 @@ def test_what_is_put_around_steps_is_part_of_the_overhead(tmp_path):
         return functools.wraps(step)(lambda source: step(source))
 
     class Surrounds(gpukit.Throughput):
-        def begin(self, session, phase):
-            super().begin(session, phase)
+        def _begin(self, session, phase):
+            super()._begin(session, phase)
             session.around_steps(
                 lambda step: functools.wraps(step)(lambda batch: step(batch)), slowly, lambda: None
             )
 
-        def end(self, session, phase):
-            super().end(session, phase)
+        def _end(self, session, phase):
+            super()._end(session, phase)
             overheads_s.append(session.overhead_s)
 
     data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(100)
@@ -293,8 +293,8 @@ def test_an_error_of_another_callback_reaches_those_that_listen(tmp_path, hook, 
     errors = []
 
     class Listens(gpukit.Throughput):
-        def begin(self, session, phase):
-            super().begin(session, phase)
+        def _begin(self, session, phase):
+            super()._begin(session, phase)
             if phase == session.phase:
                 session.on_error(errors.append)
 
