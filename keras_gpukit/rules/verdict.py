@@ -109,7 +109,8 @@ def judge(summary: RunSummary) -> Verdict:
     was_killed = summary.killed_in is not None and not summary.steps
     ended_in_first = summary.ending is not None and summary.first_step_s is not None
     if was_killed or ended_in_first or summary.steps == 0:
-        for code in outcomes.keys() - {*ENDED_BY, FirstStepNotOver.code}:
+        kept = {*ENDED_BY, FirstStepNotOver.code, ManyShortCalls.code}  # the last is no run's own
+        for code in outcomes.keys() - kept:
             outcomes[code] = NotApplicable("no step ended")
     findings = [outcome for outcome in outcomes.values() if isinstance(outcome, Finding)]
     return Verdict(
