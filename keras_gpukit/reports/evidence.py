@@ -14,6 +14,7 @@ _SENTENCES = {
     "input stall, at most": "Steps spend at most {value} of their time waiting for input",
     "input stall at first": "At first, steps spend {value} of their time waiting for input",
     "wait per step": "A step waits {value} for its batch",
+    "wait for the GIL": "A thread waits {value} for the GIL",
     "a stall every": "A stall comes every {value}",
     "of the time": "This takes {value} of the run's time",
     "start of an epoch": "An epoch takes {value} to start",
@@ -100,6 +101,9 @@ _PATTERNS = {
     r"(?P<what>.+) when full": "{what} holds {value} when it is full",
     r"first step on (?P<what>.+)": "On {what} the first step took {value}",
     r"kept in (?P<what>.+)": "{what} keeps {value} of tensors or arrays",
+    r"of (?P<due>.+) updates, skipped by loss scaling": "Loss scaling skipped {value} of {due} "
+    "updates",
+    r"(?P<what>.+) of each step": "{what} takes {value} of each step",
     r"in (?P<what>\w+)": "{what} takes {value} of it",
     r"(?P<what>\w+) operations": "{value} {what} operations are affected",
 }

@@ -74,7 +74,7 @@ class PreprocessingInModel(TimeRule):
         return self.find(
             severity(saving, summary),
             percent("of each step", low),
-            *(percent(each, share) for each, share in shares.items()),
+            *(percent(f"{each} of each step", share) for each, share in shares.items()),
             advice=_advice(summary, FEWER.format(name=name, share=100 * shares[name])),
             saving=saving,
             title=f"Preprocessing in the model takes {100 * low:.0f} % of each step, mostly {name}",

@@ -224,7 +224,7 @@ def test_preprocessing_layers_are_named_with_their_share():
     assert told.saving.low_s == pytest.approx(36.0 * 0.9)
     assert told.saving.high_s == pytest.approx((36.0 + 0.3) * 1.1)
     shares = {figure.name: figure.value for figure in told.evidence}
-    assert shares["random_rotation"] == pytest.approx(40.0)
+    assert shares["random_rotation of each step"] == pytest.approx(40.0)
 
 
 def test_operations_that_ran_in_parallel_are_taken_off_at_the_lower_end():
