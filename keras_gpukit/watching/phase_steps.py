@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from keras_gpukit.distributed.coordinating.batches import BatchesAhead
 from keras_gpukit.errors import Guard
+from keras_gpukit.input.pipelines.measurable import times_its_fetches
 from keras_gpukit.input.wait.clock import StepClock
 from keras_gpukit.input.wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input.wait.examples import ExampleCounter
@@ -299,5 +299,5 @@ class PhaseSteps:
     def _accepts(self, source: Any) -> bool:
         # `train_on_batch` in a callback also calls the step function, with a plain iterator. After
         # a failed run, another call may come before the step function is restored.
-        fed_by_fit = source is self._requests or isinstance(source, BatchesAhead)
+        fed_by_fit = source is self._requests or times_its_fetches(source)
         return (fed_by_fit or host_iterator(source) is not None) and not self._frame.over
