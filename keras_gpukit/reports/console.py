@@ -107,7 +107,7 @@ def _without_second_share(finding: Finding) -> Finding:
     """Leaves out the stall, a share of the steps' time, where the title has a share of the run."""
     if "%" not in finding.title:
         return finding
-    told = takewhile(lambda figure: figure.name != "input stall", finding.evidence)
+    told = takewhile(lambda figure: figure.key != "input_stall", finding.evidence)
     return replace(finding, evidence=tuple(told))
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.finding import Figure, Finding, Saving, Verdict
+from keras_gpukit.records.finding import Figure, Saving, Verdict
 from keras_gpukit.records.machine import (
     DeviceMemory,
     GPUUtilization,
@@ -38,12 +38,10 @@ from keras_gpukit.records.steps import (
 )
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_summary
-from keras_gpukit.reports.evidence import evidence_sentences
 from keras_gpukit.reports.phrases import checks, headline, saved
 from keras_gpukit.reports.placement import placement_markdown
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.rule import ONE_WORKER, TOO_SHORT
 
 GIB = 2**30
 
@@ -131,19 +129,6 @@ def test_the_panel_says_what_it_is_why_and_what_to_do_next():
     assert "Nothing was found" not in text
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "unit", "said"),
-    [
-        ("wait for the GIL", 5.0, "ms", "A thread waits 5 ms for the GIL."),
-        ("of 30 updates, skipped by loss scaling", 8, "", "Loss scaling skipped 8 of 30 updates."),
-        ("random_zoom of each step", 18.0, "%", "random_zoom takes 18 % of each step."),
-    ],
-)
-def test_figures_are_said_in_sentences(name, value, unit, said):
-    finding = Finding("code", "Title", "warning", (Figure(name, value, unit),), ())
-    assert evidence_sentences(finding) == (said,)
-
-
 def test_the_details_have_all_figures_and_findings():
     text = words_of(printed(TROUBLED, details=True))
     for words in (
@@ -196,18 +181,18 @@ def test_what_was_not_judged_is_not_called_healthy():
 
 
 def test_why_checks_do_not_apply_is_said_once():
+    too_short = {"slow-callbacks": "it took less than 5 s", "tiny-steps": "9 of the 100 steps"}
     reasons = {
         "no-gpu": "there is no GPU",
-        "slow-callbacks": f"{TOO_SHORT}: it took less than 5 s",
-        "tiny-steps": f"{TOO_SHORT}: 9 of the 100 steps needed were measured",
-        "straggler": ONE_WORKER,
+        **{code: f"the run was too short: {because}" for code, because in too_short.items()},
+        "straggler": "there is one worker",
         "input-bound": "tf.data's model cannot be read\n" * 30,
     }
-    assert checks(Verdict((), ("cpu-fallback",), reasons)) == (
+    assert checks(Verdict((), ("cpu-fallback",), reasons, too_short, ("straggler",))) == (
         "Looked at: placement. 4 checks don't apply here (run under 10 s or 100 steps; no GPU; "
         "tf.data's model cannot be read)."
     )
-    assert checks(Verdict((), (), {"straggler": ONE_WORKER})) is None
+    assert checks(Verdict((), (), {"straggler": "there is one worker"}, {}, ("straggler",))) is None
 
 
 @pytest.mark.parametrize(
