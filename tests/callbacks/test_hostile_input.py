@@ -24,7 +24,7 @@ from helpers.training import (
 )
 
 import keras_gpukit as gpukit
-from keras_gpukit.sensors.heartbeat import Heartbeat
+from keras_gpukit.sensors.sampling import Heartbeat
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
