@@ -121,13 +121,11 @@ PART = Part(
             "named",
             f"for a model of {OPERATIONS} operations that take less time than their launch, "
             f"`{CODE}` is found, and no input stall is reported although the GPU idles",
-            "no such finding, a finding of an input bottleneck, or a stall over 1 percentage point",
         ),
         Claim(
             "promise",
             "the better one of jit and 8 steps per execution saves what the finding promises, "
             "within 3 % of the run",
-            "a saving outside of the promised range",
         ),
     ),
     judge=judge,

@@ -82,12 +82,10 @@ PART = Part(
             "bfloat16",
             "dense, convolutional and transformer models train faster in mixed bfloat16 than in "
             "float32 without TensorFloat-32",
-            "a model that trains as slowly or slower",
         ),
         Claim(
             "promise",
             "no model gains more from mixed bfloat16 than the finding about float32 promises",
-            "a larger gain",
         ),
     ),
     judge=judge,
