@@ -127,7 +127,7 @@ def test_several_steps_in_one_execution(captures):
 
 
 def loop() -> Capture:
-    """Of each step's 5 ms the loop computes 3 and waits 4 for the next batch, 2 beside that."""
+    """Of each step's 5 ms the loop computes 3 and waits 4 for the next batch, 2 of them meanwhile."""
     capture, step = Capture(), "while/body/_1/while/StatefulPartitionedCall/dense/"
     for execution in range(5):
         at = execution * 10
@@ -332,7 +332,7 @@ def test_a_single_step_is_read(tmp_path):
 
 
 def marked_twice() -> Capture:
-    """Somebody's own marks, numbered from 100 on, around those of a callback."""
+    """The user's own marks, numbered from 100 on, around those of a callback."""
     capture = Capture()
     for number in range(STEPS):
         at = number * STEP_MS

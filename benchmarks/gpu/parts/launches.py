@@ -25,7 +25,7 @@ CODE = "launch-bound"
 
 
 def cases(small: bool, folder: Path) -> Cases:
-    """Monitors the model as it is, then with each cure."""
+    """Monitors the model as it is, then with each fix."""
     yield "plain", partial(monitor, 40 if small else STEPS, {})
     yield "idle", partial(idle, 40 if small else 400)
     for name, options in CURES.items():

@@ -123,7 +123,7 @@ def own_account_outcome(row: dict[str, Any]) -> Outcome:
 
 
 def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges the ratios, and what `Monitor` says of itself."""
+    """Judges the ratios, and the overhead that `Monitor` reports."""
     return judge_each(
         measured,
         {

@@ -33,7 +33,7 @@ def call(function: str, model: str, name: str, small: bool) -> Any:
 
 
 def gains(measured: Measured, slow: str, fast: str) -> dict[str, float]:
-    """Returns how many times as fast each model trains in one precision as in another."""
+    """Returns by which factor each model trains faster in one precision as in another."""
     found = {}
     for model in MODELS:
         rows = [measured.get(f"{model}/{name}", {"error": ""}) for name in (slow, fast)]

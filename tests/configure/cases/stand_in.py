@@ -1,6 +1,6 @@
 """GPUs for a machine without any: TensorFlow lists them, NVML describes them, nothing runs there.
 
-Call `pretend` before TensorFlow first lists its devices. TensorFlow keeps what it was told for
+Call `pretend` before TensorFlow first lists its devices. TensorFlow keeps what it was given for
 good, so each case is a script of its own.
 """
 
