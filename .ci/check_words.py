@@ -1,7 +1,7 @@
 """Fails on words that the documentation, messages, docstrings and comments should not use.
 
-In the package it also fails on docstrings, and entries of `Args:` and `Attributes:`, that open with a relative
-clause or a pronoun ("Of the cluster", "kind: What it is"): a reader needs the noun.
+In the package it also fails on docstrings, and entries of `Args:` and `Attributes:`, that open with
+a relative clause or a pronoun ("Of the cluster", "kind: What it is"): a reader needs the noun.
 
     python .ci/check_words.py
 

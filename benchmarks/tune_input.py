@@ -65,7 +65,7 @@ def reader(dataset: Dataset) -> Callable[[], float]:
     repeated = endless(dataset)
 
     def read() -> float:
-        # Made again each time, as fit does for an epoch: one that is left to wait makes batches ahead
+        # Made each time, as fit does for an epoch: one that is left to wait makes batches ahead
         # while others are read, twice as many each time.
         iterator = iter(repeated)
         return examples * rate_of(lambda: next(iterator), 2 * READ_S, settling=0.5)

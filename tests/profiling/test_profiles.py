@@ -127,7 +127,7 @@ def test_several_steps_in_one_execution(captures):
 
 
 def loop() -> Capture:
-    """Of each step's 5 ms the loop computes 3 and waits 4 for the next batch, 2 of them meanwhile."""
+    """Of each step's 5 ms the loop computes 3 and waits 4 for the next batch, 2 meanwhile."""
     capture, step = Capture(), "while/body/_1/while/StatefulPartitionedCall/dense/"
     for execution in range(5):
         at = execution * 10
