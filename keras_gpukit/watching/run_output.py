@@ -24,7 +24,7 @@ class RunOutput:
         log_dir: Log directory of the run; None if nothing is written.
 
     Attributes:
-        fold: What is known of the run by its records so far.
+        fold: State of the run by its records so far.
     """
 
     def __init__(self, log_dir: Path | None) -> None:

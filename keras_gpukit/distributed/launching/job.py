@@ -72,6 +72,8 @@ def job_name(command: Sequence[str]) -> str:
 
 
 CLUSTER = "TF_CONFIG"
+RUNNER = ("-m", "keras_gpukit.scripts.launched_script")
+"""Arguments of Python before a script, so that it trains on several workers without a change."""
 
 
 @dataclass(frozen=True)

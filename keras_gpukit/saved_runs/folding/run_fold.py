@@ -25,7 +25,7 @@ from keras_gpukit.records.run import RunEnd, RunSummary
 from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import InputRecord, Phase, Progress, ThroughputRecord
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.input.captured_stall import corrected
+from keras_gpukit.rules.input.bottleneck import corrected
 from keras_gpukit.rules.whole_run.hangs import with_hangs
 from keras_gpukit.saved_runs.folding import tags
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler, rounded
@@ -54,7 +54,7 @@ memory_values = operator.attrgetter(*MEMORY)
 
 
 class RunFold:
-    """What is known of a run by its records, in fixed memory.
+    """State of a run by its records, in fixed memory.
 
     Records of a kind that says how something is so far replace the one before; readings are summed
     up. The same records give the same summary, wherever they come from.
@@ -202,7 +202,7 @@ class RunFold:
     def summary(self) -> RunSummary:
         """Returns the summary of the run so far, without a verdict and a comparison to a profile.
 
-        Figures that only the end of a run or its file tells are left to the caller.
+        `host_at_end` and `killed_in` are left to the reader of the run's file.
         """
         latest = self.latest.get
         end, overhead = latest("end") or RunEnd(), latest("overhead")

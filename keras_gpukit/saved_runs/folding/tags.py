@@ -15,7 +15,7 @@ from keras_gpukit.reports.placement import placement_markdown
 from keras_gpukit.reports.text import markdown
 
 Tags = dict[str, tuple[str, float]]
-"""Of each figure, its tag and the factor that converts the figure to the tag's unit."""
+"""Tag of each figure, and the factor that converts the figure to the tag's unit."""
 STEPS: Tags = {
     "step_time_s": (names.STEP_TIME, 1e3),
     "wait_s": (names.INPUT_WAIT, 1e3),
