@@ -6,11 +6,9 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import GPUKitError, Guard, logger
-from keras_gpukit.input.wait.self_cost import StepFunction
 from keras_gpukit.profiling.capturing.recorder import Recorder
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import (
@@ -29,21 +27,6 @@ from keras_gpukit.watching.automatic_capture import AutomaticCapture, not_automa
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.session import Session
 from keras_gpukit.watching.tensorboard_captures import TensorBoardCaptures
-
-_NO_CAPTURES = CaptureSettings(
-    steps=1,
-    at_steps=(),
-    every_steps=None,
-    every_minutes=None,
-    on_demand=False,
-    signal_number=None,
-    slower=None,
-    stall_rise=None,
-    utilization_drop=None,
-    max_captures=1,
-    max_bytes=1,
-    cooldown_s=0.0,
-)
 
 MAY_CRASH = (
     "TensorFlow's profiler may crash a worker of a cluster when a capture ends (seen with 2.21 on "
@@ -172,7 +155,7 @@ class CaptureWatch:
             recorder.pause("the run was interrupted" if interrupted else "the epoch ended")
 
         session.on_window("fit", on_window)
-        session.around_steps(recorder.wrap, _marked_alone, on_pause)
+        session.around_steps(recorder.wrap, on_pause)
 
     def _watch_clock_and_file(self, session: Session, recorder: Recorder) -> None:
         if self._settings.on_demand:
@@ -228,8 +211,3 @@ class CaptureWatch:
                 recorder.want(*told)
 
         session.every_second("how busy GPUs are", look)
-
-
-def _marked_alone(step_function: StepFunction) -> StepFunction:
-    """Marks the steps of a step function without capturing any, to measure the overhead."""
-    return Recorder(Path("none"), _NO_CAPTURES).wrap(step_function)

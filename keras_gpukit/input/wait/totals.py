@@ -6,9 +6,8 @@ import heapq
 import operator
 from typing import NamedTuple
 
-from keras_gpukit.input.wait.meters import PipelineStart
-from keras_gpukit.input.wait.step_time_histogram import StepTimeHistogram
-from keras_gpukit.input.wait.wait_distribution import WaitHistogram
+from keras_gpukit.input.wait.histograms import StepTimeHistogram, WaitHistogram
+from keras_gpukit.input.wait.meters import PipelineStart, Times
 from keras_gpukit.records.steps import (
     Confidence,
     InputRecord,
@@ -129,15 +128,13 @@ class StepTotals:
         steps_per_execution: Number of steps in one call of the step function.
 
     Attributes:
-        distribution: Histogram of the waits.
-        step_times: Histogram of the step times.
         starts: Waits for the first batches of epochs.
     """
 
     def __init__(self, phase: Phase, steps_per_execution: int = 1) -> None:
         self.phase = phase
-        self.distribution = WaitHistogram(steps_per_execution)
-        self.step_times = StepTimeHistogram(steps_per_execution)
+        self._waits = WaitHistogram(steps_per_execution)
+        self._step_times = StepTimeHistogram(steps_per_execution)
         self.starts = PipelineStarts()
         self._epochs = 0
         self._sums = _Sums()
@@ -149,6 +146,20 @@ class StepTotals:
     def add(self, window: StepWindow) -> None:
         """Adds a window."""
         self._sums = self._sums.plus(window, is_later=self._epochs > 1)
+
+    def add_calls(
+        self, durations_s: Times, waits_s: Times | None, last_step: int, ended_s: float
+    ) -> None:
+        """Adds the calls of a window; see `StepTimeHistogram.add`."""
+        if waits_s is not None:
+            self._waits.add(waits_s, durations_s)
+        self._step_times.add(durations_s, waits_s, last_step=last_step, ended_s=ended_s)
+
+    def add_start(self, start: PipelineStart | None) -> None:
+        """Notes that steps start, and adds the wait for the epoch's first batch if it counts."""
+        self._waits.gap()
+        if start is not None:
+            self.starts.add(start)
 
     @property
     def step_time_s(self) -> float | None:
@@ -172,7 +183,7 @@ class StepTotals:
             examples_per_s=sums.examples / sums.counted_s if sums.counted_s else None,
             wall_s=wall_s,
             examples_unknown_because=(NOT_COUNTED if sums.steps and not sums.counted_s else None),
-            step_times=self.step_times.record(),
+            step_times=self._step_times.record(),
         )
 
     def input(
@@ -205,6 +216,6 @@ class StepTotals:
                 sums.later_wait_s / sums.later_duration_s if sums.later_duration_s else None
             ),
             buffered_batches=sums.buffered / sums.readings if sums.readings else None,
-            distribution=self.distribution.record(),
+            distribution=self._waits.record(),
             pipeline_start=self.starts.record(),
         )

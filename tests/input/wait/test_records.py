@@ -20,9 +20,9 @@ from helpers.training import (
 )
 
 import keras_gpukit as gpukit
+from keras_gpukit.input.wait.histograms import WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart
 from keras_gpukit.input.wait.totals import PipelineStarts
-from keras_gpukit.input.wait.wait_distribution import WaitHistogram
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.names import INPUT_STALL
 from keras_gpukit.records.steps import WaitDistribution
